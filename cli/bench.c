@@ -1,0 +1,241 @@
+/*
+ * bench.c: `brim bench`: how fast a pipeline is, and how sure that is.
+ *
+ * One loader is opened and measured several times without a pause between, so
+ * that a repeat sees the pipeline as a long training would. What comes before
+ * (opening, growing, a cold page cache's first reads) is a warm-up as long as a
+ * repeat that does not count. Epochs follow each other; a repeat may span them.
+ */
+#include "cli.h"
+#include "feed.h"
+#include "progress.h"
+#include "session.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+struct repeat {
+    double seconds;
+    double samples_per_second, batches_per_second, bytes_per_second;
+};
+
+struct bench {
+    const struct options *options;
+    struct session *session;
+    struct feed feed;
+    struct progress progress;
+    struct repeat *repeats; /* options->repeat of them */
+    uint64_t done;
+    bool warm; /* the warm-up is over */
+    struct failure failure;
+};
+
+static brim_status fail(struct bench *bench, brim_status status) {
+    bench->failure = failure_now(bench->session, status);
+    return status;
+}
+
+/* The share of all repeats and the warm-up that is done, `part` of this one. */
+static double share_done(const struct bench *bench, double part) {
+    return ((double)bench->done + (bench->warm ? 1 : 0) + part) /
+           ((double)bench->options->repeat + 1);
+}
+
+/* Takes batches until the repeat's time or steps are over. */
+static brim_status measure(struct bench *bench, struct repeat *repeat) {
+    const struct options *options = bench->options;
+    brim_stats before = BRIM_STATS_INIT, after = BRIM_STATS_INIT;
+    (void)brim_loader_stats(bench->feed.loader, &before);
+    const double begin = now_seconds();
+    double now = begin;
+    uint64_t steps = 0;
+    bool ended = false; /* the last answer was the end of an epoch */
+    while (options->steps > 0 ? steps < options->steps : now - begin < options->seconds) {
+        const brim_batch *batch;
+        const brim_status status = feed_next(&bench->feed, &batch);
+        if (status == BRIM_END && ended) {
+            bench->failure = (struct failure){
+                .status = BRIM_INVALID,
+                .text = "the pipeline gives no batches, so there is nothing to measure",
+            };
+            return BRIM_INVALID;
+        }
+        ended = status == BRIM_END;
+        if (status == BRIM_OK) {
+            steps++;
+            const double part = options->steps > 0 ? (double)steps / (double)options->steps
+                                                   : (now - begin) / options->seconds;
+            progress_update(&bench->progress, bench->session->runtime, bench->feed.loader,
+                            share_done(bench, part));
+        } else if (status != BRIM_END) {
+            return status == BRIM_INTERRUPTED ? status : fail(bench, status);
+        }
+        now = now_seconds();
+    }
+    (void)brim_loader_stats(bench->feed.loader, &after);
+    repeat->seconds = now - begin;
+    repeat->samples_per_second = (double)(after.samples - before.samples) / repeat->seconds;
+    repeat->batches_per_second = (double)(after.batches - before.batches) / repeat->seconds;
+    repeat->bytes_per_second = (double)(after.bytes - before.bytes) / repeat->seconds;
+    return BRIM_OK;
+}
+
+static int by_rate(const void *a, const void *b) {
+    const double x = ((const struct repeat *)a)->samples_per_second;
+    const double y = ((const struct repeat *)b)->samples_per_second;
+    return (x > y) - (x < y);
+}
+
+/* The samples per second below which a share `q` of the (sorted) repeats lies,
+ * between neighbours in proportion. */
+static double quantile(const struct bench *bench, double q) {
+    const double at = q * (double)(bench->done - 1);
+    const uint64_t low = (uint64_t)at;
+    const uint64_t high = low + 1 < bench->done ? low + 1 : low;
+    const double a = bench->repeats[low].samples_per_second;
+    const double b = bench->repeats[high].samples_per_second;
+    return a + (b - a) * (at - (double)low);
+}
+
+/* Calls `row` for each stage with its share of all stages' time. */
+static void each_stage(brim_loader *loader,
+                       void (*row)(void *to, const brim_stage_stats *stage, double share),
+                       void *to) {
+    brim_stats stats = BRIM_STATS_INIT;
+    (void)brim_loader_stats(loader, &stats);
+    double total = 0;
+    for (uint32_t i = 0; i < stats.stage_count; i++) {
+        brim_stage_stats stage = BRIM_STAGE_STATS_INIT;
+        if (brim_loader_stage_stats(loader, i, &stage) == BRIM_OK) {
+            total += (double)stage.ns;
+        }
+    }
+    for (uint32_t i = 0; i < stats.stage_count; i++) {
+        brim_stage_stats stage = BRIM_STAGE_STATS_INIT;
+        if (brim_loader_stage_stats(loader, i, &stage) == BRIM_OK) {
+            row(to, &stage, total > 0 ? (double)stage.ns / total : 0);
+        }
+    }
+}
+
+static void stage_json(void *to, const brim_stage_stats *stage, double share) {
+    struct json *json = to;
+    json_object(json, NULL);
+    json_text(json, "name", stage->name);
+    json_count(json, "samples", stage->samples);
+    json_real(json, "seconds", (double)stage->ns * 1e-9);
+    json_real(json, "share", share);
+    json_end_object(json);
+}
+
+static void stage_row(void *to, const brim_stage_stats *stage, double share) {
+    char samples[NUMBER_TEXT], each[NUMBER_TEXT], percent[NUMBER_TEXT];
+    snprintf(percent, sizeof(percent), "%.1f %%", share * 100);
+    snprintf(each, sizeof(each), "%.1f ns",
+             stage->samples > 0 ? (double)stage->ns / (double)stage->samples : 0);
+    table_row(to,
+              (const char *[]){ stage->name, percent, each, count_text(stage->samples, samples) });
+}
+
+static void print_json(const struct bench *bench, bool interrupted) {
+    const brim_plan_info *plan = brim_plan_get(brim_loader_plan(bench->feed.loader));
+    brim_usage usage = BRIM_USAGE_INIT;
+    (void)brim_runtime_usage(bench->session->runtime, &usage);
+    const struct repeat *middle = &bench->repeats[(bench->done - 1) / 2];
+    struct json json = { .file = stdout };
+    json_object(&json, NULL);
+    json_object(&json, "samples_per_second");
+    json_real(&json, "median", quantile(bench, 0.5));
+    json_real(&json, "min", quantile(bench, 0));
+    json_real(&json, "q1", quantile(bench, 0.25));
+    json_real(&json, "q3", quantile(bench, 0.75));
+    json_real(&json, "max", quantile(bench, 1));
+    json_end_object(&json);
+    json_real(&json, "batches_per_second", middle->batches_per_second);
+    json_real(&json, "bytes_per_second", middle->bytes_per_second);
+    json_array(&json, "repeats");
+    for (uint64_t i = 0; i < bench->done; i++) {
+        json_real(&json, NULL, bench->repeats[i].samples_per_second);
+    }
+    json_end_array(&json);
+    json_array(&json, "stages");
+    each_stage(bench->feed.loader, stage_json, &json);
+    json_end_array(&json);
+    json_count(&json, "minimum_bytes", plan->minimum_bytes);
+    json_count(&json, "planned_bytes", plan->planned_bytes);
+    json_count(&json, "limit_bytes", usage.limit);
+    json_count(&json, "peak_charged_bytes", usage.peak);
+    json_count(&json, "peak_rss_bytes", usage.peak_rss);
+    json_count(&json, "threads", plan->threads);
+    json_count(&json, "slots", plan->slots);
+    json_bool(&json, "interrupted", interrupted);
+    json_end_object(&json);
+}
+
+static void print_table(const struct bench *bench, bool interrupted) {
+    const brim_plan_info *plan = brim_plan_get(brim_loader_plan(bench->feed.loader));
+    brim_usage usage = BRIM_USAGE_INIT;
+    (void)brim_runtime_usage(bench->session->runtime, &usage);
+    const struct repeat *middle = &bench->repeats[(bench->done - 1) / 2];
+    char a[NUMBER_TEXT], b[NUMBER_TEXT], c[NUMBER_TEXT], d[NUMBER_TEXT];
+    printf("median   %s samples/s, %s batches/s, %s/s\n", rate_text(quantile(bench, 0.5), a),
+           rate_text(middle->batches_per_second, b), bytes_text(middle->bytes_per_second, c));
+    printf("spread   %s .. %s samples/s, the middle half %s .. %s\n",
+           rate_text(quantile(bench, 0), a), rate_text(quantile(bench, 1), b),
+           rate_text(quantile(bench, 0.25), c), rate_text(quantile(bench, 0.75), d));
+    printf("repeats  %s%s\n", count_text(bench->done, a), interrupted ? ", interrupted" : "");
+    printf("workers  %" PRIu32 " thread%s, %" PRIu32 " slots\n", plan->threads,
+           plan->threads == 1 ? "" : "s", plan->slots);
+    printf("memory   peak %s of %s\n\n", bytes_text((double)usage.peak, a),
+           bytes_text((double)usage.limit, b));
+    struct table table = { .columns = 4, .right = 1u << 1 | 1u << 2 | 1u << 3 };
+    table_row(&table, (const char *[]){ "stage", "share", "a sample", "samples" });
+    each_stage(bench->feed.loader, stage_row, &table);
+    table_print(&table, stdout);
+}
+
+/* The loader is open: warms up, measures, prints. */
+static int bench_open(struct bench *bench) {
+    const struct options *options = bench->options;
+    progress_begin(&bench->progress, !options->quiet && !options->json);
+    struct repeat warm_up;
+    brim_status status = measure(bench, &warm_up);
+    bench->warm = true;
+    while (status == BRIM_OK && bench->done < options->repeat) {
+        status = measure(bench, &bench->repeats[bench->done]);
+        bench->done += status == BRIM_OK;
+    }
+    progress_end(&bench->progress);
+    if (bench->failure.status != BRIM_OK) {
+        return failure_tell(options, &bench->failure);
+    }
+    if (bench->done > 0) {
+        qsort(bench->repeats, bench->done, sizeof(bench->repeats[0]), by_rate);
+        if (options->json) {
+            print_json(bench, status == BRIM_INTERRUPTED);
+        } else {
+            print_table(bench, status == BRIM_INTERRUPTED);
+        }
+    }
+    return status == BRIM_INTERRUPTED ? EXIT_SIGNAL + feed_signal() : EXIT_GOOD;
+}
+
+int command_bench(const struct options *options) {
+    struct session session;
+    struct bench bench = { .options = options, .session = &session };
+    int code = session_begin(&session, options);
+    if (code == EXIT_GOOD) {
+        const brim_status status = feed_open(&bench.feed, &session);
+        if (status == BRIM_OK) {
+            bench.repeats = take(options->repeat, sizeof(bench.repeats[0]));
+            code = bench_open(&bench);
+            free(bench.repeats);
+        } else {
+            (void)fail(&bench, status);
+            code = failure_tell(options, &bench.failure);
+        }
+        feed_close(&bench.feed);
+    }
+    session_end(&session);
+    return code;
+}

@@ -1,0 +1,118 @@
+/*
+ * digest.c: XXH3 (128 bits) over a canonical form of each batch.
+ *
+ *     number of fields
+ *     for each field: name, dtype's name, rank, dimensions, elements row-major
+ *     number of rows, sample number of each row, valid flag of each row
+ *
+ * Numbers are 64 bits, little-endian; a name is its length and its bytes. The
+ * platforms that brim runs on are little-endian, so numbers go in as they are.
+ */
+#include "digest.h"
+
+#include "output.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+struct digest {
+    XXH3_state_t *state;
+};
+
+struct digest *digest_new(void) {
+    struct digest *digest = take(1, sizeof(*digest));
+    digest->state = XXH3_createState();
+    if (digest->state == NULL || XXH3_128bits_reset(digest->state) != XXH_OK) {
+        digest_free(digest);
+        return NULL;
+    }
+    return digest;
+}
+
+void digest_free(struct digest *digest) {
+    if (digest != NULL) {
+        XXH3_freeState(digest->state);
+        free(digest);
+    }
+}
+
+static void add_bytes(struct digest *digest, const void *bytes, size_t count) {
+    if (count > 0) {
+        (void)XXH3_128bits_update(digest->state, bytes, count);
+    }
+}
+
+static void add_number(struct digest *digest, uint64_t number) {
+    add_bytes(digest, &number, sizeof(number));
+}
+
+static void add_text(struct digest *digest, const char *text) {
+    const size_t length = strlen(text);
+    add_number(digest, length);
+    add_bytes(digest, text, length);
+}
+
+/* The elements in row-major order: dimensions from the last on that lie together
+ * are taken as one run, the others are counted through. */
+static void add_elements(struct digest *digest, const brim_field *field) {
+    uint64_t run = brim_dtype_bytes(field->dtype);
+    uint32_t outer = field->rank;
+    for (uint32_t i = 0; i < field->rank; i++) {
+        if (field->shape[i] == 0) {
+            return;
+        }
+    }
+    while (outer > 0 &&
+           (field->shape[outer - 1] == 1 || field->strides[outer - 1] == (int64_t)run)) {
+        outer--;
+        run *= (uint64_t)field->shape[outer];
+    }
+    int64_t index[BRIM_MAX_RANK] = { 0 };
+    const unsigned char *at = field->data;
+    for (;;) {
+        add_bytes(digest, at, run);
+        uint32_t d = outer;
+        while (d > 0) {
+            d--;
+            at += field->strides[d];
+            if (++index[d] < field->shape[d]) {
+                break;
+            }
+            at -= field->strides[d] * field->shape[d];
+            index[d] = 0;
+            if (d == 0) {
+                return;
+            }
+        }
+        if (outer == 0) {
+            return;
+        }
+    }
+}
+
+void digest_add(struct digest *digest, const brim_batch *batch) {
+    const brim_batch_info *info = brim_batch_get(batch);
+    add_number(digest, info->field_count);
+    for (uint32_t i = 0; i < info->field_count; i++) {
+        const brim_field *field = brim_batch_field_at(batch, i);
+        add_text(digest, field->name);
+        add_text(digest, brim_dtype_name(field->dtype));
+        add_number(digest, field->rank);
+        for (uint32_t d = 0; d < field->rank; d++) {
+            add_number(digest, (uint64_t)field->shape[d]);
+        }
+        add_elements(digest, field);
+    }
+    add_number(digest, info->rows);
+    add_bytes(digest, info->samples, info->rows * sizeof(info->samples[0]));
+    add_bytes(digest, info->valid, info->rows);
+}
+
+const char *digest_text(const struct digest *digest, char text[DIGEST_TEXT]) {
+    const XXH128_hash_t hash = XXH3_128bits_digest(digest->state);
+    snprintf(text, DIGEST_TEXT, "%016" PRIx64 "%016" PRIx64, (uint64_t)hash.high64,
+             (uint64_t)hash.low64);
+    return text;
+}

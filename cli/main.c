@@ -1,0 +1,206 @@
+/*
+ * main.c: finds the command, parses its options, runs it; the help texts.
+ *
+ * Results go to stdout, everything else to stderr. What could not be written to
+ * stdout is a failure, but for a reader that went away, which is none of ours.
+ */
+#include "cli.h"
+#include "output.h"
+#include "session.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+
+const struct command commands[] = {
+    { "plan", "show what a pipeline will do and need, before it runs", "PIPELINE", 1,
+      "Reads headers and indexes, no samples. A pipeline that does not fit is shown with the\n"
+      "reason and the smallest budget that would do (exit code 3).\n"
+      "\n"
+      "example:\n"
+      "  brim plan 'npy x.npy | shuffle seed=7 | batch 64' --memory 16MiB\n",
+      IN_PLAN, command_plan },
+    { "run", "take all batches and say how it went", "PIPELINE", 1,
+      "Ctrl-C ends the run after the batch in progress: the state is written if asked for, the\n"
+      "summary printed, and the exit code is 130.\n"
+      "\n"
+      "examples:\n"
+      "  brim run 'range 1000 | shuffle seed=7 | batch 64' --epochs 3 --digest\n"
+      "  brim run 'npy x.npy | batch 64' --steps 100 --state at.state\n"
+      "  brim run 'npy x.npy | batch 64' --resume at.state --json\n",
+      IN_RUN, command_run },
+    { "bench", "measure how fast a pipeline is, and which stage takes the time", "PIPELINE", 1,
+      "Measures several times after a warm-up of the same length, and gives the median and the\n"
+      "spread. Epochs follow each other.\n"
+      "\n"
+      "example:\n"
+      "  brim bench 'npy x.npy | normalize cifar10 | batch 64' --repeat 9 --seconds 0.5\n",
+      IN_BENCH, command_bench },
+    { "stages", "list the stages, or show one in full", "NAME", 0,
+      "example:\n"
+      "  brim stages shuffle\n",
+      IN_STAGES, command_stages },
+    { "help", "show this text, or a command's", "COMMAND", 0, "", IN_OTHER, command_help },
+    { "version", "print the version", NULL, 0, "", IN_OTHER, command_version },
+};
+const size_t command_count = sizeof(commands) / sizeof(commands[0]);
+
+const struct command *command_find(const char *name) {
+    for (size_t i = 0; i < command_count; i++) {
+        if (strcmp(commands[i].name, name) == 0) {
+            return &commands[i];
+        }
+    }
+    return NULL;
+}
+
+/* Edit distance of two short words, row by row of the usual matrix. */
+static size_t distance(const char *a, const char *b) {
+    enum { LONGEST = 64 };
+    size_t row[LONGEST + 1];
+    const size_t columns = strlen(b);
+    if (strlen(a) > LONGEST || columns > LONGEST) {
+        return LONGEST;
+    }
+    for (size_t j = 0; j <= columns; j++) {
+        row[j] = j;
+    }
+    for (size_t i = 1; a[i - 1] != '\0'; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= columns; j++) {
+            size_t best = diagonal + (a[i - 1] != b[j - 1]);
+            best = row[j] + 1 < best ? row[j] + 1 : best;
+            best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
+            diagonal = row[j];
+            row[j] = best;
+        }
+    }
+    return row[columns];
+}
+
+const char *nearest(const char *word, const char *const *words, size_t count) {
+    const char *best = NULL;
+    size_t least = strlen(word) / 3 + 2; /* farther than this was not meant */
+    for (size_t i = 0; i < count; i++) {
+        const size_t d = distance(word, words[i]);
+        if (d < least) {
+            least = d;
+            best = words[i];
+        }
+    }
+    return best;
+}
+
+static void print_help(FILE *file) {
+    fputs("brim feeds training from data of any size inside one memory budget.\n"
+          "\n"
+          "usage: brim COMMAND [options]\n"
+          "\n",
+          file);
+    for (size_t i = 0; i < command_count; i++) {
+        fprintf(file, "  %-8s %s\n", commands[i].name, commands[i].summary);
+    }
+    fputs("\n"
+          "A pipeline is one argument: brim run 'range 1000 | shuffle seed=7 | batch 64'\n"
+          "\n"
+          "exit codes: 0 good, 1 the data or the system failed, 2 wrong options or pipeline,\n"
+          "3 does not fit the budget\n",
+          file);
+}
+
+static void print_command_help(const struct command *command) {
+    printf("brim %s: %s\n\nusage: brim %s", command->name, command->summary, command->name);
+    if (command->operand != NULL) {
+        printf(command->operand_required ? " %s" : " [%s]", command->operand);
+    }
+    puts(" [options]");
+    if (*command->text != '\0') {
+        printf("\n%s", command->text);
+    }
+    options_help(stdout, command);
+}
+
+static int fail_usage(const struct options *options, const char *why) {
+    struct failure failure = { .status = BRIM_INVALID };
+    snprintf(failure.text, sizeof(failure.text), "%s", why);
+    return failure_tell(options, &failure);
+}
+
+static void explain_unknown(const char *name, char *why, size_t why_bytes) {
+    const char *names[sizeof(commands) / sizeof(commands[0])];
+    for (size_t i = 0; i < command_count; i++) {
+        names[i] = commands[i].name;
+    }
+    const char *near = nearest(name, names, command_count);
+    if (near != NULL) {
+        snprintf(why, why_bytes, "there is no command '%s'; did you mean %s?", name, near);
+    } else {
+        snprintf(why, why_bytes, "there is no command '%s'; brim help lists them", name);
+    }
+}
+
+int command_help(const struct options *options) {
+    if (options->operand == NULL) {
+        print_help(stdout);
+        return EXIT_GOOD;
+    }
+    const struct command *command = command_find(options->operand);
+    if (command == NULL) {
+        char why[256];
+        explain_unknown(options->operand, why, sizeof(why));
+        return fail_usage(options, why);
+    }
+    print_command_help(command);
+    return EXIT_GOOD;
+}
+
+int command_version(const struct options *options) {
+    (void)options;
+    printf("brim %s\n", brim_version());
+    return EXIT_GOOD;
+}
+
+static int dispatch(int count, char **words) {
+    if (count < 2) {
+        print_help(stderr);
+        return EXIT_USAGE;
+    }
+    const char *name = words[1];
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+        name = "help";
+    } else if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
+        name = "version";
+    }
+    const struct command *command = command_find(name);
+    char why[512];
+    if (command == NULL) {
+        explain_unknown(name, why, sizeof(why));
+        fputs("brim: ", stderr);
+        put_clean(stderr, why);
+        fputc('\n', stderr);
+        return EXIT_USAGE;
+    }
+    struct options options;
+    if (!options_parse(&options, command, count - 2, words + 2, why, sizeof(why))) {
+        return fail_usage(&options, why);
+    }
+    if (options.help) {
+        print_command_help(command);
+        return EXIT_GOOD;
+    }
+    return command->run(&options);
+}
+
+int main(int count, char **words) {
+    const int code = dispatch(count, words);
+    errno = 0;
+    if (fflush(stdout) != 0 || ferror(stdout) != 0) {
+        if (errno == EPIPE) {
+            return EXIT_SIGNAL + SIGPIPE;
+        }
+        fprintf(stderr, "brim: cannot write the output: %s\n", strerror(errno));
+        return code != EXIT_GOOD ? code : EXIT_FAILED;
+    }
+    return code;
+}

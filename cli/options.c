@@ -1,0 +1,356 @@
+/*
+ * options.c: parses the command line's words by one table.
+ *
+ * A value may follow its option as the next word or after '='. Options and the
+ * operand may stand in any order; "--" ends the options. Numbers are read
+ * strictly: a sign, a blank or a letter too many is a mistake, never ignored.
+ */
+#include "options.h"
+
+#include "cli.h"
+
+#include <brim.h>
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum form {
+    FORM_FLAG,    /* bool */
+    FORM_COUNT,   /* uint64_t from 1 */
+    FORM_COUNT32, /* the same, at most UINT32_MAX */
+    FORM_SIZE,    /* uint64_t, bytes */
+    FORM_THREADS, /* int32_t: "auto" or a number from 0 */
+    FORM_SECONDS, /* double above 0 */
+    FORM_TEXT,    /* const char *, not empty */
+    FORM_SHARD,   /* r/n */
+    FORM_SEEK,    /* epoch:step */
+};
+
+struct row {
+    const char *name;
+    enum form form;
+    const char *value; /* what the help calls the value */
+    unsigned commands;
+    size_t offset; /* in struct options, where the form has one field */
+    const char *help;
+};
+
+#define FIELD(name) offsetof(struct options, name)
+#define IN_ALL      (IN_PLAN | IN_RUN | IN_BENCH)
+
+static const struct row rows[] = {
+    { "--memory", FORM_SIZE, "SIZE", IN_ALL, FIELD(memory),
+      "the budget, e.g. 64MiB; default: a quarter of what is free" },
+    { "--threads", FORM_THREADS, "N", IN_ALL, FIELD(threads),
+      "at most N workers; 0: the calling thread works; default: auto, the CPUs" },
+    { "--shard", FORM_SHARD, "R/N", IN_ALL, 0, "be rank R (from 0) of N" },
+    { "--hold", FORM_COUNT32, "N", IN_ALL, FIELD(hold), "keep N batches at a time; default: 1" },
+    { "--slots", FORM_COUNT32, "N", IN_ALL, FIELD(slots), "at most N slots for batches" },
+    { "--epochs", FORM_COUNT, "N", IN_RUN, FIELD(epochs), "run N epochs; default: 1" },
+    { "--steps", FORM_COUNT, "N", IN_RUN | IN_BENCH, FIELD(steps),
+      "stop after N batches (bench: in each repeat)" },
+    { "--seek", FORM_SEEK, "EPOCH:STEP", IN_RUN, 0, "start there; both count from 0" },
+    { "--state", FORM_TEXT, "FILE", IN_RUN, FIELD(state),
+      "write where the run stands to FILE when it ends" },
+    { "--state-every", FORM_COUNT, "K", IN_RUN, FIELD(state_every),
+      "write the state after every K batches too" },
+    { "--resume", FORM_TEXT, "FILE", IN_RUN, FIELD(resume), "go on from the state in FILE" },
+    { "--digest", FORM_FLAG, NULL, IN_RUN, FIELD(digest), "print a hash of all batches" },
+    { "--repeat", FORM_COUNT, "N", IN_BENCH, FIELD(repeat), "measure N times; default: 5" },
+    { "--seconds", FORM_SECONDS, "S", IN_BENCH, FIELD(seconds),
+      "measure for S seconds each time; default: 1" },
+    { "--json", FORM_FLAG, NULL, IN_ALL | IN_STAGES, FIELD(json), "print one JSON object" },
+    { "--quiet", FORM_FLAG, NULL, IN_RUN | IN_BENCH, FIELD(quiet),
+      "no progress line; run: no summary either, only the digest" },
+    { "--help", FORM_FLAG, NULL, IN_ALL | IN_STAGES | IN_OTHER, FIELD(help), "show this text" },
+};
+#define ROWS (sizeof(rows) / sizeof(rows[0]))
+
+static bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
+
+/* Decimal digits up to `end`, nothing else. */
+static bool digits_parse(const char *text, const char *end, uint64_t *number) {
+    if (text == end) {
+        return false;
+    }
+    uint64_t value = 0;
+    for (; text < end; text++) {
+        if (!is_digit(*text) || __builtin_mul_overflow(value, 10u, &value) ||
+            __builtin_add_overflow(value, (uint64_t)(*text - '0'), &value)) {
+            return false;
+        }
+    }
+    *number = value;
+    return true;
+}
+
+static bool number_parse(const char *text, uint64_t *number) {
+    return digits_parse(text, text + strlen(text), number);
+}
+
+bool size_parse(const char *text, uint64_t *bytes) {
+    static const struct {
+        const char *name;
+        uint64_t bytes;
+    } units[] = {
+        { "", 1 },
+        { "B", 1 },
+        { "KiB", 1ull << 10 },
+        { "MiB", 1ull << 20 },
+        { "GiB", 1ull << 30 },
+        { "TiB", 1ull << 40 },
+        { "kB", 1000 },
+        { "MB", 1000000 },
+        { "GB", 1000000000 },
+        { "TB", 1000000000000 },
+    };
+    const char *end = text;
+    while (is_digit(*end) || *end == '.') {
+        end++;
+    }
+    uint64_t unit = 0;
+    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+        if (strcmp(end, units[i].name) == 0) {
+            unit = units[i].bytes;
+        }
+    }
+    if (unit == 0 || !is_digit(*text)) {
+        return false;
+    }
+    uint64_t whole;
+    if (digits_parse(text, end, &whole)) {
+        return !__builtin_mul_overflow(whole, unit, bytes) && *bytes > 0;
+    }
+    char *stop;
+    const double value = strtod(text, &stop) * (double)unit;
+    if (stop != end || !(value >= 1 && value < 0x1p63)) {
+        return false;
+    }
+    *bytes = (uint64_t)value;
+    return true;
+}
+
+static bool threads_parse(const char *text, int32_t *threads) {
+    uint64_t number;
+    if (strcmp(text, "auto") == 0) {
+        *threads = BRIM_THREADS_AUTO;
+        return true;
+    }
+    if (!number_parse(text, &number) || number > INT32_MAX) {
+        return false;
+    }
+    *threads = (int32_t)number;
+    return true;
+}
+
+static bool seconds_parse(const char *text, double *seconds) {
+    if (text[strspn(text, "0123456789.")] != '\0') {
+        return false;
+    }
+    char *end;
+    *seconds = strtod(text, &end);
+    return *end == '\0' && *seconds > 0 && isfinite(*seconds);
+}
+
+static bool shard_parse(const char *text, struct options *options) {
+    const char *slash = strchr(text, '/');
+    uint64_t rank, world;
+    if (slash == NULL || !digits_parse(text, slash, &rank) || !number_parse(slash + 1, &world) ||
+        world > UINT32_MAX || rank >= world) {
+        return false;
+    }
+    options->rank = (uint32_t)rank;
+    options->world = (uint32_t)world;
+    return true;
+}
+
+static bool seek_parse(const char *text, struct options *options) {
+    const char *colon = strchr(text, ':');
+    options->seek = colon != NULL && digits_parse(text, colon, &options->seek_epoch) &&
+                    number_parse(colon + 1, &options->seek_step);
+    return options->seek;
+}
+
+/* Stores a value by its row; false when it has not the form that is wanted,
+ * which *wanted then names. */
+static bool value_store(const struct row *row, const char *text, struct options *options,
+                        const char **wanted) {
+    void *field = (char *)options + row->offset;
+    switch (row->form) {
+    case FORM_FLAG:
+        *(bool *)field = true;
+        return true;
+    case FORM_COUNT:
+        *wanted = "a whole number from 1";
+        return number_parse(text, field) && *(uint64_t *)field >= 1;
+    case FORM_COUNT32:
+        *wanted = "a whole number from 1 to 4294967295";
+        return number_parse(text, field) && *(uint64_t *)field >= 1 &&
+               *(uint64_t *)field <= UINT32_MAX;
+    case FORM_SIZE:
+        *wanted = "bytes, or a number with KiB, MiB, GiB, TiB, kB, MB, GB or TB, such as 64MiB";
+        return size_parse(text, field);
+    case FORM_THREADS:
+        *wanted = "a whole number from 0, or auto";
+        return threads_parse(text, field);
+    case FORM_SECONDS:
+        *wanted = "seconds above 0, such as 0.5";
+        return seconds_parse(text, field);
+    case FORM_TEXT:
+        *wanted = "the name of a file";
+        *(const char **)field = text;
+        return *text != '\0';
+    case FORM_SHARD:
+        *wanted = "rank/ranks with the rank counted from 0, such as 0/4";
+        return shard_parse(text, options);
+    case FORM_SEEK:
+        *wanted = "epoch:step, both counted from 0, such as 2:100";
+        return seek_parse(text, options);
+    }
+    return false;
+}
+
+static const struct row *row_find(const char *word, size_t length) {
+    for (size_t i = 0; i < ROWS; i++) {
+        if (strlen(rows[i].name) == length && memcmp(rows[i].name, word, length) == 0) {
+            return &rows[i];
+        }
+    }
+    return NULL;
+}
+
+/* Says what is wrong with an option that the command does not take. */
+static void explain_unknown(const struct command *command, const char *word, size_t length,
+                            char *why, size_t why_bytes) {
+    const struct row *row = row_find(word, length);
+    if (row != NULL) {
+        for (size_t i = 0; i < command_count; i++) {
+            if (row->commands & commands[i].bit) {
+                snprintf(why, why_bytes, "%s is not an option of brim %s but of brim %s", row->name,
+                         command->name, commands[i].name);
+                return;
+            }
+        }
+    }
+    const char *names[ROWS];
+    size_t count = 0;
+    for (size_t i = 0; i < ROWS; i++) {
+        if (rows[i].commands & command->bit) {
+            names[count++] = rows[i].name;
+        }
+    }
+    char name[64];
+    snprintf(name, sizeof(name), "%.*s", (int)(length < 63 ? length : 63), word);
+    const char *near = nearest(name, names, count);
+    if (near != NULL) {
+        snprintf(why, why_bytes, "there is no option %s; did you mean %s?", name, near);
+    } else {
+        snprintf(why, why_bytes, "there is no option %s; see brim help %s", name, command->name);
+    }
+}
+
+/* What must hold between options. */
+static bool check(const struct options *options, char *why, size_t why_bytes) {
+    if (options->help) {
+        return true;
+    }
+    const struct command *command = options->command;
+    if (command->operand_required && options->operand == NULL) {
+        snprintf(why, why_bytes, "the pipeline is missing: brim %s '... | batch 64'",
+                 command->name);
+        return false;
+    }
+    if (options->state_every > 0 && options->state == NULL) {
+        snprintf(why, why_bytes, "--state-every needs --state FILE to say where to write");
+        return false;
+    }
+    if (options->seek && options->resume != NULL) {
+        snprintf(why, why_bytes, "--seek and --resume both say where to start: give one of them");
+        return false;
+    }
+    return true;
+}
+
+bool options_parse(struct options *options, const struct command *command, int count,
+                   char *const *words, char *why, size_t why_bytes) {
+    *options = (struct options){
+        .command = command,
+        .threads = BRIM_THREADS_AUTO,
+        .epochs = 1,
+        .world = 1,
+        .hold = 1,
+        .repeat = 5,
+        .seconds = 1,
+    };
+    /* known before anything can be wrong, so that mistakes are JSON too */
+    for (int i = 0; i < count; i++) {
+        options->json |= (command->bit & ~IN_OTHER) != 0 && strcmp(words[i], "--json") == 0;
+    }
+    bool operands_only = false;
+    for (int i = 0; i < count; i++) {
+        const char *word = words[i];
+        if (operands_only || word[0] != '-' || word[1] == '\0') {
+            if (command->operand == NULL) {
+                snprintf(why, why_bytes, "brim %s takes no '%s'", command->name, word);
+                return false;
+            }
+            if (options->operand != NULL) {
+                snprintf(why, why_bytes, "'%s' is one word too many: %s", word,
+                         command->operand_required ? "put the pipeline in quotes, as one argument"
+                                                   : "one name is expected");
+                return false;
+            }
+            options->operand = word;
+            continue;
+        }
+        if (strcmp(word, "--") == 0) {
+            operands_only = true;
+            continue;
+        }
+        if (strcmp(word, "-h") == 0) {
+            word = "--help";
+        }
+        const char *equals = strchr(word, '=');
+        const size_t length = equals != NULL ? (size_t)(equals - word) : strlen(word);
+        const struct row *row = row_find(word, length);
+        if (row == NULL || !(row->commands & command->bit)) {
+            explain_unknown(command, word, length, why, why_bytes);
+            return false;
+        }
+        const char *value = equals != NULL ? equals + 1 : NULL;
+        if (row->form == FORM_FLAG && value != NULL) {
+            snprintf(why, why_bytes, "%s takes no value", row->name);
+            return false;
+        }
+        if (row->form != FORM_FLAG && value == NULL) {
+            if (i + 1 == count) {
+                snprintf(why, why_bytes, "%s needs a value: %s %s", row->name, row->name,
+                         row->value);
+                return false;
+            }
+            value = words[++i];
+        }
+        const char *wanted = NULL;
+        if (!value_store(row, value, options, &wanted)) {
+            snprintf(why, why_bytes, "%s: '%s' is not %s", row->name, value, wanted);
+            return false;
+        }
+    }
+    return check(options, why, why_bytes);
+}
+
+void options_help(FILE *file, const struct command *command) {
+    fputs("\noptions:\n", file);
+    for (size_t i = 0; i < ROWS; i++) {
+        if (rows[i].commands & command->bit) {
+            char left[40];
+            snprintf(left, sizeof(left), "%s%s%s", rows[i].name, rows[i].value ? " " : "",
+                     rows[i].value ? rows[i].value : "");
+            fprintf(file, "  %-19s  %s\n", left, rows[i].help);
+        }
+    }
+}

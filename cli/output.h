@@ -1,0 +1,69 @@
+/*
+ * output.h: how results are written: JSON, tables, and numbers for people.
+ */
+#ifndef CLI_OUTPUT_H
+#define CLI_OUTPUT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* -------------------------------------------------------------------- JSON
+ *
+ * Written as it is made, without a tree. `key` is NULL inside arrays. The
+ * caller ends what it begins; the outermost end writes the line's end. */
+
+struct json {
+    FILE *file;
+    unsigned depth;
+    bool more; /* the next value follows another one */
+};
+
+void json_object(struct json *json, const char *key);
+void json_array(struct json *json, const char *key);
+void json_end_object(struct json *json);
+void json_end_array(struct json *json);
+/* Bytes that are not UTF-8 become U+FFFD; NULL becomes null. */
+void json_text(struct json *json, const char *key, const char *text);
+void json_count(struct json *json, const char *key, uint64_t number);
+void json_signed(struct json *json, const char *key, int64_t number);
+void json_real(struct json *json, const char *key, double number); /* not finite: null */
+void json_bool(struct json *json, const char *key, bool value);
+void json_hex(struct json *json, const char *key, uint64_t number); /* "0123456789abcdef" */
+
+/* ------------------------------------------------------------------- tables
+ *
+ * Cells are copied; widths follow the longest. The first row is the heading. */
+
+#define TABLE_COLUMNS 6
+#define CELL_BYTES    512
+
+struct table {
+    size_t columns;
+    size_t rows;
+    unsigned right; /* bit c: column c is aligned to the right */
+    char *cells;    /* CELL_BYTES each; NULL before the first */
+};
+
+/* `texts`: as many as there are columns. */
+void table_row(struct table *table, const char *const *texts);
+void table_print(struct table *table, FILE *file); /* and frees it */
+
+/* ----------------------------------------------------------------- numbers */
+
+#define NUMBER_TEXT 32
+const char *bytes_text(double bytes, char text[NUMBER_TEXT]);   /* "1.5 MiB" */
+const char *count_text(uint64_t count, char text[NUMBER_TEXT]); /* "60,000" */
+const char *rate_text(double rate, char text[NUMBER_TEXT]);     /* "48,780", "3.25" */
+const char *time_text(double seconds, char text[NUMBER_TEXT]);  /* "12.3 ms", "4:05 min" */
+#define SHAPE_TEXT 192
+const char *shape_text(const int64_t *shape, uint32_t rank, char text[SHAPE_TEXT]); /* "64x3" */
+
+/* Text from files and users on its way to a terminal: control characters are
+ * shown as '?'. */
+void put_clean(FILE *file, const char *text);
+
+/* Memory for the command line itself, or an exit that says so. */
+void *take(size_t count, size_t bytes);
+
+#endif

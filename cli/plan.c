@@ -1,0 +1,158 @@
+/*
+ * plan.c: `brim plan`: what a pipeline will do and need, before it runs.
+ *
+ * A pipeline that does not fit is shown all the same, with the reason, and the
+ * exit code says so.
+ */
+#include "cli.h"
+#include "session.h"
+
+#include <inttypes.h>
+
+static void print_json(const brim_plan *plan, const struct session *session) {
+    const brim_plan_info *info = brim_plan_get(plan);
+    struct json json = { .file = stdout };
+    json_object(&json, NULL);
+    json_text(&json, "pipeline", brim_pipeline_text(session->pipeline));
+    json_bool(&json, "fits", info->fits != 0);
+    json_text(&json, "reason", info->reason);
+    json_count(&json, "minimum_bytes", info->minimum_bytes);
+    json_count(&json, "planned_bytes", info->planned_bytes);
+    json_count(&json, "limit_bytes", info->limit_bytes);
+    json_text(&json, "limit_origin", info->limit_origin);
+    json_count(&json, "slot_bytes", info->slot_bytes);
+    json_count(&json, "scratch_bytes", info->scratch_bytes);
+    json_count(&json, "stack_bytes", info->stack_bytes);
+    json_count(&json, "fixed_bytes", info->fixed_bytes);
+    json_count(&json, "threads", info->threads);
+    json_count(&json, "slots", info->slots);
+    json_count(&json, "minimum_slots", info->minimum_slots);
+    json_count(&json, "hold", info->hold);
+    json_count(&json, "samples", info->samples);
+    json_count(&json, "batches", info->batches);
+    json_count(&json, "steps", info->steps);
+    json_count(&json, "batch_rows", info->batch_rows);
+    json_array(&json, "fields");
+    for (uint32_t i = 0; i < info->field_count; i++) {
+        const brim_plan_field *field = brim_plan_field_at(plan, i);
+        json_object(&json, NULL);
+        json_text(&json, "name", field->name);
+        json_text(&json, "dtype", brim_dtype_name(field->dtype));
+        json_array(&json, "shape");
+        for (uint32_t d = 0; d < field->rank; d++) {
+            json_signed(&json, NULL, field->shape[d]);
+        }
+        json_end_array(&json);
+        json_count(&json, "bytes", field->bytes);
+        json_end_object(&json);
+    }
+    json_end_array(&json);
+    json_array(&json, "stages");
+    for (uint32_t i = 0; i < info->stage_count; i++) {
+        const brim_plan_stage *stage = brim_plan_stage_at(plan, i);
+        json_object(&json, NULL);
+        json_text(&json, "name", stage->name);
+        json_text(&json, "text", stage->text);
+        json_text(&json, "effect", stage->effect);
+        json_count(&json, "bytes", stage->bytes);
+        json_bool(&json, "fused", stage->fused != 0);
+        json_end_object(&json);
+    }
+    json_end_array(&json);
+    json_object(&json, "fingerprints");
+    json_hex(&json, "data", info->data_fingerprint);
+    json_hex(&json, "sample", info->sample_fingerprint);
+    json_hex(&json, "order", info->order_fingerprint);
+    json_end_object(&json);
+    json_end_object(&json);
+}
+
+static void print_stages(const brim_plan *plan) {
+    const brim_plan_info *info = brim_plan_get(plan);
+    struct table table = { .columns = 3, .right = 1u << 1 };
+    table_row(&table, (const char *[]){ "stage", "at most", "puts out" });
+    bool fused = false;
+    for (uint32_t i = 0; i < info->stage_count; i++) {
+        const brim_plan_stage *stage = brim_plan_stage_at(plan, i);
+        char name[CELL_BYTES], bytes[NUMBER_TEXT];
+        snprintf(name, sizeof(name), "%s%s", stage->fused ? "+ " : "", stage->text);
+        table_row(&table,
+                  (const char *[]){ name, bytes_text((double)stage->bytes, bytes), stage->effect });
+        fused |= stage->fused != 0;
+    }
+    table_print(&table, stdout);
+    if (fused) {
+        puts("(+ is done in one pass with the stage before it)");
+    }
+}
+
+static void print_fields(const brim_plan *plan) {
+    const brim_plan_info *info = brim_plan_get(plan);
+    struct table table = { .columns = 4, .right = 1u << 3 };
+    table_row(&table, (const char *[]){ "field", "dtype", "shape", "a batch" });
+    for (uint32_t i = 0; i < info->field_count; i++) {
+        const brim_plan_field *field = brim_plan_field_at(plan, i);
+        char shape[SHAPE_TEXT], bytes[NUMBER_TEXT];
+        table_row(&table, (const char *[]){ field->name, brim_dtype_name(field->dtype),
+                                            shape_text(field->shape, field->rank, shape),
+                                            bytes_text((double)field->bytes, bytes) });
+    }
+    table_print(&table, stdout);
+}
+
+static void print_table(const brim_plan *plan) {
+    const brim_plan_info *info = brim_plan_get(plan);
+    char a[NUMBER_TEXT], b[NUMBER_TEXT], c[NUMBER_TEXT], d[NUMBER_TEXT];
+    print_stages(plan);
+    putchar('\n');
+    print_fields(plan);
+    printf("\nepoch        %s samples, %s batches", count_text(info->samples, a),
+           count_text(info->batches, b));
+    if (info->steps != info->batches) {
+        printf(" in %s steps", count_text(info->steps, c));
+    }
+    printf("\nminimum      %s (%" PRIu64 " bytes)\n", bytes_text((double)info->minimum_bytes, a),
+           info->minimum_bytes);
+    printf("planned      %s: slots of %s, scratch of %s and a stack of %s for each thread\n",
+           bytes_text((double)info->planned_bytes, a), bytes_text((double)info->slot_bytes, b),
+           bytes_text((double)info->scratch_bytes, c), bytes_text((double)info->stack_bytes, d));
+    printf("limit        %s: ", bytes_text((double)info->limit_bytes, a));
+    put_clean(stdout, info->limit_origin);
+    printf("\nthreads      %" PRIu32 "%s\n", info->threads,
+           info->threads == 0 ? ", the calling thread works" : "");
+    printf("slots        %" PRIu32 ", at least %" PRIu32 " for --hold %" PRIu32 "\n", info->slots,
+           info->minimum_slots, info->hold);
+    printf("fingerprint  data %016" PRIx64 ", sample %016" PRIx64 ", order %016" PRIx64 "\n",
+           info->data_fingerprint, info->sample_fingerprint, info->order_fingerprint);
+    printf("fits         %s\n", info->fits ? "yes" : "no");
+}
+
+int command_plan(const struct options *options) {
+    struct session session;
+    int code = session_begin(&session, options);
+    if (code == EXIT_GOOD) {
+        brim_plan *plan;
+        const brim_status status =
+            brim_plan_new(session.runtime, session.pipeline, &session.open, &plan);
+        if (status != BRIM_OK) {
+            const struct failure failure = failure_now(&session, status);
+            code = failure_tell(options, &failure);
+        } else {
+            const brim_plan_info *info = brim_plan_get(plan);
+            if (options->json) {
+                print_json(plan, &session);
+            } else {
+                print_table(plan);
+            }
+            if (!info->fits) {
+                struct failure failure = { .status = BRIM_BUDGET,
+                                           .minimum_bytes = info->minimum_bytes };
+                snprintf(failure.text, sizeof(failure.text), "%s", info->reason);
+                code = failure_print(options, &failure);
+            }
+            brim_plan_free(plan);
+        }
+    }
+    session_end(&session);
+    return code;
+}

@@ -1,0 +1,75 @@
+/*
+ * progress.c: draws the progress line: rate, budget, time left.
+ *
+ * The line is cut to the terminal's width, because a wrapped line cannot be
+ * drawn over.
+ */
+#include "progress.h"
+
+#include "output.h"
+
+#include <inttypes.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#define INTERVAL_SECONDS 0.2
+
+double now_seconds(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+void progress_begin(struct progress *progress, bool wanted) {
+    *progress = (struct progress){ .shown = wanted && isatty(STDERR_FILENO) == 1 };
+    progress->begun = progress->drawn = now_seconds();
+}
+
+static int terminal_columns(void) {
+    struct winsize size;
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
+}
+
+void progress_update(struct progress *progress, brim_runtime *runtime, brim_loader *loader,
+                     double done) {
+    if (!progress->shown) {
+        return;
+    }
+    const double now = now_seconds();
+    if (now - progress->drawn < INTERVAL_SECONDS) {
+        return;
+    }
+    progress->drawn = now;
+    brim_stats stats = BRIM_STATS_INIT;
+    brim_usage usage = BRIM_USAGE_INIT;
+    if (brim_loader_stats(loader, &stats) != BRIM_OK ||
+        brim_runtime_usage(runtime, &usage) != BRIM_OK) {
+        return;
+    }
+    const double seconds = now - progress->begun;
+    char batches[NUMBER_TEXT], rate[NUMBER_TEXT], used[NUMBER_TEXT], limit[NUMBER_TEXT];
+    char left[NUMBER_TEXT] = "";
+    if (done > 0 && seconds / done < 1e9) {
+        const uint64_t rest = (uint64_t)(seconds * (1 - done) / done);
+        snprintf(left, sizeof(left), ", %" PRIu64 ":%02" PRIu64 ":%02" PRIu64 " left", rest / 3600,
+                 rest / 60 % 60, rest % 60);
+    }
+    char line[256];
+    snprintf(line, sizeof(line), "epoch %" PRIu64 ", %s batches, %s samples/s, %s of %s%s",
+             stats.epoch, count_text(stats.batches, batches),
+             rate_text((double)stats.samples / seconds, rate),
+             bytes_text((double)(usage.charged + usage.reserved), used),
+             bytes_text((double)usage.limit, limit), left);
+    fprintf(stderr, "\r%.*s\033[K", terminal_columns() - 1, line);
+    fflush(stderr);
+    progress->on_screen = true;
+}
+
+void progress_end(struct progress *progress) {
+    if (progress->on_screen) {
+        fputs("\r\033[K", stderr);
+        fflush(stderr);
+    }
+    progress->shown = progress->on_screen = false;
+}

@@ -1,0 +1,256 @@
+/*
+ * run.c: `brim run`: takes all batches of a pipeline and says how it went.
+ *
+ * The state is written when the run ends for whatever reason (done, a failure,
+ * Ctrl-C), so that --resume can always go on from there. What the summary says
+ * is collected once and printed as a table or as JSON.
+ */
+#include "cli.h"
+#include "digest.h"
+#include "feed.h"
+#include "progress.h"
+#include "session.h"
+#include "state.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define ERRORS_SHOWN 3
+
+struct run {
+    const struct options *options;
+    struct session *session;
+    struct feed feed;
+    struct digest *digest; /* NULL unless asked for */
+    struct progress progress;
+    uint64_t batches, epochs;
+    struct failure failure; /* status BRIM_OK: none */
+    double seconds;
+    brim_stats stats;
+    brim_usage usage;
+};
+
+/* The share of the batches asked for that has come, with `batch`; 0 if unknown. */
+static double share_done(const struct run *run, const brim_batch *batch) {
+    const brim_plan_info *plan = brim_plan_get(brim_loader_plan(run->feed.loader));
+    const brim_batch_info *info = brim_batch_get(batch);
+    const uint64_t at = info->step * info->micro_count + info->micro + 1;
+    if (plan->batches < at) {
+        return 0;
+    }
+    double left = (double)(plan->batches - at) +
+                  (double)(run->options->epochs - run->epochs - 1) * (double)plan->batches;
+    if (run->options->steps > 0 && (double)(run->options->steps - run->batches) < left) {
+        left = (double)(run->options->steps - run->batches);
+    }
+    return (double)run->batches / ((double)run->batches + left);
+}
+
+static brim_status write_state(struct run *run) {
+    brim_state state;
+    const brim_status status = brim_loader_state(run->feed.loader, &state);
+    if (status != BRIM_OK) {
+        run->failure = failure_now(run->session, status);
+        return status;
+    }
+    return state_write(run->options->state, &state, &run->failure);
+}
+
+/* Goes where --seek or --resume say. */
+static brim_status go_to_start(struct run *run) {
+    const struct options *options = run->options;
+    brim_status status = BRIM_OK;
+    if (options->resume != NULL) {
+        brim_state state;
+        status = state_read(options->resume, &state, &run->failure);
+        if (status != BRIM_OK) {
+            return status;
+        }
+        status = brim_loader_restore(run->feed.loader, &state);
+    } else if (options->seek) {
+        status = brim_loader_seek(run->feed.loader, options->seek_epoch, options->seek_step);
+    }
+    if (status != BRIM_OK) {
+        run->failure = failure_now(run->session, status);
+    }
+    return status;
+}
+
+/* What is done with one batch. */
+static brim_status use(struct run *run, const brim_batch *batch) {
+    const struct options *options = run->options;
+    run->batches++;
+    if (run->digest != NULL) {
+        digest_add(run->digest, batch);
+    }
+    progress_update(&run->progress, run->session->runtime, run->feed.loader,
+                    share_done(run, batch));
+    if (options->state_every > 0 && run->batches % options->state_every == 0) {
+        return write_state(run);
+    }
+    return BRIM_OK;
+}
+
+/* BRIM_OK when all that was asked for came, BRIM_INTERRUPTED, or a failure,
+ * which is in run->failure. */
+static brim_status take_batches(struct run *run) {
+    const struct options *options = run->options;
+    while (run->epochs < options->epochs &&
+           (options->steps == 0 || run->batches < options->steps)) {
+        const brim_batch *batch;
+        brim_status status = feed_next(&run->feed, &batch);
+        if (status == BRIM_END) {
+            run->epochs++;
+            continue;
+        }
+        if (status == BRIM_OK) {
+            status = use(run, batch);
+            if (status != BRIM_OK) {
+                return status;
+            }
+            continue;
+        }
+        if (status != BRIM_INTERRUPTED) {
+            run->failure = failure_now(run->session, status);
+        }
+        return status;
+    }
+    return BRIM_OK;
+}
+
+static void print_json(struct run *run, bool interrupted) {
+    struct json json = { .file = stdout };
+    json_object(&json, NULL);
+    if (run->failure.status != BRIM_OK) {
+        failure_json(&json, &run->failure);
+    }
+    const brim_plan_info *plan = brim_plan_get(brim_loader_plan(run->feed.loader));
+    json_count(&json, "samples", run->stats.samples);
+    json_count(&json, "batches", run->stats.batches);
+    json_count(&json, "epochs", run->epochs);
+    json_count(&json, "bytes", run->stats.bytes);
+    json_count(&json, "read_bytes", run->stats.read_bytes);
+    json_real(&json, "seconds", run->seconds);
+    json_real(&json, "samples_per_second", (double)run->stats.samples / run->seconds);
+    json_real(&json, "first_batch_seconds", (double)run->stats.first_batch_ns * 1e-9);
+    json_count(&json, "minimum_bytes", plan->minimum_bytes);
+    json_count(&json, "planned_bytes", plan->planned_bytes);
+    json_count(&json, "limit_bytes", run->usage.limit);
+    json_count(&json, "peak_charged_bytes", run->usage.peak);
+    json_count(&json, "peak_rss_bytes", run->usage.peak_rss);
+    json_count(&json, "threads", plan->threads);
+    json_count(&json, "slots", plan->slots);
+    json_count(&json, "skipped", run->stats.skipped);
+    json_count(&json, "replaced", run->stats.replaced);
+    json_bool(&json, "interrupted", interrupted);
+    if (run->digest != NULL) {
+        char text[DIGEST_TEXT];
+        json_text(&json, "digest", digest_text(run->digest, text));
+    }
+    json_end_object(&json);
+}
+
+static void print_bad_samples(struct run *run) {
+    char skipped[NUMBER_TEXT], replaced[NUMBER_TEXT];
+    printf("bad samples  %s skipped, %s replaced\n", count_text(run->stats.skipped, skipped),
+           count_text(run->stats.replaced, replaced));
+    char text[512];
+    for (uint32_t i = 0; i < run->stats.error_count && i < ERRORS_SHOWN; i++) {
+        if (brim_loader_error(run->feed.loader, i, text, sizeof(text)) == BRIM_OK) {
+            fputs("             ", stdout);
+            put_clean(stdout, text);
+            fputc('\n', stdout);
+        }
+    }
+}
+
+static void print_table(struct run *run, bool interrupted) {
+    const brim_plan_info *plan = brim_plan_get(brim_loader_plan(run->feed.loader));
+    const brim_stats *stats = &run->stats;
+    char a[NUMBER_TEXT], b[NUMBER_TEXT], c[NUMBER_TEXT], d[NUMBER_TEXT];
+    printf("samples      %s in %s batches, %s whole epoch%s%s\n", count_text(stats->samples, a),
+           count_text(stats->batches, b), count_text(run->epochs, c), run->epochs == 1 ? "" : "s",
+           interrupted ? ", interrupted" : "");
+    printf("time         %s, first batch after %s\n", time_text(run->seconds, a),
+           stats->first_batch_ns > 0 ? time_text((double)stats->first_batch_ns * 1e-9, b) : "-");
+    printf("rate         %s samples/s, %s/s\n", rate_text((double)stats->samples / run->seconds, a),
+           bytes_text((double)stats->bytes / run->seconds, b));
+    printf("memory       peak %s of %s (planned %s, smallest possible %s)\n",
+           bytes_text((double)run->usage.peak, a), bytes_text((double)run->usage.limit, b),
+           bytes_text((double)plan->planned_bytes, c), bytes_text((double)plan->minimum_bytes, d));
+    printf("resident     peak %s, with all that is not brim's\n",
+           bytes_text((double)run->usage.peak_rss, a));
+    printf("workers      %" PRIu32 " thread%s, %" PRIu32 " slots\n", plan->threads,
+           plan->threads == 1 ? "" : "s", plan->slots);
+    if (stats->skipped > 0 || stats->replaced > 0) {
+        print_bad_samples(run);
+    }
+    if (run->digest != NULL) {
+        char text[DIGEST_TEXT];
+        printf("digest       %s\n", digest_text(run->digest, text));
+    }
+}
+
+static void print_summary(struct run *run, bool interrupted) {
+    if (run->options->json) {
+        print_json(run, interrupted);
+    } else if (!run->options->quiet) {
+        print_table(run, interrupted);
+    } else if (run->digest != NULL) {
+        char text[DIGEST_TEXT];
+        puts(digest_text(run->digest, text));
+    }
+}
+
+/* The loader is open: takes the batches, writes the state, prints. */
+static int run_open(struct run *run) {
+    const struct options *options = run->options;
+    progress_begin(&run->progress, !options->quiet && !options->json);
+    brim_status status = go_to_start(run);
+    if (status == BRIM_OK) {
+        status = take_batches(run);
+        if (options->state != NULL) {
+            const struct failure first = run->failure;
+            (void)write_state(run);
+            if (first.status != BRIM_OK) {
+                run->failure = first; /* what failed first is what is told */
+            }
+        }
+    }
+    run->seconds = now_seconds() - run->feed.begun;
+    progress_end(&run->progress);
+    (void)brim_loader_stats(run->feed.loader, &run->stats);
+    (void)brim_runtime_usage(run->session->runtime, &run->usage);
+
+    const bool interrupted = status == BRIM_INTERRUPTED;
+    print_summary(run, interrupted);
+    if (run->failure.status != BRIM_OK) {
+        return failure_print(options, &run->failure);
+    }
+    return interrupted ? EXIT_SIGNAL + feed_signal() : EXIT_GOOD;
+}
+
+int command_run(const struct options *options) {
+    struct session session;
+    struct run run = {
+        .options = options,
+        .session = &session,
+        .stats = BRIM_STATS_INIT,
+        .usage = BRIM_USAGE_INIT,
+    };
+    int code = session_begin(&session, options);
+    if (code == EXIT_GOOD) {
+        run.digest = options->digest ? digest_new() : NULL;
+        const brim_status status = feed_open(&run.feed, &session);
+        if (status == BRIM_OK) {
+            code = run_open(&run);
+        } else {
+            run.failure = failure_now(&session, status);
+            code = failure_tell(options, &run.failure);
+        }
+        feed_close(&run.feed);
+        digest_free(run.digest);
+    }
+    session_end(&session);
+    return code;
+}

@@ -1,0 +1,184 @@
+/*
+ * stages.c: `brim stages`: the table of stages as a list, one stage in full, and
+ * both as JSON. All of it comes from the library's table.
+ */
+#include "cli.h"
+#include "output.h"
+#include "session.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    const char *says;
+} rooms[] = {
+    [BRIM_ROOM_SOURCE] = { "source", "where samples come from" },
+    [BRIM_ROOM_ORDER] = { "order", "which sample is next" },
+    [BRIM_ROOM_TRANSFORM] = { "transform", "what happens to a sample" },
+    [BRIM_ROOM_BATCHING] = { "batching", "how samples become batches" },
+};
+#define ROOMS (sizeof(rooms) / sizeof(rooms[0]))
+
+static const char *type_name(brim_type type) {
+    static const char *const names[] = {
+        [BRIM_TYPE_INTEGER] = "integer",   [BRIM_TYPE_REAL] = "number",
+        [BRIM_TYPE_SIZE] = "size",         [BRIM_TYPE_YESNO] = "yes or no",
+        [BRIM_TYPE_CHOICE] = "choice",     [BRIM_TYPE_WORD] = "name",
+        [BRIM_TYPE_PATH] = "path",         [BRIM_TYPE_BINDING] = "@name",
+        [BRIM_TYPE_PIPELINE] = "pipeline", [BRIM_TYPE_WEIGHTED] = "weighted pipeline",
+    };
+    return (size_t)type < sizeof(names) / sizeof(names[0]) ? names[type] : "unknown";
+}
+
+static bool has_range(const brim_argument_info *argument) {
+    return argument->least != 0 || argument->most != 0;
+}
+
+/* ------------------------------------------------------------------- people */
+
+static void print_list(void) {
+    for (size_t room = 0; room < ROOMS; room++) {
+        printf("%s%s: %s\n", room > 0 ? "\n" : "", rooms[room].name, rooms[room].says);
+        struct table table = { .columns = 2 };
+        for (size_t i = 0; i < brim_stage_count(); i++) {
+            const brim_stage_info *stage = brim_stage_at(i);
+            if ((size_t)stage->room == room) {
+                char name[CELL_BYTES];
+                snprintf(name, sizeof(name), "  %s", stage->name);
+                table_row(&table, (const char *[]){ name, stage->summary });
+            }
+        }
+        table_print(&table, stdout);
+    }
+    puts("\nbrim stages NAME shows one of them in full.");
+}
+
+/* "integer 1 .. 1000", "integer from 0", "drop|keep|pad", "path ..." */
+static void print_form(const brim_argument_info *argument) {
+    const double boundless = 0x1p53; /* limits past this are those of the number's type */
+    fputs(argument->choices != NULL ? argument->choices : type_name(argument->type), stdout);
+    if (has_range(argument) && argument->most >= boundless) {
+        printf(" from %.15g", argument->least);
+    } else if (has_range(argument)) {
+        printf(" %.15g .. %.15g", argument->least, argument->most);
+    }
+    if (argument->flags & BRIM_LIST) {
+        fputs(" ...", stdout);
+    }
+    if (argument->fallback != NULL) {
+        printf(", default %s", argument->fallback);
+    } else if (argument->flags & BRIM_REQUIRED) {
+        fputs(", required", stdout);
+    }
+}
+
+static void print_stage(const brim_stage_info *stage) {
+    printf("%s: %s\n\n", stage->name, stage->summary);
+    printf("  room     %s (%s)\n", rooms[stage->room].name, rooms[stage->room].says);
+    printf("  version  %" PRIu32 "\n", stage->version);
+    printf("  example  %s\n", stage->example);
+    if (stage->argument_count == 0) {
+        puts("\nIt takes no arguments.");
+        return;
+    }
+    puts("\narguments ([name=] may be left out, ... takes several values):");
+    for (size_t i = 0; i < stage->argument_count; i++) {
+        const brim_argument_info *argument = &stage->arguments[i];
+        printf(argument->flags & BRIM_POSITIONAL ? "  [%s=]  " : "  %s=  ", argument->name);
+        print_form(argument);
+        printf("\n      %s\n", argument->help);
+    }
+}
+
+/* --------------------------------------------------------------------- JSON */
+
+static void choices_json(struct json *json, const char *choices) {
+    json_array(json, "choices");
+    while (*choices != '\0') {
+        const size_t length = strcspn(choices, "|");
+        char word[CELL_BYTES];
+        snprintf(word, sizeof(word), "%.*s", (int)length, choices);
+        json_text(json, NULL, word);
+        choices += length + (choices[length] == '|');
+    }
+    json_end_array(json);
+}
+
+static void stage_json(struct json *json, const brim_stage_info *stage) {
+    json_object(json, NULL);
+    json_text(json, "name", stage->name);
+    json_text(json, "room", rooms[stage->room].name);
+    json_text(json, "summary", stage->summary);
+    json_text(json, "example", stage->example);
+    json_count(json, "version", stage->version);
+    json_array(json, "arguments");
+    for (size_t i = 0; i < stage->argument_count; i++) {
+        const brim_argument_info *argument = &stage->arguments[i];
+        json_object(json, NULL);
+        json_text(json, "name", argument->name);
+        json_text(json, "type", type_name(argument->type));
+        json_bool(json, "required", (argument->flags & BRIM_REQUIRED) != 0);
+        json_bool(json, "positional", (argument->flags & BRIM_POSITIONAL) != 0);
+        json_bool(json, "list", (argument->flags & BRIM_LIST) != 0);
+        json_text(json, "default", argument->fallback);
+        if (has_range(argument)) {
+            json_real(json, "least", argument->least);
+            json_real(json, "most", argument->most);
+        }
+        if (argument->choices != NULL) {
+            choices_json(json, argument->choices);
+        }
+        json_text(json, "help", argument->help);
+        json_end_object(json);
+    }
+    json_end_array(json);
+    json_end_object(json);
+}
+
+static int unknown(const struct options *options) {
+    struct failure failure = { .status = BRIM_INVALID };
+    const size_t count = brim_stage_count();
+    const char **names = take(count, sizeof(names[0]));
+    for (size_t i = 0; i < count; i++) {
+        names[i] = brim_stage_at(i)->name;
+    }
+    const char *near = nearest(options->operand, names, count);
+    free(names);
+    if (near != NULL) {
+        snprintf(failure.text, sizeof(failure.text), "there is no stage '%s'; did you mean %s?",
+                 options->operand, near);
+    } else {
+        snprintf(failure.text, sizeof(failure.text),
+                 "there is no stage '%s'; brim stages lists them all", options->operand);
+    }
+    return failure_tell(options, &failure);
+}
+
+int command_stages(const struct options *options) {
+    const brim_stage_info *one = NULL;
+    if (options->operand != NULL) {
+        one = brim_stage_find(options->operand);
+        if (one == NULL) {
+            return unknown(options);
+        }
+    }
+    struct json json = { .file = stdout };
+    if (options->json && one != NULL) {
+        stage_json(&json, one);
+    } else if (options->json) {
+        json_object(&json, NULL);
+        json_array(&json, "stages");
+        for (size_t i = 0; i < brim_stage_count(); i++) {
+            stage_json(&json, brim_stage_at(i));
+        }
+        json_end_array(&json);
+        json_end_object(&json);
+    } else if (one != NULL) {
+        print_stage(one);
+    } else {
+        print_list();
+    }
+    return EXIT_GOOD;
+}

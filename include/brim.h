@@ -1,0 +1,612 @@
+/*
+ * brim.h: the one public header of brim.
+ *
+ * brim feeds training and evaluation loops from data of any size inside one
+ * hard memory budget. A program makes a runtime (the budget and its workers),
+ * describes what it wants as a pipeline (text, or stage by stage), opens a
+ * loader, and takes batches from it:
+ *
+ *     brim_runtime *runtime;
+ *     brim_loader *loader;
+ *     brim_batch *batch;
+ *     brim_runtime_new(NULL, &runtime);
+ *     brim_loader_open(runtime, pipeline, NULL, &loader);
+ *     while (brim_loader_next(loader, BRIM_FOREVER, &batch) == BRIM_OK) {
+ *         const brim_field *x = brim_batch_find(batch, "x");
+ *         ... use x->data ...
+ *         brim_batch_release(batch);
+ *     }
+ *
+ * Conventions that hold for every call:
+ *
+ * - Every call that can fail returns a brim_status and gives its result
+ *   through an out-parameter, which is written only on BRIM_OK.
+ * - brim_detail() is the text of the last failure on the calling thread: what
+ *   failed, where, how much, and what to change.
+ * - A struct that the caller fills begins with `size`; set it with the matching
+ *   BRIM_..._INIT macro. Fields added later lie behind it and default to zero.
+ *   Structs that the library hands out by pointer may grow at their end.
+ * - _free, _close and _release accept NULL.
+ * - The library never prints, exits, aborts, installs signal handlers or lets
+ *   the environment decide its behaviour.
+ * - After fork(), every call in the child on an object of the parent returns
+ *   BRIM_FORKED; freeing there is harmless and takes no lock.
+ *
+ * Threads. Different objects may be used from different threads at once. For
+ * one object:
+ *   runtime, budget   every call from any thread at any time
+ *   pipeline, plan    reading from any thread; changing and freeing by one
+ *   loader            next, seek, state, restore from one thread at a time;
+ *                     interrupt, stats, detail from any thread at any time;
+ *                     close from any thread: it interrupts a call in progress
+ *                     and waits for it to return, then the handle is gone
+ *   batch             reading and releasing from any thread; released once
+ *
+ * Units: memory in bytes, times in nanoseconds unless the name says otherwise.
+ */
+#ifndef BRIM_H
+#define BRIM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define BRIM_VERSION_MAJOR 0
+#define BRIM_VERSION_MINOR 1
+#define BRIM_VERSION_PATCH 0
+
+#if defined(BRIM_BUILDING) && defined(__GNUC__)
+#define BRIM_API __attribute__((visibility("default")))
+#else
+#define BRIM_API
+#endif
+
+/* ------------------------------------------------------------------ status */
+
+/* name, number, what it means. Numbers are never reused. */
+#define BRIM_STATUSES(X)                                                       \
+    X(OK, 0, "success")                                                        \
+    X(END, 1, "end of the epoch")                                              \
+    X(TIMEOUT, 2, "timed out")                                                 \
+    X(INTERRUPTED, 3, "interrupted")                                           \
+    X(HELD, 4, "too many batches are held")                                    \
+    X(INVALID, 5, "invalid argument")                                          \
+    X(SYNTAX, 6, "the pipeline's text is wrong")                               \
+    X(UNBOUND, 7, "a name in the pipeline is not bound")                       \
+    X(BUDGET, 8, "does not fit the budget")                                    \
+    X(MEMORY, 9, "the system refused memory")                                  \
+    X(IO, 10, "the system failed to read or write")                            \
+    X(CORRUPT, 11, "bad data")                                                 \
+    X(UNSUPPORTED, 12, "not supported")                                        \
+    X(MISMATCH, 13, "the state belongs to other data or another order")        \
+    X(CALLBACK, 14, "a callback failed")                                       \
+    X(FORKED, 15, "used after fork in the child")                              \
+    X(THREAD, 16, "the system refused a thread")                               \
+    X(CLOSED, 17, "the loader is closing")                                     \
+    X(UNSEEKABLE, 18, "the source cannot seek")
+
+typedef enum brim_status {
+#define X(name, number, text) BRIM_##name = number,
+    BRIM_STATUSES(X)
+#undef X
+} brim_status;
+
+/* "BRIM_BUDGET", and "does not fit the budget". Never NULL. */
+BRIM_API const char *brim_status_name(brim_status status);
+BRIM_API const char *brim_status_text(brim_status status);
+
+/* The calling thread's last failure in words; "" before the first. Valid until
+ * the next failing call on this thread. */
+BRIM_API const char *brim_detail(void);
+
+/* "0.1.0": the version of the library that is loaded. */
+BRIM_API const char *brim_version(void);
+
+/* ------------------------------------------------------------------ dtypes */
+
+/* name, number, bytes of an element. */
+#define BRIM_DTYPES(X)                                                         \
+    X(BOOL, bool, 1, 1)                                                        \
+    X(U8, uint8, 2, 1)                                                         \
+    X(I8, int8, 3, 1)                                                          \
+    X(U16, uint16, 4, 2)                                                       \
+    X(I16, int16, 5, 2)                                                        \
+    X(U32, uint32, 6, 4)                                                       \
+    X(I32, int32, 7, 4)                                                        \
+    X(U64, uint64, 8, 8)                                                       \
+    X(I64, int64, 9, 8)                                                        \
+    X(F16, float16, 10, 2)                                                     \
+    X(BF16, bfloat16, 11, 2)                                                   \
+    X(F32, float32, 12, 4)                                                     \
+    X(F64, float64, 13, 8)                                                     \
+    X(C64, complex64, 14, 8)                                                   \
+    X(C128, complex128, 15, 16)
+
+typedef enum brim_dtype {
+#define X(name, text, number, bytes) BRIM_##name = number,
+    BRIM_DTYPES(X)
+#undef X
+} brim_dtype;
+
+BRIM_API const char *brim_dtype_name(brim_dtype dtype); /* "float32" */
+BRIM_API size_t brim_dtype_bytes(brim_dtype dtype);     /* 0 if unknown */
+
+#define BRIM_MAX_RANK 8    /* dimensions of a field, with the batch's */
+#define BRIM_NAME_BYTES 48 /* longest field or label, with its zero */
+
+/* ----------------------------------------------------------------- memory */
+
+/* Kinds of memory that a budget counts. Device k is BRIM_DEVICE + k. */
+typedef enum brim_memory {
+    BRIM_HOST = 0,
+    BRIM_PINNED = 1, /* page-locked host memory */
+    BRIM_DEVICE = 2,
+} brim_memory;
+#define BRIM_MEMORY_KINDS 10 /* host, page-locked, eight devices */
+
+typedef struct brim_budget brim_budget;
+
+/* No limit of its own: only its parents' limits hold. */
+#define BRIM_UNLIMITED UINT64_MAX
+
+/* What one budget counts in one kind of memory. */
+typedef struct brim_budget_info {
+    size_t size;
+    char label[BRIM_NAME_BYTES];
+    uint64_t limit;    /* most that may be used here, or BRIM_UNLIMITED */
+    uint64_t minimum;  /* set aside at the parent, used or not */
+    uint64_t charged;  /* taken by brim, its hooks, or the user's charges */
+    uint64_t reserved; /* bounds for libraries that cannot be counted */
+    uint64_t elastic;  /* the part of charged that gives way when needed */
+    uint64_t peak;     /* most of charged + reserved that ever was */
+    uint32_t depth;    /* 0 for the runtime's own budget */
+} brim_budget_info;
+#define BRIM_BUDGET_INFO_INIT { .size = sizeof(brim_budget_info) }
+
+/* A budget below `parent` with a limit (BRIM_UNLIMITED for none) and a minimum
+ * that is set aside at once. Freed by brim_budget_free, which returns whatever
+ * is still charged to it. A parent may be freed before its children; it goes
+ * when the last of them does. */
+BRIM_API brim_status brim_budget_new(brim_budget *parent, const char *label, uint64_t limit,
+                                     uint64_t minimum, brim_budget **budget);
+BRIM_API void brim_budget_free(brim_budget *budget);
+
+/* Counts memory that the caller is about to take. Elastic memory of loaders
+ * gives way first; if that does not suffice the call is refused with
+ * BRIM_BUDGET, and the detail names the budget that refused and the holders,
+ * largest first. Waits only for samples in progress. */
+BRIM_API brim_status brim_budget_charge(brim_budget *budget, brim_memory kind, uint64_t bytes);
+BRIM_API void brim_budget_uncharge(brim_budget *budget, brim_memory kind, uint64_t bytes);
+
+BRIM_API brim_status brim_budget_read(brim_budget *budget, brim_memory kind,
+                                      brim_budget_info *info);
+
+/* Calls `visit` for the budget and all below it, parents first. No brim call
+ * may be made from within it; a non-zero return ends the walk. */
+typedef int brim_budget_visit(void *user, const brim_budget_info *info);
+BRIM_API brim_status brim_budget_walk(brim_budget *budget, brim_memory kind,
+                                      brim_budget_visit *visit, void *user);
+
+/* ---------------------------------------------------------------- runtime */
+
+typedef struct brim_runtime brim_runtime;
+
+#define BRIM_THREADS_AUTO (-1) /* the CPUs of this process: affinity and cgroup quota */
+
+typedef struct brim_runtime_options {
+    size_t size;
+    uint64_t host_bytes;   /* 0: a quarter of what is free, see host_origin */
+    uint64_t pinned_bytes; /* 0: none */
+    uint64_t device_bytes; /* 0: none */
+    int32_t threads;       /* BRIM_THREADS_AUTO, 0 (the caller's thread does the work), or a number */
+} brim_runtime_options;
+#define BRIM_RUNTIME_OPTIONS_INIT                                              \
+    { .size = sizeof(brim_runtime_options), .threads = BRIM_THREADS_AUTO }
+
+/* Charged, reserved and what lies outside, in one look. */
+typedef struct brim_usage {
+    size_t size;
+    uint64_t limit;      /* host bytes */
+    uint64_t charged;    /* now: what brim mapped, or took through hooks */
+    uint64_t reserved;   /* now: bounds for libraries without hooks */
+    uint64_t elastic;    /* the part of charged that trim would return */
+    uint64_t peak;       /* most of charged + reserved so far */
+    uint64_t rss;        /* resident memory of the whole process */
+    uint64_t peak_rss;
+    uint64_t outside;    /* rss less charged: code, libc, interpreters, page maps; 0 if less */
+    uint32_t threads;    /* workers running */
+    uint32_t loaders;    /* loaders open */
+    char host_origin[160]; /* how the limit came about, in words */
+} brim_usage;
+#define BRIM_USAGE_INIT { .size = sizeof(brim_usage) }
+
+/* options may be NULL. Usually one runtime for a process. Destroyed by
+ * brim_runtime_free; loaders and batches that are left keep what they need. */
+BRIM_API brim_status brim_runtime_new(const brim_runtime_options *options, brim_runtime **runtime);
+BRIM_API void brim_runtime_free(brim_runtime *runtime);
+
+/* The runtime's own budget, borrowed: valid as long as the runtime. */
+BRIM_API brim_budget *brim_runtime_budget(brim_runtime *runtime);
+BRIM_API brim_status brim_runtime_usage(brim_runtime *runtime, brim_usage *usage);
+
+/* Gives everything elastic back to the system; *bytes (may be NULL) says how
+ * much. What pays grows again when batches are asked for. */
+BRIM_API brim_status brim_runtime_trim(brim_runtime *runtime, uint64_t *bytes);
+
+/* --------------------------------------------------------------- pipeline */
+
+typedef struct brim_pipeline brim_pipeline;
+
+/* One argument of a stage, for building without text. */
+typedef enum brim_argument_kind {
+    BRIM_ARGUMENT_TEXT = 0, /* words, paths, choices, @names: as in text, unquoted */
+    BRIM_ARGUMENT_INTEGER = 1,
+    BRIM_ARGUMENT_REAL = 2,
+    BRIM_ARGUMENT_PIPELINE = 3,
+} brim_argument_kind;
+
+typedef struct brim_argument {
+    size_t size;
+    const char *key; /* NULL: positional */
+    brim_argument_kind kind;
+    const char *text;
+    int64_t integer;
+    double real;
+    const brim_pipeline *pipeline; /* copied */
+} brim_argument;
+
+/* "npy x.npy | shuffle seed=7 | batch 64". */
+BRIM_API brim_status brim_pipeline_parse(const char *text, brim_pipeline **pipeline);
+/* An empty pipeline, and one stage more at its end. A list value is given by
+ * repeating its key. The array's elements lie arguments->size bytes apart. */
+BRIM_API brim_status brim_pipeline_new(brim_pipeline **pipeline);
+BRIM_API brim_status brim_pipeline_add(brim_pipeline *pipeline, const char *stage,
+                                       const brim_argument *arguments, size_t count);
+BRIM_API brim_status brim_pipeline_copy(const brim_pipeline *pipeline, brim_pipeline **copy);
+BRIM_API void brim_pipeline_free(brim_pipeline *pipeline);
+/* The pipeline as text that parses to the same pipeline; owned by it, valid
+ * until it is changed or freed. NULL when memory for it was refused. */
+BRIM_API const char *brim_pipeline_text(const brim_pipeline *pipeline);
+
+/* ---------------------------------------------------------------- bindings
+ *
+ * Arrays and functions of the caller appear in a pipeline as @name and are
+ * bound when it is planned or opened. What they point to must stay valid until
+ * the loader is closed and its last batch released; the structs themselves are
+ * copied. */
+
+/* One field of a sample as callbacks see it. */
+typedef struct brim_value {
+    const char *name;
+    brim_dtype dtype;
+    uint32_t rank;
+    int64_t shape[BRIM_MAX_RANK];
+    void *data; /* contiguous, row-major, aligned to 64 bytes */
+    uint64_t bytes;
+} brim_value;
+
+/* What a callback promises to put out. */
+typedef struct brim_field_spec {
+    size_t size;
+    const char *name;
+    brim_dtype dtype;
+    uint32_t rank;
+    int64_t shape[BRIM_MAX_RANK];
+    uint64_t largest_bytes; /* bound for one sample; 0: what the shape says */
+} brim_field_spec;
+
+/* Which sample a callback is making. */
+typedef struct brim_call {
+    size_t size;
+    uint64_t sample; /* its number in the source */
+    uint64_t epoch;  /* of the source: repeat and mix count their passes here */
+    uint64_t key;    /* from the seed, the stage's place and the branch of a mix */
+} brim_call;
+
+/* Random numbers for callbacks: the same for (call, draw) on any thread. */
+BRIM_API uint32_t brim_call_random(const brim_call *call, uint32_t draw);
+
+#define BRIM_PURE 1u        /* same input, same output: may be cached and made again */
+#define BRIM_CONCURRENT 2u  /* may run on several threads at once; else calls are serialised */
+
+/* Returns 0, or non-zero for a bad sample (see on_error); `why` (of
+ * why_bytes) may be filled with the reason. No brim lock is held. */
+typedef int brim_read_callback(void *user, const brim_call *call, brim_value *outputs,
+                               size_t output_count, char *why, size_t why_bytes);
+typedef int brim_map_callback(void *user, const brim_call *call, const brim_value *inputs,
+                              size_t input_count, brim_value *outputs, size_t output_count,
+                              char *why, size_t why_bytes);
+
+typedef enum brim_binding_kind {
+    BRIM_BIND_ARRAY = 0,  /* array @name */
+    BRIM_BIND_SOURCE = 1, /* callback @name: samples by number */
+    BRIM_BIND_MAP = 2,    /* map @name */
+} brim_binding_kind;
+
+typedef struct brim_binding {
+    size_t size;
+    const char *name; /* without the @ */
+    brim_binding_kind kind;
+    void *user;
+    /* array: the first dimension counts the samples; strides in bytes, or all
+     * zero for row-major */
+    const void *data;
+    brim_dtype dtype;
+    uint32_t rank;
+    int64_t shape[BRIM_MAX_RANK];
+    int64_t strides[BRIM_MAX_RANK];
+    /* callbacks: what they put out (a map callback's fields replace all of the
+     * sample's), and how they may be called */
+    uint64_t count; /* samples of a source */
+    const brim_field_spec *fields; /* elements lie fields->size bytes apart */
+    size_t field_count;
+    uint32_t flags; /* BRIM_PURE, BRIM_CONCURRENT */
+    brim_read_callback *read;
+    brim_map_callback *map;
+} brim_binding;
+#define BRIM_BINDING_INIT { .size = sizeof(brim_binding) }
+
+/* -------------------------------------------------------- plan and opening */
+
+typedef enum brim_growth {
+    BRIM_GROW = 0,  /* start at the minimum, take more when it pays */
+    BRIM_FIXED = 1, /* take all that is planned when opening */
+} brim_growth;
+
+typedef struct brim_open_options {
+    size_t size;
+    brim_budget *budget; /* NULL: the runtime's; else one of its descendants */
+    const char *label;   /* names the loader in usage and refusals; NULL: "loader N" */
+    uint32_t rank;       /* this is shard `rank` ... */
+    uint32_t world;      /* ... of `world`; 0 counts as 1 */
+    uint32_t hold;       /* batches lent at a time; 0 counts as 1 */
+    int32_t threads;     /* at most this many workers; BRIM_THREADS_AUTO: the runtime's */
+    uint32_t slots;      /* most slots; 0: as planned */
+    brim_growth growth;
+    int32_t device_kind; /* a brim_device; only BRIM_ON_HOST so far */
+    uint32_t device_index;
+    const brim_binding *bindings; /* elements lie bindings->size bytes apart */
+    size_t binding_count;
+} brim_open_options;
+#define BRIM_OPEN_OPTIONS_INIT                                                 \
+    { .size = sizeof(brim_open_options), .threads = BRIM_THREADS_AUTO }
+
+typedef struct brim_plan brim_plan;
+
+typedef struct brim_plan_info {
+    int fits;                /* 0: `reason` says why not */
+    uint64_t minimum_bytes;  /* smallest host limit in which it opens alone */
+    uint64_t planned_bytes;  /* what it will use at most; charged never exceeds it */
+    uint64_t limit_bytes;    /* what it was fitted into */
+    uint64_t slot_bytes;
+    uint64_t scratch_bytes;  /* for each thread */
+    uint64_t stack_bytes;    /* of each worker, with thread-local storage */
+    uint64_t fixed_bytes;    /* tables, indexes and the loader itself */
+    uint32_t threads;        /* workers; 0: the caller's thread */
+    uint32_t slots;
+    uint32_t minimum_slots;
+    uint32_t hold;
+    uint64_t samples;        /* in an epoch, over all ranks */
+    uint64_t batches;        /* that one rank receives in an epoch, micro-batches counted one by one */
+    uint64_t steps;          /* batches, counting all micro-batches of one as one */
+    uint64_t batch_rows;     /* most rows in what next returns */
+    uint64_t data_fingerprint;
+    uint64_t sample_fingerprint;
+    uint64_t order_fingerprint;
+    uint32_t field_count;
+    uint32_t stage_count;
+    const char *reason;       /* why it does not fit; "" if it does */
+    const char *limit_origin; /* how the limit came about */
+} brim_plan_info;
+
+typedef struct brim_plan_field {
+    const char *name;
+    brim_dtype dtype;
+    uint32_t rank; /* with the batch's dimension first */
+    int64_t shape[BRIM_MAX_RANK];
+    uint64_t bytes; /* of a full batch */
+} brim_plan_field;
+
+typedef struct brim_plan_stage {
+    const char *name;
+    const char *text;   /* with defaults spelled out */
+    const char *effect; /* what it puts out, in words: "60000 samples", "x float32 3x32x32" */
+    uint64_t bytes;     /* bound on what it needs, in all threads of the minimum */
+    uint64_t samples;   /* after it; 0 if it does not change the count */
+    int fused;          /* 1: done in one pass with the stage before it */
+} brim_plan_stage;
+
+/* Fits a pipeline into what a runtime (and options->budget) has free, without
+ * reading samples. A pipeline that does not fit still gives a plan, whose info
+ * says why. Freed by brim_plan_free. */
+BRIM_API brim_status brim_plan_new(brim_runtime *runtime, const brim_pipeline *pipeline,
+                                   const brim_open_options *options, brim_plan **plan);
+BRIM_API void brim_plan_free(brim_plan *plan);
+/* Owned by the plan. Index out of range: NULL. */
+BRIM_API const brim_plan_info *brim_plan_get(const brim_plan *plan);
+BRIM_API const brim_plan_field *brim_plan_field_at(const brim_plan *plan, size_t index);
+BRIM_API const brim_plan_stage *brim_plan_stage_at(const brim_plan *plan, size_t index);
+
+/* ----------------------------------------------------------------- loader */
+
+typedef struct brim_loader brim_loader;
+typedef struct brim_batch brim_batch;
+
+/* Reserves the pipeline's minimum and starts; BRIM_BUDGET if that does not fit.
+ * options may be NULL. Destroyed by brim_loader_close; batches that are still
+ * lent stay valid and charged until released. */
+BRIM_API brim_status brim_loader_open(brim_runtime *runtime, const brim_pipeline *pipeline,
+                                      const brim_open_options *options, brim_loader **loader);
+BRIM_API void brim_loader_close(brim_loader *loader);
+
+/* The next batch, waiting at most timeout_ns (BRIM_FOREVER; 0: do not wait).
+ * BRIM_END once at the end of each epoch; the call after it begins the next.
+ * BRIM_HELD when `hold` batches are lent. After a failure the same batch is
+ * made again by the next call; seek goes elsewhere. */
+#define BRIM_FOREVER (-1)
+BRIM_API brim_status brim_loader_next(brim_loader *loader, int64_t timeout_ns, brim_batch **batch);
+
+/* Goes to a step of an epoch; the step just past the last is the end. */
+BRIM_API brim_status brim_loader_seek(brim_loader *loader, uint64_t epoch, uint64_t step);
+
+/* Makes a `next` that waits, or else the next one, return BRIM_INTERRUPTED. */
+BRIM_API brim_status brim_loader_interrupt(brim_loader *loader);
+
+/* The plan that the loader runs; owned by the loader. */
+BRIM_API const brim_plan *brim_loader_plan(const brim_loader *loader);
+
+/* Copies the text of the loader's last failure. */
+BRIM_API void brim_loader_detail(brim_loader *loader, char *text, size_t text_bytes);
+
+/* Where a loader stands: everything after the batches delivered so far. Plain
+ * bytes, the same on every machine; they may be stored as they are. */
+#define BRIM_STATE_BYTES 96
+typedef struct brim_state {
+    unsigned char bytes[BRIM_STATE_BYTES];
+} brim_state;
+BRIM_API brim_status brim_loader_state(brim_loader *loader, brim_state *state);
+/* Goes on from a state, also one that another number of ranks has written.
+ * BRIM_MISMATCH if the data or the order differ. Under another batch or world
+ * a state from inside a step restarts that step. */
+BRIM_API brim_status brim_loader_restore(brim_loader *loader, const brim_state *state);
+
+typedef struct brim_stats {
+    size_t size;
+    uint64_t epoch;          /* of the next batch */
+    uint64_t samples;        /* delivered since opening */
+    uint64_t batches;
+    uint64_t bytes;          /* of all fields delivered */
+    uint64_t read_bytes;     /* asked of files */
+    uint64_t skipped;        /* bad samples left out (on_error=skip) */
+    uint64_t replaced;       /* bad samples replaced (on_error=replace) */
+    uint64_t waited_ns;      /* time that next spent waiting or making rows */
+    uint64_t opening_ns;     /* time that opening took */
+    uint64_t first_batch_ns; /* from opening's begin to the first batch; 0 before it */
+    uint32_t threads;        /* workers running for this runtime */
+    uint32_t slots;          /* mapped now */
+    uint32_t lent;
+    uint32_t revoked;        /* times that memory was taken from it */
+    uint32_t stage_count;
+    uint32_t error_count;    /* texts kept: the last few */
+} brim_stats;
+#define BRIM_STATS_INIT { .size = sizeof(brim_stats) }
+BRIM_API brim_status brim_loader_stats(brim_loader *loader, brim_stats *stats);
+
+typedef struct brim_stage_stats {
+    size_t size;
+    const char *name;
+    uint64_t samples; /* that went through it */
+    uint64_t ns;      /* spent in it, over all threads, estimated from timed runs */
+} brim_stage_stats;
+#define BRIM_STAGE_STATS_INIT { .size = sizeof(brim_stage_stats) }
+BRIM_API brim_status brim_loader_stage_stats(brim_loader *loader, size_t stage,
+                                             brim_stage_stats *stats);
+/* Copies the text of a recent bad sample; 0 is the latest. */
+BRIM_API brim_status brim_loader_error(brim_loader *loader, size_t index, char *text,
+                                       size_t text_bytes);
+
+/* ------------------------------------------------------------------ batch */
+
+typedef enum brim_device {
+    BRIM_ON_HOST = 0,
+    BRIM_ON_CUDA = 1,
+    BRIM_ON_OPENCL = 2,
+} brim_device;
+
+typedef struct brim_field {
+    const char *name;
+    brim_dtype dtype;
+    uint32_t rank; /* the batch's dimension first */
+    int64_t shape[BRIM_MAX_RANK];
+    int64_t strides[BRIM_MAX_RANK]; /* in bytes */
+    void *data;                     /* writable until released; aligned to 64 bytes */
+    uint64_t bytes;
+    int32_t device_kind; /* a brim_device */
+    uint32_t device_index;
+    void *ready; /* an event of the device to wait for; NULL on the host */
+} brim_field;
+
+typedef struct brim_batch_info {
+    uint64_t epoch;
+    uint64_t step;          /* number of the batch in the epoch */
+    uint32_t micro;         /* which of the step's micro-batches */
+    uint32_t micro_count;
+    uint64_t rows;          /* of the first dimension, padded rows among them */
+    uint64_t valid_rows;
+    uint64_t skipped;       /* bad samples left out of it */
+    uint64_t step_rows;     /* valid rows planned for the step at this rank ... */
+    uint64_t global_rows;   /* ... and over all ranks */
+    uint64_t first_position; /* of its first row, in the epoch's global order */
+    const uint64_t *samples; /* the sample's number, for each row; UINT64_MAX where padded */
+    const uint8_t *valid;    /* 1 or 0 for each row */
+    uint32_t field_count;
+} brim_batch_info;
+
+/* Owned by the batch, valid until it is released. Not found: NULL. */
+BRIM_API const brim_batch_info *brim_batch_get(const brim_batch *batch);
+BRIM_API const brim_field *brim_batch_field_at(const brim_batch *batch, size_t index);
+BRIM_API const brim_field *brim_batch_find(const brim_batch *batch, const char *name);
+/* Where a loader would stand that had delivered this batch and no more. */
+BRIM_API brim_status brim_batch_state(const brim_batch *batch, brim_state *state);
+/* A copy, charged to the loader's budget, that does not count as held. */
+BRIM_API brim_status brim_batch_copy(const brim_batch *batch, brim_batch **copy);
+BRIM_API void brim_batch_release(brim_batch *batch);
+
+/* ------------------------------------------------------- table of stages */
+
+typedef enum brim_room {
+    BRIM_ROOM_SOURCE = 0,
+    BRIM_ROOM_ORDER = 1,
+    BRIM_ROOM_TRANSFORM = 2,
+    BRIM_ROOM_BATCHING = 3,
+} brim_room;
+
+typedef enum brim_type {
+    BRIM_TYPE_INTEGER = 0,
+    BRIM_TYPE_REAL = 1,
+    BRIM_TYPE_SIZE = 2,     /* bytes; takes KiB, MiB, GiB, kB, MB, GB */
+    BRIM_TYPE_YESNO = 3,    /* yes or no */
+    BRIM_TYPE_CHOICE = 4,   /* one of `choices` */
+    BRIM_TYPE_WORD = 5,     /* a name */
+    BRIM_TYPE_PATH = 6,     /* a file; not part of fingerprints */
+    BRIM_TYPE_BINDING = 7,  /* @name */
+    BRIM_TYPE_PIPELINE = 8, /* ( ... ) */
+    BRIM_TYPE_WEIGHTED = 9, /* weight ( ... ): a number, then a pipeline */
+} brim_type;
+
+#define BRIM_REQUIRED 1u   /* no default */
+#define BRIM_POSITIONAL 2u /* may stand without its key */
+#define BRIM_LIST 4u       /* several values: positional ones follow each other, key=a,b */
+
+typedef struct brim_argument_info {
+    const char *name;
+    brim_type type;
+    uint32_t flags;
+    const char *fallback; /* default, as it would be written; NULL: none */
+    double least, most;   /* range of numbers; both 0: any */
+    const char *choices;  /* "drop|keep|pad", or NULL */
+    const char *help;
+} brim_argument_info;
+
+typedef struct brim_stage_info {
+    const char *name;
+    const char *summary;
+    const char *example; /* the stage alone, as it stands in a pipeline */
+    brim_room room;
+    uint32_t version; /* changes when what it puts out changes */
+    const brim_argument_info *arguments;
+    size_t argument_count;
+} brim_stage_info;
+
+BRIM_API size_t brim_stage_count(void);
+BRIM_API const brim_stage_info *brim_stage_at(size_t index); /* NULL past the end */
+BRIM_API const brim_stage_info *brim_stage_find(const char *name);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* BRIM_H */

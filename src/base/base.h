@@ -1,0 +1,77 @@
+/*
+ * base.h: what every other file of the library may rely on.
+ *
+ * Checked arithmetic for sizes that come from files and users, alignment, and
+ * the one way to fail: brim__fail() writes the calling thread's detail text and
+ * returns the status, so that an error is raised where it is known in one line:
+ *
+ *     return brim__fail(BRIM_CORRUPT, "%s: byte %llu: ...", path, at);
+ */
+#ifndef BRIM_BASE_H
+#define BRIM_BASE_H
+
+#include <brim.h>
+
+#include <assert.h>
+#include <stdbool.h>
+#include <string.h>
+
+#define BRIM__DETAIL_BYTES 1024
+
+#define BRIM__COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define BRIM__LIKELY(x)    __builtin_expect(!!(x), 1)
+#define BRIM__UNLIKELY(x)  __builtin_expect(!!(x), 0)
+#define BRIM__CACHE_LINE   64
+
+/* Writes the thread's detail and returns status. */
+brim_status brim__fail(brim_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Puts "prefix: " before the thread's detail and returns status. */
+brim_status brim__fail_within(brim_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Makes `text` the thread's detail: for errors that another thread met. */
+brim_status brim__fail_text(brim_status status, const char *text);
+
+/* true: the result did not fit, *result is undefined. */
+static inline bool brim__add_overflows(uint64_t a, uint64_t b, uint64_t *result) {
+    return __builtin_add_overflow(a, b, result);
+}
+static inline bool brim__mul_overflows(uint64_t a, uint64_t b, uint64_t *result) {
+    return __builtin_mul_overflow(a, b, result);
+}
+
+static inline uint64_t brim__min(uint64_t a, uint64_t b) {
+    return a < b ? a : b;
+}
+static inline uint64_t brim__max(uint64_t a, uint64_t b) {
+    return a > b ? a : b;
+}
+static inline uint64_t brim__divide_up(uint64_t a, uint64_t b) {
+    return a / b + (a % b != 0);
+}
+/* alignment is a power of two; the caller has made sure that it does not overflow. */
+static inline uint64_t brim__align(uint64_t value, uint64_t alignment) {
+    return (value + alignment - 1) & ~(alignment - 1);
+}
+
+/* Copies at most bytes - 1 characters and ends with a zero; false if cut. */
+bool brim__copy_text(char *to, size_t bytes, const char *from);
+
+/* "1.5 MiB": for people. Returns `text`. */
+#define BRIM__SIZE_TEXT 24
+const char *brim__size_text(uint64_t bytes, char text[BRIM__SIZE_TEXT]);
+
+/* What the system says to an errno value. Returns `text`. */
+#define BRIM__ERROR_TEXT 80
+const char *brim__error_text(int error, char text[BRIM__ERROR_TEXT]);
+
+/* The name in the table nearest to `word` by edit distance, the first of equals;
+ * NULL when none is near enough to be meant. */
+const char *brim__nearest(const char *word, const char *const *names, size_t count);
+
+/* hash64 of bytes and of a few integers (libxxhash); part of the formats:
+ * fingerprints and random keys depend on it. */
+uint64_t brim__hash(const void *bytes, size_t count, uint64_t seed);
+uint64_t brim__hash_words(uint64_t a, uint64_t b, uint64_t c);
+
+#endif

@@ -1,0 +1,70 @@
+/*
+ * stage.h: what one row of the stage table is, and a use of it in a pipeline.
+ *
+ * A stage is described once, by its brim_stage_info, and built by one function
+ * whose type depends on the room. The parser fills a brim__use: the values of
+ * all arguments, in the order of the row's arguments, defaults included, each
+ * already checked against type, range and choices.
+ */
+#ifndef BRIM_STAGE_H
+#define BRIM_STAGE_H
+
+#include "base/base.h"
+
+struct brim__opening;  /* source/source.h */
+struct brim__source;   /* source/source.h */
+struct brim__order;    /* order/order.h */
+struct brim__batching; /* order/shard.h */
+struct brim__program;  /* transform/program.h */
+struct brim__use;
+
+typedef brim_status brim__source_open(const struct brim__use *use, struct brim__opening *opening,
+                                      struct brim__source *source);
+/* key: from the stage's place and branch; a seed of the stage is mixed into it. */
+typedef brim_status brim__order_add(const struct brim__use *use, uint64_t key,
+                                    struct brim__order *order);
+typedef brim_status brim__transform_add(const struct brim__use *use,
+                                        struct brim__program *program);
+typedef brim_status brim__batching_set(const struct brim__use *use,
+                                       struct brim__batching *batching);
+
+struct brim__stage {
+    brim_stage_info info;
+    /* the one of the stage's room; zip and mix, which hold pipelines, have
+     * none: plan/compile.c opens what stands in them */
+    brim__source_open *open;
+    brim__order_add *add_order;
+    brim__transform_add *add_transform;
+    brim__batching_set *set_batching;
+};
+
+/* One value. `text` is always set: as written, unquoted. For a binding it is
+ * the name without the @. */
+struct brim__item {
+    const char *text;
+    int64_t integer;         /* INTEGER, SIZE, YESNO (0 or 1), CHOICE (index) */
+    double real;             /* REAL, and the weight of WEIGHTED */
+    brim_pipeline *pipeline; /* PIPELINE and WEIGHTED */
+    bool integral;           /* REAL: it was written as an integer */
+};
+
+struct brim__values {
+    const struct brim__item *items;
+    size_t count; /* 0: not given and no default */
+};
+
+struct brim__use {
+    const struct brim__stage *stage;
+    const struct brim__values *values; /* stage->info.argument_count of them */
+    size_t at;                         /* where it stands in the pipeline's text */
+};
+
+static inline bool brim__given(const struct brim__use *use, size_t argument) {
+    return use->values[argument].count > 0;
+}
+static inline const struct brim__item *brim__item(const struct brim__use *use, size_t argument) {
+    assert(use->values[argument].count > 0);
+    return &use->values[argument].items[0];
+}
+
+#endif

@@ -1,0 +1,78 @@
+/*
+ * status.c: the names of the statuses and the calling thread's detail text.
+ *
+ * The detail is a fixed buffer for each thread, so that failing never
+ * allocates and never fails itself; a longer text is cut. Every text is built
+ * beside the detail and copied over it at the end, because an argument may
+ * point into the detail that is being replaced.
+ */
+#include "base/base.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+static _Thread_local char detail[BRIM__DETAIL_BYTES];
+
+const char *brim_status_name(brim_status status) {
+    switch (status) {
+#define X(name, number, text) \
+    case BRIM_##name:         \
+        return "BRIM_" #name;
+        BRIM_STATUSES(X)
+#undef X
+    }
+    return "BRIM_?";
+}
+
+const char *brim_status_text(brim_status status) {
+    switch (status) {
+#define X(name, number, text) \
+    case BRIM_##name:         \
+        return text;
+        BRIM_STATUSES(X)
+#undef X
+    }
+    return "unknown status";
+}
+
+const char *brim_detail(void) {
+    return detail;
+}
+
+#define TEXT_OF(x)  #x
+#define VALUE_OF(x) TEXT_OF(x)
+
+const char *brim_version(void) {
+    return VALUE_OF(BRIM_VERSION_MAJOR) "." VALUE_OF(BRIM_VERSION_MINOR) "." VALUE_OF(
+        BRIM_VERSION_PATCH);
+}
+
+brim_status brim__fail(brim_status status, const char *format, ...) {
+    char text[BRIM__DETAIL_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    const int length = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return brim__fail_text(status, length < 0 ? brim_status_text(status) : text);
+}
+
+brim_status brim__fail_within(brim_status status, const char *format, ...) {
+    char text[BRIM__DETAIL_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    const int length = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (length < 0)
+        return status;
+    const size_t at = strlen(text);
+    brim__copy_text(text + at, sizeof text - at, ": ");
+    const size_t behind = strlen(text);
+    brim__copy_text(text + behind, sizeof text - behind, detail);
+    return brim__fail_text(status, text);
+}
+
+brim_status brim__fail_text(brim_status status, const char *text) {
+    if (text != detail)
+        brim__copy_text(detail, sizeof detail, text);
+    return status;
+}

@@ -1,0 +1,93 @@
+/*
+ * batch.c: how samples become batches: rows, micro-batches, remainder, errors.
+ *
+ * Only what the text says; order/shard.c does the arithmetic for a rank. The
+ * choices stand in the order of their enums.
+ */
+#include "batching/batching.h"
+
+#include "order/shard.h"
+
+#define MOST_ROWS   2147483647.0
+#define MOST_ERRORS 4611686018427387904.0 /* 2^62 */
+
+enum { ROWS, PER, MICRO, REMAINDER, ON_ERROR, MAX_ERRORS };
+enum { PER_RANK, PER_GLOBAL };
+
+static_assert(BRIM__KEEP == 0 && BRIM__DROP == 1 && BRIM__PAD == 2, "the order of the choices");
+static_assert(BRIM__FAIL == 0 && BRIM__SKIP == 1 && BRIM__REPLACE == 2, "the order of the choices");
+
+static const brim_argument_info arguments[] = {
+    [ROWS] = {
+        .name = "rows",
+        .type = BRIM_TYPE_INTEGER,
+        .flags = BRIM_REQUIRED | BRIM_POSITIONAL,
+        .least = 1,
+        .most = MOST_ROWS,
+        .help = "samples of a batch",
+    },
+    [PER] = {
+        .name = "per",
+        .type = BRIM_TYPE_CHOICE,
+        .fallback = "rank",
+        .choices = "rank|global",
+        .help = "whose batch rows counts: each rank's, or that of all ranks together",
+    },
+    [MICRO] = {
+        .name = "micro",
+        .type = BRIM_TYPE_INTEGER,
+        .fallback = "0",
+        .least = 0,
+        .most = MOST_ROWS,
+        .help = "hand out a rank's batch in pieces of so many rows; 0: whole",
+    },
+    [REMAINDER] = {
+        .name = "remainder",
+        .type = BRIM_TYPE_CHOICE,
+        .fallback = "keep",
+        .choices = "keep|drop|pad",
+        .help = "samples too few for a last batch: a smaller batch, no batch, or a full one with "
+                "rows marked as not valid",
+    },
+    [ON_ERROR] = {
+        .name = "on_error",
+        .type = BRIM_TYPE_CHOICE,
+        .fallback = "fail",
+        .choices = "fail|skip|replace",
+        .help = "a bad sample: next fails, the batch has a row less, or another sample takes the "
+                "row",
+    },
+    [MAX_ERRORS] = {
+        .name = "max_errors",
+        .type = BRIM_TYPE_INTEGER,
+        .fallback = "1000",
+        .least = 0,
+        .most = MOST_ERRORS,
+        .help = "bad samples in an epoch that skip and replace put up with",
+    },
+};
+
+static brim_status set(const struct brim__use *use, struct brim__batching *batching) {
+    *batching = (struct brim__batching){
+        .rows = (uint64_t)brim__item(use, ROWS)->integer,
+        .global = brim__item(use, PER)->integer == PER_GLOBAL,
+        .micro = (uint64_t)brim__item(use, MICRO)->integer,
+        .remainder = (enum brim__remainder)brim__item(use, REMAINDER)->integer,
+        .on_error = (enum brim__on_error)brim__item(use, ON_ERROR)->integer,
+        .max_errors = (uint64_t)brim__item(use, MAX_ERRORS)->integer,
+    };
+    return BRIM_OK;
+}
+
+const struct brim__stage brim__stage_batch = {
+    .info = {
+        .name = "batch",
+        .summary = "samples gathered into batches",
+        .example = "batch 64",
+        .room = BRIM_ROOM_BATCHING,
+        .version = 1,
+        .arguments = arguments,
+        .argument_count = BRIM__COUNT(arguments),
+    },
+    .set_batching = set,
+};

@@ -1,0 +1,119 @@
+/*
+ * batch.c: what the user holds: a slot lent, or a copy of one.
+ */
+#include "engine/loader.h"
+#include "engine/state.h"
+
+/* info.rows is set; fields and arrays are laid over `memory`. */
+void brim__batch_layout(struct brim_batch *batch, const brim_plan *plan, uint8_t *memory) {
+    batch->info.samples = (const uint64_t *)(const void *)(memory + plan->ids_offset);
+    batch->info.valid = memory + plan->valid_offset;
+    for (uint32_t f = 0; f < plan->output_count; f++) {
+        const struct brim__output *output = &plan->output[f];
+        brim_field *field = &batch->field[f];
+        *field = (brim_field){ .name = output->name,
+                               .dtype = output->dtype,
+                               .rank = output->shape.rank + 1,
+                               .data = memory + output->offset,
+                               .bytes = batch->info.rows * output->row_bytes };
+        int64_t stride = (int64_t)brim_dtype_bytes(output->dtype);
+        for (uint32_t i = output->shape.rank; i > 0; i--) {
+            field->shape[i] = (int64_t)output->shape.dim[i - 1];
+            field->strides[i] = stride;
+            stride *= field->shape[i];
+        }
+        field->shape[0] = (int64_t)batch->info.rows;
+        field->strides[0] = (int64_t)output->row_bytes;
+    }
+}
+
+const brim_batch_info *brim_batch_get(const brim_batch *batch) { return &batch->info; }
+
+const brim_field *brim_batch_field_at(const brim_batch *batch, size_t index) {
+    return index < batch->info.field_count ? &batch->field[index] : NULL;
+}
+
+const brim_field *brim_batch_find(const brim_batch *batch, const char *name) {
+    for (uint32_t f = 0; f < batch->info.field_count; f++) {
+        if (strcmp(batch->field[f].name, name) == 0) {
+            return &batch->field[f];
+        }
+    }
+    brim__fail(BRIM_INVALID, "the batch has no field '%s'", name);
+    return NULL;
+}
+
+brim_status brim_batch_state(const brim_batch *batch, brim_state *state) {
+    const struct brim__delivery *delivery = &batch->delivery;
+    if (brim__runtime_forked(batch->loader->runtime)) {
+        return brim__forked();
+    }
+    struct brim__position position = {
+        .epoch = batch->info.epoch,
+        .sample = delivery->resume,
+        .micro = delivery->micro + 1,
+    };
+    if (position.micro == delivery->micro_count) {
+        struct brim__shard rest = batch->loader->plan->shard;
+        rest.base = delivery->resume_next;
+        position.sample = brim__shard_steps(&rest) > 0 ? rest.base : UINT64_MAX;
+        position.micro = 0;
+    }
+    brim__state_write(batch->loader->plan, &position, state);
+    return BRIM_OK;
+}
+
+brim_status brim_batch_copy(const brim_batch *batch, brim_batch **out) {
+    brim_loader *loader = batch->loader;
+    const brim_plan *plan = loader->plan;
+    const uint8_t *memory = batch->slot != NULL ? batch->slot->pages.memory : batch->pages.memory;
+    const uint64_t slot_bytes = plan->info.slot_bytes;
+    struct brim__pages pages;
+    if (brim__runtime_forked(loader->runtime)) {
+        return brim__forked();
+    }
+    /* the record lies behind the rows, in pages of its own */
+    const brim_status status =
+        brim__pages_new(&pages, loader->budget, slot_bytes + sizeof(brim_batch), false, false);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    brim_batch *copy = (brim_batch *)(void *)(pages.memory + slot_bytes);
+    memcpy(pages.memory, memory, slot_bytes);
+    *copy = *batch;
+    copy->slot = NULL;
+    copy->pages = pages;
+    brim__batch_layout(copy, plan, pages.memory);
+    brim__loader_ref(loader);
+    *out = copy;
+    return BRIM_OK;
+}
+
+void brim_batch_release(brim_batch *batch) {
+    if (batch == NULL || brim__runtime_forked(batch->loader->runtime)) {
+        return;
+    }
+    brim_loader *loader = batch->loader;
+    if (batch->slot == NULL) {
+        struct brim__pages pages = batch->pages; /* holds the batch */
+        brim__pages_free(&pages);
+        brim__loader_unref(loader);
+        return;
+    }
+    struct brim__slot *slot = batch->slot;
+    brim__lock(&loader->mutex);
+    brim__slot_free(loader, slot);
+    loader->lent--;
+    const bool closed = loader->closing;
+    if (closed) {
+        brim__pages_free(&slot->pages);
+        slot->state = BRIM__SLOT_EMPTY;
+    } else {
+        atomic_store(&loader->wants, true);
+    }
+    brim__unlock(&loader->mutex);
+    if (!closed) {
+        brim__pool_wake(loader->runtime);
+    }
+    brim__loader_unref(loader);
+}

@@ -1,0 +1,8 @@
+/*
+ * call.c: random numbers for the users' callbacks.
+ */
+#include "order/philox.h"
+
+uint32_t brim_call_random(const brim_call *call, uint32_t draw) {
+    return brim__random(call->key, call->sample, call->epoch, draw);
+}

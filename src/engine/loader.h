@@ -1,0 +1,163 @@
+/*
+ * loader.h: a running plan.
+ *
+ * Deliveries (what `next` returns) are numbered by tickets, without end across
+ * epochs. The slots that are filled or being filled hold the tickets
+ * [take, make) without a gap, so the batch that is wanted next always has a
+ * slot first:
+ *
+ *      take                        make
+ *        │ ready │ ready │ filling │ (not begun)        lent: tickets below take
+ *
+ *   EMPTY ──map──► FREE ──claim──► FILLING ──last row──► READY ──next──► LENT
+ *     ▲             ▲ ▲               │ abandoned          │               │
+ *     └──revoke─────┘ └───────────────┴────────────────────┘◄──release─────┘
+ *
+ * Threads claim runs of rows of the lowest ticket that has unclaimed rows,
+ * make them without any lock, and report back. Seeking abandons what is in
+ * [take, make): slots in which a thread is busy are freed when it leaves.
+ *
+ * Everything below `mutex` is guarded by it unless a comment says otherwise.
+ * The loader's core lives as long as the handle or any lent batch.
+ */
+#ifndef BRIM_LOADER_H
+#define BRIM_LOADER_H
+
+#include "engine/runtime.h"
+#include "plan/plan.h"
+
+#define BRIM__ERRORS_KEPT 8
+#define BRIM__SAMPLE_ERROR 256
+
+enum brim__slot_state {
+    BRIM__SLOT_EMPTY, /* no memory */
+    BRIM__SLOT_FREE,
+    BRIM__SLOT_FILLING,
+    BRIM__SLOT_READY,
+    BRIM__SLOT_LENT,
+};
+
+struct brim_batch {
+    brim_batch_info info;
+    brim_field field[BRIM__MAX_FIELDS];
+    struct brim_loader *loader;
+    struct brim__slot *slot;  /* NULL: a copy */
+    struct brim__pages pages; /* of a copy */
+    struct brim__delivery delivery;
+};
+
+struct brim__slot {
+    struct brim_batch batch; /* written when lent; the user's while lent */
+    struct brim__pages pages;
+    enum brim__slot_state state;
+    bool abandoned; /* FILLING, for nobody: free it when `busy` is 0 */
+    uint64_t ticket, epoch, index;
+    struct brim__delivery delivery;
+    uint32_t rows, claimed, done; /* rows in all, given out, made */
+    uint32_t busy;                /* threads inside */
+    uint32_t bad_rows, replaced_rows;
+    brim_status error; /* of the lowest row that failed (on_error=fail) */
+    uint32_t error_row;
+    char error_text[BRIM__DETAIL_BYTES];
+};
+
+/* One thread's working memory. */
+struct brim__scratch {
+    struct brim__pages pages;
+    bool busy;
+};
+
+struct brim__stage_time {
+    uint64_t samples, timed_ns, timed_samples;
+};
+
+struct brim_loader {
+    atomic_uint references; /* handle, lent batches, copies */
+    brim_runtime *runtime;
+    brim_plan *plan; /* its arena holds this struct */
+    brim_budget *budget;
+
+    struct brim_loader *next; /* runtime's pool lock */
+    uint32_t visitors;        /* runtime's pool lock: workers inside */
+    atomic_bool wants;        /* may have rows to make */
+    atomic_bool starving;     /* a consumer waits for rows */
+    atomic_bool interrupted;
+
+    brim__mutex mutex;
+    brim__condition ready; /* the head may be ready; somebody left; closing */
+    bool closing;
+    bool in_call;  /* a thread is inside next, seek, state or restore */
+    bool revoking; /* memory is being given up: claim nothing new */
+    uint32_t hold, lent;
+    uint32_t slot_count; /* with memory */
+    struct brim__slot *slot; /* plan->slot_cap of them */
+    struct brim__scratch *scratch; /* plan->thread_cap + 1 of them */
+    uint32_t scratch_count; /* with memory */
+    bool grow_slot; /* a consumer has waited since the last slot was added */
+
+    uint64_t take_ticket, make_ticket;
+    uint64_t take_epoch, take_index; /* of the next batch */
+    uint64_t make_epoch, make_index; /* of the next delivery to begin */
+    uint64_t base, base_epoch;       /* a restored epoch that begins at `base` */
+    uint64_t epoch_skipped;
+    uint64_t ns_per_row; /* running mean; 0: unknown */
+    uint64_t runs;
+    bool cold; /* reads take long: give advice */
+
+    uint64_t opened_ns, regrown_ns;
+    brim_stats stats;
+    struct brim__stage_time *stage; /* plan->info.stage_count */
+    char detail[BRIM__DETAIL_BYTES];
+    char error[BRIM__ERRORS_KEPT][BRIM__SAMPLE_ERROR]; /* ring; the latest at errors - 1 */
+    uint64_t errors;
+};
+
+/* open.c */
+void brim__loader_ref(brim_loader *loader);
+void brim__loader_unref(brim_loader *loader);
+
+/* slots.c: all with the mutex held */
+struct brim__slot *brim__slot_head(brim_loader *loader); /* of take_ticket, or NULL */
+bool brim__slot_claim(brim_loader *loader, struct brim__slot **slot, uint32_t *first,
+                      uint32_t *count);
+/* Memory for one more slot or scratch, elastic, if free and not at the cap. */
+bool brim__slot_grow(brim_loader *loader);
+bool brim__scratch_grow(brim_loader *loader);
+void brim__slot_free(brim_loader *loader, struct brim__slot *slot); /* to FREE */
+void brim__slots_abandon(brim_loader *loader); /* everything in [take, make) */
+struct brim__shard brim__loader_shard(const brim_loader *loader, uint64_t epoch);
+void brim__slots_check(const brim_loader *loader); /* asserts what the drawing says */
+/* Takes the locks itself. A brim__revoke. */
+uint64_t brim__loader_revoke(void *loader, uint64_t wanted);
+
+/* batch.c: lays the fields over a slot's memory; info.rows is set */
+void brim__batch_layout(struct brim_batch *batch, const brim_plan *plan, uint8_t *memory);
+
+/* work.c: makes one run of rows if there is any. Takes the mutex itself. */
+bool brim__loader_work(brim_loader *loader);
+
+/* rows.c: makes rows [first, first + count) of a slot; no lock held. */
+struct brim__run {
+    brim_loader *loader;
+    const struct brim__slot *slot;
+    uint8_t *slot_memory;
+    uint8_t *scratch;
+    uint32_t first, count;
+    bool timed; /* measure each stage */
+    bool advise;
+    /* results */
+    brim_status error;
+    uint32_t error_row;
+    uint32_t bad_rows, replaced_rows;
+    uint64_t read_bytes;
+    uint64_t slowest_fetch_ns;
+    uint64_t stage_ns[BRIM__MAX_STAGES]; /* when timed */
+    char error_text[BRIM__DETAIL_BYTES];
+    uint32_t texts;
+    char text[2][BRIM__SAMPLE_ERROR]; /* of the first bad samples */
+};
+void brim__rows_make(struct brim__run *run);
+/* Closes up the rows that were skipped; only when some were. */
+void brim__rows_close_up(const brim_plan *plan, struct brim__slot *slot);
+
+#endif

@@ -1,0 +1,343 @@
+/*
+ * next.c: taking batches, going elsewhere, being interrupted.
+ *
+ * `next` waits for the head's slot to be ready. It makes rows itself when no
+ * worker serves the loader, and also when workers exist but none has taken the
+ * rows it waits for within HELP_NS (all are busy elsewhere, perhaps in a
+ * callback that itself waits): so it always makes progress.
+ */
+#include "engine/loader.h"
+#include "engine/state.h"
+
+#include <stdio.h>
+
+#define HELP_NS 2000000
+#define REGROW_NS 50000000 /* between attempts to start a worker again */
+
+/* Remembers the thread's detail as the loader's; mutex held. */
+static brim_status keep_detail(brim_loader *loader, brim_status status) {
+    brim__copy_text(loader->detail, sizeof(loader->detail), brim_detail());
+    return status;
+}
+
+/* Enters a call that only one thread may be in. With BRIM_OK the mutex is held
+ * until leave(). */
+static brim_status enter(brim_loader *loader) {
+    if (brim__runtime_forked(loader->runtime)) {
+        return brim__forked();
+    }
+    brim__lock(&loader->mutex);
+    if (loader->closing || loader->in_call) {
+        const brim_status status =
+            loader->closing
+                ? brim__fail(BRIM_CLOSED, "the loader is being closed by another thread")
+                : brim__fail(BRIM_INVALID, "another thread is inside a call on this loader: take "
+                                           "batches from one thread at a time");
+        brim__unlock(&loader->mutex);
+        return status;
+    }
+    loader->in_call = true;
+    return BRIM_OK;
+}
+
+static void leave(brim_loader *loader) {
+    loader->in_call = false;
+    if (loader->closing) {
+        brim__broadcast(&loader->ready);
+    }
+    brim__unlock(&loader->mutex);
+}
+
+/* ----------------------------------------------------------------- lending */
+
+static brim_status refuse_held(brim_loader *loader) {
+    char names[512] = "";
+    size_t length = 0;
+    for (uint32_t i = 0; i < loader->plan->slot_cap && length < sizeof(names) - 64; i++) {
+        const struct brim__slot *slot = &loader->slot[i];
+        if (slot->state == BRIM__SLOT_LENT) {
+            const int wrote =
+                snprintf(names + length, sizeof(names) - length, "%sepoch %llu step %llu",
+                         length > 0 ? ", " : "", (unsigned long long)slot->epoch,
+                         (unsigned long long)slot->delivery.step);
+            length += wrote > 0 ? (size_t)wrote : 0;
+        }
+    }
+    return brim__fail(BRIM_HELD,
+                      "%u batch%s held, as many as hold=%u allows: %s; release one, copy it "
+                      "(brim_batch_copy), or open with a larger hold",
+                      loader->lent, loader->lent == 1 ? " is" : "es are", loader->hold, names);
+}
+
+static void lend(brim_loader *loader, struct brim__slot *slot, brim_batch **out) {
+    struct brim_batch *batch = &slot->batch;
+    const struct brim__delivery *delivery = &slot->delivery;
+    const uint64_t rows = slot->rows - slot->bad_rows;
+    batch->loader = loader;
+    batch->slot = slot;
+    batch->delivery = *delivery;
+    batch->info = (brim_batch_info){
+        .epoch = slot->epoch,
+        .step = delivery->step,
+        .micro = delivery->micro,
+        .micro_count = delivery->micro_count,
+        .rows = rows,
+        .valid_rows = delivery->valid_rows - slot->bad_rows,
+        .skipped = slot->bad_rows,
+        .step_rows = delivery->step_rows,
+        .global_rows = delivery->global_rows,
+        .first_position = delivery->first,
+        .field_count = loader->plan->output_count,
+    };
+    brim__batch_layout(batch, loader->plan, slot->pages.memory);
+    slot->state = BRIM__SLOT_LENT;
+    loader->lent++;
+    loader->take_ticket++;
+    loader->take_index++;
+    loader->epoch_skipped += slot->bad_rows;
+    brim__loader_ref(loader);
+
+    brim_stats *stats = &loader->stats;
+    stats->samples += batch->info.valid_rows;
+    stats->batches++;
+    stats->skipped += slot->bad_rows;
+    stats->replaced += slot->replaced_rows;
+    for (uint32_t f = 0; f < batch->info.field_count; f++) {
+        stats->bytes += batch->field[f].bytes;
+    }
+    if (stats->first_batch_ns == 0) {
+        stats->first_batch_ns = brim__now() - loader->opened_ns;
+    }
+    *out = batch;
+}
+
+/* The head is ready: lend it, or say why not. */
+static brim_status deliver(brim_loader *loader, struct brim__slot *slot, brim_batch **out) {
+    if (slot->error != BRIM_OK) {
+        const brim_status status = brim__fail_text(slot->error, slot->error_text);
+        /* the same batch is made again, for whoever asks again */
+        slot->claimed = slot->done = slot->bad_rows = slot->replaced_rows = 0;
+        slot->error = BRIM_OK;
+        slot->state = BRIM__SLOT_FILLING;
+        return status;
+    }
+    const uint64_t cap = loader->plan->batching.max_errors;
+    if (slot->bad_rows + slot->replaced_rows > 0 &&
+        loader->epoch_skipped + slot->bad_rows + slot->replaced_rows > cap) {
+        return brim__fail(BRIM_CORRUPT,
+                          "more than max_errors=%llu bad samples in epoch %llu; the latest: %s",
+                          (unsigned long long)cap, (unsigned long long)slot->epoch,
+                          loader->errors > 0
+                              ? loader->error[(loader->errors - 1) % BRIM__ERRORS_KEPT]
+                              : "unknown");
+    }
+    loader->epoch_skipped += slot->replaced_rows;
+    lend(loader, slot, out);
+    return BRIM_OK;
+}
+
+/* ----------------------------------------------------------------- waiting */
+
+static bool at_end(brim_loader *loader) {
+    const struct brim__shard shard = brim__loader_shard(loader, loader->take_epoch);
+    return loader->take_index >= brim__shard_deliveries(&shard);
+}
+
+static void begin_epoch(brim_loader *loader) {
+    loader->take_epoch++;
+    loader->take_index = 0;
+    loader->epoch_skipped = 0;
+}
+
+/* Mutex held, released meanwhile: workers that were revoked may come back. */
+static void regrow(brim_loader *loader, uint64_t now) {
+    const brim_plan_info *info = &loader->plan->info;
+    if (info->threads == 0 || now - loader->regrown_ns < REGROW_NS) {
+        return;
+    }
+    loader->regrown_ns = now;
+    brim__unlock(&loader->mutex);
+    brim__pool_grow(loader->runtime, info->threads, loader->plan->stack_usable);
+    brim__lock(&loader->mutex);
+}
+
+/* The head is not ready: make rows, or wait for those who do. */
+static void await(brim_loader *loader, uint64_t deadline, uint64_t waiting_since) {
+    const uint64_t now = brim__now();
+    if (!loader->grow_slot) {
+        loader->grow_slot = true;
+        atomic_store(&loader->wants, true);
+    }
+    regrow(loader, now);
+    const bool help = loader->plan->info.threads == 0 || now - waiting_since >= HELP_NS;
+    if (help) {
+        brim__unlock(&loader->mutex);
+        const bool did = brim__loader_work(loader);
+        brim__lock(&loader->mutex);
+        if (did) {
+            return;
+        }
+    }
+    const struct brim__slot *head = brim__slot_head(loader);
+    if (head != NULL && head->state == BRIM__SLOT_READY) {
+        return;
+    }
+    if (!loader->closing && !atomic_load(&loader->interrupted)) {
+        brim__wait(&loader->ready, &loader->mutex, brim__min(deadline, now + HELP_NS));
+    }
+}
+
+static brim_status take(brim_loader *loader, uint64_t deadline, uint64_t began, brim_batch **out) {
+    if (loader->lent >= loader->hold) {
+        return refuse_held(loader);
+    }
+    for (;;) {
+        if (loader->closing) {
+            return brim__fail(BRIM_CLOSED, "the loader is being closed by another thread");
+        }
+        if (atomic_exchange(&loader->interrupted, false)) {
+            return brim__fail(BRIM_INTERRUPTED, "interrupted");
+        }
+        if (at_end(loader)) {
+            begin_epoch(loader);
+            return brim__fail(BRIM_END, "the end of epoch %llu",
+                              (unsigned long long)loader->take_epoch - 1);
+        }
+        struct brim__slot *head = brim__slot_head(loader);
+        if (head != NULL && head->state == BRIM__SLOT_READY) {
+            return deliver(loader, head, out);
+        }
+        if (brim__now() >= deadline) {
+            return brim__fail(BRIM_TIMEOUT, "no batch within the time given");
+        }
+        await(loader, deadline, began);
+    }
+}
+
+brim_status brim_loader_next(brim_loader *loader, int64_t timeout_ns, brim_batch **out) {
+    brim_status status = enter(loader);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    const uint64_t began = brim__now();
+    uint64_t deadline = UINT64_MAX;
+    if (timeout_ns >= 0 && brim__add_overflows(began, (uint64_t)timeout_ns, &deadline)) {
+        deadline = UINT64_MAX;
+    }
+    struct brim__slot *head = brim__slot_head(loader);
+    const bool starving = head == NULL || head->state != BRIM__SLOT_READY;
+    if (starving) {
+        atomic_store(&loader->starving, true);
+    }
+    status = take(loader, deadline, began, out);
+    if (starving) {
+        atomic_store(&loader->starving, false);
+        loader->stats.waited_ns += brim__now() - began;
+    }
+    if (status != BRIM_OK && status != BRIM_END && status != BRIM_TIMEOUT &&
+        status != BRIM_INTERRUPTED) {
+        keep_detail(loader, status);
+        atomic_store(&loader->wants, true); /* a batch that failed is made again */
+    }
+    leave(loader);
+    if (starving) {
+        brim__pool_wake(loader->runtime);
+    }
+    return status;
+}
+
+brim_status brim_loader_interrupt(brim_loader *loader) {
+    if (brim__runtime_forked(loader->runtime)) {
+        return brim__forked();
+    }
+    atomic_store(&loader->interrupted, true);
+    brim__lock(&loader->mutex);
+    brim__broadcast(&loader->ready);
+    brim__unlock(&loader->mutex);
+    return BRIM_OK;
+}
+
+/* --------------------------------------------------------- going elsewhere */
+
+/* Mutex held: the next batch is delivery `index` of `epoch`, which begins at
+ * `base`. */
+static void go(brim_loader *loader, uint64_t epoch, uint64_t index, uint64_t base) {
+    loader->base = base;
+    loader->base_epoch = epoch;
+    loader->take_epoch = epoch;
+    loader->take_index = index;
+    loader->epoch_skipped = 0;
+    brim__slots_abandon(loader);
+    atomic_store(&loader->wants, true);
+}
+
+brim_status brim_loader_seek(brim_loader *loader, uint64_t epoch, uint64_t step) {
+    brim_status status = enter(loader);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    const struct brim__shard shard = loader->plan->shard; /* base 0: whole epochs */
+    const uint64_t steps = brim__shard_steps(&shard);
+    if (step > steps) {
+        status = brim__fail(BRIM_INVALID, "seek to step %llu: an epoch has %llu steps",
+                            (unsigned long long)step, (unsigned long long)steps);
+        keep_detail(loader, status);
+    } else {
+        go(loader, epoch,
+           step == steps ? brim__shard_deliveries(&shard)
+                         : brim__shard_delivery_of_step(&shard, step),
+           0);
+    }
+    leave(loader);
+    brim__pool_wake(loader->runtime);
+    return status;
+}
+
+brim_status brim_loader_state(brim_loader *loader, brim_state *state) {
+    const brim_status status = enter(loader);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    const struct brim__shard shard = brim__loader_shard(loader, loader->take_epoch);
+    struct brim__position position = { .epoch = loader->take_epoch };
+    if (loader->take_index < brim__shard_deliveries(&shard)) {
+        struct brim__delivery delivery;
+        brim__shard_delivery(&shard, loader->take_index, &delivery);
+        position.sample = delivery.resume;
+        position.micro = delivery.micro;
+    } else {
+        position.sample = UINT64_MAX;
+    }
+    brim__state_write(loader->plan, &position, state);
+    leave(loader);
+    return BRIM_OK;
+}
+
+brim_status brim_loader_restore(brim_loader *loader, const brim_state *state) {
+    brim_status status = enter(loader);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    struct brim__position position;
+    status = brim__state_read(loader->plan, state, &position);
+    if (status != BRIM_OK) {
+        keep_detail(loader, status);
+    } else {
+        const struct brim__shard *shard = &loader->plan->shard;
+        const uint64_t sample = brim__min(position.sample, shard->count);
+        if (sample == shard->count) {
+            go(loader, position.epoch, brim__shard_deliveries(shard), 0);
+        } else if (sample % shard->global_rows == 0) {
+            const uint64_t step = sample / shard->global_rows;
+            go(loader, position.epoch,
+               brim__min(brim__shard_delivery_of_step(shard, step) + position.micro,
+                         brim__shard_deliveries(shard)),
+               0);
+        } else {
+            go(loader, position.epoch, position.micro, sample);
+        }
+    }
+    leave(loader);
+    brim__pool_wake(loader->runtime);
+    return status;
+}

@@ -1,0 +1,279 @@
+/*
+ * open.c: planning, opening and closing a loader.
+ *
+ * The loader's record lies in the arena of its plan, so that the plan's minimum
+ * holds it. Opening: a budget of its own, the plan, the firm slots and scratch,
+ * then workers and (growth fixed) elastic slots as far as memory is free.
+ */
+#include "engine/loader.h"
+
+#include <stdio.h>
+
+/* ----------------------------------------------------------------- options */
+
+static brim_status read_options(brim_runtime *runtime, const brim_open_options *given,
+                                brim_open_options *options) {
+    *options = (brim_open_options)BRIM_OPEN_OPTIONS_INIT;
+    if (given != NULL) {
+        if (given->size < offsetof(brim_open_options, binding_count) + sizeof(size_t)) {
+            return brim__fail(BRIM_INVALID, "open options: size is %zu: begin with "
+                                            "BRIM_OPEN_OPTIONS_INIT",
+                              given->size);
+        }
+        memcpy(options, given, brim__min(given->size, sizeof(*options)));
+    }
+    if (options->device_kind != BRIM_ON_HOST) {
+        return brim__fail(BRIM_UNSUPPORTED, "this version delivers batches in host memory only");
+    }
+    if (options->threads < BRIM_THREADS_AUTO) {
+        return brim__fail(BRIM_INVALID, "threads=%d: 0 or more, or -1 for the runtime's",
+                          options->threads);
+    }
+    if (options->growth != BRIM_GROW && options->growth != BRIM_FIXED) {
+        return brim__fail(BRIM_INVALID, "growth=%d is neither BRIM_GROW nor BRIM_FIXED",
+                          (int)options->growth);
+    }
+    if (options->budget == NULL) {
+        options->budget = runtime->budget;
+    } else if (!brim__budget_is_below(options->budget, runtime->budget)) {
+        return brim__fail(BRIM_INVALID, "the budget belongs to another runtime");
+    }
+    return BRIM_OK;
+}
+
+static uint64_t align_record(uint64_t bytes) { return brim__align(bytes, BRIM__CACHE_LINE); }
+
+/* What a loader needs of its plan's arena. */
+static uint64_t loader_bytes(const brim_plan *plan) {
+    return align_record(sizeof(brim_loader)) +
+           align_record(plan->slot_cap * sizeof(struct brim__slot)) +
+           align_record((plan->thread_cap + 1) * sizeof(struct brim__scratch)) +
+           plan->info.stage_count * sizeof(struct brim__stage_time);
+}
+
+/* A budget node for one loader, and a plan charged to it. */
+static brim_status build(brim_runtime *runtime, const brim_pipeline *pipeline,
+                         const brim_open_options *options, const char *label,
+                         brim_budget **budget, brim_plan **plan) {
+    brim_status status = brim_budget_new(options->budget, label, BRIM_UNLIMITED, 0, budget);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    brim__lock(&runtime->pool);
+    const uint32_t running = runtime->worker_count;
+    brim__unlock(&runtime->pool);
+    const struct brim__plan_request request = {
+        .budget = *budget,
+        .base_bytes = runtime->base_bytes + brim__budget_node_bytes(),
+        .extra_bytes = loader_bytes,
+        .options = options,
+        .threads = runtime->threads,
+        .running = running,
+        .limit_origin = runtime->origin,
+    };
+    status = brim__plan_build(&request, pipeline, plan);
+    if (status != BRIM_OK) {
+        brim_budget_free(*budget);
+    }
+    return status;
+}
+
+brim_status brim_plan_new(brim_runtime *runtime, const brim_pipeline *pipeline,
+                          const brim_open_options *given, brim_plan **out) {
+    brim_open_options options;
+    brim_budget *budget;
+    brim_plan *plan;
+    if (brim__runtime_forked(runtime)) {
+        return brim__forked();
+    }
+    brim_status status = read_options(runtime, given, &options);
+    if (status == BRIM_OK) {
+        status = build(runtime, pipeline, &options, "plan", &budget, &plan);
+    }
+    if (status == BRIM_OK) {
+        brim_budget_free(budget); /* the plan holds a reference until it is freed */
+        *out = plan;
+    }
+    return status;
+}
+
+void brim_plan_free(brim_plan *plan) { brim__plan_free(plan); }
+
+/* ----------------------------------------------------------------- opening */
+
+/* Lays the loader's parts out in the plan's extra memory. */
+static brim_loader *place(brim_runtime *runtime, brim_plan *plan, brim_budget *budget) {
+    uint8_t *memory = plan->extra;
+    brim_loader *loader = (brim_loader *)(void *)memory;
+    memory += align_record(sizeof(*loader));
+    loader->slot = (struct brim__slot *)(void *)memory;
+    memory += align_record(plan->slot_cap * sizeof(struct brim__slot));
+    loader->scratch = (struct brim__scratch *)(void *)memory;
+    memory += align_record((plan->thread_cap + 1) * sizeof(struct brim__scratch));
+    loader->stage = (struct brim__stage_time *)(void *)memory;
+    loader->runtime = runtime;
+    loader->plan = plan;
+    loader->budget = budget;
+    loader->hold = plan->info.hold;
+    atomic_init(&loader->references, 1);
+    atomic_init(&loader->wants, true);
+    atomic_init(&loader->starving, false);
+    atomic_init(&loader->interrupted, false);
+    return loader;
+}
+
+/* The minimum: hold + 1 slots and one scratch, firm. */
+static brim_status take_minimum(brim_loader *loader) {
+    const brim_plan_info *info = &loader->plan->info;
+    brim_status status = brim__pages_new(&loader->scratch[0].pages, loader->budget,
+                                         info->scratch_bytes, false, false);
+    loader->scratch_count = status == BRIM_OK;
+    for (uint32_t i = 0; status == BRIM_OK && i < info->minimum_slots; i++) {
+        struct brim__slot *slot = &loader->slot[i];
+        status = brim__pages_new(&slot->pages, loader->budget, info->slot_bytes, false, false);
+        if (status == BRIM_OK) {
+            slot->state = BRIM__SLOT_FREE;
+            loader->slot_count++;
+        }
+    }
+    return status;
+}
+
+/* Everything that is neither lent nor part of the plan. */
+static void give_back(brim_loader *loader) {
+    for (uint32_t i = 0; i < loader->plan->slot_cap; i++) {
+        struct brim__slot *slot = &loader->slot[i];
+        if (slot->state != BRIM__SLOT_LENT) {
+            brim__pages_free(&slot->pages);
+            slot->state = BRIM__SLOT_EMPTY;
+        }
+    }
+    for (uint32_t i = 0; i <= loader->plan->thread_cap; i++) {
+        brim__pages_free(&loader->scratch[i].pages);
+    }
+}
+
+static void free_core(brim_loader *loader) {
+    brim_runtime *runtime = loader->runtime;
+    brim_budget *budget = loader->budget;
+    brim__condition_fini(&loader->ready);
+    brim__mutex_fini(&loader->mutex);
+    brim__plan_free(loader->plan); /* and with it the loader */
+    brim_budget_free(budget);
+    brim__runtime_unref(runtime);
+}
+
+static brim_status init_locks(brim_loader *loader) {
+    brim_status status = brim__mutex_init(&loader->mutex);
+    if (status == BRIM_OK) {
+        status = brim__condition_init(&loader->ready);
+        if (status != BRIM_OK) {
+            brim__mutex_fini(&loader->mutex);
+        }
+    }
+    return status;
+}
+
+static void start(brim_loader *loader, brim_growth growth) {
+    brim_runtime *runtime = loader->runtime;
+    brim__budget_on_revoke(loader->budget, brim__loader_revoke, loader);
+    if (growth == BRIM_FIXED) {
+        brim__lock(&loader->mutex);
+        while (brim__slot_grow(loader) || brim__scratch_grow(loader)) {
+        }
+        brim__unlock(&loader->mutex);
+    }
+    brim__pool_enter(runtime, loader);
+    if (loader->plan->info.threads > 0) {
+        brim__pool_grow(runtime, loader->plan->info.threads, loader->plan->stack_usable);
+        brim__pool_wake(runtime);
+    }
+}
+
+brim_status brim_loader_open(brim_runtime *runtime, const brim_pipeline *pipeline,
+                             const brim_open_options *given, brim_loader **out) {
+    const uint64_t began = brim__now();
+    brim_open_options options;
+    brim_budget *budget;
+    brim_plan *plan;
+    if (brim__runtime_forked(runtime)) {
+        return brim__forked();
+    }
+    brim_status status = read_options(runtime, given, &options);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    char label[BRIM_NAME_BYTES];
+    brim__lock(&runtime->pool);
+    const uint64_t number = ++runtime->loaders_opened;
+    brim__unlock(&runtime->pool);
+    if (options.label != NULL) {
+        brim__copy_text(label, sizeof(label), options.label);
+    } else {
+        snprintf(label, sizeof(label), "loader %llu", (unsigned long long)number);
+    }
+    status = build(runtime, pipeline, &options, label, &budget, &plan);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    if (!plan->info.fits) {
+        status = brim__fail(BRIM_BUDGET, "\"%s\" %s", label, plan->info.reason);
+        goto no_locks;
+    }
+    brim_loader *loader = place(runtime, plan, budget);
+    status = init_locks(loader);
+    if (status != BRIM_OK) {
+        goto no_locks;
+    }
+    brim__runtime_ref(runtime);
+    status = take_minimum(loader);
+    if (status != BRIM_OK) {
+        give_back(loader);
+        free_core(loader);
+        return status;
+    }
+    loader->opened_ns = began;
+    start(loader, options.growth);
+    loader->stats.opening_ns = brim__now() - began;
+    *out = loader;
+    return BRIM_OK;
+
+no_locks:
+    brim__plan_free(plan);
+    brim_budget_free(budget);
+    return status;
+}
+
+/* ----------------------------------------------------------------- closing */
+
+void brim__loader_ref(brim_loader *loader) {
+    atomic_fetch_add_explicit(&loader->references, 1, memory_order_relaxed);
+}
+
+void brim__loader_unref(brim_loader *loader) {
+    if (atomic_fetch_sub_explicit(&loader->references, 1, memory_order_acq_rel) == 1) {
+        free_core(loader);
+    }
+}
+
+void brim_loader_close(brim_loader *loader) {
+    if (loader == NULL || brim__runtime_forked(loader->runtime)) {
+        return;
+    }
+    brim__lock(&loader->mutex);
+    loader->closing = true;
+    atomic_store(&loader->wants, false);
+    brim__broadcast(&loader->ready);
+    while (loader->in_call) {
+        brim__wait(&loader->ready, &loader->mutex, UINT64_MAX);
+    }
+    brim__unlock(&loader->mutex);
+    brim__budget_on_revoke(loader->budget, NULL, NULL);
+    brim__pool_leave(loader->runtime, loader);
+    brim__lock(&loader->mutex);
+    give_back(loader);
+    brim__unlock(&loader->mutex);
+    brim__loader_unref(loader);
+}
+
+const brim_plan *brim_loader_plan(const brim_loader *loader) { return loader->plan; }

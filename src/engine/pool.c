@@ -1,0 +1,201 @@
+/*
+ * pool.c: the workers of a runtime.
+ *
+ * A worker looks for a loader that wants rows, preferring one whose consumer
+ * waits, makes one run there and looks again. It sleeps only when no loader
+ * wants anything. No wake-up is lost: a loader first says that it wants, then
+ * looks for sleepers; a worker first counts itself as a sleeper, then looks for
+ * wants; both in one total order of atomics.
+ */
+#include "engine/loader.h"
+
+#include <stdio.h>
+
+/* pool held */
+static bool suits(const struct brim__worker *worker, brim_loader *loader) {
+    return atomic_load(&loader->wants) && loader->plan->stack_usable <= worker->usable &&
+           loader->plan->thread_cap > loader->visitors;
+}
+
+/* pool held: the loader to serve now, or NULL. */
+static brim_loader *pick(brim_runtime *runtime, const struct brim__worker *worker) {
+    brim_loader *any = NULL;
+    for (brim_loader *loader = runtime->loaders; loader != NULL; loader = loader->next) {
+        if (suits(worker, loader)) {
+            if (atomic_load(&loader->starving)) {
+                return loader;
+            }
+            any = any != NULL ? any : loader;
+        }
+    }
+    return any;
+}
+
+static void *run_worker(void *argument) {
+    struct brim__worker *worker = argument;
+    brim_runtime *runtime = worker->runtime;
+    brim__lock(&runtime->pool);
+    while (!worker->quit) {
+        brim_loader *loader = pick(runtime, worker);
+        if (loader == NULL) {
+            atomic_fetch_add(&runtime->sleepers, 1);
+            if (pick(runtime, worker) == NULL && !worker->quit) {
+                brim__wait(&runtime->work, &runtime->pool, UINT64_MAX);
+            }
+            atomic_fetch_sub(&runtime->sleepers, 1);
+            continue;
+        }
+        loader->visitors++;
+        worker->in_callback_loader = loader->plan->callback;
+        brim__unlock(&runtime->pool);
+        brim__loader_work(loader);
+        brim__lock(&runtime->pool);
+        worker->in_callback_loader = false;
+        loader->visitors--;
+        brim__broadcast(&runtime->left);
+    }
+    brim__unlock(&runtime->pool);
+    return NULL;
+}
+
+void brim__pool_wake(brim_runtime *runtime) {
+    if (atomic_load(&runtime->sleepers) > 0) {
+        brim__lock(&runtime->pool);
+        brim__signal(&runtime->work);
+        brim__unlock(&runtime->pool);
+    }
+}
+
+/* A worker with its stack, not yet on the list; NULL when memory or threads
+ * are short, which is no failure: there is one worker less. */
+static struct brim__worker *start(brim_runtime *runtime, uint64_t usable) {
+    struct brim__pages pages;
+    const size_t page = brim__page_bytes();
+    const size_t stack = brim__thread_stack_bytes(usable);
+    if (brim__pages_new(&pages, runtime->workers_budget, stack + page, true, true) != BRIM_OK) {
+        return NULL;
+    }
+    struct brim__worker *worker = (struct brim__worker *)(void *)(pages.memory + stack);
+    static_assert(sizeof(*worker) <= 4096, "a worker's record fits one page");
+    worker->pages = pages;
+    worker->runtime = runtime;
+    worker->usable = usable;
+    if (brim__thread_start(&worker->thread, pages.memory, stack, "brim-worker", run_worker,
+                           worker) != BRIM_OK) {
+        brim__pages_free(&pages);
+        return NULL;
+    }
+    return worker;
+}
+
+/* Joins a worker that was told to quit and is off the list; no lock held. */
+static uint64_t reap(struct brim__worker *worker) {
+    struct brim__pages pages = worker->pages; /* holds the worker */
+    const uint64_t bytes = pages.bytes;
+    brim__thread_join(worker->thread);
+    brim__pages_free(&pages);
+    return bytes;
+}
+
+/* pool held: takes a worker off the list and tells it to quit. */
+static void dismiss(brim_runtime *runtime, struct brim__worker *worker) {
+    struct brim__worker **link = &runtime->workers;
+    while (*link != worker) {
+        link = &(*link)->next;
+    }
+    *link = worker->next;
+    runtime->worker_count--;
+    worker->quit = true;
+    brim__broadcast(&runtime->work);
+}
+
+/* pool held: a worker whose stack is below `usable` and that is not in the
+ * user's code (nobody waits for that), or NULL. */
+static struct brim__worker *find_smaller(brim_runtime *runtime, uint64_t usable) {
+    for (struct brim__worker *worker = runtime->workers; worker != NULL; worker = worker->next) {
+        if (worker->usable < usable && !worker->in_callback_loader) {
+            return worker;
+        }
+    }
+    return NULL;
+}
+
+void brim__pool_grow(brim_runtime *runtime, uint32_t wanted, uint64_t usable) {
+    brim__lock(&runtime->pool);
+    for (;;) {
+        struct brim__worker *smaller = find_smaller(runtime, usable);
+        if (smaller != NULL && runtime->worker_count >= wanted) {
+            dismiss(runtime, smaller);
+            brim__unlock(&runtime->pool);
+            reap(smaller);
+            brim__lock(&runtime->pool);
+        }
+        if (runtime->worker_count >= wanted) {
+            break;
+        }
+        /* the new one waits for the pool's lock before it looks at the list */
+        struct brim__worker *worker = start(runtime, usable);
+        if (worker == NULL) {
+            break;
+        }
+        worker->next = runtime->workers;
+        runtime->workers = worker;
+        runtime->worker_count++;
+    }
+    brim__unlock(&runtime->pool);
+}
+
+void brim__pool_enter(brim_runtime *runtime, brim_loader *loader) {
+    brim__lock(&runtime->pool);
+    loader->next = runtime->loaders;
+    runtime->loaders = loader;
+    runtime->loader_count++;
+    brim__unlock(&runtime->pool);
+}
+
+void brim__pool_leave(brim_runtime *runtime, brim_loader *loader) {
+    brim__lock(&runtime->pool);
+    struct brim_loader **link = &runtime->loaders;
+    while (*link != loader) {
+        link = &(*link)->next;
+    }
+    *link = loader->next;
+    runtime->loader_count--;
+    while (loader->visitors > 0) {
+        brim__wait(&runtime->left, &runtime->pool, UINT64_MAX);
+    }
+    brim__unlock(&runtime->pool);
+}
+
+uint64_t brim__pool_revoke(void *holder, uint64_t wanted) {
+    brim_runtime *runtime = holder;
+    uint64_t freed = 0;
+    while (freed < wanted) {
+        brim__lock(&runtime->pool);
+        struct brim__worker *worker = find_smaller(runtime, UINT64_MAX);
+        if (worker != NULL) {
+            dismiss(runtime, worker);
+        }
+        brim__unlock(&runtime->pool);
+        if (worker == NULL) {
+            break;
+        }
+        freed += reap(worker);
+    }
+    return freed;
+}
+
+void brim__pool_stop(brim_runtime *runtime) {
+    for (;;) {
+        brim__lock(&runtime->pool);
+        struct brim__worker *worker = runtime->workers;
+        if (worker != NULL) {
+            dismiss(runtime, worker);
+        }
+        brim__unlock(&runtime->pool);
+        if (worker == NULL) {
+            return;
+        }
+        reap(worker);
+    }
+}

@@ -1,0 +1,195 @@
+/*
+ * runtime.c: making a runtime, looking at it, trimming it.
+ */
+#include "engine/runtime.h"
+
+#include "base/machine.h"
+#include "plan/plan.h"
+
+#include <stdio.h>
+
+brim_status brim__forked(void) {
+    return brim__fail(BRIM_FORKED, "this object belongs to the parent process: after fork a child "
+                                   "must make its own runtime");
+}
+
+/* Copies the caller's options, of whatever version, over the defaults. */
+static brim_status read_options(const brim_runtime_options *given, brim_runtime_options *options) {
+    *options = (brim_runtime_options)BRIM_RUNTIME_OPTIONS_INIT;
+    if (given == NULL) {
+        return BRIM_OK;
+    }
+    if (given->size < offsetof(brim_runtime_options, threads) + sizeof(given->threads)) {
+        return brim__fail(BRIM_INVALID, "runtime options: size is %zu: begin with "
+                                        "BRIM_RUNTIME_OPTIONS_INIT",
+                          given->size);
+    }
+    memcpy(options, given, brim__min(given->size, sizeof(*options)));
+    if (options->threads < BRIM_THREADS_AUTO || options->threads > BRIM__MOST_THREADS) {
+        return brim__fail(BRIM_INVALID, "threads=%d: 0 to %d, or -1 for as many as there are CPUs",
+                          options->threads, BRIM__MOST_THREADS);
+    }
+    return BRIM_OK;
+}
+
+static void set_limits(brim_runtime *runtime, brim_runtime_options *options) {
+    struct brim__machine machine;
+    if (options->host_bytes == 0 || options->threads == BRIM_THREADS_AUTO) {
+        brim__machine_read("", &machine);
+    }
+    if (options->host_bytes == 0) {
+        options->host_bytes = machine.free_bytes / 4;
+        snprintf(runtime->origin, sizeof(runtime->origin), "a quarter of %.140s", machine.origin);
+    } else {
+        snprintf(runtime->origin, sizeof(runtime->origin), "given");
+    }
+    runtime->threads = options->threads == BRIM_THREADS_AUTO
+                           ? (uint32_t)brim__min(machine.cpus, BRIM__MOST_THREADS)
+                           : (uint32_t)options->threads;
+}
+
+static brim_status init_budgets(brim_runtime *runtime, const brim_runtime_options *options) {
+    uint64_t limits[BRIM_MEMORY_KINDS];
+    char size[BRIM__SIZE_TEXT];
+    if (options->host_bytes < BRIM__BUDGET_FLOOR) {
+        return brim__fail(BRIM_BUDGET, "a budget of %llu bytes is too small for any pipeline: give "
+                                       "at least %s",
+                          (unsigned long long)options->host_bytes,
+                          brim__size_text(BRIM__BUDGET_FLOOR, size));
+    }
+    limits[BRIM_HOST] = options->host_bytes;
+    limits[BRIM_PINNED] = options->pinned_bytes;
+    for (int kind = BRIM_DEVICE; kind < BRIM_MEMORY_KINDS; kind++) {
+        limits[kind] = options->device_bytes;
+    }
+    brim_status status = brim__budget_root("runtime", limits, &runtime->budget);
+    if (status == BRIM_OK) {
+        status = brim_budget_charge(runtime->budget, BRIM_HOST, sizeof(*runtime));
+    }
+    if (status == BRIM_OK) {
+        status = brim_budget_new(runtime->budget, "workers", BRIM_UNLIMITED, 0,
+                                 &runtime->workers_budget);
+    }
+    if (status == BRIM_OK) {
+        brim_budget_info info = BRIM_BUDGET_INFO_INIT;
+        status = brim_budget_read(runtime->budget, BRIM_HOST, &info);
+        runtime->base_bytes = info.charged;
+    }
+    return status;
+}
+
+static void destroy(brim_runtime *runtime) {
+    if (runtime->workers_budget != NULL) {
+        brim__budget_on_revoke(runtime->workers_budget, NULL, NULL);
+    }
+    brim__pool_stop(runtime);
+    brim_budget_free(runtime->workers_budget);
+    brim_budget_free(runtime->budget);
+    brim__condition_fini(&runtime->left);
+    brim__condition_fini(&runtime->work);
+    brim__mutex_fini(&runtime->pool);
+    brim__free(runtime);
+}
+
+brim_status brim_runtime_new(const brim_runtime_options *given, brim_runtime **out) {
+    brim_runtime_options options;
+    brim_status status = read_options(given, &options);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    brim_runtime *runtime = brim__alloc(NULL, sizeof(*runtime), &status);
+    if (runtime == NULL) {
+        return status;
+    }
+    atomic_init(&runtime->references, 1);
+    runtime->process = brim__process();
+    status = brim__mutex_init(&runtime->pool);
+    if (status != BRIM_OK) {
+        goto no_pool;
+    }
+    status = brim__condition_init(&runtime->work);
+    if (status != BRIM_OK) {
+        goto no_work;
+    }
+    status = brim__condition_init(&runtime->left);
+    if (status != BRIM_OK) {
+        goto no_left;
+    }
+    set_limits(runtime, &options);
+    status = init_budgets(runtime, &options);
+    if (status != BRIM_OK) {
+        destroy(runtime);
+        return status;
+    }
+    brim__budget_on_revoke(runtime->workers_budget, brim__pool_revoke, runtime);
+    *out = runtime;
+    return BRIM_OK;
+
+no_left:
+    brim__condition_fini(&runtime->work);
+no_work:
+    brim__mutex_fini(&runtime->pool);
+no_pool:
+    brim__free(runtime);
+    return status;
+}
+
+void brim__runtime_ref(brim_runtime *runtime) {
+    atomic_fetch_add_explicit(&runtime->references, 1, memory_order_relaxed);
+}
+
+void brim__runtime_unref(brim_runtime *runtime) {
+    if (atomic_fetch_sub_explicit(&runtime->references, 1, memory_order_acq_rel) == 1) {
+        destroy(runtime);
+    }
+}
+
+void brim_runtime_free(brim_runtime *runtime) {
+    if (runtime != NULL && !brim__runtime_forked(runtime)) {
+        brim__runtime_unref(runtime);
+    }
+}
+
+brim_budget *brim_runtime_budget(brim_runtime *runtime) { return runtime->budget; }
+
+brim_status brim_runtime_usage(brim_runtime *runtime, brim_usage *given) {
+    if (brim__runtime_forked(runtime)) {
+        return brim__forked();
+    }
+    brim_budget_info info = BRIM_BUDGET_INFO_INIT;
+    brim_usage usage = BRIM_USAGE_INIT;
+    const size_t size = given->size;
+    const brim_status status = brim_budget_read(runtime->budget, BRIM_HOST, &info);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    if (size < sizeof(usage.size)) {
+        return brim__fail(BRIM_INVALID, "usage: size is not set: begin with BRIM_USAGE_INIT");
+    }
+    usage.limit = info.limit;
+    usage.charged = info.charged;
+    usage.reserved = info.reserved;
+    usage.elastic = info.elastic;
+    usage.peak = info.peak;
+    brim__resident(&usage.rss, &usage.peak_rss);
+    usage.outside = usage.rss > usage.charged ? usage.rss - usage.charged : 0;
+    brim__lock(&runtime->pool);
+    usage.threads = runtime->worker_count;
+    usage.loaders = runtime->loader_count;
+    brim__unlock(&runtime->pool);
+    memcpy(usage.host_origin, runtime->origin, sizeof(usage.host_origin));
+    usage.size = size;
+    memcpy(given, &usage, brim__min(size, sizeof(usage)));
+    return BRIM_OK;
+}
+
+brim_status brim_runtime_trim(brim_runtime *runtime, uint64_t *bytes) {
+    if (brim__runtime_forked(runtime)) {
+        return brim__forked();
+    }
+    const uint64_t freed = brim__budget_revoke(runtime->budget, UINT64_MAX);
+    if (bytes != NULL) {
+        *bytes = freed;
+    }
+    return BRIM_OK;
+}

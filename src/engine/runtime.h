@@ -1,0 +1,73 @@
+/*
+ * runtime.h: a budget and a pool of workers.
+ *
+ * Workers serve all loaders of the runtime, one run of rows at a time. A worker
+ * is a stack of its own, charged elastically to the budget "workers": it is
+ * started when a loader could use it, and stopped when its memory is needed
+ * elsewhere. Its record lies in the last page of its stack's pages.
+ *
+ * Lock order (memory/budget.h):  revoke lock > pool > loader > budget lock.
+ * A worker that is to stop is taken off the list under the pool's lock and
+ * joined without it.
+ */
+#ifndef BRIM_RUNTIME_H
+#define BRIM_RUNTIME_H
+
+#include "base/platform.h"
+#include "memory/alloc.h"
+
+#include <stdatomic.h>
+
+#define BRIM__MOST_THREADS 256
+
+struct brim__worker {
+    struct brim__pages pages; /* holds this record */
+    brim_runtime *runtime;
+    struct brim__worker *next; /* pool */
+    brim__thread thread;
+    uint64_t usable; /* stack for running rows */
+    bool quit;       /* pool */
+    bool in_callback_loader; /* pool: may be inside the user's code */
+};
+
+struct brim_runtime {
+    atomic_uint references; /* the handle, each loader core */
+    uint32_t process;
+    brim_budget *budget;
+    brim_budget *workers_budget;
+    uint64_t base_bytes; /* charged before any loader */
+    uint32_t threads;    /* most workers */
+    char origin[160];
+
+    brim__mutex pool;
+    brim__condition work; /* something to do, or quit */
+    brim__condition left; /* a worker has left a loader or ended a run */
+    /* under pool: */
+    struct brim__worker *workers;
+    uint32_t worker_count;
+    struct brim_loader *loaders;
+    uint32_t loader_count;
+    uint64_t loaders_opened;
+
+    atomic_uint sleepers; /* workers waiting for work */
+};
+
+void brim__runtime_ref(brim_runtime *runtime);
+void brim__runtime_unref(brim_runtime *runtime);
+static inline bool brim__runtime_forked(const brim_runtime *runtime) {
+    return runtime->process != brim__process();
+}
+brim_status brim__forked(void); /* the error of every call in a forked child */
+
+/* Starts workers until `wanted` run whose stacks have `usable` bytes, as far as
+ * memory is free; replaces smaller ones. Never an error: fewer are fewer. */
+void brim__pool_grow(brim_runtime *runtime, uint32_t wanted, uint64_t usable);
+/* Wakes a worker if one sleeps. No lock of pool or loader may be held. */
+void brim__pool_wake(brim_runtime *runtime);
+void brim__pool_enter(brim_runtime *runtime, struct brim_loader *loader);
+/* Takes the loader off; returns when no worker is inside it. */
+void brim__pool_leave(brim_runtime *runtime, struct brim_loader *loader);
+uint64_t brim__pool_revoke(void *runtime, uint64_t wanted); /* a brim__revoke */
+void brim__pool_stop(brim_runtime *runtime);
+
+#endif

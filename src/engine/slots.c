@@ -1,0 +1,297 @@
+/*
+ * slots.c: the ring of slots: who claims what, growing, giving way.
+ *
+ * All slots of a loader measure the same, and so do all scratches: which of
+ * them counts as elastic is only a mark, moved to whichever is given up.
+ */
+#include "engine/loader.h"
+
+#define RUN_NS 20000 /* work worth claiming at once */
+#define MOST_RUN 256
+
+struct brim__shard brim__loader_shard(const brim_loader *loader, uint64_t epoch) {
+    struct brim__shard shard = loader->plan->shard;
+    shard.base = epoch == loader->base_epoch ? loader->base : 0;
+    return shard;
+}
+
+struct brim__slot *brim__slot_head(brim_loader *loader) {
+    for (uint32_t i = 0; i < loader->plan->slot_cap; i++) {
+        struct brim__slot *slot = &loader->slot[i];
+        if ((slot->state == BRIM__SLOT_READY ||
+             (slot->state == BRIM__SLOT_FILLING && !slot->abandoned)) &&
+            slot->ticket == loader->take_ticket) {
+            return slot;
+        }
+    }
+    return NULL;
+}
+
+void brim__slot_free(brim_loader *loader, struct brim__slot *slot) {
+    (void)loader;
+    slot->state = BRIM__SLOT_FREE;
+    slot->abandoned = false;
+}
+
+void brim__slots_abandon(brim_loader *loader) {
+    for (uint32_t i = 0; i < loader->plan->slot_cap; i++) {
+        struct brim__slot *slot = &loader->slot[i];
+        if (slot->state == BRIM__SLOT_FILLING && slot->busy > 0) {
+            slot->abandoned = true;
+        } else if (slot->state == BRIM__SLOT_FILLING || slot->state == BRIM__SLOT_READY) {
+            brim__slot_free(loader, slot);
+        }
+    }
+    loader->make_ticket = loader->take_ticket;
+    loader->make_epoch = loader->take_epoch;
+    loader->make_index = loader->take_index;
+}
+
+/* ---------------------------------------------------------------- claiming */
+
+static struct brim__slot *find_free(brim_loader *loader) {
+    for (uint32_t i = 0; i < loader->plan->slot_cap; i++) {
+        if (loader->slot[i].state == BRIM__SLOT_FREE) {
+            return &loader->slot[i];
+        }
+    }
+    return NULL;
+}
+
+/* Gives the next delivery a slot. NULL: no slot, or no data at all. */
+static struct brim__slot *begin_delivery(brim_loader *loader) {
+    struct brim__slot *slot = find_free(loader);
+    if (slot == NULL && loader->grow_slot && brim__slot_grow(loader)) {
+        slot = find_free(loader);
+    }
+    if (slot == NULL) {
+        return NULL;
+    }
+    struct brim__shard shard = brim__loader_shard(loader, loader->make_epoch);
+    if (loader->make_index >= brim__shard_deliveries(&shard)) {
+        loader->make_epoch++;
+        loader->make_index = 0;
+        shard = brim__loader_shard(loader, loader->make_epoch);
+        if (brim__shard_deliveries(&shard) == 0) {
+            return NULL;
+        }
+    }
+    brim__shard_delivery(&shard, loader->make_index, &slot->delivery);
+    slot->ticket = loader->make_ticket++;
+    slot->epoch = loader->make_epoch;
+    slot->index = loader->make_index++;
+    slot->rows = (uint32_t)slot->delivery.rows;
+    slot->claimed = slot->done = slot->bad_rows = slot->replaced_rows = 0;
+    slot->error = BRIM_OK;
+    slot->state = slot->rows == 0 ? BRIM__SLOT_READY : BRIM__SLOT_FILLING;
+    if (slot->state == BRIM__SLOT_READY) {
+        brim__broadcast(&loader->ready);
+    }
+    return slot;
+}
+
+static struct brim__slot *find_unclaimed(brim_loader *loader) {
+    struct brim__slot *lowest = NULL;
+    for (uint32_t i = 0; i < loader->plan->slot_cap; i++) {
+        struct brim__slot *slot = &loader->slot[i];
+        if (slot->state == BRIM__SLOT_FILLING && !slot->abandoned && slot->claimed < slot->rows &&
+            (lowest == NULL || slot->ticket < lowest->ticket)) {
+            lowest = slot;
+        }
+    }
+    return lowest;
+}
+
+bool brim__slot_claim(brim_loader *loader, struct brim__slot **out, uint32_t *first,
+                      uint32_t *count) {
+    struct brim__slot *slot = find_unclaimed(loader);
+    while (slot == NULL || slot->state == BRIM__SLOT_READY) {
+        slot = begin_delivery(loader); /* READY at once when it has no rows */
+        if (slot == NULL) {
+            return false;
+        }
+    }
+    const uint64_t run =
+        loader->ns_per_row == 0 ? 4 : brim__max(1, RUN_NS / brim__max(1, loader->ns_per_row));
+    *out = slot;
+    *first = slot->claimed;
+    *count = (uint32_t)brim__min(brim__min(run, MOST_RUN), slot->rows - slot->claimed);
+    slot->claimed += *count;
+    slot->busy++;
+    return true;
+}
+
+/* ----------------------------------------------------------------- growing */
+
+bool brim__slot_grow(brim_loader *loader) {
+    if (loader->slot_count >= loader->plan->info.slots || loader->revoking) {
+        return false;
+    }
+    for (uint32_t i = 0; i < loader->plan->slot_cap; i++) {
+        struct brim__slot *slot = &loader->slot[i];
+        if (slot->state == BRIM__SLOT_EMPTY) {
+            if (brim__pages_new(&slot->pages, loader->budget, loader->plan->info.slot_bytes, true,
+                                false) != BRIM_OK) {
+                return false;
+            }
+            slot->state = BRIM__SLOT_FREE;
+            loader->slot_count++;
+            loader->grow_slot = false;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool brim__scratch_grow(brim_loader *loader) {
+    if (loader->scratch_count > loader->plan->info.threads || loader->revoking) {
+        return false;
+    }
+    for (uint32_t i = 0; i <= loader->plan->thread_cap; i++) {
+        struct brim__scratch *scratch = &loader->scratch[i];
+        if (scratch->pages.memory == NULL) {
+            if (brim__pages_new(&scratch->pages, loader->budget, loader->plan->info.scratch_bytes,
+                                true, false) != BRIM_OK) {
+                return false;
+            }
+            loader->scratch_count++;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ------------------------------------------------------------- giving way */
+
+/* The slot to give up next: a free one, else the one furthest ahead. */
+static struct brim__slot *find_victim(brim_loader *loader) {
+    struct brim__slot *victim = find_free(loader);
+    for (uint32_t i = 0; victim == NULL && i < loader->plan->slot_cap; i++) {
+        struct brim__slot *slot = &loader->slot[i];
+        if ((slot->state == BRIM__SLOT_READY ||
+             (slot->state == BRIM__SLOT_FILLING && !slot->abandoned)) &&
+            slot->ticket + 1 == loader->make_ticket) {
+            victim = slot;
+        }
+    }
+    return victim;
+}
+
+/* The delivery in a slot will be begun again later. */
+static void take_back(brim_loader *loader, struct brim__slot *slot) {
+    loader->make_ticket = slot->ticket;
+    loader->make_epoch = slot->epoch;
+    loader->make_index = slot->index;
+    if (slot->busy > 0) {
+        slot->abandoned = true;
+    } else {
+        brim__slot_free(loader, slot);
+    }
+}
+
+static uint64_t unmap_slot(brim_loader *loader, struct brim__slot *slot) {
+    const uint64_t bytes = slot->pages.bytes;
+    for (uint32_t i = 0; !slot->pages.elastic && i < loader->plan->slot_cap; i++) {
+        struct brim__slot *other = &loader->slot[i];
+        if (other->state != BRIM__SLOT_EMPTY && other->pages.elastic) {
+            other->pages.elastic = false;
+            slot->pages.elastic = true;
+        }
+    }
+    brim__pages_free(&slot->pages);
+    slot->state = BRIM__SLOT_EMPTY;
+    loader->slot_count--;
+    return bytes;
+}
+
+static uint64_t revoke_slots(brim_loader *loader, uint64_t wanted) {
+    uint64_t freed = 0;
+    while (freed < wanted && loader->slot_count > loader->plan->info.minimum_slots) {
+        struct brim__slot *victim = find_victim(loader);
+        if (victim != NULL && victim->state != BRIM__SLOT_FREE) {
+            take_back(loader, victim);
+        }
+        if (victim != NULL && victim->state == BRIM__SLOT_FREE) {
+            freed += unmap_slot(loader, victim);
+        } else if (loader->plan->callback) {
+            break; /* a thread is in the user's code: nobody waits for that */
+        } else {
+            brim__wait(&loader->ready, &loader->mutex, UINT64_MAX);
+        }
+    }
+    return freed;
+}
+
+static uint64_t unmap_scratch(brim_loader *loader, struct brim__scratch *scratch) {
+    const uint64_t bytes = scratch->pages.bytes;
+    for (uint32_t i = 0; !scratch->pages.elastic && i <= loader->plan->thread_cap; i++) {
+        struct brim__scratch *other = &loader->scratch[i];
+        if (other->pages.memory != NULL && other->pages.elastic) {
+            other->pages.elastic = false;
+            scratch->pages.elastic = true;
+        }
+    }
+    brim__pages_free(&scratch->pages);
+    loader->scratch_count--;
+    return bytes;
+}
+
+static uint64_t revoke_scratch(brim_loader *loader, uint64_t wanted) {
+    uint64_t freed = 0;
+    while (freed < wanted && loader->scratch_count > 1) {
+        struct brim__scratch *idle = NULL;
+        for (uint32_t i = 0; idle == NULL && i <= loader->plan->thread_cap; i++) {
+            struct brim__scratch *scratch = &loader->scratch[i];
+            idle = scratch->pages.memory != NULL && !scratch->busy ? scratch : NULL;
+        }
+        if (idle != NULL) {
+            freed += unmap_scratch(loader, idle);
+        } else if (loader->plan->callback) {
+            break;
+        } else {
+            brim__wait(&loader->ready, &loader->mutex, UINT64_MAX);
+        }
+    }
+    return freed;
+}
+
+uint64_t brim__loader_revoke(void *holder, uint64_t wanted) {
+    brim_loader *loader = holder;
+    brim__lock(&loader->mutex);
+    loader->revoking = true; /* what is freed is not claimed again meanwhile */
+    uint64_t freed = revoke_slots(loader, wanted);
+    if (freed < wanted) {
+        freed += revoke_scratch(loader, wanted - freed);
+    }
+    loader->revoking = false;
+    loader->stats.revoked += freed > 0;
+    atomic_store(&loader->wants, true);
+    brim__broadcast(&loader->ready);
+    brim__unlock(&loader->mutex);
+    brim__pool_wake(loader->runtime);
+    return freed;
+}
+
+void brim__slots_check(const brim_loader *loader) {
+    uint32_t mapped = 0, lent = 0, firm = 0;
+    uint64_t waiting = 0;
+    for (uint32_t i = 0; i < loader->plan->slot_cap; i++) {
+        const struct brim__slot *slot = &loader->slot[i];
+        mapped += slot->state != BRIM__SLOT_EMPTY;
+        lent += slot->state == BRIM__SLOT_LENT;
+        firm += slot->state != BRIM__SLOT_EMPTY && !slot->pages.elastic;
+        assert((slot->state == BRIM__SLOT_EMPTY) == (slot->pages.memory == NULL));
+        assert(slot->done <= slot->claimed && slot->claimed <= slot->rows);
+        assert(!slot->abandoned || (slot->state == BRIM__SLOT_FILLING && slot->busy > 0));
+        if (slot->state == BRIM__SLOT_READY ||
+            (slot->state == BRIM__SLOT_FILLING && !slot->abandoned)) {
+            assert(slot->ticket >= loader->take_ticket && slot->ticket < loader->make_ticket);
+            waiting++;
+        }
+    }
+    assert(mapped == loader->slot_count && mapped >= loader->plan->info.minimum_slots);
+    assert(firm == loader->plan->info.minimum_slots);
+    assert(lent == loader->lent && lent <= loader->hold);
+    assert(waiting == loader->make_ticket - loader->take_ticket);
+    (void)mapped, (void)lent, (void)firm, (void)waiting;
+}

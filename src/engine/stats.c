@@ -1,0 +1,80 @@
+/*
+ * stats.c: what a loader has done so far. From any thread at any time.
+ */
+#include "engine/loader.h"
+
+brim_status brim_loader_stats(brim_loader *loader, brim_stats *given) {
+    if (brim__runtime_forked(loader->runtime)) {
+        return brim__forked();
+    }
+    const size_t size = given->size;
+    if (size < sizeof(size_t)) {
+        return brim__fail(BRIM_INVALID, "stats: size is not set: begin with BRIM_STATS_INIT");
+    }
+    brim__lock(&loader->runtime->pool);
+    const uint32_t threads = loader->runtime->worker_count;
+    brim__unlock(&loader->runtime->pool);
+    brim__lock(&loader->mutex);
+    brim_stats stats = loader->stats;
+    stats.size = size;
+    stats.epoch = loader->take_epoch;
+    stats.threads = threads;
+    stats.slots = loader->slot_count;
+    stats.lent = loader->lent;
+    stats.stage_count = loader->plan->info.stage_count;
+    stats.error_count = (uint32_t)brim__min(loader->errors, BRIM__ERRORS_KEPT);
+    brim__unlock(&loader->mutex);
+    memcpy(given, &stats, brim__min(size, sizeof(stats)));
+    return BRIM_OK;
+}
+
+brim_status brim_loader_stage_stats(brim_loader *loader, size_t stage, brim_stage_stats *given) {
+    if (brim__runtime_forked(loader->runtime)) {
+        return brim__forked();
+    }
+    const size_t size = given->size;
+    if (size < sizeof(size_t) || stage >= loader->plan->info.stage_count) {
+        return brim__fail(BRIM_INVALID, "stage %zu of %u, or size is not set: begin with "
+                                        "BRIM_STAGE_STATS_INIT",
+                          stage, loader->plan->info.stage_count);
+    }
+    brim__lock(&loader->mutex);
+    const struct brim__stage_time time = loader->stage[stage];
+    brim__unlock(&loader->mutex);
+    brim_stage_stats stats = {
+        .size = size,
+        .name = loader->plan->stage[stage].name,
+        .samples = time.samples,
+        .ns = time.timed_samples > 0 ? (uint64_t)((double)time.timed_ns /
+                                                  (double)time.timed_samples *
+                                                  (double)time.samples)
+                                     : 0,
+    };
+    memcpy(given, &stats, brim__min(size, sizeof(stats)));
+    return BRIM_OK;
+}
+
+brim_status brim_loader_error(brim_loader *loader, size_t index, char *text, size_t text_bytes) {
+    if (brim__runtime_forked(loader->runtime)) {
+        return brim__forked();
+    }
+    brim__lock(&loader->mutex);
+    const uint64_t kept = brim__min(loader->errors, BRIM__ERRORS_KEPT);
+    const bool found = index < kept && text_bytes > 0;
+    if (found) {
+        brim__copy_text(text, text_bytes,
+                        loader->error[(loader->errors - 1 - index) % BRIM__ERRORS_KEPT]);
+    }
+    brim__unlock(&loader->mutex);
+    return found ? BRIM_OK
+                 : brim__fail(BRIM_INVALID, "%llu errors are kept", (unsigned long long)kept);
+}
+
+void brim_loader_detail(brim_loader *loader, char *text, size_t text_bytes) {
+    if (text_bytes == 0 || brim__runtime_forked(loader->runtime)) {
+        return;
+    }
+    brim__lock(&loader->mutex);
+    brim__copy_text(text, text_bytes, loader->detail);
+    brim__unlock(&loader->mutex);
+}

@@ -1,0 +1,127 @@
+/*
+ * work.c: one run of rows: claim, make, report. Called by workers, and by
+ * `next` when no worker does it.
+ */
+#include "engine/loader.h"
+
+#define TIMED_EVERY 32         /* runs; the clock is read for each stage then */
+#define COLD_NS 50000          /* a read slower than this did not come from the page cache */
+#define MEAN_SHIFT 3           /* weight of a new run in the running mean: 1/8 */
+
+/* mutex held */
+static struct brim__scratch *take_scratch(brim_loader *loader) {
+    for (int grown = 0; grown < 2; grown++) {
+        for (uint32_t i = 0; i <= loader->plan->thread_cap; i++) {
+            struct brim__scratch *scratch = &loader->scratch[i];
+            if (scratch->pages.memory != NULL && !scratch->busy) {
+                scratch->busy = true;
+                return scratch;
+            }
+        }
+        if (!brim__scratch_grow(loader)) {
+            break;
+        }
+    }
+    return NULL;
+}
+
+/* mutex held: time and counts of a run enter the loader's. */
+static void account(brim_loader *loader, const struct brim__run *run, uint64_t took) {
+    const uint64_t per_row = brim__max(1, took / run->count);
+    loader->ns_per_row = loader->ns_per_row == 0
+                             ? per_row
+                             : loader->ns_per_row - (loader->ns_per_row >> MEAN_SHIFT) +
+                                   (per_row >> MEAN_SHIFT) + (per_row > loader->ns_per_row);
+    loader->stats.read_bytes += run->read_bytes;
+    for (uint32_t i = 0; i < loader->plan->info.stage_count; i++) {
+        loader->stage[i].samples += run->count;
+        if (run->timed) {
+            loader->stage[i].timed_ns += run->stage_ns[i];
+            loader->stage[i].timed_samples += run->count;
+        }
+    }
+    if (run->timed) {
+        loader->cold = run->slowest_fetch_ns > COLD_NS;
+    }
+    for (uint32_t i = 0; i < run->texts; i++) {
+        brim__copy_text(loader->error[loader->errors++ % BRIM__ERRORS_KEPT], BRIM__SAMPLE_ERROR,
+                        run->text[i]);
+    }
+}
+
+/* mutex held: the slot learns what became of its rows. */
+static void report(struct brim__slot *slot, const struct brim__run *run) {
+    slot->done += run->count;
+    slot->bad_rows += run->bad_rows;
+    slot->replaced_rows += run->replaced_rows;
+    if (run->error != BRIM_OK && (slot->error == BRIM_OK || run->error_row < slot->error_row)) {
+        slot->error = run->error;
+        slot->error_row = run->error_row;
+        memcpy(slot->error_text, run->error_text, sizeof(slot->error_text));
+    }
+}
+
+/* mutex held, and released while rows are closed up. */
+static void leave_slot(brim_loader *loader, struct brim__slot *slot) {
+    if (!slot->abandoned && slot->done == slot->rows && slot->bad_rows > 0) {
+        brim__unlock(&loader->mutex);
+        brim__rows_close_up(loader->plan, slot);
+        brim__lock(&loader->mutex);
+    }
+    slot->busy--;
+    if (slot->abandoned && slot->busy == 0) {
+        brim__slot_free(loader, slot);
+        brim__broadcast(&loader->ready);
+    } else if (!slot->abandoned && slot->done == slot->rows) {
+        slot->state = BRIM__SLOT_READY;
+        if (slot->ticket == loader->take_ticket) {
+            brim__broadcast(&loader->ready);
+        }
+    }
+}
+
+bool brim__loader_work(brim_loader *loader) {
+    struct brim__run run;
+    struct brim__slot *slot;
+    brim__lock(&loader->mutex);
+    struct brim__scratch *scratch =
+        loader->closing || loader->revoking ? NULL : take_scratch(loader);
+    if (scratch == NULL || !brim__slot_claim(loader, &slot, &run.first, &run.count)) {
+        if (scratch != NULL) {
+            scratch->busy = false;
+        }
+        atomic_store(&loader->wants, false);
+        brim__unlock(&loader->mutex);
+        return false;
+    }
+    run.loader = loader;
+    run.slot = slot;
+    run.slot_memory = slot->pages.memory;
+    run.scratch = scratch->pages.memory;
+    run.timed = loader->runs++ % TIMED_EVERY == 0;
+    run.advise = loader->cold;
+    run.error = BRIM_OK;
+    run.error_row = run.bad_rows = run.replaced_rows = run.texts = 0;
+    run.read_bytes = run.slowest_fetch_ns = 0;
+    if (run.timed) {
+        memset(run.stage_ns, 0, loader->plan->info.stage_count * sizeof(run.stage_ns[0]));
+    }
+    brim__unlock(&loader->mutex);
+    brim__pool_wake(loader->runtime); /* there may be more for another worker */
+
+    const uint64_t before = brim__now();
+    brim__rows_make(&run);
+    const uint64_t took = brim__now() - before;
+
+    brim__lock(&loader->mutex);
+    account(loader, &run, took);
+    report(slot, &run);
+    leave_slot(loader, slot);
+    scratch->busy = false;
+    if (loader->revoking) {
+        brim__broadcast(&loader->ready);
+    }
+    atomic_store(&loader->wants, true);
+    brim__unlock(&loader->mutex);
+    return true;
+}

@@ -1,0 +1,49 @@
+/*
+ * alloc.h: the only door to malloc and to anonymous maps.
+ *
+ * Everything is charged to a budget before the system is asked, and knows the
+ * budget that it goes back to. budget NULL: not counted; only for what exists
+ * before any budget does (pipelines, whose size their text bounds, and the
+ * runtime's own object).
+ */
+#ifndef BRIM_ALLOC_H
+#define BRIM_ALLOC_H
+
+#include "memory/budget.h"
+
+/* Zeroed, aligned to 64 bytes. NULL with the thread's detail set (BRIM_BUDGET
+ * or BRIM_MEMORY through *status, which may be NULL). */
+void *brim__alloc(brim_budget *budget, uint64_t bytes, brim_status *status);
+void brim__free(void *memory);
+/* What brim__alloc charges for `bytes`; UINT64_MAX if that does not fit. */
+uint64_t brim__alloc_bytes(uint64_t bytes);
+
+/* Pages of their own: freed, they leave the process at once. */
+struct brim__pages {
+    uint8_t *memory; /* NULL: none */
+    size_t bytes;    /* charged: whole pages, the guard not counted */
+    size_t guard;    /* bytes of inaccessible pages in front */
+    brim_budget *budget;
+    bool elastic;
+};
+/* Firm pages may revoke and explain; elastic ones are taken only if free, and
+ * a refusal is BRIM_BUDGET without a text. guard: one inaccessible page below
+ * (stacks). */
+brim_status brim__pages_new(struct brim__pages *pages, brim_budget *budget, uint64_t bytes,
+                            bool elastic, bool guard);
+void brim__pages_free(struct brim__pages *pages); /* harmless twice */
+
+/* A bump allocator for what lives as long as one object. Takes whole pages
+ * from its budget as it grows, firmly. */
+struct brim__arena {
+    brim_budget *budget;
+    struct brim__arena_block *blocks; /* newest first */
+    uint64_t bytes;                   /* charged so far */
+};
+void brim__arena_init(struct brim__arena *arena, brim_budget *budget);
+void brim__arena_fini(struct brim__arena *arena);
+/* Zeroed, aligned to 16 bytes (64 for 64 bytes and more). */
+brim_status brim__arena_take(struct brim__arena *arena, uint64_t bytes, void *memory_out);
+brim_status brim__arena_text(struct brim__arena *arena, const char *text, const char **copy);
+
+#endif

@@ -1,0 +1,372 @@
+/*
+ * budget.c: the nodes of the tree: their lives, and the calls that charge them.
+ *
+ * Life of a node. Handles are counted (refs). When the last goes, what is still
+ * charged through them is returned up the tree. brim's own memory (alloc.c) is
+ * not: it stays charged until it is freed, and keeps its node, and so do living
+ * children, whose nodes are such memory of their parents. Nobody can therefore
+ * uncharge on a node that is gone, other than through a handle that was freed.
+ *
+ * After a fork the child touches no lock: the parent may have held it. Reading
+ * and charging say BRIM_FORKED; freeing and returning do nothing.
+ */
+#include "memory/alloc.h"
+#include "memory/node.h"
+
+/* More would be a mistake, and every charge walks the whole way. */
+#define MOST_LEVELS 64
+
+bool brim__forked(const brim_budget *budget) {
+    return budget->tree->process != brim__process();
+}
+
+brim_status brim__budget_usable(const brim_budget *budget, brim_memory kind) {
+    if (!budget)
+        return brim__fail(BRIM_INVALID, "the budget is NULL");
+    if ((unsigned)kind >= BRIM_MEMORY_KINDS)
+        return brim__fail(BRIM_INVALID, "%u is not a kind of memory; there are %u", (unsigned)kind,
+                          (unsigned)BRIM_MEMORY_KINDS);
+    if (brim__forked(budget))
+        return brim__fail(BRIM_FORKED,
+                          "budget \"%s\" belongs to process %u; make a runtime in this one",
+                          budget->label, (unsigned)budget->tree->process);
+    return BRIM_OK;
+}
+
+/* ------------------------------------------------------------ life of nodes */
+
+/* Cut at a whole UTF-8 character; no control characters, which would let a
+ * label disturb a terminal. */
+static void set_label(brim_budget *node, const char *label) {
+    if (!brim__copy_text(node->label, sizeof node->label, label)) {
+        size_t end = sizeof node->label - 1;
+        while (end > 0 && ((unsigned char)label[end] & 0xC0) == 0x80)
+            end--;
+        node->label[end] = '\0';
+    }
+    for (char *at = node->label; *at; at++)
+        if ((unsigned char)*at < 0x20 || *at == 0x7F)
+            *at = '?';
+}
+
+static brim_status init_locks(struct brim__tree *tree) {
+    brim_status status = brim__mutex_init(&tree->revoke_lock);
+    if (status)
+        return status;
+    status = brim__mutex_init(&tree->lock);
+    if (status)
+        goto no_lock;
+    status = brim__condition_init(&tree->left);
+    if (status)
+        goto no_condition;
+    return BRIM_OK;
+no_condition:
+    brim__mutex_fini(&tree->lock);
+no_lock:
+    brim__mutex_fini(&tree->revoke_lock);
+    return status;
+}
+
+brim_status brim__budget_root(const char *label, const uint64_t limits[BRIM_MEMORY_KINDS],
+                              brim_budget **budget) {
+    const uint64_t bytes = brim__alloc_bytes(sizeof(struct brim__tree));
+    if (limits[BRIM_HOST] < bytes) {
+        char limit[BRIM__SIZE_TEXT];
+        return brim__fail(BRIM_BUDGET,
+                          "budget \"%s\" (limit %s) cannot even hold itself; raise the limit to at "
+                          "least %llu bytes",
+                          label, brim__size_text(limits[BRIM_HOST], limit),
+                          (unsigned long long)bytes);
+    }
+    brim_status status;
+    struct brim__tree *tree = brim__alloc(NULL, sizeof *tree, &status);
+    if (!tree)
+        return status;
+    status = init_locks(tree);
+    if (status) {
+        brim__free(tree);
+        return status;
+    }
+    brim_budget *root = &tree->root;
+    tree->process = brim__process();
+    tree->node_bytes = bytes;
+    root->tree = tree;
+    root->refs = 1;
+    set_label(root, label);
+    for (size_t kind = 0; kind < BRIM_MEMORY_KINDS; kind++)
+        root->counts[kind].limit = limits[kind];
+    brim__add(&(struct brim__request){
+        .at = root, .kind = BRIM_HOST, .column = BRIM__FIRM, .bytes = bytes, .block = true });
+    *budget = root;
+    return BRIM_OK;
+}
+
+/* Gives up the minimum as well; the child itself counts nothing any more. */
+static void unlink_child(brim_budget *child) {
+    brim_budget *parent = child->parent;
+    if (child->previous)
+        child->previous->next = child->next;
+    else
+        parent->first = child->next;
+    if (child->next)
+        child->next->previous = child->previous;
+    else
+        parent->last = child->previous;
+    for (int kind = 0; kind < BRIM_MEMORY_KINDS; kind++) {
+        const struct brim__count *count = &child->counts[kind];
+        assert(count->used == 0);
+        brim__lower_used(parent, (brim_memory)kind, brim__counted(count, count->used));
+        brim__lower_kept(parent, (brim_memory)kind, brim__counted(count, count->kept));
+    }
+}
+
+uint64_t brim__budget_node_bytes(void) {
+    return brim__alloc_bytes(sizeof(brim_budget));
+}
+
+brim_status brim_budget_new(brim_budget *parent, const char *label, uint64_t limit,
+                            uint64_t minimum, brim_budget **budget) {
+    brim_status status = brim__budget_usable(parent, BRIM_HOST);
+    if (status)
+        return status;
+    if (!label || !label[0] || !budget)
+        return brim__fail(BRIM_INVALID, "a budget needs a label and a place for its handle");
+    if (minimum > limit)
+        return brim__fail(BRIM_INVALID,
+                          "budget \"%s\": its minimum of %llu bytes is above its limit of %llu",
+                          label, (unsigned long long)minimum, (unsigned long long)limit);
+    if (parent->depth + 1 >= MOST_LEVELS)
+        return brim__fail(BRIM_INVALID, "budget \"%s\": budgets nest at most %d levels deep", label,
+                          MOST_LEVELS);
+    brim_budget *node = brim__alloc(parent, sizeof *node, &status);
+    if (!node)
+        return status;
+    node->tree = parent->tree;
+    node->parent = parent;
+    node->depth = parent->depth + 1;
+    node->refs = 1;
+    set_label(node, label);
+    for (size_t kind = 0; kind < BRIM_MEMORY_KINDS; kind++)
+        node->counts[kind].limit = BRIM_UNLIMITED;
+    node->counts[BRIM_HOST].limit = limit;
+    node->counts[BRIM_HOST].minimum = minimum;
+    status = brim__add_firmly(&(struct brim__request){ .at = parent,
+                                                       .kind = BRIM_HOST,
+                                                       .column = BRIM__MINIMUM,
+                                                       .bytes = minimum,
+                                                       .who = node->label,
+                                                       .child = node });
+    if (status) {
+        brim__free(node);
+        return status;
+    }
+    *budget = node;
+    return BRIM_OK;
+}
+
+/* Lock held: true if nothing holds the node any more; it has left the tree and
+ * the caller, once the lock is released, destroys it. */
+static bool bury_if_dead(brim_budget *node) {
+    const bool is_root = !node->parent;
+    const uint64_t itself = is_root ? node->tree->node_bytes : 0;
+    if (node->refs > 0 || node->blocks > itself || node->elastic_blocks > 0)
+        return false;
+    assert(!node->first && !node->revoke);
+    if (!is_root)
+        unlink_child(node);
+    return true;
+}
+
+/* Freeing the node uncharges it at its parent, which may be the parent's end;
+ * MOST_LEVELS bounds how deep that goes. */
+static void destroy(brim_budget *node) {
+    struct brim__tree *tree = node->tree;
+    if (node->parent) {
+        brim__free(node);
+        return;
+    }
+    brim__condition_fini(&tree->left);
+    brim__mutex_fini(&tree->lock);
+    brim__mutex_fini(&tree->revoke_lock);
+    brim__free(tree);
+}
+
+void brim__budget_ref(brim_budget *budget) {
+    if (brim__forked(budget))
+        return;
+    brim__lock(&budget->tree->lock);
+    budget->refs++;
+    brim__unlock(&budget->tree->lock);
+}
+
+void brim__budget_unref(brim_budget *budget) {
+    if (!budget || brim__forked(budget))
+        return;
+    struct brim__tree *tree = budget->tree;
+    brim__lock(&tree->lock);
+    assert(budget->refs > 0);
+    budget->refs--;
+    for (int k = 0; k < BRIM_MEMORY_KINDS && budget->refs == 0; k++)
+        for (enum brim__column column = BRIM__FIRM; column <= BRIM__RESERVED; column++)
+            brim__subtract(budget, (brim_memory)k, column,
+                           brim__loose(budget, (brim_memory)k, column));
+    const bool dead = bury_if_dead(budget);
+    brim__unlock(&tree->lock);
+    if (dead)
+        destroy(budget);
+}
+
+void brim_budget_free(brim_budget *budget) {
+    brim__budget_unref(budget);
+}
+
+/* ---------------------------------------------------------------- charging */
+
+static brim_status charge(brim_budget *budget, brim_memory kind, enum brim__column column,
+                          uint64_t bytes, bool block) {
+    const brim_status status = brim__budget_usable(budget, kind);
+    if (status)
+        return status;
+    return brim__add_firmly(&(struct brim__request){ .at = budget,
+                                                     .kind = kind,
+                                                     .column = column,
+                                                     .bytes = bytes,
+                                                     .who = budget->label,
+                                                     .block = block });
+}
+
+/* More than is there is a mistake of the caller: what is there goes. */
+static void uncharge(brim_budget *budget, brim_memory kind, enum brim__column column,
+                     uint64_t bytes) {
+    if (!budget || (unsigned)kind >= BRIM_MEMORY_KINDS || brim__forked(budget))
+        return;
+    brim__lock(&budget->tree->lock);
+    const uint64_t most = brim__loose(budget, kind, column);
+    assert(bytes <= most);
+    brim__subtract(budget, kind, column, brim__min(bytes, most));
+    brim__unlock(&budget->tree->lock);
+}
+
+brim_status brim_budget_charge(brim_budget *budget, brim_memory kind, uint64_t bytes) {
+    return charge(budget, kind, BRIM__FIRM, bytes, false);
+}
+
+void brim_budget_uncharge(brim_budget *budget, brim_memory kind, uint64_t bytes) {
+    uncharge(budget, kind, BRIM__FIRM, bytes);
+}
+
+brim_status brim__budget_reserve(brim_budget *budget, brim_memory kind, uint64_t bytes) {
+    return charge(budget, kind, BRIM__RESERVED, bytes, false);
+}
+
+void brim__budget_unreserve(brim_budget *budget, brim_memory kind, uint64_t bytes) {
+    uncharge(budget, kind, BRIM__RESERVED, bytes);
+}
+
+bool brim__budget_try(brim_budget *budget, brim_memory kind, uint64_t bytes) {
+    return !brim__forked(budget) &&
+           brim__add_if_free(&(struct brim__request){
+               .at = budget, .kind = kind, .column = BRIM__ELASTIC, .bytes = bytes });
+}
+
+void brim__budget_return(brim_budget *budget, brim_memory kind, uint64_t bytes) {
+    uncharge(budget, kind, BRIM__ELASTIC, bytes);
+}
+
+void brim__budget_firm_up(brim_budget *budget, brim_memory kind, uint64_t bytes) {
+    if (brim__forked(budget))
+        return;
+    brim__lock(&budget->tree->lock);
+    struct brim__count *own = &budget->counts[kind];
+    assert(bytes <= own->elastic);
+    bytes = brim__min(bytes, own->elastic);
+    own->elastic -= bytes;
+    own->firm += bytes;
+    const uint64_t blocks = kind == BRIM_HOST ? brim__min(bytes, budget->elastic_blocks) : 0;
+    budget->elastic_blocks -= blocks;
+    budget->blocks += blocks;
+    for (brim_budget *node = budget; node; node = node->parent)
+        node->counts[kind].sum_elastic -= bytes;
+    brim__raise_kept(budget, kind, bytes);
+    brim__unlock(&budget->tree->lock);
+}
+
+brim_status brim__budget_charge_block(brim_budget *budget, uint64_t bytes, bool elastic) {
+    if (!elastic)
+        return charge(budget, BRIM_HOST, BRIM__FIRM, bytes, true);
+    const brim_status status = brim__budget_usable(budget, BRIM_HOST);
+    if (status)
+        return status;
+    const bool fits = brim__add_if_free(&(struct brim__request){
+        .at = budget, .kind = BRIM_HOST, .column = BRIM__ELASTIC, .bytes = bytes, .block = true });
+    return fits ? BRIM_OK : BRIM_BUDGET;
+}
+
+void brim__budget_uncharge_block(brim_budget *budget, uint64_t bytes, bool elastic) {
+    if (brim__forked(budget))
+        return;
+    struct brim__tree *tree = budget->tree;
+    brim__lock(&tree->lock);
+    const enum brim__column column = elastic ? BRIM__ELASTIC : BRIM__FIRM;
+    assert(bytes <= *brim__own_blocks(budget, column));
+    brim__subtract(budget, BRIM_HOST, column, bytes);
+    *brim__own_blocks(budget, column) -= bytes;
+    const bool dead = bury_if_dead(budget);
+    brim__unlock(&tree->lock);
+    if (dead)
+        destroy(budget);
+}
+
+/* ----------------------------------------------------------------- looking */
+
+/* Most that could be charged at `budget` if `used` (or `kept`) were all that is
+ * taken: what its minimum has left needs nothing from its parent. */
+static uint64_t room(const brim_budget *budget, bool kept) {
+    uint64_t left[MOST_LEVELS];
+    uint64_t aside[MOST_LEVELS];
+    size_t levels = 0;
+    for (const brim_budget *node = budget; node; node = node->parent, levels++) {
+        const struct brim__count *count = &node->counts[BRIM_HOST];
+        const uint64_t taken = kept ? count->kept : count->used;
+        left[levels] = count->limit - taken;
+        aside[levels] = brim__counted(count, taken) - taken;
+    }
+    uint64_t most = left[levels - 1];
+    for (size_t i = levels - 1; i-- > 0;) {
+        if (brim__add_overflows(most, aside[i], &most))
+            most = UINT64_MAX;
+        most = brim__min(most, left[i]);
+    }
+    return most;
+}
+
+static uint64_t locked_room(brim_budget *budget, bool kept) {
+    if (brim__forked(budget))
+        return 0;
+    brim__lock(&budget->tree->lock);
+    const uint64_t most = room(budget, kept);
+    brim__unlock(&budget->tree->lock);
+    return most;
+}
+
+uint64_t brim__budget_available(brim_budget *budget) {
+    return locked_room(budget, true);
+}
+
+uint64_t brim__budget_free_now(brim_budget *budget) {
+    return locked_room(budget, false);
+}
+
+uint64_t brim__budget_limit(brim_budget *budget) {
+    uint64_t limit = BRIM_UNLIMITED;
+    for (const brim_budget *node = budget; node; node = node->parent)
+        limit = brim__min(limit, node->counts[BRIM_HOST].limit);
+    return limit;
+}
+
+bool brim__budget_is_below(brim_budget *budget, const brim_budget *root) {
+    const brim_budget *node = budget;
+    while (node && node != root)
+        node = node->parent;
+    return node != NULL;
+}

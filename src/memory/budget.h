@@ -1,0 +1,89 @@
+/*
+ * budget.h: the tree of limits, inside the library.
+ *
+ * A budget counts, for each kind of memory, what is charged (firm and elastic)
+ * and what is reserved, and passes what exceeds its own minimum on to its
+ * parent:  counted at the parent = max(minimum, charged + reserved), where what
+ * its own children count at it is among its charged. brim_budget_info shows
+ * what is really taken at a budget and below it, minimums that are not filled
+ * left out.
+ * One mutex, the root's, guards the whole tree: charging is rare (opening,
+ * growing, trimming), never in the steady state.
+ *
+ * Firm charges may take memory from elastic holders: a holder registers a
+ * brim__revoke function at its budget; the thread that needs the memory calls
+ * it. While a firm charge is collecting, elastic charges in the same tree are
+ * refused, so that nobody snatches what was just given up.
+ *
+ * Lock order, everywhere in the library:
+ *     root's revoke lock  >  pool  >  loader  >  root's budget lock
+ * So a firm charge is never made while a pool or loader lock is held, and a
+ * revoke function may take pool and loader locks and uncharge.
+ */
+#ifndef BRIM_BUDGET_H
+#define BRIM_BUDGET_H
+
+#include "base/base.h"
+
+/* Gives back elastic memory worth at least `wanted` host bytes if it can
+ * (uncharging it), waiting only for samples in progress. Returns the bytes
+ * given back. */
+typedef uint64_t brim__revoke(void *holder, uint64_t wanted);
+
+/* A tree's root, given up by brim__budget_unref. limits: one for each kind.
+ * BRIM_BUDGET if the host limit cannot hold the root itself. */
+brim_status brim__budget_root(const char *label, const uint64_t limits[BRIM_MEMORY_KINDS],
+                              brim_budget **budget);
+/* brim_budget_free is brim__budget_unref. With the last reference goes what is
+ * still charged or reserved, other than by alloc.h's memory: that stays charged
+ * until it is freed, and keeps the node and its limits in place, as children
+ * do. Nothing else may be uncharged on a node without a reference to it. */
+void brim__budget_ref(brim_budget *budget);
+void brim__budget_unref(brim_budget *budget);
+/* What making a budget charges to its parent. */
+uint64_t brim__budget_node_bytes(void);
+
+/* Elastic: granted only if free right now; never revokes, waits or explains. */
+bool brim__budget_try(brim_budget *budget, brim_memory kind, uint64_t bytes);
+void brim__budget_return(brim_budget *budget, brim_memory kind, uint64_t bytes); /* of elastic */
+/* Elastic memory becomes firm: its holder can give it up no longer. No limit is
+ * touched, so it cannot be refused. Pages come first, if there are any at the
+ * budget: the caller clears their `elastic`. */
+void brim__budget_firm_up(brim_budget *budget, brim_memory kind, uint64_t bytes);
+
+/* Reserved: like brim_budget_charge, in the other column. */
+brim_status brim__budget_reserve(brim_budget *budget, brim_memory kind, uint64_t bytes);
+void brim__budget_unreserve(brim_budget *budget, brim_memory kind, uint64_t bytes);
+
+/* For alloc.c alone: host memory that keeps its budget. An elastic refusal is
+ * BRIM_BUDGET without a text. */
+brim_status brim__budget_charge_block(brim_budget *budget, uint64_t bytes, bool elastic);
+void brim__budget_uncharge_block(brim_budget *budget, uint64_t bytes, bool elastic);
+
+/* At most one holder for a budget, which answers for what is elastic there (and
+ * below it, where no other does). NULL removes it and waits until no thread is
+ * inside its function: not to be called from within it, nor with a lock that
+ * it takes. To be removed before the budget's last reference goes. */
+void brim__budget_on_revoke(brim_budget *budget, brim__revoke *revoke, void *holder);
+/* Asks the holders below and at `budget`, each once, for `wanted` bytes in all;
+ * what they gave. */
+uint64_t brim__budget_revoke(brim_budget *budget, uint64_t wanted);
+
+/* Host bytes that a firm charge could get now: what is free at every node up
+ * to the root, with the elastic memory below each node counted as free. And
+ * what is free without taking anything from anyone. */
+uint64_t brim__budget_available(brim_budget *budget);
+uint64_t brim__budget_free_now(brim_budget *budget);
+/* The tightest limit on the way to the root (host). */
+uint64_t brim__budget_limit(brim_budget *budget);
+/* At or below. */
+bool brim__budget_is_below(brim_budget *budget, const brim_budget *root);
+
+/* Writes "train 12.0 MiB, validation 4.0 MiB" of those below and at `budget`
+ * that hold host memory, largest first, as many as fit: the own charges of
+ * each and what is unused of its minimum. */
+void brim__budget_holders(brim_budget *budget, char *text, size_t bytes);
+/* Checks the invariants above; aborts in debug builds. For tests. */
+void brim__budget_check(brim_budget *budget);
+
+#endif

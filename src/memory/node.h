@@ -1,0 +1,108 @@
+/*
+ * node.h: what a budget is made of; for budget.c, charge.c and holders.c alone.
+ *
+ *     tree ── lock, revoke lock, process
+ *      └ root node ─ counts[kind]: own   firm, elastic, reserved
+ *          ├ node                  sums  charged, elastic, reserved of all below
+ *          └ node                  used  what the limit is checked against
+ *
+ * used is a node's own firm + elastic + reserved and, for each child, the larger
+ * of the child's minimum and its used. kept is the same without anything
+ * elastic: what would still be used if every holder gave way. Both are kept up
+ * to date on every change, so that a charge costs a walk to the root and no
+ * more. charged + reserved <= used <= limit at every node, at every instant.
+ */
+#ifndef BRIM_NODE_H
+#define BRIM_NODE_H
+
+#include "base/platform.h"
+#include "memory/budget.h"
+
+struct brim__count {
+    uint64_t limit, minimum; /* never change */
+    /* all others: the tree's lock */
+    uint64_t firm, elastic, reserved;                      /* own */
+    uint64_t sum_charged, sum_elastic, sum_reserved, peak; /* own and below */
+    uint64_t used, kept;
+};
+
+struct brim_budget {
+    /* never change */
+    struct brim__tree *tree;
+    brim_budget *parent; /* NULL: the root */
+    uint32_t depth;
+    char label[BRIM_NAME_BYTES];
+    /* all others: the tree's lock */
+    uint32_t refs; /* handles; at 0 what they charged is returned */
+    /* bytes of brim's own memory charged here, the children's nodes among it:
+     * the node stays while there are any */
+    uint64_t blocks, elastic_blocks;
+    brim_budget *first, *last;    /* children, oldest first */
+    brim_budget *previous, *next; /* siblings */
+    brim__revoke *revoke;
+    void *holder;
+    bool inside;    /* a thread is inside revoke */
+    uint64_t asked; /* the last round in which the holder had no more to give */
+    struct brim__count counts[BRIM_MEMORY_KINDS];
+};
+
+struct brim__tree {
+    brim_budget root;
+    uint32_t process;        /* that made it; never changes */
+    uint64_t node_bytes;     /* the root's own memory; never changes */
+    brim__mutex revoke_lock; /* held while collecting, never while anything else is */
+    brim__mutex lock;        /* the innermost of all locks */
+    brim__condition left;    /* a thread has left a revoke function */
+    bool collecting;         /* elastic charges are refused; lock */
+    uint64_t round;          /* of collecting; lock */
+};
+
+static inline uint64_t brim__counted(const struct brim__count *count, uint64_t used) {
+    return brim__max(count->minimum, used);
+}
+
+enum brim__column { BRIM__FIRM, BRIM__ELASTIC, BRIM__RESERVED, BRIM__MINIMUM };
+
+/* `bytes` more at a node in a column. */
+struct brim__request {
+    brim_budget *at;
+    brim_memory kind;
+    enum brim__column column;
+    uint64_t bytes;
+    const char *who;    /* for whom, in a refusal */
+    bool block;         /* memory of brim's own (alloc.c) */
+    brim_budget *child; /* BRIM__MINIMUM: the new child for which it is set aside */
+};
+
+/* ---------------------------------------------------------------- charge.c */
+
+/* Adds a firm request or fails with an explanation; takes the locks. */
+brim_status brim__add_firmly(const struct brim__request *request);
+/* Adds the request if it fits without taking from anyone; takes the lock. */
+bool brim__add_if_free(const struct brim__request *request);
+/* All others: the tree's lock is held. */
+void brim__add(const struct brim__request *request); /* which is known to fit */
+void brim__subtract(brim_budget *at, brim_memory kind, enum brim__column column, uint64_t bytes);
+void brim__raise_kept(brim_budget *node, brim_memory kind, uint64_t more);
+void brim__lower_used(brim_budget *node, brim_memory kind, uint64_t less);
+void brim__lower_kept(brim_budget *node, brim_memory kind, uint64_t less);
+/* What a column counts other than memory of brim's own. */
+uint64_t brim__loose(brim_budget *node, brim_memory kind, enum brim__column column);
+uint64_t *brim__own_blocks(brim_budget *node, enum brim__column column);
+
+/* ---------------------------------------------------- budget.c, holders.c */
+
+bool brim__forked(const brim_budget *budget); /* this is not the process that made it */
+/* BRIM_OK, or why the public calls refuse: NULL, no such kind, forked. */
+brim_status brim__budget_usable(const brim_budget *budget, brim_memory kind);
+/* The node after `node` in the tree below `top`, parents first; NULL at the
+ * end. The tree's lock is held. */
+brim_budget *brim__budget_after(const brim_budget *node, const brim_budget *top);
+/* Who holds what below and at `top`, largest first. The tree's lock is held. */
+void brim__budget_list(const brim_budget *top, brim_memory kind, char *text, size_t bytes);
+/* Writes why `refuser`, to which `passed` more bytes would have come, refused
+ * `bytes` for `who`. The tree's lock is held. */
+void brim__budget_explain(const brim_budget *refuser, brim_memory kind, uint64_t bytes,
+                          uint64_t passed, const char *who, char text[BRIM__DETAIL_BYTES]);
+
+#endif

@@ -1,0 +1,93 @@
+/*
+ * order.h: which sample stands at a position of an epoch.
+ *
+ * An order is a small tree of operations, each a bijection or an injection on
+ * positions. Locating a sample walks from the last operation to a leaf (a
+ * source):
+ *
+ *     (epoch, position) -> take, skip, split, shuffle, repeat, mix ... -> (leaf, epoch', sample)
+ *
+ * `repeat` and `mix` count passes over what lies below them as epochs of it:
+ * `repeat 3` in epoch e sees epochs 3e, 3e+1, 3e+2, so that a pass enters
+ * every random key without a rule of its own; a part of a mix goes on in its
+ * own epochs, each a full permutation, across the epochs of the mix.
+ *
+ * No allocation, no I/O. An order is built once and read by any thread.
+ */
+#ifndef BRIM_ORDER_H
+#define BRIM_ORDER_H
+
+#include "base/base.h"
+#include "base/stage.h"
+
+#define BRIM__ORDER_OPS     48 /* operations in a whole pipeline */
+#define BRIM__ORDER_PARTS   16 /* parts of a mix */
+#define BRIM__ORDER_PATTERN 1024
+
+enum brim__order_kind {
+    BRIM__ORDER_LEAF,
+    BRIM__ORDER_TAKE,
+    BRIM__ORDER_SKIP,
+    BRIM__ORDER_SPLIT,
+    BRIM__ORDER_SHUFFLE,
+    BRIM__ORDER_REPEAT,
+    BRIM__ORDER_MIX,
+};
+
+struct brim__mix; /* pattern of a mix; memory of the caller, see brim__order_mix */
+
+struct brim__order_op {
+    enum brim__order_kind kind;
+    uint32_t input; /* operation below; for a leaf: the leaf's number */
+    uint64_t count; /* samples after it */
+    uint64_t key;
+    uint64_t amount; /* take, skip, repeat: the argument; split: first position of the part;
+                        shuffle: block, 0 for none */
+    bool each_epoch; /* shuffle: a new order every epoch */
+    struct brim__mix *mix;
+};
+
+struct brim__order {
+    struct brim__order_op op[BRIM__ORDER_OPS];
+    uint32_t op_count;
+    uint32_t top; /* last operation added: where locating begins */
+};
+
+struct brim__place {
+    uint64_t sample;
+    uint64_t epoch;
+    uint32_t leaf;
+};
+
+void brim__order_init(struct brim__order *order);
+/* Begins a chain: a leaf with `count` samples becomes the top. */
+brim_status brim__order_leaf(struct brim__order *order, uint32_t leaf, uint64_t count);
+
+/* Each puts an operation on the top. */
+brim_status brim__order_take(struct brim__order *order, uint64_t count);
+brim_status brim__order_skip(struct brim__order *order, uint64_t count);
+brim_status brim__order_repeat(struct brim__order *order, uint64_t times);
+brim_status brim__order_shuffle(struct brim__order *order, uint64_t key, uint64_t block,
+                                bool each_epoch);
+/* Positions [first, first + count) of a permutation that no epoch changes. */
+brim_status brim__order_split(struct brim__order *order, uint64_t key, uint64_t first,
+                              uint64_t count);
+
+/* The parts' tops are operations of this order. length 0: until the first part
+ * is exhausted. `mix` (brim__mix_bytes() bytes, zeroed, aligned to 8) belongs to
+ * the caller and must outlive the order. */
+size_t brim__mix_bytes(void);
+brim_status brim__order_mix(struct brim__order *order, struct brim__mix *mix, uint64_t key,
+                            const uint32_t *tops, const double *weights, size_t parts,
+                            uint64_t length);
+
+static inline uint64_t brim__order_count(const struct brim__order *order) {
+    return order->op[order->top].count;
+}
+
+/* places[i] for positions first .. first + count - 1, all below the count.
+ * Keys are set up once for the run, so runs are cheaper than single calls. */
+void brim__order_locate(const struct brim__order *order, uint64_t epoch, uint64_t first,
+                        size_t count, struct brim__place *places);
+
+#endif

@@ -1,0 +1,54 @@
+/*
+ * stage_shuffle.c: a random order, as arithmetic: no buffer, no list.
+ *
+ * The seed is mixed into the key of the stage's place, so that two shuffles of
+ * one pipeline differ without being given seeds.
+ */
+#include "order/order.h"
+#include "order/stages.h"
+
+enum { SEED, BLOCK, EACH_EPOCH };
+
+static const brim_argument_info arguments[] = {
+    [SEED] = {
+        .name = "seed",
+        .type = BRIM_TYPE_INTEGER,
+        .fallback = "0",
+        .help = "another number gives another order",
+    },
+    [BLOCK] = {
+        .name = "block",
+        .type = BRIM_TYPE_INTEGER,
+        .fallback = "0",
+        .least = 0,
+        .most = BRIM__ORDER_MOST_ARGUMENT,
+        .help = "shuffle blocks of so many neighbouring samples, then inside groups of 16 blocks: "
+                "for disks where single random reads are slow; 0 shuffles single samples",
+    },
+    [EACH_EPOCH] = {
+        .name = "each_epoch",
+        .type = BRIM_TYPE_YESNO,
+        .fallback = "yes",
+        .help = "a new order in every epoch; no: the same in all",
+    },
+};
+
+static brim_status add(const struct brim__use *use, uint64_t key, struct brim__order *order) {
+    const uint64_t seed = (uint64_t)brim__item(use, SEED)->integer;
+    return brim__order_shuffle(order, brim__hash_words(key, seed, BRIM__ORDER_SHUFFLE),
+                               (uint64_t)brim__item(use, BLOCK)->integer,
+                               brim__item(use, EACH_EPOCH)->integer != 0);
+}
+
+const struct brim__stage brim__stage_shuffle = {
+    .info = {
+        .name = "shuffle",
+        .summary = "a random order of all samples, in no memory",
+        .example = "shuffle seed=7",
+        .room = BRIM_ROOM_ORDER,
+        .version = 1,
+        .arguments = arguments,
+        .argument_count = BRIM__COUNT(arguments),
+    },
+    .add_order = add,
+};

@@ -1,0 +1,36 @@
+/*
+ * stage_skip.c: all but the first samples. More than there are leaves none.
+ */
+#include "order/order.h"
+#include "order/stages.h"
+
+enum { COUNT };
+
+static const brim_argument_info arguments[] = {
+    [COUNT] = {
+        .name = "count",
+        .type = BRIM_TYPE_INTEGER,
+        .flags = BRIM_REQUIRED | BRIM_POSITIONAL,
+        .least = 0,
+        .most = BRIM__ORDER_MOST_ARGUMENT,
+        .help = "samples to leave out at the beginning; more than there are leaves none",
+    },
+};
+
+static brim_status add(const struct brim__use *use, uint64_t key, struct brim__order *order) {
+    (void)key;
+    return brim__order_skip(order, (uint64_t)brim__item(use, COUNT)->integer);
+}
+
+const struct brim__stage brim__stage_skip = {
+    .info = {
+        .name = "skip",
+        .summary = "all but the first samples",
+        .example = "skip 1000",
+        .room = BRIM_ROOM_ORDER,
+        .version = 1,
+        .arguments = arguments,
+        .argument_count = BRIM__COUNT(arguments),
+    },
+    .add_order = add,
+};

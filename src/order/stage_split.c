@@ -1,0 +1,165 @@
+/*
+ * stage_split.c: train, validation and test parts of one source.
+ *
+ * A permutation that no epoch changes is cut in three:
+ *
+ *     0        validation       + test                      count
+ *     |-- validation --|-- test --|---------- train ----------|
+ *
+ * Its key comes from the seed alone, not from the stage's place: two pipelines
+ * that split the same samples agree on the parts wherever the stage stands in
+ * them. For the same reason a split stands before anything that shows a sample
+ * at another position in another epoch or twice in one: else what was held out
+ * in one epoch would be trained on in the next.
+ *
+ * Fractions are taken as decimals of 15 digits and multiplied as integers, so
+ * 0.3 of 5 samples is 1.5 and rounds to 2, for every count. Two fractions round
+ * together: the test part ends where their sum does, and so never overlaps.
+ */
+#include "order/order.h"
+#include "order/stages.h"
+
+#define UNIT       1000000000000000u  /* 1 as a decimal of 15 digits */
+#define MOST_COUNT 9007199254740992.0 /* 2^53: a count is exact as a double */
+
+enum { PART, VALIDATION, TEST, SEED };
+enum { TRAIN_PART, VALIDATION_PART, TEST_PART };
+
+static const brim_argument_info arguments[] = {
+    [PART] = {
+        .name = "part",
+        .type = BRIM_TYPE_CHOICE,
+        .flags = BRIM_REQUIRED | BRIM_POSITIONAL,
+        .choices = "train|validation|test",
+        .help = "which part to keep; train is what the other two leave",
+    },
+    [VALIDATION] = {
+        .name = "validation",
+        .type = BRIM_TYPE_REAL,
+        .fallback = "0.1",
+        .least = 0,
+        .most = MOST_COUNT,
+        .help = "size of the validation part: below 1 a fraction of the samples, else a number "
+                "of samples",
+    },
+    [TEST] = {
+        .name = "test",
+        .type = BRIM_TYPE_REAL,
+        .fallback = "0",
+        .least = 0,
+        .most = MOST_COUNT,
+        .help = "size of the test part: below 1 a fraction of the samples, else a number of "
+                "samples",
+    },
+    [SEED] = {
+        .name = "seed",
+        .type = BRIM_TYPE_INTEGER,
+        .fallback = "0",
+        .help = "another number gives other parts; all pipelines over one source need the same",
+    },
+};
+
+static uint64_t decimal(double fraction) {
+    return (uint64_t)(fraction * (double)UNIT + 0.5);
+}
+
+/* To the nearest, halves up. */
+static uint64_t part_of(uint64_t count, uint64_t fraction) {
+    return (uint64_t)(((unsigned __int128)count * fraction + UNIT / 2) / UNIT);
+}
+
+/* *rows: of `count`, by a fraction or a number. */
+static brim_status size_of(const struct brim__use *use, size_t argument, uint64_t count,
+                           uint64_t *rows) {
+    const double size = brim__item(use, argument)->real;
+    if (!(size >= 0 && size <= MOST_COUNT))
+        return brim__fail(BRIM_INVALID, "split: %s=%g is not a size", arguments[argument].name,
+                          size);
+    *rows = size < 1 ? part_of(count, decimal(size)) : (uint64_t)size;
+    if (size >= 1 && (double)*rows != size)
+        return brim__fail(
+            BRIM_INVALID,
+            "split: %s=%g is neither a fraction below 1 nor a whole number of samples",
+            arguments[argument].name, size);
+    return BRIM_OK;
+}
+
+static brim_status check_below(const struct brim__order *order) {
+    for (uint32_t at = order->top;; at = order->op[at].input) {
+        const struct brim__order_op *op = &order->op[at];
+        const char *why = NULL;
+        switch (op->kind) {
+        case BRIM__ORDER_LEAF:
+            return BRIM_OK;
+        case BRIM__ORDER_SHUFFLE:
+            why = op->each_epoch ? "a shuffle that changes each epoch" : NULL;
+            break;
+        case BRIM__ORDER_REPEAT:
+            why = op->amount > 1 ? "repeat" : NULL;
+            break;
+        case BRIM__ORDER_MIX:
+            why = "mix";
+            break;
+        case BRIM__ORDER_TAKE:
+        case BRIM__ORDER_SKIP:
+        case BRIM__ORDER_SPLIT:
+            break;
+        }
+        if (why != NULL)
+            return brim__fail(BRIM_INVALID,
+                              "split: after %s the parts would share samples from epoch to epoch; "
+                              "put split first",
+                              why);
+    }
+}
+
+static brim_status add(const struct brim__use *use, uint64_t key, struct brim__order *order) {
+    (void)key;
+    const uint64_t count = brim__order_count(order);
+    uint64_t validation = 0, test = 0;
+    brim_status status = check_below(order);
+    if (status == BRIM_OK)
+        status = size_of(use, VALIDATION, count, &validation);
+    if (status == BRIM_OK)
+        status = size_of(use, TEST, count, &test);
+    if (status != BRIM_OK)
+        return status;
+    const double validation_size = brim__item(use, VALIDATION)->real;
+    const double test_size = brim__item(use, TEST)->real;
+    bool overlap = validation > count || test > count - validation;
+    if (validation_size < 1 && test_size < 1) {
+        const uint64_t both = decimal(validation_size) + decimal(test_size);
+        overlap = both > UNIT;
+        test = overlap ? test : part_of(count, both) - validation;
+    }
+    if (overlap)
+        return brim__fail(BRIM_INVALID,
+                          "split: validation=%.15g (%llu samples) and test=%.15g (%llu samples) "
+                          "overlap: there are %llu samples; make one of them smaller",
+                          validation_size, (unsigned long long)validation, test_size,
+                          (unsigned long long)test, (unsigned long long)count);
+
+    const uint64_t seed = (uint64_t)brim__item(use, SEED)->integer;
+    const uint64_t split_key = brim__hash_words(seed, 0, BRIM__ORDER_SPLIT);
+    switch (brim__item(use, PART)->integer) {
+    case VALIDATION_PART:
+        return brim__order_split(order, split_key, 0, validation);
+    case TEST_PART:
+        return brim__order_split(order, split_key, validation, test);
+    default:
+        return brim__order_split(order, split_key, validation + test, count - validation - test);
+    }
+}
+
+const struct brim__stage brim__stage_split = {
+    .info = {
+        .name = "split",
+        .summary = "the train, validation or test part of the samples",
+        .example = "split train validation=0.1 seed=7",
+        .room = BRIM_ROOM_ORDER,
+        .version = 1,
+        .arguments = arguments,
+        .argument_count = BRIM__COUNT(arguments),
+    },
+    .add_order = add,
+};

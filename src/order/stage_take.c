@@ -1,0 +1,36 @@
+/*
+ * stage_take.c: the first samples only. More than there are takes all.
+ */
+#include "order/order.h"
+#include "order/stages.h"
+
+enum { COUNT };
+
+static const brim_argument_info arguments[] = {
+    [COUNT] = {
+        .name = "count",
+        .type = BRIM_TYPE_INTEGER,
+        .flags = BRIM_REQUIRED | BRIM_POSITIONAL,
+        .least = 0,
+        .most = BRIM__ORDER_MOST_ARGUMENT,
+        .help = "samples to take; more than there are takes all",
+    },
+};
+
+static brim_status add(const struct brim__use *use, uint64_t key, struct brim__order *order) {
+    (void)key;
+    return brim__order_take(order, (uint64_t)brim__item(use, COUNT)->integer);
+}
+
+const struct brim__stage brim__stage_take = {
+    .info = {
+        .name = "take",
+        .summary = "the first samples only",
+        .example = "take 1000",
+        .room = BRIM_ROOM_ORDER,
+        .version = 1,
+        .arguments = arguments,
+        .argument_count = BRIM__COUNT(arguments),
+    },
+    .add_order = add,
+};

@@ -1,0 +1,19 @@
+/*
+ * stages.h: the order room's rows of the stage table, one file for each.
+ */
+#ifndef BRIM_ORDER_STAGES_H
+#define BRIM_ORDER_STAGES_H
+
+#include "base/stage.h"
+
+/* Bound of arguments that count samples or passes: exact as a double. */
+#define BRIM__ORDER_MOST_ARGUMENT 4611686018427387904.0 /* 2^62 */
+
+extern const struct brim__stage brim__stage_shuffle;
+extern const struct brim__stage brim__stage_split;
+extern const struct brim__stage brim__stage_take;
+extern const struct brim__stage brim__stage_skip;
+extern const struct brim__stage brim__stage_repeat;
+extern const struct brim__stage brim__stage_mix;
+
+#endif

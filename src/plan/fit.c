@@ -1,0 +1,139 @@
+/*
+ * fit.c: how much of a plan the budget holds.
+ *
+ *     minimum = what was there + arena + (hold + 1) slots + 1 scratch
+ *     planned = minimum + workers x (stack + scratch) + more slots
+ *
+ * Above the minimum first come workers, up to what the runtime runs, then slots
+ * up to two more. What others hold elastically counts as free: it gives way.
+ */
+#include "plan/plan.h"
+
+#include <stdio.h>
+
+#define MORE_SLOTS 2
+#define REASON_BYTES 640
+
+/* a * b and sums of it saturate: what does not fit 64 bits fits no budget. */
+static uint64_t times(uint64_t a, uint64_t b) {
+    uint64_t result;
+    return brim__mul_overflows(a, b, &result) ? UINT64_MAX : result;
+}
+static uint64_t plus(uint64_t a, uint64_t b) {
+    uint64_t result;
+    return brim__add_overflows(a, b, &result) ? UINT64_MAX : result;
+}
+
+static void explain(const brim_plan *plan, uint64_t needed, uint64_t available, char *text) {
+    char holders[256], sizes[4][BRIM__SIZE_TEXT];
+    const brim_plan_info *info = &plan->info;
+    brim__budget_holders(plan->budget, holders, sizeof(holders));
+    snprintf(text, REASON_BYTES,
+             "needs at least %s more (%u slots of %s and %s of scratch), but only %s can be had; "
+             "held by: %s; alone it fits into a budget of %llu bytes; make the batch smaller, use "
+             "micro-batches, or raise the budget",
+             brim__size_text(needed, sizes[0]), info->minimum_slots,
+             brim__size_text(info->slot_bytes, sizes[1]),
+             brim__size_text(info->scratch_bytes, sizes[2]), brim__size_text(available, sizes[3]),
+             holders[0] != '\0' ? holders : "nobody",
+             (unsigned long long)info->minimum_bytes);
+}
+
+/* What the batch stage puts out, and what its slots need. */
+static brim_status describe_batches(brim_plan *plan) {
+    const brim_plan_info *info = &plan->info;
+    char text[160];
+    if (plan->batch_stage == NULL) {
+        return BRIM_OK;
+    }
+    const int length = snprintf(text, sizeof(text), "%llu batches of %llu rows",
+                                (unsigned long long)info->batches,
+                                (unsigned long long)info->batch_rows);
+    if (info->batches != info->steps) {
+        snprintf(text + length, sizeof(text) - (size_t)length, " in %llu steps",
+                 (unsigned long long)info->steps);
+    }
+    plan->batch_stage->bytes = times(info->minimum_slots, info->slot_bytes);
+    return brim__arena_text(&plan->arena, text, &plan->batch_stage->effect);
+}
+
+brim_status brim__plan_fit(brim_plan *plan, const struct brim__plan_request *request) {
+    const brim_open_options *options = request->options;
+    brim_plan_info *info = &plan->info;
+    const uint64_t usable = plan->callback ? BRIM__STACK_CALLBACK : BRIM__STACK_OWN;
+    plan->stack_usable = usable;
+    info->stack_bytes = brim__thread_stack_bytes(usable) + brim__page_bytes();
+    info->hold = options->hold == 0 ? 1 : options->hold;
+    info->minimum_slots = info->hold + 1;
+    if (info->hold > BRIM__MOST_HOLD) {
+        return brim__fail(BRIM_INVALID, "hold=%u: at most %u batches can be lent at a time",
+                          info->hold, BRIM__MOST_HOLD);
+    }
+    if (options->slots > BRIM__MOST_SLOTS) {
+        return brim__fail(BRIM_INVALID, "slots=%u: at most %u", options->slots, BRIM__MOST_SLOTS);
+    }
+    if (options->slots != 0 && options->slots < info->minimum_slots) {
+        return brim__fail(BRIM_INVALID, "slots=%u: at least hold + 1 = %u are needed",
+                          options->slots, info->minimum_slots);
+    }
+
+    info->samples = brim__order_count(&plan->order);
+    info->batches = brim__shard_deliveries(&plan->shard);
+    info->steps = brim__shard_steps(&plan->shard);
+    info->batch_rows = plan->shard.micro_rows;
+    info->field_count = plan->output_count;
+
+    plan->slot_cap = options->slots != 0 ? options->slots : info->minimum_slots + MORE_SLOTS;
+    plan->thread_cap =
+        options->threads < 0 ? request->threads
+                             : (uint32_t)brim__min((uint64_t)options->threads, request->threads);
+
+    /* everything that the arena will ever hold is taken before it is measured,
+     * the text of a refusal too: the minimum does not depend on whether it fits */
+    char *reason;
+    brim_status status = brim__arena_take(&plan->arena, REASON_BYTES, &reason);
+    if (status == BRIM_OK) {
+        status = describe_batches(plan);
+    }
+    if (status == BRIM_OK) {
+        status = brim__arena_take(&plan->arena, request->extra_bytes(plan), &plan->extra);
+    }
+    if (status != BRIM_OK) {
+        return status;
+    }
+    info->reason = reason;
+    info->fixed_bytes = plan->arena.bytes;
+    const uint64_t needed =
+        plus(times(info->minimum_slots, info->slot_bytes), info->scratch_bytes);
+    info->minimum_bytes =
+        brim__max(plus(plus(request->base_bytes, info->fixed_bytes), needed), BRIM__BUDGET_FLOOR);
+    info->limit_bytes = brim__budget_limit(plan->budget);
+
+    const uint64_t available = brim__budget_available(plan->budget);
+    info->slots = info->minimum_slots;
+    info->planned_bytes = info->minimum_bytes;
+    info->fits = needed <= available;
+    if (!info->fits) {
+        explain(plan, needed, available, reason);
+        return BRIM_OK;
+    }
+    uint64_t left = available - needed;
+    uint64_t used = plus(plus(request->base_bytes, info->fixed_bytes), needed);
+    while (info->threads < plan->thread_cap) {
+        const uint64_t stack = info->threads < request->running ? 0 : info->stack_bytes;
+        const uint64_t cost = plus(info->scratch_bytes, stack);
+        if (cost > left) {
+            break;
+        }
+        info->threads++;
+        left -= cost;
+        used += cost;
+    }
+    while (info->slots < plan->slot_cap && info->slot_bytes <= left) {
+        info->slots++;
+        left -= info->slot_bytes;
+        used += info->slot_bytes;
+    }
+    info->planned_bytes = brim__max(used, info->minimum_bytes);
+    return BRIM_OK;
+}

@@ -1,0 +1,143 @@
+/*
+ * parse.h: from spelled values to the arguments of a stage.
+ *
+ * Text and the builder meet here, so that both pass the same checks:
+ *
+ *     text             --parse.c-----+
+ *                                    +--> raw values --draft.c--> brim__use
+ *     brim_argument[]  --pipeline.c--+
+ *
+ * A draft collects the values of one stage in the order in which they are
+ * written, finds the argument that each belongs to, checks it, and at its end
+ * adds the defaults. Places are bytes of the text; messages count characters.
+ */
+#ifndef BRIM_PARSE_H
+#define BRIM_PARSE_H
+
+#include "plan/pipeline.h"
+
+/* Rows in which names are looked up. */
+struct brim__table {
+    const struct brim__stage *const *rows;
+    size_t count;
+};
+
+/* What is being read: where names are looked up, where copies are made and what
+ * messages point into. */
+struct brim__reading {
+    struct brim__table table;
+    struct brim__arena *arena;
+    const char *text; /* NULL: stages are added one by one, there is no text to show */
+    size_t length;
+};
+
+enum brim__spelling {
+    BRIM__BARE,   /* a word: a leading @ makes it a binding */
+    BRIM__QUOTED, /* never a binding */
+    BRIM__BUILT,  /* from the builder: a binding where the argument wants one */
+};
+
+/* One value before it is checked. */
+struct brim__raw {
+    const char *text;        /* unquoted, lives as long as the arena; NULL: a pipeline */
+    brim_pipeline *pipeline; /* only read */
+    enum brim__spelling spelling;
+    size_t at;
+};
+
+struct brim__draft_values {
+    struct brim__item *items;
+    size_t count, capacity;
+    size_t at;       /* of the latest */
+    bool positional; /* given without the key */
+    bool closed;     /* positional list that a key=value has ended */
+    bool half;       /* WEIGHTED: the latest weight still lacks its pipeline */
+};
+
+struct brim__draft {
+    const struct brim__reading *reading;
+    const struct brim__stage *stage;
+    size_t at;     /* of the stage's name */
+    size_t cursor; /* argument that the next value without a key belongs to */
+    struct brim__draft_values *values;
+};
+
+/* ---------------------------------------------------------------- parse.c */
+
+/* BRIM_SYNTAX with the place, the message, and the piece of text with a caret. */
+brim_status brim__complain(const struct brim__reading *reading, size_t at, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* A value fit for a message: cut when long, control characters and what is not
+ * UTF-8 shown as '?'. Returns `shown`. */
+#define BRIM__SHOWN 176
+const char *brim__show(char shown[BRIM__SHOWN], const char *text);
+/* Characters in the first `bytes` bytes. */
+size_t brim__characters(const char *text, size_t bytes);
+/* The row of that name, or a message with the nearest one. */
+brim_status brim__find_stage(const struct brim__reading *reading, const char *name, size_t at,
+                             const struct brim__stage **stage);
+/* brim_pipeline_parse with any table. */
+brim_status brim__pipeline_parse(struct brim__table table, const char *text,
+                                 brim_pipeline **pipeline);
+
+/* ------------------------------------------------------------- pipeline.c */
+
+/* brim_pipeline_add with any table. */
+brim_status brim__pipeline_add(struct brim__table table, brim_pipeline *pipeline, const char *stage,
+                               const brim_argument *arguments, size_t count);
+/* A place for one more use, from the arena given; the caller counts it. */
+brim_status brim__pipeline_room(struct brim__arena *arena, brim_pipeline *pipeline,
+                                struct brim__use **use);
+/* Makes pipeline->text. */
+brim_status brim__pipeline_keep_text(brim_pipeline *pipeline);
+
+/* ------------------------------------------------------------- argument.c */
+
+enum brim__outcome { BRIM__GOOD, BRIM__MALFORMED, BRIM__TOO_LARGE, BRIM__OUT_OF_RANGE };
+
+/* Several values may be given: commas separate them. */
+static inline bool brim__takes_several(const brim_argument_info *info) {
+    return (info->flags & BRIM_LIST) != 0 || info->type == BRIM_TYPE_WEIGHTED;
+}
+/* One value; of WEIGHTED the weight. Takes no memory: item->text lies in `text`. */
+enum brim__outcome brim__value_read(const brim_argument_info *info, const char *text,
+                                    enum brim__spelling spelling, struct brim__item *item);
+/* "an integer from 1 to 64": what the argument takes. */
+#define BRIM__WANTED 320
+void brim__value_wanted(const brim_argument_info *info, char wanted[BRIM__WANTED]);
+/* Copies the first value of a default, or of the rest of one, to `piece`;
+ * returns the rest, NULL after the last value. */
+#define BRIM__PIECE_BYTES 128
+const char *brim__fallback_piece(const brim_argument_info *info, const char *rest,
+                                 char piece[BRIM__PIECE_BYTES]);
+/* The values are the argument's default. */
+bool brim__values_default(const brim_argument_info *info, const struct brim__values *values);
+
+/* ---------------------------------------------------------------- draft.c */
+
+brim_status brim__draft_begin(struct brim__draft *draft, const struct brim__reading *reading,
+                              const struct brim__stage *stage, size_t at);
+/* The argument that the next value without a key belongs to. */
+brim_status brim__draft_next(struct brim__draft *draft, size_t at, size_t *argument);
+/* The argument of that name. again: a list that has values may get more. */
+brim_status brim__draft_key(struct brim__draft *draft, const char *key, size_t at, bool again,
+                            size_t *argument);
+/* Refuses a pipeline where the argument takes none. */
+brim_status brim__draft_opens(const struct brim__draft *draft, size_t argument, size_t at);
+brim_status brim__draft_put(struct brim__draft *draft, size_t argument,
+                            const struct brim__raw *raw);
+brim_status brim__draft_end(struct brim__draft *draft, struct brim__use *use);
+
+/* ---------------------------------------------------------------- print.c */
+
+/* The shortest text that reads as the same number, with a '.' or an exponent,
+ * whatever the locale. */
+#define BRIM__REAL_TEXT 32
+void brim__real_text(double value, char text[BRIM__REAL_TEXT]);
+/* Bytes, or a whole number of KiB, MiB or GiB. */
+void brim__bytes_text(int64_t bytes, char text[BRIM__SIZE_TEXT]);
+/* All stages, like brim__use_text. */
+size_t brim__pipeline_write(const brim_pipeline *pipeline, bool full, bool without_paths,
+                            char *text, size_t bytes);
+
+#endif

@@ -1,0 +1,100 @@
+/*
+ * plan.h: a pipeline fitted into a budget.
+ *
+ * Building a plan opens the sources (headers only), composes the order, compiles
+ * one program for each leaf, lays out a slot, and works out the minimum and how
+ * many threads and slots fit above it. What it needs for good lies in one arena,
+ * charged to the budget of the loader-to-be; a loader takes the plan over.
+ *
+ *     leaf 0: sources side by side ─ program ─┐
+ *     leaf 1: (another part of a mix) ────────┴─► rows of a slot:
+ *
+ *     slot: | field 0: rows x bytes | field 1 ... | sample numbers | valid | bad |
+ */
+#ifndef BRIM_PLAN_H
+#define BRIM_PLAN_H
+
+#include "memory/alloc.h"
+#include "order/order.h"
+#include "order/shard.h"
+#include "plan/pipeline.h"
+#include "source/source.h"
+#include "transform/program.h"
+
+#define BRIM__MAX_LEAVES 32
+#define BRIM__MAX_STAGES 128 /* with those in parentheses */
+
+struct brim__leaf {
+    struct brim__source *source[BRIM__MAX_SOURCES];
+    uint32_t source_stage[BRIM__MAX_SOURCES];
+    brim__mutex *serial[BRIM__MAX_SOURCES]; /* NULL unless the source's fetch must not overlap */
+    uint64_t run[BRIM__MAX_SOURCES];        /* most samples of one fetch */
+    uint64_t buffer[BRIM__MAX_SOURCES];     /* its place in scratch */
+    uint32_t source_count;
+    uint64_t program_scratch; /* the program's place in scratch */
+    uint64_t count;
+    uint64_t first_id; /* samples of all leaves are numbered through */
+    struct brim__program program;
+};
+
+struct brim__output {
+    char name[BRIM_NAME_BYTES];
+    brim_dtype dtype;
+    struct brim__shape shape; /* of one sample */
+    uint64_t row_bytes;
+    uint64_t offset; /* in a slot */
+};
+
+/* What a plan is made for. */
+struct brim__plan_request {
+    brim_budget *budget; /* the loader's own node; the plan holds a reference */
+    uint64_t base_bytes; /* counted at the root before any loader, and the node itself */
+    uint64_t (*extra_bytes)(const brim_plan *plan); /* that the loader wants of the arena */
+    const brim_open_options *options; /* whole: of this version's size */
+    uint32_t threads;                 /* workers that the runtime would run */
+    uint32_t running;                 /* workers that it runs already */
+    const char *limit_origin;
+};
+
+struct brim_plan {
+    struct brim__arena arena;
+    brim_budget *budget;
+    struct brim__order order;
+    struct brim__batching batching;
+    struct brim__shard shard;
+    struct brim__leaf *leaf[BRIM__MAX_LEAVES];
+    uint32_t leaf_count;
+    struct brim__output output[BRIM__MAX_FIELDS];
+    uint32_t output_count;
+    uint64_t ids_offset, valid_offset, bad_offset; /* in a slot */
+    uint64_t replace_key;                          /* which sample replaces a bad one */
+    bool callback;                                 /* runs the user's code */
+    uint64_t stack_usable;
+    uint32_t slot_cap, thread_cap; /* never more, however much is free */
+    void *extra; /* what extra_bytes asked for, zeroed: the loader */
+    brim_plan_stage *stage;
+    brim_plan_stage *batch_stage; /* NULL: batches of 1, as nothing was said */
+    brim_plan_field *field;
+    brim_plan_info info;
+};
+
+brim_status brim__plan_build(const struct brim__plan_request *request,
+                             const brim_pipeline *pipeline, brim_plan **plan);
+void brim__plan_free(brim_plan *plan);
+
+/* compile.c: everything up to the layout of a slot. fit.c: the rest. */
+brim_status brim__plan_compile(brim_plan *plan, const struct brim__plan_request *request,
+                               const brim_pipeline *pipeline);
+brim_status brim__plan_fit(brim_plan *plan, const struct brim__plan_request *request);
+
+/* Less than this no budget may be: a small plan fits into it, so that a refusal
+ * can always say the minimum. */
+#define BRIM__BUDGET_FLOOR (128u << 10)
+#define BRIM__MOST_HOLD 1024u
+#define BRIM__MOST_SLOTS (BRIM__MOST_HOLD + 8)
+
+/* Stacks: small for brim's own code, as large as usual where users' code runs. */
+#define BRIM__STACK_OWN (256u << 10)
+#define BRIM__STACK_CALLBACK (8u << 20)
+
+#endif

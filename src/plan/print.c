@@ -1,0 +1,239 @@
+/*
+ * print.c: a pipeline as canonical text.
+ *
+ *     name value... key=value...
+ *
+ * Arguments stand in the order of the row: those that may go without a key
+ * first, without it, then the others. What equals the default is left out, or,
+ * in the full form, spelled out. The text depends on the values alone, not on
+ * how they were written: reading it gives the same values, and printing those
+ * the same text. The full form is hashed into fingerprints, so that changing it
+ * invalidates caches and states.
+ *
+ * Writing follows snprintf: all is counted, and what fits is written.
+ */
+#include "plan/parse.h"
+
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct writer {
+    char *text;
+    size_t bytes;  /* of `text`, with the zero */
+    size_t length; /* of all that was put, written or not */
+    bool full, without_paths;
+};
+
+static void put_bytes(struct writer *writer, const char *text, size_t length) {
+    if (writer->length < writer->bytes) {
+        const size_t left = writer->bytes - writer->length;
+        memcpy(writer->text + writer->length, text, length < left ? length : left);
+    }
+    writer->length += length;
+}
+
+static void put(struct writer *writer, const char *text) {
+    put_bytes(writer, text, strlen(text));
+}
+
+static size_t finish(struct writer *writer) {
+    if (writer->bytes > 0) {
+        const size_t last = writer->bytes - 1;
+        writer->text[writer->length < last ? writer->length : last] = '\0';
+    }
+    return writer->length;
+}
+
+void brim__real_text(double value, char text[BRIM__REAL_TEXT]) {
+    /* The C locale of glibc and musl is a static object: nothing is taken. */
+    const locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    const locale_t before = uselocale(plain);
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, BRIM__REAL_TEXT, "%.*g", digits, value);
+        if (strtod_l(text, NULL, plain) == value) {
+            break;
+        }
+    }
+    uselocale(before);
+    freelocale(plain);
+    const size_t digits = strcspn(text, ".e");
+    if (isfinite(value) && text[digits] == '\0') {
+        memcpy(text + digits, ".0", 3);
+    }
+}
+
+void brim__bytes_text(int64_t bytes, char text[BRIM__SIZE_TEXT]) {
+    static const char *const units[] = { "", "KiB", "MiB", "GiB" };
+    size_t unit = 0;
+    while (bytes != 0 && bytes % 1024 == 0 && unit + 1 < BRIM__COUNT(units)) {
+        bytes /= 1024;
+        unit++;
+    }
+    snprintf(text, BRIM__SIZE_TEXT, "%lld%s", (long long)bytes, units[unit]);
+}
+
+/* The value would not be read back as it is if it stood without quotes. */
+static bool needs_quotes(const char *text, bool list) {
+    if (text[0] == '\0' || text[0] == '@' || text[0] == '#') {
+        return true;
+    }
+    for (const char *c = text; *c != '\0'; c++) {
+        const unsigned char byte = (unsigned char)*c;
+        if (byte <= ' ' || byte == 0x7f || strchr("|()='\"", byte) != NULL ||
+            (list && byte == ',')) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void put_text(struct writer *writer, const char *text, bool list) {
+    if (!needs_quotes(text, list)) {
+        put(writer, text);
+        return;
+    }
+    put(writer, "\"");
+    for (const char *c = text; *c != '\0'; c++) {
+        if (*c == '"' || *c == '\\') {
+            put(writer, "\\");
+        }
+        put_bytes(writer, c, 1);
+    }
+    put(writer, "\"");
+}
+
+static void put_real(struct writer *writer, const struct brim__item *item) {
+    char number[BRIM__REAL_TEXT];
+    if (item->integral) {
+        snprintf(number, sizeof number, "%lld", (long long)item->integer);
+    } else {
+        brim__real_text(item->real, number);
+    }
+    put(writer, number);
+}
+
+static void put_pipeline(struct writer *writer, const brim_pipeline *pipeline);
+
+static void put_nested(struct writer *writer, const brim_pipeline *pipeline) {
+    put(writer, "(");
+    put_pipeline(writer, pipeline);
+    put(writer, ")");
+}
+
+static void put_choice(struct writer *writer, const char *choices, int64_t index) {
+    for (; index > 0; index--) {
+        choices = strchr(choices, '|') + 1;
+    }
+    put_bytes(writer, choices, strcspn(choices, "|"));
+}
+
+static void put_item(struct writer *writer, const brim_argument_info *info,
+                     const struct brim__item *item, const char *separator) {
+    char number[BRIM__SIZE_TEXT];
+    switch (info->type) {
+    case BRIM_TYPE_INTEGER:
+        snprintf(number, sizeof number, "%lld", (long long)item->integer);
+        put(writer, number);
+        break;
+    case BRIM_TYPE_REAL:
+        put_real(writer, item);
+        break;
+    case BRIM_TYPE_SIZE:
+        brim__bytes_text(item->integer, number);
+        put(writer, number);
+        break;
+    case BRIM_TYPE_YESNO:
+        put(writer, item->integer != 0 ? "yes" : "no");
+        break;
+    case BRIM_TYPE_CHOICE:
+        put_choice(writer, info->choices, item->integer);
+        break;
+    case BRIM_TYPE_WORD:
+    case BRIM_TYPE_PATH:
+        put_text(writer, item->text, brim__takes_several(info));
+        break;
+    case BRIM_TYPE_BINDING:
+        put(writer, "@");
+        put(writer, item->text);
+        break;
+    case BRIM_TYPE_PIPELINE:
+        put_nested(writer, item->pipeline);
+        break;
+    case BRIM_TYPE_WEIGHTED:
+        put_real(writer, item);
+        put(writer, separator);
+        put_nested(writer, item->pipeline);
+        break;
+    }
+}
+
+static void put_values(struct writer *writer, const brim_argument_info *info,
+                       const struct brim__values *values, const char *separator) {
+    for (size_t i = 0; i < values->count; i++) {
+        put(writer, i > 0 ? separator : "");
+        put_item(writer, info, &values->items[i], separator);
+    }
+}
+
+static bool left_out(const struct writer *writer, const brim_argument_info *info,
+                     const struct brim__values *values) {
+    return values->count == 0 || (writer->without_paths && info->type == BRIM_TYPE_PATH) ||
+           (!writer->full && brim__values_default(info, values));
+}
+
+static void put_use(struct writer *writer, const struct brim__use *use) {
+    const brim_stage_info *stage = &use->stage->info;
+    put(writer, stage->name);
+    /* Values go without keys up to the first argument that is left out or takes
+     * all that follow; from there on keys are needed. */
+    size_t keyless = 0;
+    for (bool ends = false; keyless < stage->argument_count && !ends; keyless++) {
+        const brim_argument_info *info = &stage->arguments[keyless];
+        if ((info->flags & BRIM_POSITIONAL) == 0) {
+            continue;
+        }
+        if (left_out(writer, info, &use->values[keyless])) {
+            break;
+        }
+        put(writer, " ");
+        put_values(writer, info, &use->values[keyless], " ");
+        ends = (info->flags & BRIM_LIST) != 0;
+    }
+    for (size_t i = 0; i < stage->argument_count; i++) {
+        const brim_argument_info *info = &stage->arguments[i];
+        const bool done = i < keyless && (info->flags & BRIM_POSITIONAL) != 0;
+        if (!done && !left_out(writer, info, &use->values[i])) {
+            put(writer, " ");
+            put(writer, info->name);
+            put(writer, "=");
+            put_values(writer, info, &use->values[i], ",");
+        }
+    }
+}
+
+static void put_pipeline(struct writer *writer, const brim_pipeline *pipeline) {
+    for (size_t i = 0; i < pipeline->use_count; i++) {
+        put(writer, i > 0 ? " | " : "");
+        put_use(writer, &pipeline->use[i]);
+    }
+}
+
+size_t brim__use_text(const struct brim__use *use, bool full, bool without_paths, char *text,
+                      size_t bytes) {
+    struct writer writer = { text, bytes, 0, full, without_paths };
+    put_use(&writer, use);
+    return finish(&writer);
+}
+
+size_t brim__pipeline_write(const brim_pipeline *pipeline, bool full, bool without_paths,
+                            char *text, size_t bytes) {
+    struct writer writer = { text, bytes, 0, full, without_paths };
+    put_pipeline(&writer, pipeline);
+    return finish(&writer);
+}
+
+const char *brim_pipeline_text(const brim_pipeline *pipeline) {
+    return pipeline == NULL ? NULL : pipeline->text;
+}

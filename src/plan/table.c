@@ -1,0 +1,62 @@
+/*
+ * table.c: the one table of stages.
+ *
+ * Everything that knows stages by name (parser, messages, lists, adapters)
+ * reads this table. A new stage is a file with its row, and a line here.
+ */
+#include "batching/batching.h"
+#include "order/stages.h"
+#include "plan/pipeline.h"
+#include "source/source.h"
+#include "transform/transform.h"
+
+const struct brim__stage *const brim__stages[] = {
+    /* sources */
+    &brim__stage_npy,
+    &brim__stage_tokens,
+    &brim__stage_array,
+    &brim__stage_callback,
+    &brim__stage_range,
+    &brim__stage_zip,
+    /* order */
+    &brim__stage_shuffle,
+    &brim__stage_split,
+    &brim__stage_take,
+    &brim__stage_skip,
+    &brim__stage_repeat,
+    &brim__stage_mix,
+    /* transforms */
+    &brim__stage_cast,
+    &brim__stage_normalize,
+    &brim__stage_layout,
+    &brim__stage_reshape,
+    &brim__stage_one_hot,
+    &brim__stage_map,
+    /* batching */
+    &brim__stage_batch,
+};
+
+const size_t brim__stages_count = BRIM__COUNT(brim__stages);
+
+const struct brim__stage *brim__stage_by_name(const char *name, size_t length) {
+    for (size_t i = 0; i < brim__stages_count; i++) {
+        const char *known = brim__stages[i]->info.name;
+        if (strlen(known) == length && memcmp(known, name, length) == 0) {
+            return brim__stages[i];
+        }
+    }
+    return NULL;
+}
+
+size_t brim_stage_count(void) {
+    return brim__stages_count;
+}
+
+const brim_stage_info *brim_stage_at(size_t index) {
+    return index < brim__stages_count ? &brim__stages[index]->info : NULL;
+}
+
+const brim_stage_info *brim_stage_find(const char *name) {
+    const struct brim__stage *stage = name == NULL ? NULL : brim__stage_by_name(name, strlen(name));
+    return stage == NULL ? NULL : &stage->info;
+}

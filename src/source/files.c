@@ -1,0 +1,150 @@
+/*
+ * files.c: a list of local files read as one run of equal records.
+ *
+ * Every file stays open, because opening one for each read would cost more
+ * than the read, and because an open file cannot be exchanged under the
+ * reader. So a list is as long as the system lets a process hold descriptors,
+ * and the error says so.
+ */
+#include "source/files.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/resource.h>
+
+brim_status brim__files_init(struct brim__source *source, const char *stage, size_t count,
+                             struct brim__opening *opening, struct brim__files **files) {
+    if (count == 0 || count > BRIM__MOST_FILES)
+        return brim__fail(BRIM_INVALID, "%s: %zu files, but one stage takes 1 to %d: join files",
+                          stage, count, BRIM__MOST_FILES);
+    struct brim__files *list;
+    brim_status status = brim__arena_take(opening->arena, sizeof *list, &list);
+    if (status == BRIM_OK)
+        status = brim__arena_take(opening->arena, count * sizeof *list->part, &list->part);
+    if (status != BRIM_OK)
+        return status;
+    list->count = count;
+    for (size_t i = 0; i < count; i++)
+        list->part[i].file.fd = -1;
+    source->self = list;
+    source->ops = &brim__files_ops;
+    *files = list;
+    return BRIM_OK;
+}
+
+brim_status brim__files_open(struct brim__files *files, size_t index, const char *path) {
+    errno = 0;
+    const brim_status status = brim__file_open(&files->part[index].file, path);
+    if (status == BRIM_OK || (errno != EMFILE && errno != ENFILE))
+        return status;
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        limit.rlim_cur = 0;
+    return brim__fail(status,
+                      "%s: the system lets this process open no more files: this is number %zu of "
+                      "%zu, and its limit is %llu; raise it (ulimit -n) or join files",
+                      path, index + 1, files->count, (unsigned long long)limit.rlim_cur);
+}
+
+brim_status brim__files_finish(struct brim__source *source, struct brim__files *files, bool map,
+                               const char *what) {
+    for (size_t i = 0; i < files->count; i++) {
+        struct brim__part *part = &files->part[i];
+        part->first = source->count;
+        if (brim__add_overflows(source->count, part->samples, &source->count) ||
+            source->count > INT64_MAX)
+            return brim__fail(BRIM_INVALID, "%s: the files hold more than 2^63 %s together",
+                              part->file.path, what);
+        source->identity = brim__hash_words(source->identity, part->samples, part->file.bytes);
+        if (map && part->samples > 0) {
+            const brim_status status = brim__file_map(&part->file);
+            if (status != BRIM_OK)
+                return status;
+        }
+    }
+    if (source->count == 0)
+        return brim__fail(BRIM_INVALID, "%s: holds no %s%s", files->part[0].file.path, what,
+                          files->count > 1 ? ", nor do the other files of the list" : "");
+    /* far apart, reading what lies between neighbours costs more than a call */
+    source->most_run = !map && source->pitch > 2 * source->record_bytes
+                           ? 1
+                           : brim__max(1, BRIM__READ_WINDOW / source->pitch);
+    source->in_memory = map;
+    source->is_file = true;
+    return BRIM_OK;
+}
+
+static const struct brim__part *find_part(const struct brim__files *files, uint64_t sample) {
+    size_t low = 0, high = files->count;
+    while (high - low > 1) {
+        const size_t middle = low + (high - low) / 2;
+        if (files->part[middle].first <= sample)
+            low = middle;
+        else
+            high = middle;
+    }
+    return &files->part[low];
+}
+
+static uint64_t record_byte(const struct brim__source *source, const struct brim__part *part,
+                            uint64_t sample) {
+    return part->data + (sample - part->first) * source->pitch;
+}
+
+static brim_status fetch(const struct brim__source *source, const brim_call *call, uint64_t count,
+                         uint8_t *buffer, const uint8_t **records, uint64_t *got) {
+    assert(call->sample < source->count && count > 0);
+    const struct brim__part *part = find_part(source->self, call->sample);
+    const uint64_t left = part->first + part->samples - call->sample;
+    const uint64_t run = brim__min(brim__min(count, source->most_run), left);
+    const uint64_t at = record_byte(source, part, call->sample);
+    if (source->in_memory) {
+        *records = part->file.map + at;
+    } else {
+        const brim_status status =
+            brim__file_read(&part->file, at, buffer, brim__source_span(source, run));
+        if (status != BRIM_OK)
+            return status;
+        *records = buffer;
+    }
+    *got = run;
+    return BRIM_OK;
+}
+
+static void advise(const struct brim__source *source, uint64_t sample, uint64_t count) {
+    assert(sample < source->count);
+    const uint64_t end = sample + brim__min(count, source->count - sample);
+    while (sample < end) {
+        const struct brim__part *part = find_part(source->self, sample);
+        const uint64_t run = brim__min(end, part->first + part->samples) - sample;
+        brim__file_advise(&part->file, record_byte(source, part, sample),
+                          (run - 1) * source->pitch + source->record_bytes);
+        sample += run;
+    }
+}
+
+static void describe(const struct brim__source *source, uint64_t sample, char *text, size_t bytes) {
+    const struct brim__part *part = find_part(source->self, sample);
+    snprintf(text, bytes, "%s, sample %llu (byte %llu)", part->file.path,
+             (unsigned long long)sample, (unsigned long long)record_byte(source, part, sample));
+}
+
+static void close_files(struct brim__source *source) {
+    struct brim__files *files = source->self;
+    for (size_t i = 0; i < files->count; i++)
+        brim__file_close(&files->part[i].file);
+    source->ops = NULL;
+}
+
+const struct brim__source_ops brim__files_ops = {
+    .fetch = fetch,
+    .advise = advise,
+    .describe = describe,
+    .close = close_files,
+};
+
+const struct brim__source_ops brim__files_scattered_ops = {
+    .fetch = fetch,
+    .describe = describe,
+    .close = close_files,
+};

@@ -1,0 +1,60 @@
+/*
+ * cast.c: `cast DTYPE`: another type of element. See tensor.h for the rules.
+ *
+ * Two casts in a row are one conversion when the first loses nothing; a cast to
+ * a float type after normalize is part of normalize's conversion.
+ */
+#include "transform/program.h"
+#include "transform/transform.h"
+
+enum { DTYPE, ON };
+
+static brim_status add(const struct brim__use *use, struct brim__program *program) {
+    brim_dtype dtype;
+    brim_status status = brim__dtype_parse(brim__item(use, DTYPE)->text, &dtype);
+    uint32_t fields = 0;
+    if (status == BRIM_OK) {
+        status = brim__program_on(program, use, ON, BRIM__ON_ALL, &fields);
+    }
+    for (uint32_t f = 0; status == BRIM_OK && f < program->field_count; f++) {
+        struct brim__program_field *field = &program->field[f];
+        if ((fields >> f & 1) == 0 || field->pending.to == dtype) {
+            continue;
+        }
+        if (brim__dtype_is_complex(dtype) || brim__dtype_is_complex(field->pending.to)) {
+            return brim__fail(BRIM_UNSUPPORTED,
+                              "cast: field '%s': complex numbers cannot be cast", field->name);
+        }
+        const bool fuses = field->pending.scale != NULL
+                               ? field->pending.to == BRIM_F32 && brim__dtype_is_float(dtype)
+                               : brim__dtype_holds(field->pending.to, field->pending.from.dtype);
+        if (!fuses) {
+            status = brim__program_flush(program, f, false);
+        }
+        field->pending.to = dtype;
+        field->stage = program->stage;
+    }
+    return status;
+}
+
+static const brim_argument_info arguments[] = {
+    [DTYPE] = { .name = "dtype",
+                .type = BRIM_TYPE_WORD,
+                .flags = BRIM_REQUIRED | BRIM_POSITIONAL,
+                .help = "type to convert to: uint8, int64, float16, bfloat16, float32, ..." },
+    [ON] = { .name = "on",
+             .type = BRIM_TYPE_WORD,
+             .flags = BRIM_LIST,
+             .help = "fields to convert; all if not given" },
+};
+
+const struct brim__stage brim__stage_cast = {
+    .info = { .name = "cast",
+              .summary = "convert elements to another type",
+              .example = "cast int64 on=label",
+              .room = BRIM_ROOM_TRANSFORM,
+              .version = 1,
+              .arguments = arguments,
+              .argument_count = BRIM__COUNT(arguments) },
+    .add_transform = add,
+};

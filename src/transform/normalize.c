@@ -1,0 +1,188 @@
+/*
+ * normalize.c: `normalize`: float32 values (value / max - mean) / std.
+ *
+ * Computed as value * scale + bias with scale = 1 / (max * std) and
+ * bias = -mean / std, both rounded once to float32 when the pipeline is planned,
+ * so that the same bits come out of every kernel.
+ */
+#include "transform/program.h"
+#include "transform/transform.h"
+
+enum { PRESET, MEAN, STD, MAX, AXIS, ON };
+enum { OWN, UNIT, IMAGENET };
+
+static const struct brim__item imagenet_mean[] = { { .real = 0.485 },
+                                                   { .real = 0.456 },
+                                                   { .real = 0.406 } };
+static const struct brim__item imagenet_std[] = { { .real = 0.229 },
+                                                  { .real = 0.224 },
+                                                  { .real = 0.225 } };
+static const struct brim__item zero[] = { { .real = 0.0 } }, one[] = { { .real = 1.0 } };
+
+/* The means and deviations that the arguments mean: 1 or one for each channel. */
+static brim_status read_values(const struct brim__use *use, struct brim__values *mean,
+                               struct brim__values *std) {
+    *mean = use->values[MEAN];
+    *std = use->values[STD];
+    const struct brim__item *preset = brim__item(use, PRESET);
+    if (preset->integer != OWN && (mean->count > 0 || std->count > 0)) {
+        return brim__fail(BRIM_INVALID, "normalize: give either '%s' or mean= and std=, not both",
+                          preset->text);
+    }
+    if (preset->integer == UNIT) {
+        *mean = (struct brim__values){ zero, 1 };
+        *std = (struct brim__values){ one, 1 };
+    } else if (preset->integer == IMAGENET) {
+        *mean = (struct brim__values){ imagenet_mean, 3 };
+        *std = (struct brim__values){ imagenet_std, 3 };
+    } else if (mean->count == 0 || std->count == 0) {
+        return brim__fail(BRIM_INVALID, "normalize: give mean= and std=, or 'unit' (0 to 1) or "
+                                        "'imagenet'");
+    }
+    if (mean->count != std->count && mean->count != 1 && std->count != 1) {
+        return brim__fail(BRIM_INVALID, "normalize: %zu means but %zu deviations", mean->count,
+                          std->count);
+    }
+    for (size_t i = 0; i < std->count; i++) {
+        if (!(std->items[i].real > 0)) {
+            return brim__fail(BRIM_INVALID, "normalize: std must be above 0, not %g",
+                              std->items[i].real);
+        }
+    }
+    return BRIM_OK;
+}
+
+/* The axis that `channels` values run along: the last one that is as long, or
+ * else the first; or the one that the user names. */
+static brim_status find_axis(const struct brim__use *use, const struct brim__program_field *field,
+                             uint32_t channels, uint32_t *axis) {
+    const struct brim__shape *shape = &field->pending.from.shape;
+    const int64_t rank = shape->rank;
+    char text[BRIM__SHAPE_TEXT];
+    if (brim__given(use, AXIS)) {
+        const int64_t wanted = brim__item(use, AXIS)->integer;
+        const int64_t place = wanted < 0 ? wanted + rank : wanted;
+        if (place < 0 || place >= rank || shape->dim[place] != channels) {
+            return brim__fail(BRIM_INVALID,
+                              "normalize: field '%s' is %s: axis %lld does not have %u channels",
+                              field->name, brim__shape_text(shape, text), (long long)wanted,
+                              channels);
+        }
+        *axis = (uint32_t)place;
+        return BRIM_OK;
+    }
+    if (rank > 0 && shape->dim[rank - 1] == channels) {
+        *axis = (uint32_t)rank - 1;
+    } else if (rank > 0 && shape->dim[0] == channels) {
+        *axis = 0;
+    } else {
+        return brim__fail(BRIM_INVALID,
+                          "normalize: field '%s' is %s: neither its last nor its first dimension "
+                          "has %u channels; give axis=",
+                          field->name, brim__shape_text(shape, text), channels);
+    }
+    return BRIM_OK;
+}
+
+static brim_status normalize(const struct brim__use *use, struct brim__program *program,
+                             uint32_t index) {
+    struct brim__program_field *field = &program->field[index];
+    struct brim__values mean, std;
+    brim_status status = read_values(use, &mean, &std);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    if (brim__dtype_is_complex(field->pending.to)) {
+        return brim__fail(BRIM_UNSUPPORTED, "normalize: field '%s' is complex", field->name);
+    }
+    const uint32_t channels = (uint32_t)brim__max(mean.count, std.count);
+    uint32_t axis = 0;
+    if (channels > 1) {
+        status = find_axis(use, field, channels, &axis);
+        if (status != BRIM_OK) {
+            return status;
+        }
+    }
+    const double max =
+        brim__given(use, MAX) ? brim__item(use, MAX)->real
+        : field->pending.to == BRIM_U8  ? 255.0
+        : field->pending.to == BRIM_U16 ? 65535.0
+                                        : 1.0;
+    if (field->pending.scale != NULL ||
+        !brim__dtype_holds(field->pending.to, field->pending.from.dtype)) {
+        status = brim__program_flush(program, index, false);
+    }
+    float *scale = NULL;
+    if (status == BRIM_OK) {
+        status = brim__arena_take(program->arena, 2 * channels * sizeof(float), &scale);
+    }
+    if (status != BRIM_OK) {
+        return status;
+    }
+    for (uint32_t c = 0; c < channels; c++) {
+        const double m = mean.items[mean.count == 1 ? 0 : c].real;
+        const double s = std.items[std.count == 1 ? 0 : c].real;
+        scale[c] = (float)(1.0 / (max * s));
+        scale[channels + c] = (float)(0.0 - m / s);
+    }
+    field->pending.scale = scale;
+    field->pending.bias = scale + channels;
+    field->pending.channels = channels;
+    field->pending.channel_axis = axis;
+    field->pending.to = BRIM_F32;
+    field->stage = program->stage;
+    return BRIM_OK;
+}
+
+static brim_status add(const struct brim__use *use, struct brim__program *program) {
+    uint32_t fields = 0;
+    brim_status status = brim__program_on(program, use, ON, BRIM__ON_FIRST, &fields);
+    for (uint32_t f = 0; status == BRIM_OK && f < program->field_count; f++) {
+        if (fields >> f & 1) {
+            status = normalize(use, program, f);
+        }
+    }
+    return status;
+}
+
+static const brim_argument_info arguments[] = {
+    [PRESET] = { .name = "preset",
+                 .type = BRIM_TYPE_CHOICE,
+                 .flags = BRIM_POSITIONAL,
+                 .fallback = "own",
+                 .choices = "own|unit|imagenet",
+                 .help = "own (mean= and std=), unit (0 to 1), or imagenet's constants" },
+    [MEAN] = { .name = "mean",
+               .type = BRIM_TYPE_REAL,
+               .flags = BRIM_LIST,
+               .help = "one value, or one for each channel" },
+    [STD] = { .name = "std",
+              .type = BRIM_TYPE_REAL,
+              .flags = BRIM_LIST,
+              .help = "one value, or one for each channel; above 0" },
+    [MAX] = { .name = "max",
+              .type = BRIM_TYPE_REAL,
+              .least = 1e-30,
+              .most = 1e30,
+              .help = "values are divided by it first; 255 for uint8, 65535 for uint16, else 1" },
+    [AXIS] = { .name = "axis",
+               .type = BRIM_TYPE_INTEGER,
+               .least = -BRIM_MAX_RANK,
+               .most = BRIM_MAX_RANK,
+               .help = "dimension of the channels; found by its length if not given" },
+    [ON] = { .name = "on",
+             .type = BRIM_TYPE_WORD,
+             .flags = BRIM_LIST,
+             .help = "fields to normalise; the first if not given" },
+};
+
+const struct brim__stage brim__stage_normalize = {
+    .info = { .name = "normalize",
+              .summary = "float32 values (value / max - mean) / std, for each channel",
+              .example = "normalize mean=0.49,0.48,0.45 std=0.25,0.24,0.26",
+              .room = BRIM_ROOM_TRANSFORM,
+              .version = 1,
+              .arguments = arguments,
+              .argument_count = BRIM__COUNT(arguments) },
+    .add_transform = add,
+};

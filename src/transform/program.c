@@ -1,0 +1,222 @@
+/*
+ * program.c: building a program; see program.h for what one is.
+ *
+ * Scratch is only ever extended, never reused within a sample: a sample's
+ * scratch is small next to a slot, and no two values can overlap by mistake.
+ */
+#include "transform/program.h"
+
+#define ALIGNMENT 64
+
+static brim_status run_conversion(const struct brim__step *step, const struct brim__frame *frame) {
+    brim__convert(&step->conversion, brim__operand_read(&step->from, frame),
+                  brim__operand_write(&step->to, frame));
+    return BRIM_OK;
+}
+
+brim_status brim__program_step(struct brim__program *program, struct brim__step **step) {
+    if (program->step_count == BRIM__MAX_STEPS) {
+        return brim__fail(BRIM_UNSUPPORTED, "a sample needs more than %d steps: use fewer stages",
+                          BRIM__MAX_STEPS);
+    }
+    const brim_status status = brim__arena_take(program->arena, sizeof(**step), step);
+    if (status == BRIM_OK) {
+        (*step)->stage = program->stage;
+        program->step[program->step_count++] = *step;
+    }
+    return status;
+}
+
+brim_status brim__program_scratch(struct brim__program *program, uint64_t bytes,
+                                  struct brim__operand *operand) {
+    uint64_t end;
+    if (bytes > UINT64_MAX / 2 ||
+        brim__add_overflows(program->scratch_bytes, brim__align(bytes, ALIGNMENT), &end)) {
+        return brim__fail(BRIM_INVALID, "a value of %llu bytes is too large",
+                          (unsigned long long)bytes);
+    }
+    *operand = (struct brim__operand){ .where = BRIM__IN_SCRATCH,
+                                       .offset = program->scratch_bytes };
+    program->scratch_bytes = end;
+    return BRIM_OK;
+}
+
+void brim__program_set(struct brim__program *program, uint32_t field, brim_dtype dtype,
+                       const struct brim__shape *shape, struct brim__operand *written) {
+    struct brim__program_field *target = &program->field[field];
+    struct brim__view view = { .dtype = dtype, .shape = *shape };
+    brim__view_row_major(&view);
+    brim__conversion_init(&target->pending, &view);
+    target->at = *written;
+    target->written = written;
+    target->stage = program->stage;
+}
+
+/* A step that carries out a field's pending conversion to `to`. */
+static brim_status emit(struct brim__program *program, uint32_t field, struct brim__operand to) {
+    struct brim__program_field *source = &program->field[field];
+    brim_status status = brim__conversion_prepare(&source->pending);
+    if (status != BRIM_OK) {
+        return brim__fail_within(status, "field '%s'", source->name);
+    }
+    struct brim__step *step;
+    status = brim__program_step(program, &step);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    step->run = run_conversion;
+    step->stage = source->stage;
+    step->from = source->at;
+    step->to = to;
+    step->conversion = source->pending;
+    return BRIM_OK;
+}
+
+brim_status brim__program_flush(struct brim__program *program, uint32_t field, bool always) {
+    struct brim__program_field *source = &program->field[field];
+    if (brim__conversion_is_copy(&source->pending) && (source->written != NULL || !always)) {
+        return BRIM_OK;
+    }
+    const struct brim__shape shape = source->pending.from.shape;
+    const brim_dtype dtype = source->pending.to;
+    uint64_t bytes;
+    if (brim__shape_bytes_overflow(&shape, brim_dtype_bytes(dtype), &bytes)) {
+        return brim__fail(BRIM_INVALID, "field '%s' is too large", source->name);
+    }
+    struct brim__operand to;
+    brim_status status = brim__program_scratch(program, bytes, &to);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    status = emit(program, field, to);
+    if (status == BRIM_OK) {
+        brim__program_set(program, field, dtype, &shape,
+                          &program->step[program->step_count - 1]->to);
+    }
+    return status;
+}
+
+brim_status brim__program_init(struct brim__program *program, const struct brim__opening *opening,
+                               struct brim__source *const *sources, uint32_t source_count,
+                               uint32_t stage) {
+    *program = (struct brim__program){ .arena = opening->arena, .opening = opening,
+                                       .stage = stage };
+    for (uint32_t s = 0; s < source_count; s++) {
+        for (uint32_t f = 0; f < sources[s]->field_count; f++) {
+            const struct brim__source_field *from = &sources[s]->field[f];
+            if (program->field_count == BRIM__MAX_FIELDS) {
+                return brim__fail(BRIM_UNSUPPORTED, "a sample has more than %d fields",
+                                  BRIM__MAX_FIELDS);
+            }
+            for (uint32_t i = 0; i < program->field_count; i++) {
+                if (strcmp(program->field[i].name, from->name) == 0) {
+                    return brim__fail(BRIM_INVALID,
+                                      "two fields are called '%s': give one another name, as in "
+                                      "name=label",
+                                      from->name);
+                }
+            }
+            if (from->view.shape.rank >= BRIM_MAX_RANK) {
+                return brim__fail(BRIM_UNSUPPORTED,
+                                  "field '%s' has %u dimensions; with the batch's at most %d",
+                                  from->name, from->view.shape.rank, BRIM_MAX_RANK);
+            }
+            struct brim__program_field *field = &program->field[program->field_count++];
+            memcpy(field->name, from->name, sizeof(field->name));
+            brim__conversion_init(&field->pending, &from->view);
+            field->at = (struct brim__operand){ .where = BRIM__IN_RECORD, .index = s };
+            field->stage = stage;
+        }
+        program->callback |= sources[s]->callback;
+    }
+    return BRIM_OK;
+}
+
+/* The record of source `s` is, byte for byte, what the field's row holds. */
+static bool record_is_row(const struct brim__program_field *field,
+                          const struct brim__source *source) {
+    uint64_t bytes;
+    return field->at.where == BRIM__IN_RECORD && brim__conversion_is_copy(&field->pending) &&
+           !source->in_memory && source->field_count == 1 && field->pending.from.offset == 0 &&
+           !brim__shape_bytes_overflow(&field->pending.from.shape,
+                                       brim_dtype_bytes(field->pending.to), &bytes) &&
+           bytes == source->record_bytes &&
+           (source->most_run == 1 || source->pitch == source->record_bytes);
+}
+
+brim_status brim__program_finish(struct brim__program *program,
+                                 struct brim__source *const *sources, uint32_t source_count) {
+    program->opening = NULL; /* it need not outlive the building */
+    for (uint32_t s = 0; s < BRIM__MAX_SOURCES; s++) {
+        program->direct[s] = -1;
+    }
+    for (uint32_t f = 0; f < program->field_count; f++) {
+        struct brim__program_field *field = &program->field[f];
+        const struct brim__operand row = { .where = BRIM__IN_ROW, .index = f };
+        if (field->written != NULL && brim__conversion_is_copy(&field->pending)) {
+            *field->written = row;
+        } else if (field->at.where == BRIM__IN_RECORD && field->at.index < source_count &&
+                   record_is_row(field, sources[field->at.index])) {
+            program->direct[field->at.index] = (int32_t)f;
+        } else {
+            const brim_status status = emit(program, f, row);
+            if (status != BRIM_OK) {
+                return status;
+            }
+        }
+    }
+    return BRIM_OK;
+}
+
+void brim__program_close(struct brim__program *program) {
+    for (uint32_t i = program->step_count; i-- > 0;) {
+        if (program->step[i]->close != NULL) {
+            program->step[i]->close(program->step[i]);
+        }
+    }
+    program->step_count = 0;
+}
+
+static brim_status unknown_field(const struct brim__program *program, const char *stage,
+                                 const char *name) {
+    char list[BRIM__MAX_FIELDS * BRIM_NAME_BYTES + 2 * BRIM__MAX_FIELDS] = "";
+    const char *names[BRIM__MAX_FIELDS];
+    size_t length = 0;
+    for (uint32_t i = 0; i < program->field_count; i++) {
+        names[i] = program->field[i].name;
+        const size_t bytes = strlen(names[i]);
+        memcpy(list + length, i > 0 ? ", " : "", i > 0 ? 2 : 0);
+        length += i > 0 ? 2 : 0;
+        memcpy(list + length, names[i], bytes + 1);
+        length += bytes;
+    }
+    const char *near = brim__nearest(name, names, program->field_count);
+    return brim__fail(BRIM_INVALID, "%s: no field '%s'%s%s%s; the fields here are: %s", stage, name,
+                      near != NULL ? "; did you mean '" : "", near != NULL ? near : "",
+                      near != NULL ? "'?" : "", list);
+}
+
+brim_status brim__program_on(const struct brim__program *program, const struct brim__use *use,
+                             size_t argument, enum brim__on fallback, uint32_t *fields) {
+    const struct brim__values *on = &use->values[argument];
+    if (on->count == 0) {
+        const uint32_t count = program->field_count;
+        *fields = fallback == BRIM__ON_ALL     ? (1u << count) - 1
+                  : fallback == BRIM__ON_FIRST ? 1u
+                                               : 1u << (count - 1);
+        return BRIM_OK;
+    }
+    *fields = 0;
+    for (size_t i = 0; i < on->count; i++) {
+        uint32_t f = 0;
+        while (f < program->field_count &&
+               strcmp(program->field[f].name, on->items[i].text) != 0) {
+            f++;
+        }
+        if (f == program->field_count) {
+            return unknown_field(program, use->stage->info.name, on->items[i].text);
+        }
+        *fields |= 1u << f;
+    }
+    return BRIM_OK;
+}

@@ -1,0 +1,255 @@
+/*
+ * session.c: opening, running and closing a loader, and what came out of it.
+ */
+#include "support/support.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#define PLENTY ((uint64_t)512 << 20)
+
+/* ----------------------------------------------------------------- opening */
+
+static brim_open_options options_of(const struct how *how) {
+    brim_open_options options = BRIM_OPEN_OPTIONS_INIT;
+    options.rank = how->rank;
+    options.world = how->world;
+    options.hold = how->hold;
+    options.growth = how->growth;
+    options.bindings = how->bindings;
+    options.binding_count = how->binding_count;
+    return options;
+}
+
+static void assert_ok(brim_status status, const char *what, const char *text) {
+    if (status != BRIM_OK) {
+        fail_msg("%s of \"%s\": %s: %s", what, text, brim_status_name(status), brim_detail());
+    }
+}
+
+static brim_runtime *new_runtime(int32_t threads, uint64_t bytes) {
+    brim_runtime_options options = BRIM_RUNTIME_OPTIONS_INIT;
+    brim_runtime *runtime;
+    options.threads = threads;
+    options.host_bytes = bytes;
+    assert_ok(brim_runtime_new(&options, &runtime), "a runtime", "");
+    return runtime;
+}
+
+/* What the plan calls the smallest limit in which the pipeline opens. */
+static uint64_t minimum_of(const brim_pipeline *pipeline, const char *text,
+                           const struct how *how) {
+    const brim_open_options options = options_of(how);
+    brim_runtime *runtime = new_runtime(how->threads, PLENTY);
+    brim_plan *plan;
+    assert_ok(brim_plan_new(runtime, pipeline, &options, &plan), "a plan", text);
+    const uint64_t minimum = brim_plan_get(plan)->minimum_bytes;
+    brim_plan_free(plan);
+    brim_runtime_free(runtime);
+    return minimum;
+}
+
+static uint64_t charged_of(brim_runtime *runtime) {
+    brim_usage usage = BRIM_USAGE_INIT;
+    assert_int_equal(brim_runtime_usage(runtime, &usage), BRIM_OK);
+    return usage.charged + usage.reserved;
+}
+
+void session_open(struct session *session, const char *text, const struct how *how) {
+    const brim_open_options options = options_of(how);
+    brim_pipeline *pipeline;
+    *session = (struct session){ .hold = how->hold == 0 ? 1 : how->hold };
+    assert_true(session->hold <= MOST_HELD);
+    assert_ok(brim_pipeline_parse(text, &pipeline), "parsing", text);
+    const uint64_t bytes = how->bytes == AT_MINIMUM ? minimum_of(pipeline, text, how)
+                           : how->bytes == 0        ? PLENTY
+                                                    : how->bytes;
+    session->runtime = new_runtime(how->threads, bytes);
+    session->charged_before = charged_of(session->runtime);
+    assert_ok(brim_loader_open(session->runtime, pipeline, &options, &session->loader), "opening",
+              text);
+    brim_pipeline_free(pipeline);
+}
+
+void session_close(struct session *session) {
+    brim_usage usage = BRIM_USAGE_INIT;
+    assert_int_equal(session->held_count, 0);
+    assert_int_equal(brim_runtime_usage(session->runtime, &usage), BRIM_OK);
+    assert_true(usage.peak <= usage.limit);
+    assert_true(usage.peak <= brim_plan_get(brim_loader_plan(session->loader))->planned_bytes);
+    brim_loader_close(session->loader);
+    assert_int_equal(brim_runtime_trim(session->runtime, NULL), BRIM_OK);
+    assert_int_equal(charged_of(session->runtime), session->charged_before);
+    brim_runtime_free(session->runtime);
+}
+
+void session_restore(struct session *session, const brim_state *state) {
+    assert_ok(brim_loader_restore(session->loader, state), "restoring", "");
+}
+
+brim_state session_state(struct session *session) {
+    brim_state state;
+    assert_ok(brim_loader_state(session->loader, &state), "the state", "");
+    return state;
+}
+
+void assert_detail_has(const char *part) {
+    if (strstr(brim_detail(), part) == NULL) {
+        fail_msg("\"%s\" is not in the detail \"%s\"", part, brim_detail());
+    }
+}
+
+void expect_refused(const char *text, const struct how *how, brim_status status,
+                    const char *part) {
+    const brim_open_options options = options_of(how);
+    brim_runtime *runtime = new_runtime(how->threads, how->bytes == 0 ? PLENTY : how->bytes);
+    const uint64_t before = charged_of(runtime);
+    brim_pipeline *pipeline = NULL;
+    brim_loader *loader = NULL;
+    brim_status got = brim_pipeline_parse(text, &pipeline);
+    if (got == BRIM_OK) {
+        got = brim_loader_open(runtime, pipeline, &options, &loader);
+    }
+    if (got != status || strstr(brim_detail(), part) == NULL) {
+        fail_msg("\"%s\" gave %s (%s), not %s with \"%s\"", text, brim_status_name(got),
+                 brim_detail(), brim_status_name(status), part);
+    }
+    assert_null(loader);
+    assert_int_equal(charged_of(runtime), before);
+    brim_pipeline_free(pipeline);
+    brim_runtime_free(runtime);
+}
+
+/* ------------------------------------------------------------------ taking */
+
+static void let_go(struct session *session, batch_visit *visit, void *user) {
+    brim_batch *oldest = session->held[0];
+    visit(user, oldest);
+    brim_batch_release(oldest);
+    session->held_count--;
+    memmove(session->held, session->held + 1, session->held_count * sizeof session->held[0]);
+}
+
+bool take_batches(struct session *session, uint64_t most, batch_visit *visit, void *user) {
+    brim_status status = BRIM_OK;
+    for (uint64_t taken = 0; taken < most; taken++) {
+        while (session->held_count >= session->hold) {
+            let_go(session, visit, user);
+        }
+        brim_batch *batch;
+        status = brim_loader_next(session->loader, BRIM_FOREVER, &batch);
+        if (status != BRIM_OK) {
+            break;
+        }
+        session->held[session->held_count++] = batch;
+    }
+    while (session->held_count > 0) {
+        let_go(session, visit, user);
+    }
+    if (status != BRIM_OK && status != BRIM_END) {
+        fail_msg("next: %s: %s", brim_status_name(status), brim_detail());
+    }
+    return status == BRIM_END;
+}
+
+brim_batch *take_batch(struct session *session) {
+    brim_batch *batch = NULL;
+    assert_ok(brim_loader_next(session->loader, BRIM_FOREVER, &batch), "next", "");
+    return batch;
+}
+
+/* ----------------------------------------------------------------- digests */
+
+/* Brim lays fields out row-major; a hash over their bytes relies on it. */
+static void assert_row_major(const brim_field *field) {
+    int64_t stride = (int64_t)brim_dtype_bytes(field->dtype);
+    for (uint32_t i = field->rank; i-- > 0;) {
+        assert_int_equal(field->strides[i], stride);
+        stride *= field->shape[i];
+    }
+    assert_int_equal(field->bytes, stride);
+}
+
+void digest_batch(void *user, const brim_batch *batch) {
+    struct digest *digest = user;
+    const brim_batch_info *info = brim_batch_get(batch);
+    const uint64_t numbers[] = { digest->value,       info->epoch,      info->step,
+                                 info->micro,         info->micro_count, info->rows,
+                                 info->valid_rows,    info->skipped,    info->step_rows,
+                                 info->global_rows,   info->first_position, info->field_count };
+    uint64_t value = XXH3_64bits(numbers, sizeof numbers);
+    value = XXH3_64bits_withSeed(info->samples, info->rows * sizeof info->samples[0], value);
+    value = XXH3_64bits_withSeed(info->valid, info->rows, value);
+    for (uint32_t i = 0; i < info->field_count; i++) {
+        const brim_field *field = brim_batch_field_at(batch, i);
+        assert_row_major(field);
+        value = XXH3_64bits_withSeed(field->name, strlen(field->name), value + field->dtype);
+        value = XXH3_64bits_withSeed(field->shape, field->rank * sizeof field->shape[0], value);
+        value = XXH3_64bits_withSeed(field->data, field->bytes, value);
+    }
+    digest->value = value;
+    digest->batches++;
+}
+
+/* -------------------------------------------------------------------- logs */
+
+static void *grown(void *array, size_t *capacity, size_t wanted, size_t element) {
+    if (wanted > *capacity) {
+        *capacity = 2 * wanted;
+        array = realloc(array, *capacity * element);
+        assert_non_null(array);
+    }
+    return array;
+}
+
+void log_batch(void *user, const brim_batch *batch) {
+    struct log *log = user;
+    const brim_batch_info *info = brim_batch_get(batch);
+    log->batch =
+        grown(log->batch, &log->batch_capacity, log->batches + 1, sizeof log->batch[0]);
+    log->row = grown(log->row, &log->row_capacity, log->rows + info->rows, sizeof log->row[0]);
+    struct logged *logged = &log->batch[log->batches++];
+    *logged = (struct logged){ .info = *info, .first_row = log->rows };
+    logged->info.samples = NULL;
+    logged->info.valid = NULL;
+    for (uint64_t r = 0; r < info->rows; r++) {
+        struct row *row = &log->row[log->rows++];
+        *row = (struct row){ .id = info->samples[r], .valid = info->valid[r] == 1 };
+        assert_true(info->valid[r] <= 1);
+        for (uint32_t f = 0; f < info->field_count; f++) {
+            const brim_field *field = brim_batch_field_at(batch, f);
+            assert_row_major(field);
+            const size_t bytes = (size_t)field->strides[0];
+            row->hash = XXH3_64bits_withSeed((const char *)field->data + r * bytes, bytes,
+                                             row->hash + f);
+        }
+    }
+}
+
+void log_free(struct log *log) {
+    free(log->row);
+    free(log->batch);
+    *log = (struct log){ 0 };
+}
+
+void log_run(struct log *log, const char *text, const struct how *how, unsigned epochs) {
+    struct session session;
+    session_open(&session, text, how);
+    for (unsigned i = 0; i < epochs; i++) {
+        assert_true(take_batches(&session, TO_THE_END, log_batch, log));
+    }
+    session_close(&session);
+}
+
+void assert_rows_equal(const struct row *a, const struct row *b, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        if (a[i].id != b[i].id || a[i].hash != b[i].hash || a[i].valid != b[i].valid) {
+            fail_msg("row %zu: sample %llu (%s, %016llx) and sample %llu (%s, %016llx)", i,
+                     (unsigned long long)a[i].id, a[i].valid ? "valid" : "padded",
+                     (unsigned long long)a[i].hash, (unsigned long long)b[i].id,
+                     b[i].valid ? "valid" : "padded", (unsigned long long)b[i].hash);
+        }
+    }
+}
