@@ -67,25 +67,25 @@ extern "C" {
 /* ------------------------------------------------------------------ status */
 
 /* name, number, what it means. Numbers are never reused. */
-#define BRIM_STATUSES(X)                                                       \
-    X(OK, 0, "success")                                                        \
-    X(END, 1, "end of the epoch")                                              \
-    X(TIMEOUT, 2, "timed out")                                                 \
-    X(INTERRUPTED, 3, "interrupted")                                           \
-    X(HELD, 4, "too many batches are held")                                    \
-    X(INVALID, 5, "invalid argument")                                          \
-    X(SYNTAX, 6, "the pipeline's text is wrong")                               \
-    X(UNBOUND, 7, "a name in the pipeline is not bound")                       \
-    X(BUDGET, 8, "does not fit the budget")                                    \
-    X(MEMORY, 9, "the system refused memory")                                  \
-    X(IO, 10, "the system failed to read or write")                            \
-    X(CORRUPT, 11, "bad data")                                                 \
-    X(UNSUPPORTED, 12, "not supported")                                        \
-    X(MISMATCH, 13, "the state belongs to other data or another order")        \
-    X(CALLBACK, 14, "a callback failed")                                       \
-    X(FORKED, 15, "used after fork in the child")                              \
-    X(THREAD, 16, "the system refused a thread")                               \
-    X(CLOSED, 17, "the loader is closing")                                     \
+#define BRIM_STATUSES(X)                                                \
+    X(OK, 0, "success")                                                 \
+    X(END, 1, "end of the epoch")                                       \
+    X(TIMEOUT, 2, "timed out")                                          \
+    X(INTERRUPTED, 3, "interrupted")                                    \
+    X(HELD, 4, "too many batches are held")                             \
+    X(INVALID, 5, "invalid argument")                                   \
+    X(SYNTAX, 6, "the pipeline's text is wrong")                        \
+    X(UNBOUND, 7, "a name in the pipeline is not bound")                \
+    X(BUDGET, 8, "does not fit the budget")                             \
+    X(MEMORY, 9, "the system refused memory")                           \
+    X(IO, 10, "the system failed to read or write")                     \
+    X(CORRUPT, 11, "bad data")                                          \
+    X(UNSUPPORTED, 12, "not supported")                                 \
+    X(MISMATCH, 13, "the state belongs to other data or another order") \
+    X(CALLBACK, 14, "a callback failed")                                \
+    X(FORKED, 15, "used after fork in the child")                       \
+    X(THREAD, 16, "the system refused a thread")                        \
+    X(CLOSED, 17, "the loader is closing")                              \
     X(UNSEEKABLE, 18, "the source cannot seek")
 
 typedef enum brim_status {
@@ -108,21 +108,21 @@ BRIM_API const char *brim_version(void);
 /* ------------------------------------------------------------------ dtypes */
 
 /* name, number, bytes of an element. */
-#define BRIM_DTYPES(X)                                                         \
-    X(BOOL, bool, 1, 1)                                                        \
-    X(U8, uint8, 2, 1)                                                         \
-    X(I8, int8, 3, 1)                                                          \
-    X(U16, uint16, 4, 2)                                                       \
-    X(I16, int16, 5, 2)                                                        \
-    X(U32, uint32, 6, 4)                                                       \
-    X(I32, int32, 7, 4)                                                        \
-    X(U64, uint64, 8, 8)                                                       \
-    X(I64, int64, 9, 8)                                                        \
-    X(F16, float16, 10, 2)                                                     \
-    X(BF16, bfloat16, 11, 2)                                                   \
-    X(F32, float32, 12, 4)                                                     \
-    X(F64, float64, 13, 8)                                                     \
-    X(C64, complex64, 14, 8)                                                   \
+#define BRIM_DTYPES(X)       \
+    X(BOOL, bool, 1, 1)      \
+    X(U8, uint8, 2, 1)       \
+    X(I8, int8, 3, 1)        \
+    X(U16, uint16, 4, 2)     \
+    X(I16, int16, 5, 2)      \
+    X(U32, uint32, 6, 4)     \
+    X(I32, int32, 7, 4)      \
+    X(U64, uint64, 8, 8)     \
+    X(I64, int64, 9, 8)      \
+    X(F16, float16, 10, 2)   \
+    X(BF16, bfloat16, 11, 2) \
+    X(F32, float32, 12, 4)   \
+    X(F64, float64, 13, 8)   \
+    X(C64, complex64, 14, 8) \
     X(C128, complex128, 15, 16)
 
 typedef enum brim_dtype {
@@ -134,7 +134,7 @@ typedef enum brim_dtype {
 BRIM_API const char *brim_dtype_name(brim_dtype dtype); /* "float32" */
 BRIM_API size_t brim_dtype_bytes(brim_dtype dtype);     /* 0 if unknown */
 
-#define BRIM_MAX_RANK 8    /* dimensions of a field, with the batch's */
+#define BRIM_MAX_RANK   8  /* dimensions of a field, with the batch's */
 #define BRIM_NAME_BYTES 48 /* longest field or label, with its zero */
 
 /* ----------------------------------------------------------------- memory */
@@ -164,7 +164,8 @@ typedef struct brim_budget_info {
     uint64_t peak;     /* most of charged + reserved that ever was */
     uint32_t depth;    /* 0 for the runtime's own budget */
 } brim_budget_info;
-#define BRIM_BUDGET_INFO_INIT { .size = sizeof(brim_budget_info) }
+#define BRIM_BUDGET_INFO_INIT \
+    { .size = sizeof(brim_budget_info) }
 
 /* A budget below `parent` with a limit (BRIM_UNLIMITED for none) and a minimum
  * that is set aside at once. Freed by brim_budget_free, which returns whatever
@@ -201,27 +202,28 @@ typedef struct brim_runtime_options {
     uint64_t host_bytes;   /* 0: a quarter of what is free, see host_origin */
     uint64_t pinned_bytes; /* 0: none */
     uint64_t device_bytes; /* 0: none */
-    int32_t threads;       /* BRIM_THREADS_AUTO, 0 (the caller's thread does the work), or a number */
+    int32_t threads; /* BRIM_THREADS_AUTO, 0 (the caller's thread does the work), or a number */
 } brim_runtime_options;
-#define BRIM_RUNTIME_OPTIONS_INIT                                              \
+#define BRIM_RUNTIME_OPTIONS_INIT \
     { .size = sizeof(brim_runtime_options), .threads = BRIM_THREADS_AUTO }
 
 /* Charged, reserved and what lies outside, in one look. */
 typedef struct brim_usage {
     size_t size;
-    uint64_t limit;      /* host bytes */
-    uint64_t charged;    /* now: what brim mapped, or took through hooks */
-    uint64_t reserved;   /* now: bounds for libraries without hooks */
-    uint64_t elastic;    /* the part of charged that trim would return */
-    uint64_t peak;       /* most of charged + reserved so far */
-    uint64_t rss;        /* resident memory of the whole process */
+    uint64_t limit;    /* host bytes */
+    uint64_t charged;  /* now: what brim mapped, or took through hooks */
+    uint64_t reserved; /* now: bounds for libraries without hooks */
+    uint64_t elastic;  /* the part of charged that trim would return */
+    uint64_t peak;     /* most of charged + reserved so far */
+    uint64_t rss;      /* resident memory of the whole process */
     uint64_t peak_rss;
-    uint64_t outside;    /* rss less charged: code, libc, interpreters, page maps; 0 if less */
-    uint32_t threads;    /* workers running */
-    uint32_t loaders;    /* loaders open */
+    uint64_t outside;      /* rss less charged: code, libc, interpreters, page maps; 0 if less */
+    uint32_t threads;      /* workers running */
+    uint32_t loaders;      /* loaders open */
     char host_origin[160]; /* how the limit came about, in words */
 } brim_usage;
-#define BRIM_USAGE_INIT { .size = sizeof(brim_usage) }
+#define BRIM_USAGE_INIT \
+    { .size = sizeof(brim_usage) }
 
 /* options may be NULL. Usually one runtime for a process. Destroyed by
  * brim_runtime_free; loaders and batches that are left keep what they need. */
@@ -257,6 +259,8 @@ typedef struct brim_argument {
     double real;
     const brim_pipeline *pipeline; /* copied */
 } brim_argument;
+#define BRIM_ARGUMENT_INIT \
+    { .size = sizeof(brim_argument) }
 
 /* "npy x.npy | shuffle seed=7 | batch 64". */
 BRIM_API brim_status brim_pipeline_parse(const char *text, brim_pipeline **pipeline);
@@ -284,7 +288,7 @@ typedef struct brim_value {
     brim_dtype dtype;
     uint32_t rank;
     int64_t shape[BRIM_MAX_RANK];
-    void *data; /* contiguous, row-major, aligned to 64 bytes */
+    void *data; /* contiguous, row-major; inputs aligned to 64 bytes, outputs to their element */
     uint64_t bytes;
 } brim_value;
 
@@ -297,6 +301,8 @@ typedef struct brim_field_spec {
     int64_t shape[BRIM_MAX_RANK];
     uint64_t largest_bytes; /* bound for one sample; 0: what the shape says */
 } brim_field_spec;
+#define BRIM_FIELD_SPEC_INIT \
+    { .size = sizeof(brim_field_spec) }
 
 /* Which sample a callback is making. */
 typedef struct brim_call {
@@ -309,8 +315,8 @@ typedef struct brim_call {
 /* Random numbers for callbacks: the same for (call, draw) on any thread. */
 BRIM_API uint32_t brim_call_random(const brim_call *call, uint32_t draw);
 
-#define BRIM_PURE 1u        /* same input, same output: may be cached and made again */
-#define BRIM_CONCURRENT 2u  /* may run on several threads at once; else calls are serialised */
+#define BRIM_PURE       1u /* same input, same output: may be cached and made again */
+#define BRIM_CONCURRENT 2u /* may run on several threads at once; else calls are serialised */
 
 /* Returns 0, or non-zero for a bad sample (see on_error); `why` (of
  * why_bytes) may be filled with the reason. No brim lock is held. */
@@ -340,14 +346,15 @@ typedef struct brim_binding {
     int64_t strides[BRIM_MAX_RANK];
     /* callbacks: what they put out (a map callback's fields replace all of the
      * sample's), and how they may be called */
-    uint64_t count; /* samples of a source */
+    uint64_t count;                /* samples of a source */
     const brim_field_spec *fields; /* elements lie fields->size bytes apart */
     size_t field_count;
     uint32_t flags; /* BRIM_PURE, BRIM_CONCURRENT */
     brim_read_callback *read;
     brim_map_callback *map;
 } brim_binding;
-#define BRIM_BINDING_INIT { .size = sizeof(brim_binding) }
+#define BRIM_BINDING_INIT \
+    { .size = sizeof(brim_binding) }
 
 /* -------------------------------------------------------- plan and opening */
 
@@ -371,28 +378,28 @@ typedef struct brim_open_options {
     const brim_binding *bindings; /* elements lie bindings->size bytes apart */
     size_t binding_count;
 } brim_open_options;
-#define BRIM_OPEN_OPTIONS_INIT                                                 \
+#define BRIM_OPEN_OPTIONS_INIT \
     { .size = sizeof(brim_open_options), .threads = BRIM_THREADS_AUTO }
 
 typedef struct brim_plan brim_plan;
 
 typedef struct brim_plan_info {
-    int fits;                /* 0: `reason` says why not */
-    uint64_t minimum_bytes;  /* smallest host limit in which it opens alone */
-    uint64_t planned_bytes;  /* what it will use at most; charged never exceeds it */
-    uint64_t limit_bytes;    /* what it was fitted into */
+    int fits;               /* 0: `reason` says why not */
+    uint64_t minimum_bytes; /* smallest host limit in which it opens alone */
+    uint64_t planned_bytes; /* what it will use at most; charged never exceeds it */
+    uint64_t limit_bytes;   /* what it was fitted into */
     uint64_t slot_bytes;
-    uint64_t scratch_bytes;  /* for each thread */
-    uint64_t stack_bytes;    /* of each worker, with thread-local storage */
-    uint64_t fixed_bytes;    /* tables, indexes and the loader itself */
-    uint32_t threads;        /* workers; 0: the caller's thread */
+    uint64_t scratch_bytes; /* for each thread */
+    uint64_t stack_bytes;   /* of each worker, with thread-local storage */
+    uint64_t fixed_bytes;   /* tables, indexes and the loader itself */
+    uint32_t threads;       /* workers; 0: the caller's thread */
     uint32_t slots;
     uint32_t minimum_slots;
     uint32_t hold;
-    uint64_t samples;        /* in an epoch, over all ranks */
-    uint64_t batches;        /* that one rank receives in an epoch, micro-batches counted one by one */
-    uint64_t steps;          /* batches, counting all micro-batches of one as one */
-    uint64_t batch_rows;     /* most rows in what next returns */
+    uint64_t samples;    /* in an epoch, over all ranks */
+    uint64_t batches;    /* that one rank receives in an epoch, micro-batches counted one by one */
+    uint64_t steps;      /* batches, counting all micro-batches of one as one */
+    uint64_t batch_rows; /* most rows in what next returns */
     uint64_t data_fingerprint;
     uint64_t sample_fingerprint;
     uint64_t order_fingerprint;
@@ -475,8 +482,8 @@ BRIM_API brim_status brim_loader_restore(brim_loader *loader, const brim_state *
 
 typedef struct brim_stats {
     size_t size;
-    uint64_t epoch;          /* of the next batch */
-    uint64_t samples;        /* delivered since opening */
+    uint64_t epoch;   /* of the next batch */
+    uint64_t samples; /* delivered since opening */
     uint64_t batches;
     uint64_t bytes;          /* of all fields delivered */
     uint64_t read_bytes;     /* asked of files */
@@ -488,11 +495,12 @@ typedef struct brim_stats {
     uint32_t threads;        /* workers running for this runtime */
     uint32_t slots;          /* mapped now */
     uint32_t lent;
-    uint32_t revoked;        /* times that memory was taken from it */
+    uint32_t revoked; /* times that memory was taken from it */
     uint32_t stage_count;
-    uint32_t error_count;    /* texts kept: the last few */
+    uint32_t error_count; /* texts kept: the last few */
 } brim_stats;
-#define BRIM_STATS_INIT { .size = sizeof(brim_stats) }
+#define BRIM_STATS_INIT \
+    { .size = sizeof(brim_stats) }
 BRIM_API brim_status brim_loader_stats(brim_loader *loader, brim_stats *stats);
 
 typedef struct brim_stage_stats {
@@ -501,7 +509,8 @@ typedef struct brim_stage_stats {
     uint64_t samples; /* that went through it */
     uint64_t ns;      /* spent in it, over all threads, estimated from timed runs */
 } brim_stage_stats;
-#define BRIM_STAGE_STATS_INIT { .size = sizeof(brim_stage_stats) }
+#define BRIM_STAGE_STATS_INIT \
+    { .size = sizeof(brim_stage_stats) }
 BRIM_API brim_status brim_loader_stage_stats(brim_loader *loader, size_t stage,
                                              brim_stage_stats *stats);
 /* Copies the text of a recent bad sample; 0 is the latest. */
@@ -531,14 +540,14 @@ typedef struct brim_field {
 
 typedef struct brim_batch_info {
     uint64_t epoch;
-    uint64_t step;          /* number of the batch in the epoch */
-    uint32_t micro;         /* which of the step's micro-batches */
+    uint64_t step;  /* number of the batch in the epoch */
+    uint32_t micro; /* which of the step's micro-batches */
     uint32_t micro_count;
-    uint64_t rows;          /* of the first dimension, padded rows among them */
+    uint64_t rows; /* of the first dimension, padded rows among them */
     uint64_t valid_rows;
-    uint64_t skipped;       /* bad samples left out of it */
-    uint64_t step_rows;     /* valid rows planned for the step at this rank ... */
-    uint64_t global_rows;   /* ... and over all ranks */
+    uint64_t skipped;        /* bad samples left out of it */
+    uint64_t step_rows;      /* valid rows planned for the step at this rank ... */
+    uint64_t global_rows;    /* ... and over all ranks */
     uint64_t first_position; /* of its first row, in the epoch's global order */
     const uint64_t *samples; /* the sample's number, for each row; UINT64_MAX where padded */
     const uint8_t *valid;    /* 1 or 0 for each row */
@@ -577,9 +586,9 @@ typedef enum brim_type {
     BRIM_TYPE_WEIGHTED = 9, /* weight ( ... ): a number, then a pipeline */
 } brim_type;
 
-#define BRIM_REQUIRED 1u   /* no default */
+#define BRIM_REQUIRED   1u /* no default */
 #define BRIM_POSITIONAL 2u /* may stand without its key */
-#define BRIM_LIST 4u       /* several values: positional ones follow each other, key=a,b */
+#define BRIM_LIST       4u /* several values: positional ones follow each other, key=a,b */
 
 typedef struct brim_argument_info {
     const char *name;

@@ -27,7 +27,9 @@ void brim__batch_layout(struct brim_batch *batch, const brim_plan *plan, uint8_t
     }
 }
 
-const brim_batch_info *brim_batch_get(const brim_batch *batch) { return &batch->info; }
+const brim_batch_info *brim_batch_get(const brim_batch *batch) {
+    return &batch->info;
+}
 
 const brim_field *brim_batch_field_at(const brim_batch *batch, size_t index) {
     return index < batch->info.field_count ? &batch->field[index] : NULL;

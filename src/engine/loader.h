@@ -26,7 +26,7 @@
 #include "engine/runtime.h"
 #include "plan/plan.h"
 
-#define BRIM__ERRORS_KEPT 8
+#define BRIM__ERRORS_KEPT  8
 #define BRIM__SAMPLE_ERROR 256
 
 enum brim__slot_state {
@@ -89,11 +89,11 @@ struct brim_loader {
     bool in_call;  /* a thread is inside next, seek, state or restore */
     bool revoking; /* memory is being given up: claim nothing new */
     uint32_t hold, lent;
-    uint32_t slot_count; /* with memory */
-    struct brim__slot *slot; /* plan->slot_cap of them */
+    uint32_t slot_count;           /* with memory */
+    struct brim__slot *slot;       /* plan->slot_cap of them */
     struct brim__scratch *scratch; /* plan->thread_cap + 1 of them */
-    uint32_t scratch_count; /* with memory */
-    bool grow_slot; /* a consumer has waited since the last slot was added */
+    uint32_t scratch_count;        /* with memory */
+    bool grow_slot;                /* a consumer has waited since the last slot was added */
 
     uint64_t take_ticket, make_ticket;
     uint64_t take_epoch, take_index; /* of the next batch */
@@ -124,7 +124,7 @@ bool brim__slot_claim(brim_loader *loader, struct brim__slot **slot, uint32_t *f
 bool brim__slot_grow(brim_loader *loader);
 bool brim__scratch_grow(brim_loader *loader);
 void brim__slot_free(brim_loader *loader, struct brim__slot *slot); /* to FREE */
-void brim__slots_abandon(brim_loader *loader); /* everything in [take, make) */
+void brim__slots_abandon(brim_loader *loader);                      /* everything in [take, make) */
 struct brim__shard brim__loader_shard(const brim_loader *loader, uint64_t epoch);
 void brim__slots_check(const brim_loader *loader); /* asserts what the drawing says */
 /* Takes the locks itself. A brim__revoke. */

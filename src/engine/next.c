@@ -11,7 +11,7 @@
 
 #include <stdio.h>
 
-#define HELP_NS 2000000
+#define HELP_NS   2000000
 #define REGROW_NS 50000000 /* between attempts to start a worker again */
 
 /* Remembers the thread's detail as the loader's; mutex held. */
@@ -124,12 +124,11 @@ static brim_status deliver(brim_loader *loader, struct brim__slot *slot, brim_ba
     const uint64_t cap = loader->plan->batching.max_errors;
     if (slot->bad_rows + slot->replaced_rows > 0 &&
         loader->epoch_skipped + slot->bad_rows + slot->replaced_rows > cap) {
-        return brim__fail(BRIM_CORRUPT,
-                          "more than max_errors=%llu bad samples in epoch %llu; the latest: %s",
-                          (unsigned long long)cap, (unsigned long long)slot->epoch,
-                          loader->errors > 0
-                              ? loader->error[(loader->errors - 1) % BRIM__ERRORS_KEPT]
-                              : "unknown");
+        return brim__fail(
+            BRIM_CORRUPT, "more than max_errors=%llu bad samples in epoch %llu; the latest: %s",
+            (unsigned long long)cap, (unsigned long long)slot->epoch,
+            loader->errors > 0 ? loader->error[(loader->errors - 1) % BRIM__ERRORS_KEPT]
+                               : "unknown");
     }
     loader->epoch_skipped += slot->replaced_rows;
     lend(loader, slot, out);

@@ -16,8 +16,9 @@ static brim_status read_options(brim_runtime *runtime, const brim_open_options *
     *options = (brim_open_options)BRIM_OPEN_OPTIONS_INIT;
     if (given != NULL) {
         if (given->size < offsetof(brim_open_options, binding_count) + sizeof(size_t)) {
-            return brim__fail(BRIM_INVALID, "open options: size is %zu: begin with "
-                                            "BRIM_OPEN_OPTIONS_INIT",
+            return brim__fail(BRIM_INVALID,
+                              "open options: size is %zu: begin with "
+                              "BRIM_OPEN_OPTIONS_INIT",
                               given->size);
         }
         memcpy(options, given, brim__min(given->size, sizeof(*options)));
@@ -41,7 +42,9 @@ static brim_status read_options(brim_runtime *runtime, const brim_open_options *
     return BRIM_OK;
 }
 
-static uint64_t align_record(uint64_t bytes) { return brim__align(bytes, BRIM__CACHE_LINE); }
+static uint64_t align_record(uint64_t bytes) {
+    return brim__align(bytes, BRIM__CACHE_LINE);
+}
 
 /* What a loader needs of its plan's arena. */
 static uint64_t loader_bytes(const brim_plan *plan) {
@@ -53,8 +56,8 @@ static uint64_t loader_bytes(const brim_plan *plan) {
 
 /* A budget node for one loader, and a plan charged to it. */
 static brim_status build(brim_runtime *runtime, const brim_pipeline *pipeline,
-                         const brim_open_options *options, const char *label,
-                         brim_budget **budget, brim_plan **plan) {
+                         const brim_open_options *options, const char *label, brim_budget **budget,
+                         brim_plan **plan) {
     brim_status status = brim_budget_new(options->budget, label, BRIM_UNLIMITED, 0, budget);
     if (status != BRIM_OK) {
         return status;
@@ -97,7 +100,9 @@ brim_status brim_plan_new(brim_runtime *runtime, const brim_pipeline *pipeline,
     return status;
 }
 
-void brim_plan_free(brim_plan *plan) { brim__plan_free(plan); }
+void brim_plan_free(brim_plan *plan) {
+    brim__plan_free(plan);
+}
 
 /* ----------------------------------------------------------------- opening */
 
@@ -276,4 +281,6 @@ void brim_loader_close(brim_loader *loader) {
     brim__loader_unref(loader);
 }
 
-const brim_plan *brim_loader_plan(const brim_loader *loader) { return loader->plan; }
+const brim_plan *brim_loader_plan(const brim_loader *loader) {
+    return loader->plan;
+}

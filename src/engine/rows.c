@@ -11,7 +11,7 @@
 
 #include <stdio.h>
 
-#define CHUNK 64
+#define CHUNK         64
 #define REPLACE_TRIES 16
 
 static uint64_t *row_ids(const brim_plan *plan, uint8_t *slot) {
@@ -39,18 +39,17 @@ static brim_status fetch(struct group *group, uint32_t s, const uint8_t **record
     const int32_t direct = leaf->program.direct[s];
     const struct brim__output *output =
         direct >= 0 ? &group->run->loader->plan->output[direct] : NULL;
-    uint8_t *buffer = output != NULL ? group->run->slot_memory + output->offset +
-                                           group->row * output->row_bytes
-                                     : group->run->scratch + leaf->buffer[s];
+    uint8_t *buffer =
+        output != NULL ? group->run->slot_memory + output->offset + group->row * output->row_bytes
+                       : group->run->scratch + leaf->buffer[s];
     brim_call call = group->frame.call;
     call.sample = group->sample;
     uint64_t got = 0;
     if (leaf->serial[s] != NULL) {
         brim__lock(leaf->serial[s]);
     }
-    const brim_status status =
-        source->ops->fetch(source, &call, brim__min(group->count, leaf->run[s]), buffer, records,
-                           &got);
+    const brim_status status = source->ops->fetch(
+        source, &call, brim__min(group->count, leaf->run[s]), buffer, records, &got);
     if (leaf->serial[s] != NULL) {
         brim__unlock(leaf->serial[s]);
     }
@@ -125,14 +124,14 @@ static brim_status make_group(struct group *group) {
 static struct group begin_group(struct brim__run *run, const struct brim__place *place,
                                 uint32_t row, uint32_t count) {
     const struct brim__leaf *leaf = run->loader->plan->leaf[place->leaf];
-    return (struct group){ .run = run,
-                           .leaf = leaf,
-                           .sample = place->sample,
-                           .row = row,
-                           .count = count,
-                           .frame = { .scratch = run->scratch + leaf->program_scratch,
-                                      .call = { .size = sizeof(brim_call),
-                                                .epoch = place->epoch } } };
+    return (
+        struct group){ .run = run,
+                       .leaf = leaf,
+                       .sample = place->sample,
+                       .row = row,
+                       .count = count,
+                       .frame = { .scratch = run->scratch + leaf->program_scratch,
+                                  .call = { .size = sizeof(brim_call), .epoch = place->epoch } } };
 }
 
 static brim_status make_single(struct brim__run *run, const struct brim__place *place,
@@ -164,8 +163,8 @@ static brim_status replace(struct brim__run *run, uint32_t row) {
     for (uint32_t attempt = 0; attempt < REPLACE_TRIES; attempt++) {
         struct brim__place place;
         const uint64_t position =
-            brim__random_below(plan->replace_key, run->slot->delivery.first + row,
-                               run->slot->epoch, attempt * 2, count);
+            brim__random_below(plan->replace_key, run->slot->delivery.first + row, run->slot->epoch,
+                               attempt * 2, count);
         brim__order_locate(&plan->order, run->slot->epoch, position, 1, &place);
         status = make_single(run, &place, row);
         if (status == BRIM_OK || !is_bad_sample(status)) {

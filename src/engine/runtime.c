@@ -20,8 +20,9 @@ static brim_status read_options(const brim_runtime_options *given, brim_runtime_
         return BRIM_OK;
     }
     if (given->size < offsetof(brim_runtime_options, threads) + sizeof(given->threads)) {
-        return brim__fail(BRIM_INVALID, "runtime options: size is %zu: begin with "
-                                        "BRIM_RUNTIME_OPTIONS_INIT",
+        return brim__fail(BRIM_INVALID,
+                          "runtime options: size is %zu: begin with "
+                          "BRIM_RUNTIME_OPTIONS_INIT",
                           given->size);
     }
     memcpy(options, given, brim__min(given->size, sizeof(*options)));
@@ -52,8 +53,9 @@ static brim_status init_budgets(brim_runtime *runtime, const brim_runtime_option
     uint64_t limits[BRIM_MEMORY_KINDS];
     char size[BRIM__SIZE_TEXT];
     if (options->host_bytes < BRIM__BUDGET_FLOOR) {
-        return brim__fail(BRIM_BUDGET, "a budget of %llu bytes is too small for any pipeline: give "
-                                       "at least %s",
+        return brim__fail(BRIM_BUDGET,
+                          "a budget of %llu bytes is too small for any pipeline: give "
+                          "at least %s",
                           (unsigned long long)options->host_bytes,
                           brim__size_text(BRIM__BUDGET_FLOOR, size));
     }
@@ -150,7 +152,9 @@ void brim_runtime_free(brim_runtime *runtime) {
     }
 }
 
-brim_budget *brim_runtime_budget(brim_runtime *runtime) { return runtime->budget; }
+brim_budget *brim_runtime_budget(brim_runtime *runtime) {
+    return runtime->budget;
+}
 
 brim_status brim_runtime_usage(brim_runtime *runtime, brim_usage *given) {
     if (brim__runtime_forked(runtime)) {

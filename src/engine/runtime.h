@@ -25,8 +25,8 @@ struct brim__worker {
     brim_runtime *runtime;
     struct brim__worker *next; /* pool */
     brim__thread thread;
-    uint64_t usable; /* stack for running rows */
-    bool quit;       /* pool */
+    uint64_t usable;         /* stack for running rows */
+    bool quit;               /* pool */
     bool in_callback_loader; /* pool: may be inside the user's code */
 };
 

@@ -34,8 +34,9 @@ brim_status brim_loader_stage_stats(brim_loader *loader, size_t stage, brim_stag
     }
     const size_t size = given->size;
     if (size < sizeof(size_t) || stage >= loader->plan->info.stage_count) {
-        return brim__fail(BRIM_INVALID, "stage %zu of %u, or size is not set: begin with "
-                                        "BRIM_STAGE_STATS_INIT",
+        return brim__fail(BRIM_INVALID,
+                          "stage %zu of %u, or size is not set: begin with "
+                          "BRIM_STAGE_STATS_INIT",
                           stage, loader->plan->info.stage_count);
     }
     brim__lock(&loader->mutex);
@@ -46,8 +47,7 @@ brim_status brim_loader_stage_stats(brim_loader *loader, size_t stage, brim_stag
         .name = loader->plan->stage[stage].name,
         .samples = time.samples,
         .ns = time.timed_samples > 0 ? (uint64_t)((double)time.timed_ns /
-                                                  (double)time.timed_samples *
-                                                  (double)time.samples)
+                                                  (double)time.timed_samples * (double)time.samples)
                                      : 0,
     };
     memcpy(given, &stats, brim__min(size, sizeof(stats)));

@@ -4,9 +4,9 @@
  */
 #include "engine/loader.h"
 
-#define TIMED_EVERY 32         /* runs; the clock is read for each stage then */
-#define COLD_NS 50000          /* a read slower than this did not come from the page cache */
-#define MEAN_SHIFT 3           /* weight of a new run in the running mean: 1/8 */
+#define TIMED_EVERY 32    /* runs; the clock is read for each stage then */
+#define COLD_NS     50000 /* a read slower than this did not come from the page cache */
+#define MEAN_SHIFT  3     /* weight of a new run in the running mean: 1/8 */
 
 /* mutex held */
 static struct brim__scratch *take_scratch(brim_loader *loader) {

@@ -16,7 +16,7 @@
 /* More would be a mistake, and every charge walks the whole way. */
 #define MOST_LEVELS 64
 
-bool brim__forked(const brim_budget *budget) {
+bool brim__budget_forked(const brim_budget *budget) {
     return budget->tree->process != brim__process();
 }
 
@@ -26,7 +26,7 @@ brim_status brim__budget_usable(const brim_budget *budget, brim_memory kind) {
     if ((unsigned)kind >= BRIM_MEMORY_KINDS)
         return brim__fail(BRIM_INVALID, "%u is not a kind of memory; there are %u", (unsigned)kind,
                           (unsigned)BRIM_MEMORY_KINDS);
-    if (brim__forked(budget))
+    if (brim__budget_forked(budget))
         return brim__fail(BRIM_FORKED,
                           "budget \"%s\" belongs to process %u; make a runtime in this one",
                           budget->label, (unsigned)budget->tree->process);
@@ -192,7 +192,7 @@ static void destroy(brim_budget *node) {
 }
 
 void brim__budget_ref(brim_budget *budget) {
-    if (brim__forked(budget))
+    if (brim__budget_forked(budget))
         return;
     brim__lock(&budget->tree->lock);
     budget->refs++;
@@ -200,7 +200,7 @@ void brim__budget_ref(brim_budget *budget) {
 }
 
 void brim__budget_unref(brim_budget *budget) {
-    if (!budget || brim__forked(budget))
+    if (!budget || brim__budget_forked(budget))
         return;
     struct brim__tree *tree = budget->tree;
     brim__lock(&tree->lock);
@@ -238,7 +238,7 @@ static brim_status charge(brim_budget *budget, brim_memory kind, enum brim__colu
 /* More than is there is a mistake of the caller: what is there goes. */
 static void uncharge(brim_budget *budget, brim_memory kind, enum brim__column column,
                      uint64_t bytes) {
-    if (!budget || (unsigned)kind >= BRIM_MEMORY_KINDS || brim__forked(budget))
+    if (!budget || (unsigned)kind >= BRIM_MEMORY_KINDS || brim__budget_forked(budget))
         return;
     brim__lock(&budget->tree->lock);
     const uint64_t most = brim__loose(budget, kind, column);
@@ -264,7 +264,7 @@ void brim__budget_unreserve(brim_budget *budget, brim_memory kind, uint64_t byte
 }
 
 bool brim__budget_try(brim_budget *budget, brim_memory kind, uint64_t bytes) {
-    return !brim__forked(budget) &&
+    return !brim__budget_forked(budget) &&
            brim__add_if_free(&(struct brim__request){
                .at = budget, .kind = kind, .column = BRIM__ELASTIC, .bytes = bytes });
 }
@@ -274,7 +274,7 @@ void brim__budget_return(brim_budget *budget, brim_memory kind, uint64_t bytes) 
 }
 
 void brim__budget_firm_up(brim_budget *budget, brim_memory kind, uint64_t bytes) {
-    if (brim__forked(budget))
+    if (brim__budget_forked(budget))
         return;
     brim__lock(&budget->tree->lock);
     struct brim__count *own = &budget->counts[kind];
@@ -303,7 +303,7 @@ brim_status brim__budget_charge_block(brim_budget *budget, uint64_t bytes, bool 
 }
 
 void brim__budget_uncharge_block(brim_budget *budget, uint64_t bytes, bool elastic) {
-    if (brim__forked(budget))
+    if (brim__budget_forked(budget))
         return;
     struct brim__tree *tree = budget->tree;
     brim__lock(&tree->lock);
@@ -341,7 +341,7 @@ static uint64_t room(const brim_budget *budget, bool kept) {
 }
 
 static uint64_t locked_room(brim_budget *budget, bool kept) {
-    if (brim__forked(budget))
+    if (brim__budget_forked(budget))
         return 0;
     brim__lock(&budget->tree->lock);
     const uint64_t most = room(budget, kept);

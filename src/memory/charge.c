@@ -255,7 +255,7 @@ bool brim__add_if_free(const struct brim__request *request) {
 /* ---------------------------------------------------------------- revoking */
 
 void brim__budget_on_revoke(brim_budget *budget, brim__revoke *revoke, void *holder) {
-    if (brim__forked(budget))
+    if (brim__budget_forked(budget))
         return;
     brim__lock(&budget->tree->lock);
     assert(!revoke || !budget->revoke);
@@ -267,7 +267,7 @@ void brim__budget_on_revoke(brim_budget *budget, brim__revoke *revoke, void *hol
 }
 
 uint64_t brim__budget_revoke(brim_budget *budget, uint64_t wanted) {
-    if (brim__forked(budget))
+    if (brim__budget_forked(budget))
         return 0;
     struct brim__tree *tree = budget->tree;
     uint64_t given = 0;

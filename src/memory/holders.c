@@ -104,7 +104,7 @@ void brim__budget_explain(const brim_budget *refuser, brim_memory kind, uint64_t
 
 void brim__budget_holders(brim_budget *budget, char *text, size_t bytes) {
     text[0] = '\0';
-    if (brim__forked(budget))
+    if (brim__budget_forked(budget))
         return;
     brim__lock(&budget->tree->lock);
     brim__budget_list(budget, BRIM_HOST, text, bytes);

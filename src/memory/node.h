@@ -92,7 +92,7 @@ uint64_t *brim__own_blocks(brim_budget *node, enum brim__column column);
 
 /* ---------------------------------------------------- budget.c, holders.c */
 
-bool brim__forked(const brim_budget *budget); /* this is not the process that made it */
+bool brim__budget_forked(const brim_budget *budget); /* this is not the process that made it */
 /* BRIM_OK, or why the public calls refuse: NULL, no such kind, forked. */
 brim_status brim__budget_usable(const brim_budget *budget, brim_memory kind);
 /* The node after `node` in the tree below `top`, parents first; NULL at the

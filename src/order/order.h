@@ -11,6 +11,7 @@
  * `repeat 3` in epoch e sees epochs 3e, 3e+1, 3e+2, so that a pass enters
  * every random key without a rule of its own; a part of a mix goes on in its
  * own epochs, each a full permutation, across the epochs of the mix.
+ * These numbers wrap at 2^64, which changes keys and nothing else.
  *
  * No allocation, no I/O. An order is built once and read by any thread.
  */

@@ -104,8 +104,8 @@ void brim__shard_delivery(const struct brim__shard *shard, uint64_t index,
                           struct brim__delivery *delivery) {
     assert(index < brim__shard_deliveries(shard));
     const uint64_t in_full = micro_count(shard, shard->global_rows);
-    const uint64_t number =
-        index / in_full; /* the last step has no more deliveries than a full one */
+    /* holds for the last step too: it has no more deliveries than a full one */
+    const uint64_t number = index / in_full;
     const uint64_t begin = shard->base + number * shard->global_rows;
     const uint64_t valid = brim__min(shard->count - begin, shard->global_rows);
     const uint64_t rows = valid == shard->global_rows ? valid : last_rows(shard);

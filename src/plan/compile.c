@@ -22,7 +22,7 @@ struct compiler {
     brim_plan *plan;
     const struct brim__plan_request *request;
     struct brim__opening opening;
-    uint32_t stage;     /* the next free record of plan->stage */
+    uint32_t stage; /* the next free record of plan->stage */
     bool has_batch;
 };
 
@@ -64,21 +64,12 @@ static brim_status set_effect(struct compiler *compiler, uint32_t place, const c
     return brim__arena_text(&compiler->plan->arena, text, &compiler->plan->stage[place].effect);
 }
 
-/* Appends "name dtype shape"; cuts silently, it is for people. */
-static void append_field(char text[TEXT_BYTES], const char *name, brim_dtype dtype,
-                         const struct brim__shape *shape) {
-    char shape_text[BRIM__SHAPE_TEXT];
-    const size_t length = strlen(text);
-    snprintf(text + length, TEXT_BYTES - length, "%s%s %s %s", length > 0 ? ", " : "", name,
-             brim_dtype_name(dtype), brim__shape_text(shape, shape_text));
-}
-
 static brim_status effect_of_program(struct compiler *compiler, uint32_t place,
                                      const struct brim__program *program) {
     char text[TEXT_BYTES] = "";
     for (uint32_t f = 0; f < program->field_count; f++) {
-        append_field(text, program->field[f].name, program->field[f].pending.to,
-                     &program->field[f].pending.from.shape);
+        brim__append_field(text, sizeof(text), program->field[f].name, program->field[f].pending.to,
+                           &program->field[f].pending.from.shape);
     }
     return set_effect(compiler, place, text);
 }
@@ -97,8 +88,8 @@ static brim_status enter(struct compiler *compiler, uint64_t *fingerprint,
         }
         brim__use_text(use, true, true, text, length + 1);
     }
-    *fingerprint = brim__hash_words(*fingerprint,
-                                    brim__hash(text, length, use->stage->info.version), 0);
+    *fingerprint =
+        brim__hash_words(*fingerprint, brim__hash(text, length, use->stage->info.version), 0);
     return BRIM_OK;
 }
 
@@ -158,8 +149,8 @@ static brim_status open_source(struct compiler *compiler, const struct brim__use
     char text[TEXT_BYTES];
     snprintf(text, sizeof(text), "%llu samples", (unsigned long long)source->count);
     for (uint32_t f = 0; f < source->field_count; f++) {
-        append_field(text, source->field[f].name, source->field[f].view.dtype,
-                     &source->field[f].view.shape);
+        brim__append_field(text, sizeof(text), source->field[f].name, source->field[f].view.dtype,
+                           &source->field[f].view.shape);
     }
     return set_effect(compiler, place, text);
 }
@@ -312,9 +303,8 @@ static brim_status compile_transform(struct compiler *compiler, const struct bri
         plan->callback |= program->callback;
     }
     const brim_status status = enter(compiler, &plan->info.sample_fingerprint, use);
-    return status == BRIM_OK
-               ? effect_of_program(compiler, place, &plan->leaf[first_leaf]->program)
-               : status;
+    return status == BRIM_OK ? effect_of_program(compiler, place, &plan->leaf[first_leaf]->program)
+                             : status;
 }
 
 static brim_status compile_chain(struct compiler *compiler, const brim_pipeline *pipeline,
@@ -370,117 +360,6 @@ static brim_status compile_chain(struct compiler *compiler, const brim_pipeline 
     return BRIM_OK;
 }
 
-/* ----------------------------------------------------------------- outputs */
-
-static brim_status check_same_fields(const brim_plan *plan, uint32_t other) {
-    const struct brim__program *a = &plan->leaf[0]->program, *b = &plan->leaf[other]->program;
-    bool same = a->field_count == b->field_count;
-    for (uint32_t f = 0; same && f < a->field_count; f++) {
-        same = strcmp(a->field[f].name, b->field[f].name) == 0 &&
-               a->field[f].pending.to == b->field[f].pending.to &&
-               brim__shape_equal(&a->field[f].pending.from.shape, &b->field[f].pending.from.shape);
-    }
-    if (same) {
-        return BRIM_OK;
-    }
-    char left[TEXT_BYTES] = "", right[TEXT_BYTES] = "";
-    for (uint32_t f = 0; f < a->field_count; f++) {
-        append_field(left, a->field[f].name, a->field[f].pending.to,
-                     &a->field[f].pending.from.shape);
-    }
-    for (uint32_t f = 0; f < b->field_count; f++) {
-        append_field(right, b->field[f].name, b->field[f].pending.to,
-                     &b->field[f].pending.from.shape);
-    }
-    return brim__fail(BRIM_INVALID,
-                      "the parts of a mix must give the same fields, but source 1 gives (%s) and "
-                      "source %u gives (%s)",
-                      left, other + 1, right);
-}
-
-/* Where each field, the numbers and the flags lie in a slot. */
-static brim_status lay_out(brim_plan *plan) {
-    const struct brim__program *program = &plan->leaf[0]->program;
-    const uint64_t rows = plan->shard.micro_rows;
-    uint64_t offset = 0;
-    plan->output_count = program->field_count;
-    for (uint32_t f = 0; f < program->field_count; f++) {
-        const struct brim__program_field *field = &program->field[f];
-        struct brim__output *output = &plan->output[f];
-        memcpy(output->name, field->name, sizeof(output->name));
-        output->dtype = field->pending.to;
-        output->shape = field->pending.from.shape;
-        output->offset = offset;
-        uint64_t bytes;
-        if (brim__shape_bytes_overflow(&output->shape, brim_dtype_bytes(output->dtype),
-                                       &output->row_bytes) ||
-            brim__mul_overflows(output->row_bytes, rows, &bytes) || bytes > UINT64_MAX / 4 ||
-            brim__add_overflows(offset, brim__align(bytes, BRIM__CACHE_LINE), &offset)) {
-            return brim__fail(BRIM_INVALID, "field '%s': a batch of %llu rows is too large",
-                              output->name, (unsigned long long)rows);
-        }
-    }
-    plan->ids_offset = offset;
-    plan->valid_offset = plan->ids_offset + rows * sizeof(uint64_t);
-    plan->bad_offset = plan->valid_offset + rows;
-    if (offset > UINT64_MAX / 4 || rows > UINT32_MAX) {
-        return brim__fail(BRIM_INVALID, "a batch of %llu rows is too large",
-                          (unsigned long long)rows);
-    }
-    plan->info.slot_bytes = brim__align(plan->bad_offset + rows, brim__page_bytes());
-    return BRIM_OK;
-}
-
-/* What one thread needs: the sources' buffers, then the program's values. */
-static brim_status size_scratch(brim_plan *plan) {
-    uint64_t most = 1;
-    for (uint32_t i = 0; i < plan->leaf_count; i++) {
-        struct brim__leaf *leaf = plan->leaf[i];
-        uint64_t offset = 0;
-        for (uint32_t s = 0; s < leaf->source_count; s++) {
-            const struct brim__source *source = leaf->source[s];
-            uint64_t span = 0;
-            leaf->run[s] = brim__min(source->most_run, plan->shard.micro_rows);
-            leaf->buffer[s] = offset;
-            if (leaf->program.direct[s] < 0) {
-                span = brim__source_span(source, leaf->run[s]);
-                plan->stage[leaf->source_stage[s]].bytes += span;
-            }
-            if (span > UINT64_MAX / 4 ||
-                brim__add_overflows(offset, brim__align(span, BRIM__CACHE_LINE), &offset)) {
-                return brim__fail(BRIM_INVALID, "a sample of %llu bytes is too large",
-                                  (unsigned long long)span);
-            }
-        }
-        leaf->program_scratch = offset;
-        if (brim__add_overflows(offset, leaf->program.scratch_bytes, &offset) ||
-            offset > UINT64_MAX / 4) {
-            return brim__fail(BRIM_INVALID, "a sample's scratch is too large");
-        }
-        most = brim__max(most, offset);
-    }
-    plan->info.scratch_bytes = brim__align(most, brim__page_bytes());
-    return BRIM_OK;
-}
-
-static brim_status describe_fields(brim_plan *plan) {
-    const brim_status status = brim__arena_take(
-        &plan->arena, plan->output_count * sizeof(brim_plan_field), &plan->field);
-    for (uint32_t f = 0; status == BRIM_OK && f < plan->output_count; f++) {
-        const struct brim__output *output = &plan->output[f];
-        brim_plan_field *field = &plan->field[f];
-        field->name = output->name;
-        field->dtype = output->dtype;
-        field->rank = output->shape.rank + 1;
-        field->shape[0] = (int64_t)plan->shard.micro_rows;
-        for (uint32_t i = 0; i < output->shape.rank; i++) {
-            field->shape[i + 1] = (int64_t)output->shape.dim[i];
-        }
-        field->bytes = output->row_bytes * plan->shard.micro_rows;
-    }
-    return status;
-}
-
 brim_status brim__plan_compile(brim_plan *plan, const struct brim__plan_request *request,
                                const brim_pipeline *pipeline) {
     const brim_open_options *options = request->options;
@@ -506,21 +385,8 @@ brim_status brim__plan_compile(brim_plan *plan, const struct brim__plan_request 
         status = brim__shard_init(&plan->shard, &plan->batching, brim__order_count(&plan->order),
                                   options->rank, options->world == 0 ? 1 : options->world);
     }
-    for (uint32_t i = 0; status == BRIM_OK && i < plan->leaf_count; i++) {
-        status = check_same_fields(plan, i);
-    }
-    for (uint32_t i = 0; status == BRIM_OK && i < plan->leaf_count; i++) {
-        struct brim__leaf *leaf = plan->leaf[i];
-        status = brim__program_finish(&leaf->program, leaf->source, leaf->source_count);
-    }
     if (status == BRIM_OK) {
-        status = lay_out(plan);
-    }
-    if (status == BRIM_OK) {
-        status = size_scratch(plan);
-    }
-    if (status == BRIM_OK) {
-        status = describe_fields(plan);
+        status = brim__plan_lay_out(plan);
     }
     plan->replace_key = brim__hash_words(0x7265706c616365u, plan->info.order_fingerprint, 0);
     return status;

@@ -11,7 +11,7 @@
 
 #include <stdio.h>
 
-#define MORE_SLOTS 2
+#define MORE_SLOTS   2
 #define REASON_BYTES 640
 
 /* a * b and sums of it saturate: what does not fit 64 bits fits no budget. */
@@ -35,8 +35,7 @@ static void explain(const brim_plan *plan, uint64_t needed, uint64_t available, 
              brim__size_text(needed, sizes[0]), info->minimum_slots,
              brim__size_text(info->slot_bytes, sizes[1]),
              brim__size_text(info->scratch_bytes, sizes[2]), brim__size_text(available, sizes[3]),
-             holders[0] != '\0' ? holders : "nobody",
-             (unsigned long long)info->minimum_bytes);
+             holders[0] != '\0' ? holders : "nobody", (unsigned long long)info->minimum_bytes);
 }
 
 /* What the batch stage puts out, and what its slots need. */
@@ -46,9 +45,9 @@ static brim_status describe_batches(brim_plan *plan) {
     if (plan->batch_stage == NULL) {
         return BRIM_OK;
     }
-    const int length = snprintf(text, sizeof(text), "%llu batches of %llu rows",
-                                (unsigned long long)info->batches,
-                                (unsigned long long)info->batch_rows);
+    const int length =
+        snprintf(text, sizeof(text), "%llu batches of %llu rows", (unsigned long long)info->batches,
+                 (unsigned long long)info->batch_rows);
     if (info->batches != info->steps) {
         snprintf(text + length, sizeof(text) - (size_t)length, " in %llu steps",
                  (unsigned long long)info->steps);
@@ -84,9 +83,9 @@ brim_status brim__plan_fit(brim_plan *plan, const struct brim__plan_request *req
     info->field_count = plan->output_count;
 
     plan->slot_cap = options->slots != 0 ? options->slots : info->minimum_slots + MORE_SLOTS;
-    plan->thread_cap =
-        options->threads < 0 ? request->threads
-                             : (uint32_t)brim__min((uint64_t)options->threads, request->threads);
+    plan->thread_cap = options->threads < 0
+                           ? request->threads
+                           : (uint32_t)brim__min((uint64_t)options->threads, request->threads);
 
     /* everything that the arena will ever hold is taken before it is measured,
      * the text of a refusal too: the minimum does not depend on whether it fits */
@@ -103,8 +102,7 @@ brim_status brim__plan_fit(brim_plan *plan, const struct brim__plan_request *req
     }
     info->reason = reason;
     info->fixed_bytes = plan->arena.bytes;
-    const uint64_t needed =
-        plus(times(info->minimum_slots, info->slot_bytes), info->scratch_bytes);
+    const uint64_t needed = plus(times(info->minimum_slots, info->slot_bytes), info->scratch_bytes);
     info->minimum_bytes =
         brim__max(plus(plus(request->base_bytes, info->fixed_bytes), needed), BRIM__BUDGET_FLOOR);
     info->limit_bytes = brim__budget_limit(plan->budget);

@@ -13,19 +13,28 @@
 
 #include <stdio.h>
 
+/* An empty pipeline; NULL with *status set. */
+static brim_pipeline *make(brim_status *status) {
+    brim_pipeline *fresh = brim__alloc(NULL, sizeof *fresh, status);
+    if (fresh == NULL) {
+        return NULL;
+    }
+    brim__arena_init(&fresh->arena, NULL);
+    *status = brim__pipeline_keep_text(fresh);
+    if (*status != BRIM_OK) {
+        brim_pipeline_free(fresh);
+        return NULL;
+    }
+    return fresh;
+}
+
 brim_status brim_pipeline_new(brim_pipeline **pipeline) {
     if (pipeline == NULL) {
         return brim__fail(BRIM_INVALID, "brim_pipeline_new: pipeline must not be NULL");
     }
     brim_status status;
-    brim_pipeline *fresh = brim__alloc(NULL, sizeof *fresh, &status);
+    brim_pipeline *fresh = make(&status);
     if (fresh == NULL) {
-        return status;
-    }
-    brim__arena_init(&fresh->arena, NULL);
-    status = brim__pipeline_keep_text(fresh);
-    if (status != BRIM_OK) {
-        brim_pipeline_free(fresh);
         return status;
     }
     *pipeline = fresh;
@@ -142,9 +151,9 @@ brim_status brim_pipeline_copy(const brim_pipeline *pipeline, brim_pipeline **co
     if (pipeline == NULL || copy == NULL) {
         return brim__fail(BRIM_INVALID, "brim_pipeline_copy: pipeline and copy must not be NULL");
     }
-    brim_pipeline *fresh = NULL;
-    brim_status status = brim_pipeline_new(&fresh);
-    if (status != BRIM_OK) {
+    brim_status status;
+    brim_pipeline *fresh = make(&status);
+    if (fresh == NULL) {
         return status;
     }
     status = copy_stages(&fresh->arena, pipeline, fresh);

@@ -10,8 +10,8 @@
 #include "base/stage.h"
 #include "memory/alloc.h"
 
-#define BRIM__PIPELINE_BYTES (1u << 20) /* longest text */
-#define BRIM__PIPELINE_DEPTH 8          /* nested parentheses */
+#define BRIM__PIPELINE_BYTES  (1u << 20) /* longest text */
+#define BRIM__PIPELINE_DEPTH  8          /* nested parentheses */
 #define BRIM__PIPELINE_STAGES 64
 
 struct brim_pipeline {

@@ -55,7 +55,9 @@ void brim__plan_free(brim_plan *plan) {
     brim__budget_unref(budget);
 }
 
-const brim_plan_info *brim_plan_get(const brim_plan *plan) { return &plan->info; }
+const brim_plan_info *brim_plan_get(const brim_plan *plan) {
+    return &plan->info;
+}
 
 const brim_plan_field *brim_plan_field_at(const brim_plan *plan, size_t index) {
     return index < plan->info.field_count ? &plan->field[index] : NULL;

@@ -50,9 +50,9 @@ struct brim__plan_request {
     brim_budget *budget; /* the loader's own node; the plan holds a reference */
     uint64_t base_bytes; /* counted at the root before any loader, and the node itself */
     uint64_t (*extra_bytes)(const brim_plan *plan); /* that the loader wants of the arena */
-    const brim_open_options *options; /* whole: of this version's size */
-    uint32_t threads;                 /* workers that the runtime would run */
-    uint32_t running;                 /* workers that it runs already */
+    const brim_open_options *options;               /* whole: of this version's size */
+    uint32_t threads;                               /* workers that the runtime would run */
+    uint32_t running;                               /* workers that it runs already */
     const char *limit_origin;
 };
 
@@ -71,7 +71,7 @@ struct brim_plan {
     bool callback;                                 /* runs the user's code */
     uint64_t stack_usable;
     uint32_t slot_cap, thread_cap; /* never more, however much is free */
-    void *extra; /* what extra_bytes asked for, zeroed: the loader */
+    void *extra;                   /* what extra_bytes asked for, zeroed: the loader */
     brim_plan_stage *stage;
     brim_plan_stage *batch_stage; /* NULL: batches of 1, as nothing was said */
     brim_plan_field *field;
@@ -82,19 +82,25 @@ brim_status brim__plan_build(const struct brim__plan_request *request,
                              const brim_pipeline *pipeline, brim_plan **plan);
 void brim__plan_free(brim_plan *plan);
 
-/* compile.c: everything up to the layout of a slot. fit.c: the rest. */
+/* compile.c: sources, order, programs; layout.c, called at its end: slots and
+ * scratch; fit.c: how much of it the budget holds. */
 brim_status brim__plan_compile(brim_plan *plan, const struct brim__plan_request *request,
                                const brim_pipeline *pipeline);
+brim_status brim__plan_lay_out(brim_plan *plan);
 brim_status brim__plan_fit(brim_plan *plan, const struct brim__plan_request *request);
+
+/* Appends "name dtype shape" to a list; cut silently, it is for people. */
+void brim__append_field(char *text, size_t bytes, const char *name, brim_dtype dtype,
+                        const struct brim__shape *shape);
 
 /* Less than this no budget may be: a small plan fits into it, so that a refusal
  * can always say the minimum. */
 #define BRIM__BUDGET_FLOOR (128u << 10)
-#define BRIM__MOST_HOLD 1024u
-#define BRIM__MOST_SLOTS (BRIM__MOST_HOLD + 8)
+#define BRIM__MOST_HOLD    1024u
+#define BRIM__MOST_SLOTS   (BRIM__MOST_HOLD + 8)
 
 /* Stacks: small for brim's own code, as large as usual where users' code runs. */
-#define BRIM__STACK_OWN (256u << 10)
+#define BRIM__STACK_OWN      (256u << 10)
 #define BRIM__STACK_CALLBACK (8u << 20)
 
 #endif

@@ -58,9 +58,9 @@ void brim__real_text(double value, char text[BRIM__REAL_TEXT]) {
     }
     uselocale(before);
     freelocale(plain);
-    const size_t digits = strcspn(text, ".e");
-    if (isfinite(value) && text[digits] == '\0') {
-        memcpy(text + digits, ".0", 3);
+    const size_t end = strcspn(text, ".e");
+    if (isfinite(value) && text[end] == '\0') {
+        memcpy(text + end, ".0", 3);
     }
 }
 

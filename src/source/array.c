@@ -19,7 +19,7 @@
 
 #include <stdio.h>
 
-enum { ARGUMENT_ARRAY, ARGUMENT_NAME };
+enum { ARGUMENT_ARRAY, ARGUMENT_NAME, ARGUMENT_VERSION };
 
 struct array {
     const uint8_t *first; /* lowest address of sample 0 */
@@ -158,6 +158,8 @@ static brim_status open_array(const struct brim__use *use, struct brim__opening 
     for (uint32_t i = 0; i < binding.rank; i++)
         source->identity = brim__hash_words(source->identity, i, whole.dim[i]);
     source->ops = &array_ops;
+    const char *version = brim__item(use, ARGUMENT_VERSION)->text;
+    source->identity = brim__hash(version, strlen(version), source->identity);
     return BRIM_OK;
 }
 
@@ -170,6 +172,10 @@ static const brim_argument_info arguments[] = {
     [ARGUMENT_NAME] = { .name = "name",
                         .type = BRIM_TYPE_WORD,
                         .help = "the field's name; left out: the binding's name" },
+    [ARGUMENT_VERSION] = { .name = "version",
+                           .type = BRIM_TYPE_WORD,
+                           .fallback = "0",
+                           .help = "change it when the array's values change: it is part of the data's identity" },
 };
 
 const struct brim__stage brim__stage_array = {

@@ -18,7 +18,7 @@
 
 #define FIELD_ALIGNMENT 64
 
-enum { ARGUMENT_CALLBACK };
+enum { ARGUMENT_CALLBACK, ARGUMENT_VERSION };
 
 struct callback {
     brim_read_callback *read;
@@ -143,6 +143,8 @@ static brim_status open_callback(const struct brim__use *use, struct brim__openi
     source->callback = true;
     source->serial = (binding.flags & BRIM_CONCURRENT) == 0;
     source->ops = &callback_ops;
+    const char *version = brim__item(use, ARGUMENT_VERSION)->text;
+    source->identity = brim__hash(version, strlen(version), source->identity);
     return BRIM_OK;
 }
 
@@ -152,6 +154,10 @@ static const brim_argument_info arguments[] = {
                             .flags = BRIM_REQUIRED | BRIM_POSITIONAL,
                             .help = "the function, bound when planning or opening with the number "
                                     "of its samples and the fields that it promises" },
+    [ARGUMENT_VERSION] = { .name = "version",
+                           .type = BRIM_TYPE_WORD,
+                           .fallback = "0",
+                           .help = "change it when the function gives other samples: it is part of the data's identity" },
 };
 
 const struct brim__stage brim__stage_callback = {

@@ -180,7 +180,7 @@ static brim_status check_sequences(const struct brim__file *idx, const struct he
 brim_status brim__megatron_read(const char *idx_path, const struct brim__file *bin,
                                 struct brim__token_run *run) {
     struct brim__file idx = { .fd = -1 };
-    struct header header;
+    struct header header = { 0 };
     uint64_t end = 0;
     brim_status status = brim__file_open(&idx, idx_path);
     if (status != BRIM_OK)

@@ -31,9 +31,14 @@ struct text {
     size_t at;
 };
 
+/* The byte of the file at which byte `at` of the text lies. */
+static unsigned long long file_byte(const struct text *text, size_t at) {
+    return text->begin + at;
+}
+
 static brim_status bad(const struct text *text, const char *what) {
     return brim__fail(BRIM_CORRUPT, "%s: byte %llu: npy header: %s", text->path,
-                      (unsigned long long)(text->begin + text->at), what);
+                      file_byte(text, text->at), what);
 }
 
 static void skip_space(struct text *text) {
@@ -127,7 +132,7 @@ static brim_status refuse_dtype(const struct text *text, size_t at, const char *
         break;
     }
     return brim__fail(BRIM_UNSUPPORTED, "%s: byte %llu: dtype '%s': %s", text->path,
-                      (unsigned long long)(text->begin + at), descr, why);
+                      file_byte(text, at), descr, why);
 }
 
 static brim_status take_descr(struct text *text, struct brim__npy_header *header) {
@@ -137,8 +142,8 @@ static brim_status take_descr(struct text *text, struct brim__npy_header *header
         return brim__fail(BRIM_UNSUPPORTED,
                           "%s: byte %llu: a structured dtype: save each of its fields as a file of "
                           "its own and join them with zip",
-                          text->path, (unsigned long long)(text->begin + at));
-    char descr[STRING_BYTES];
+                          text->path, file_byte(text, at));
+    char descr[STRING_BYTES] = "";
     const brim_status status = take_string(text, descr);
     if (status != BRIM_OK)
         return status;
@@ -191,8 +196,7 @@ static brim_status take_shape(struct text *text, struct brim__shape *shape) {
             return brim__fail(BRIM_UNSUPPORTED,
                               "%s: byte %llu: the array has more than %d dimensions: reshape it "
                               "before saving",
-                              text->path, (unsigned long long)(text->begin + text->at),
-                              BRIM_MAX_RANK);
+                              text->path, file_byte(text, text->at), BRIM_MAX_RANK);
         const brim_status status = take_dimension(text, &shape->dim[shape->rank]);
         if (status != BRIM_OK)
             return status;
@@ -210,7 +214,7 @@ static brim_status take_shape(struct text *text, struct brim__shape *shape) {
 enum { HAS_DESCR = 1, HAS_ORDER = 2, HAS_SHAPE = 4, HAS_ALL = 7 };
 
 static brim_status take_pair(struct text *text, unsigned *seen, struct brim__npy_header *header) {
-    char key[STRING_BYTES];
+    char key[STRING_BYTES] = "";
     (void)peek(text);
     const size_t at = text->at;
     brim_status status = take_string(text, key);

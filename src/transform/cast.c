@@ -1,13 +1,25 @@
 /*
  * cast.c: `cast DTYPE`: another type of element. See tensor.h for the rules.
  *
- * Two casts in a row are one conversion when the first loses nothing; a cast to
- * a float type after normalize is part of normalize's conversion.
+ * Two casts in a row are one conversion when the first loses nothing and the
+ * second does the same without it: integers wrap, but integers that became floats
+ * saturate. A cast to a float type after normalize is part of normalize's
+ * conversion.
  */
 #include "transform/program.h"
 #include "transform/transform.h"
 
 enum { DTYPE, ON };
+
+/* One conversion to `dtype` gives what the pending one and another would. */
+static bool fuses(const struct brim__conversion *pending, brim_dtype dtype) {
+    if (pending->scale != NULL) {
+        return pending->to == BRIM_F32 && brim__dtype_is_float(dtype);
+    }
+    const bool saturates = brim__dtype_is_float(pending->to) && brim__dtype_is_integer(dtype);
+    return brim__dtype_holds(pending->to, pending->from.dtype) &&
+           !(saturates && brim__dtype_is_integer(pending->from.dtype));
+}
 
 static brim_status add(const struct brim__use *use, struct brim__program *program) {
     brim_dtype dtype;
@@ -22,13 +34,10 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
             continue;
         }
         if (brim__dtype_is_complex(dtype) || brim__dtype_is_complex(field->pending.to)) {
-            return brim__fail(BRIM_UNSUPPORTED,
-                              "cast: field '%s': complex numbers cannot be cast", field->name);
+            return brim__fail(BRIM_UNSUPPORTED, "cast: field '%s': complex numbers cannot be cast",
+                              field->name);
         }
-        const bool fuses = field->pending.scale != NULL
-                               ? field->pending.to == BRIM_F32 && brim__dtype_is_float(dtype)
-                               : brim__dtype_holds(field->pending.to, field->pending.from.dtype);
-        if (!fuses) {
+        if (!fuses(&field->pending, dtype)) {
             status = brim__program_flush(program, f, false);
         }
         field->pending.to = dtype;

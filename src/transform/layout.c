@@ -18,8 +18,9 @@ static brim_status match(const char *from, const char *to, uint32_t rank, uint32
     for (uint32_t i = 0; i < rank; i++) {
         const char *found = strchr(from, to[i]);
         if (found == NULL || strchr(to + i + 1, to[i]) != NULL) {
-            return brim__fail(BRIM_INVALID, "layout: '%s' is not the letters of '%s' in another "
-                                            "order",
+            return brim__fail(BRIM_INVALID,
+                              "layout: '%s' is not the letters of '%s' in another "
+                              "order",
                               to, from);
         }
         place[i] = (uint32_t)(found - from);

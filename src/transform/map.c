@@ -122,11 +122,10 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
     struct map *self = NULL;
     struct brim__step *step;
     if (status == BRIM_OK && (binding.map == NULL || binding.fields == NULL ||
-                              binding.field_count == 0 ||
-                              binding.field_count > BRIM__MAX_FIELDS)) {
-        status = brim__fail(BRIM_INVALID,
-                            "map @%s: the binding needs a function and 1 to %d fields",
-                            brim__item(use, NAME)->text, BRIM__MAX_FIELDS);
+                              binding.field_count == 0 || binding.field_count > BRIM__MAX_FIELDS)) {
+        status =
+            brim__fail(BRIM_INVALID, "map @%s: the binding needs a function and 1 to %d fields",
+                       brim__item(use, NAME)->text, BRIM__MAX_FIELDS);
     }
     if (status == BRIM_OK) {
         status = brim__arena_take(program->arena, sizeof(*self), &self);

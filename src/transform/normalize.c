@@ -63,10 +63,9 @@ static brim_status find_axis(const struct brim__use *use, const struct brim__pro
         const int64_t wanted = brim__item(use, AXIS)->integer;
         const int64_t place = wanted < 0 ? wanted + rank : wanted;
         if (place < 0 || place >= rank || shape->dim[place] != channels) {
-            return brim__fail(BRIM_INVALID,
-                              "normalize: field '%s' is %s: axis %lld does not have %u channels",
-                              field->name, brim__shape_text(shape, text), (long long)wanted,
-                              channels);
+            return brim__fail(
+                BRIM_INVALID, "normalize: field '%s' is %s: axis %lld does not have %u channels",
+                field->name, brim__shape_text(shape, text), (long long)wanted, channels);
         }
         *axis = (uint32_t)place;
         return BRIM_OK;
@@ -103,11 +102,10 @@ static brim_status normalize(const struct brim__use *use, struct brim__program *
             return status;
         }
     }
-    const double max =
-        brim__given(use, MAX) ? brim__item(use, MAX)->real
-        : field->pending.to == BRIM_U8  ? 255.0
-        : field->pending.to == BRIM_U16 ? 65535.0
-                                        : 1.0;
+    const double max = brim__given(use, MAX)           ? brim__item(use, MAX)->real
+                       : field->pending.to == BRIM_U8  ? 255.0
+                       : field->pending.to == BRIM_U16 ? 65535.0
+                                                       : 1.0;
     if (field->pending.scale != NULL ||
         !brim__dtype_holds(field->pending.to, field->pending.from.dtype)) {
         status = brim__program_flush(program, index, false);

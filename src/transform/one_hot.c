@@ -26,8 +26,7 @@ static brim_status run(const struct brim__step *step, const struct brim__frame *
         memcpy(&label, labels + i * sizeof(label), sizeof(label));
         if (label < 0 || (uint64_t)label >= self->classes) {
             return brim__fail(BRIM_CORRUPT, "one_hot: field '%s' is %lld, outside 0 to %llu",
-                              self->name, (long long)label,
-                              (unsigned long long)self->classes - 1);
+                              self->name, (long long)label, (unsigned long long)self->classes - 1);
         }
         memcpy(row + (i * self->classes + (uint64_t)label) * self->element, self->one,
                self->element);
@@ -39,8 +38,9 @@ static brim_status encode(const struct brim__use *use, struct brim__program *pro
                           uint32_t index, brim_dtype dtype) {
     struct brim__program_field *field = &program->field[index];
     if (!brim__dtype_is_integer(field->pending.to) && field->pending.to != BRIM_BOOL) {
-        return brim__fail(BRIM_INVALID, "one_hot: field '%s' is %s, not an integer: give on=",
-                          field->name, brim_dtype_name(field->pending.to));
+        return brim__fail(BRIM_INVALID,
+                          "one_hot: field '%s' is %s, not an integer: give on=", field->name,
+                          brim_dtype_name(field->pending.to));
     }
     struct brim__shape shape = field->pending.from.shape;
     if (shape.rank + 2 > BRIM_MAX_RANK) {
@@ -50,7 +50,10 @@ static brim_status encode(const struct brim__use *use, struct brim__program *pro
     struct one_hot *self;
     struct brim__step *step;
     brim_status status = brim__arena_take(program->arena, sizeof(*self), &self);
-    if (status == BRIM_OK && field->pending.to != BRIM_I64) {
+    if (status != BRIM_OK) {
+        return status;
+    }
+    if (field->pending.to != BRIM_I64) {
         /* numbers beyond int64 (of uint64) become negative and so are refused */
         if (!brim__dtype_holds(field->pending.to, field->pending.from.dtype)) {
             status = brim__program_flush(program, index, false);

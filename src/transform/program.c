@@ -35,8 +35,8 @@ brim_status brim__program_scratch(struct brim__program *program, uint64_t bytes,
         return brim__fail(BRIM_INVALID, "a value of %llu bytes is too large",
                           (unsigned long long)bytes);
     }
-    *operand = (struct brim__operand){ .where = BRIM__IN_SCRATCH,
-                                       .offset = program->scratch_bytes };
+    *operand =
+        (struct brim__operand){ .where = BRIM__IN_SCRATCH, .offset = program->scratch_bytes };
     program->scratch_bytes = end;
     return BRIM_OK;
 }
@@ -99,8 +99,8 @@ brim_status brim__program_flush(struct brim__program *program, uint32_t field, b
 brim_status brim__program_init(struct brim__program *program, const struct brim__opening *opening,
                                struct brim__source *const *sources, uint32_t source_count,
                                uint32_t stage) {
-    *program = (struct brim__program){ .arena = opening->arena, .opening = opening,
-                                       .stage = stage };
+    *program =
+        (struct brim__program){ .arena = opening->arena, .opening = opening, .stage = stage };
     for (uint32_t s = 0; s < source_count; s++) {
         for (uint32_t f = 0; f < sources[s]->field_count; f++) {
             const struct brim__source_field *from = &sources[s]->field[f];
@@ -144,8 +144,8 @@ static bool record_is_row(const struct brim__program_field *field,
            (source->most_run == 1 || source->pitch == source->record_bytes);
 }
 
-brim_status brim__program_finish(struct brim__program *program,
-                                 struct brim__source *const *sources, uint32_t source_count) {
+brim_status brim__program_finish(struct brim__program *program, struct brim__source *const *sources,
+                                 uint32_t source_count) {
     program->opening = NULL; /* it need not outlive the building */
     for (uint32_t s = 0; s < BRIM__MAX_SOURCES; s++) {
         program->direct[s] = -1;
@@ -209,8 +209,7 @@ brim_status brim__program_on(const struct brim__program *program, const struct b
     *fields = 0;
     for (size_t i = 0; i < on->count; i++) {
         uint32_t f = 0;
-        while (f < program->field_count &&
-               strcmp(program->field[f].name, on->items[i].text) != 0) {
+        while (f < program->field_count && strcmp(program->field[f].name, on->items[i].text) != 0) {
             f++;
         }
         if (f == program->field_count) {

@@ -23,7 +23,7 @@
 #include "source/source.h"
 #include "tensor/tensor.h"
 
-#define BRIM__MAX_STEPS 64
+#define BRIM__MAX_STEPS   64
 #define BRIM__MAX_SOURCES 16 /* side by side in one sample */
 
 enum brim__where { BRIM__IN_RECORD, BRIM__IN_SCRATCH, BRIM__IN_ROW };
@@ -71,8 +71,8 @@ struct brim__program {
     struct brim__step *step[BRIM__MAX_STEPS];
     uint32_t step_count;
     uint64_t scratch_bytes;
-    bool callback;        /* runs the user's code */
-    const char *impure;   /* a stage whose result may differ each time, or NULL */
+    bool callback;                     /* runs the user's code */
+    const char *impure;                /* a stage whose result may differ each time, or NULL */
     int32_t direct[BRIM__MAX_SOURCES]; /* field whose row a source's record is, or -1 */
 };
 
@@ -81,8 +81,8 @@ brim_status brim__program_init(struct brim__program *program, const struct brim_
                                struct brim__source *const *sources, uint32_t source_count,
                                uint32_t stage);
 /* Emits what is pending, each field into its row. */
-brim_status brim__program_finish(struct brim__program *program,
-                                 struct brim__source *const *sources, uint32_t source_count);
+brim_status brim__program_finish(struct brim__program *program, struct brim__source *const *sources,
+                                 uint32_t source_count);
 void brim__program_close(struct brim__program *program);
 
 static inline brim_status brim__program_run(const struct brim__program *program,

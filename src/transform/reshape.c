@@ -20,8 +20,9 @@ static brim_status new_shape(const struct brim__values *wanted, uint64_t element
         if (dim == -1 && open < 0) {
             open = (int)i;
         } else if (dim < 0 || brim__mul_overflows(known, (uint64_t)dim, &known)) {
-            return brim__fail(BRIM_INVALID, "reshape: a dimension of %lld cannot be; -1 may stand "
-                                            "once",
+            return brim__fail(BRIM_INVALID,
+                              "reshape: a dimension of %lld cannot be; -1 may stand "
+                              "once",
                               (long long)dim);
         } else {
             shape->dim[i] = (uint64_t)dim;

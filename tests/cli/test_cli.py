@@ -500,9 +500,12 @@ class Signals(Case):
     def interrupt(self, number, *words):
         process = subprocess.Popen([CLI, "run", self.LONG, *words], stdin=subprocess.DEVNULL,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        time.sleep(1)
-        process.send_signal(number)
-        out, err = process.communicate(timeout=LIMIT)
+        try:
+            time.sleep(1)
+            process.send_signal(number)
+            out, err = process.communicate(timeout=LIMIT)
+        finally:
+            process.kill()
         return process.returncode, out.decode(), err.decode()
 
     def test_interrupt_writes_the_state_and_sums_up(self):
@@ -553,6 +556,7 @@ class Progress(Case):
         process = subprocess.Popen([CLI, *words], stdin=subprocess.DEVNULL,
                                    stdout=subprocess.DEVNULL, stderr=terminal)
         os.close(terminal)
+        self.addCleanup(process.kill)
         shown = b""
         deadline = time.monotonic() + LIMIT
         while time.monotonic() < deadline:

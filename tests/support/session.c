@@ -243,6 +243,20 @@ void log_run(struct log *log, const char *text, const struct how *how, unsigned 
     session_close(&session);
 }
 
+void assert_info_equal(const brim_batch_info *a, const brim_batch_info *b) {
+    assert_int_equal(a->epoch, b->epoch);
+    assert_int_equal(a->step, b->step);
+    assert_int_equal(a->micro, b->micro);
+    assert_int_equal(a->micro_count, b->micro_count);
+    assert_int_equal(a->rows, b->rows);
+    assert_int_equal(a->valid_rows, b->valid_rows);
+    assert_int_equal(a->skipped, b->skipped);
+    assert_int_equal(a->step_rows, b->step_rows);
+    assert_int_equal(a->global_rows, b->global_rows);
+    assert_int_equal(a->first_position, b->first_position);
+    assert_int_equal(a->field_count, b->field_count);
+}
+
 void assert_rows_equal(const struct row *a, const struct row *b, size_t count) {
     for (size_t i = 0; i < count; i++) {
         if (a[i].id != b[i].id || a[i].hash != b[i].hash || a[i].valid != b[i].valid) {

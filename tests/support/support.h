@@ -130,6 +130,8 @@ void log_batch(void *log, const brim_batch *batch);
 void log_free(struct log *log);
 /* Opens, takes `epochs` whole epochs, closes. */
 void log_run(struct log *log, const char *text, const struct how *how, unsigned epochs);
+/* All but the pointers. */
+void assert_info_equal(const brim_batch_info *a, const brim_batch_info *b);
 void assert_rows_equal(const struct row *a, const struct row *b, size_t count);
 
 #endif

@@ -1,0 +1,868 @@
+/*
+ * test_values.c: the values of every transform and source, against a model.
+ *
+ * The model holds a sample as plain row-major arrays and does to them what the
+ * text of the pipeline says, one stage after the other and one element at a
+ * time; the library does it in as few passes as it can. Chains of stages at
+ * random find the places where the two disagree.
+ */
+#include "support/support.h"
+
+#include "base/base.h"
+#include "tensor_model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ------------------------------------------------------------------- model */
+
+#define MOST_ELEMENTS 4096
+
+struct model_field {
+    char name[16];
+    brim_dtype dtype;
+    uint32_t rank;
+    int64_t shape[BRIM_MAX_RANK];
+    uint8_t data[MOST_ELEMENTS * 8];
+};
+
+static int64_t elements_of(const struct model_field *field) {
+    int64_t count = 1;
+    for (uint32_t i = 0; i < field->rank; i++) {
+        count *= field->shape[i];
+    }
+    return count;
+}
+
+static void model_cast(struct model_field *field, brim_dtype dtype) {
+    static struct model_field from;
+    from = *field;
+    field->dtype = dtype;
+    for (int64_t i = 0; i < elements_of(field); i++) {
+        model_convert(from.dtype, dtype, from.data + i * brim_dtype_bytes(from.dtype),
+                      field->data + i * brim_dtype_bytes(dtype), NULL, NULL);
+    }
+}
+
+/* (value / max - mean[c]) / std[c] as it is promised: in float32, with scale and
+ * bias rounded once. axis: of the channels. */
+static void model_normalize(struct model_field *field, const double *mean, const double *std,
+                            int64_t channels, uint32_t axis, double max) {
+    static struct model_field from;
+    from = *field;
+    field->dtype = BRIM_F32;
+    int64_t inner = 1;
+    for (uint32_t i = axis + 1; i < field->rank; i++) {
+        inner *= field->shape[i];
+    }
+    for (int64_t i = 0; i < elements_of(field); i++) {
+        const int64_t c = channels == 1 ? 0 : i / inner % channels;
+        const float scale = (float)(1.0 / (max * std[c]));
+        const float bias = (float)(0.0 - mean[c] / std[c]);
+        model_convert(from.dtype, BRIM_F32, from.data + i * brim_dtype_bytes(from.dtype),
+                      field->data + i * sizeof(float), &scale, &bias);
+    }
+}
+
+/* Dimension i of the result is dimension place[i] of the field. */
+static void model_layout(struct model_field *field, const uint32_t *place) {
+    static struct model_field from;
+    const size_t bytes = brim_dtype_bytes(field->dtype);
+    from = *field;
+    for (uint32_t i = 0; i < field->rank; i++) {
+        field->shape[i] = from.shape[place[i]];
+    }
+    for (int64_t i = 0; i < elements_of(field); i++) {
+        int64_t index[BRIM_MAX_RANK] = { 0 }, rest = i, at = 0;
+        for (uint32_t d = field->rank; d-- > 0;) {
+            index[place[d]] = rest % field->shape[d];
+            rest /= field->shape[d];
+        }
+        for (uint32_t d = 0; d < from.rank; d++) {
+            at = at * from.shape[d] + index[d];
+        }
+        memcpy(field->data + i * bytes, from.data + at * bytes, bytes);
+    }
+}
+
+static void model_one_hot(struct model_field *field, int64_t classes, brim_dtype dtype) {
+    static struct model_field labels;
+    const uint8_t zero = 0, one = 1;
+    labels = *field;
+    model_cast(&labels, BRIM_I64);
+    field->dtype = dtype;
+    field->shape[field->rank++] = classes;
+    for (int64_t i = 0; i < elements_of(field); i++) {
+        int64_t label;
+        memcpy(&label, labels.data + i / classes * sizeof label, sizeof label);
+        model_convert(BRIM_U8, dtype, label == i % classes ? &one : &zero,
+                      field->data + i * brim_dtype_bytes(dtype), NULL, NULL);
+    }
+}
+
+/* ------------------------------------------------------ samples as arrays */
+
+/* A bound array of samples; the model's fields are read from it. */
+struct data {
+    brim_binding binding;
+    uint8_t *memory;
+};
+
+static const brim_dtype real_dtypes[] = { BRIM_BOOL, BRIM_U8,  BRIM_I8,  BRIM_U16, BRIM_I16,
+                                          BRIM_U32,  BRIM_I32, BRIM_U64, BRIM_I64, BRIM_F16,
+                                          BRIM_BF16, BRIM_F32, BRIM_F64 };
+enum { REAL_DTYPES = sizeof real_dtypes / sizeof real_dtypes[0] };
+
+/* A value for one element: any bits for integers, no NaN for floats (whose bits
+ * are a matter of the conversions' own test). */
+static void make_element(brim_dtype dtype, uint64_t bits, uint8_t *at) {
+    if (dtype == BRIM_BOOL) {
+        *at = bits & 1;
+    } else if (dtype == BRIM_F16 || dtype == BRIM_BF16 || dtype == BRIM_F32 ||
+               dtype == BRIM_F64) {
+        double value = (double)(int32_t)bits / (double)(1u << (bits >> 32) % 30);
+        if (bits >> 60 == 3) {
+            value = value < 0 ? -(double)__builtin_inff() : (double)__builtin_inff();
+        }
+        model_convert(BRIM_F64, dtype, (const uint8_t *)&value, at, NULL, NULL);
+    } else {
+        memcpy(at, &bits, brim_dtype_bytes(dtype));
+    }
+}
+
+/* rank and shape: of the whole, the first dimension counting the samples.
+ * turned: the dimensions lie in memory in the reverse order. */
+static struct data data_new(const char *name, brim_dtype dtype, uint32_t rank,
+                            const int64_t *shape, bool turned, uint64_t seed) {
+    struct data data = { .binding = { .size = sizeof(brim_binding), .name = name,
+                                      .kind = BRIM_BIND_ARRAY, .dtype = dtype, .rank = rank } };
+    const int64_t bytes = (int64_t)brim_dtype_bytes(dtype);
+    int64_t total = bytes;
+    for (uint32_t i = 0; i < rank; i++) {
+        const uint32_t d = turned ? i : rank - 1 - i;
+        data.binding.shape[d] = shape[d];
+        data.binding.strides[d] = total;
+        total *= shape[d];
+    }
+    data.memory = malloc((size_t)total);
+    assert_non_null(data.memory);
+    for (int64_t i = 0; i < total; i += bytes) {
+        make_element(dtype, next_random(&seed), data.memory + i);
+    }
+    data.binding.data = data.memory;
+    return data;
+}
+
+static void load_sample(const struct data *data, uint64_t sample, struct model_field *field) {
+    const brim_binding *binding = &data->binding;
+    const size_t bytes = brim_dtype_bytes(binding->dtype);
+    snprintf(field->name, sizeof field->name, "%s", binding->name);
+    field->dtype = binding->dtype;
+    field->rank = binding->rank - 1;
+    memcpy(field->shape, binding->shape + 1, field->rank * sizeof field->shape[0]);
+    assert_true(elements_of(field) <= MOST_ELEMENTS);
+    for (int64_t i = 0; i < elements_of(field); i++) {
+        int64_t at = (int64_t)sample * binding->strides[0], rest = i;
+        for (uint32_t d = field->rank; d-- > 0;) {
+            at += rest % field->shape[d] * binding->strides[d + 1];
+            rest /= field->shape[d];
+        }
+        memcpy(field->data + (size_t)i * bytes, data->memory + at, bytes);
+    }
+}
+
+/* --------------------------------------------------------------- comparing */
+
+static void assert_row_is(const brim_field *field, uint64_t row, const struct model_field *model,
+                          const char *text) {
+    const size_t bytes = (size_t)elements_of(model) * brim_dtype_bytes(model->dtype);
+    bool same = strcmp(field->name, model->name) == 0 && field->dtype == model->dtype &&
+                field->rank == model->rank + 1 && field->strides[0] == (int64_t)bytes;
+    for (uint32_t i = 0; same && i < model->rank; i++) {
+        same = field->shape[i + 1] == model->shape[i];
+    }
+    if (!same) {
+        fail_msg("\"%s\": field '%s' is not what the model says of '%s'", text, field->name,
+                 model->name);
+    }
+    const uint8_t *data = (const uint8_t *)field->data + row * bytes;
+    for (size_t i = 0; i < bytes; i++) {
+        if (data[i] != model->data[i]) {
+            fail_msg("\"%s\": field '%s', row %llu: element %zu differs from the model's", text,
+                     field->name, (unsigned long long)row, i / brim_dtype_bytes(model->dtype));
+        }
+    }
+}
+
+static void assert_fields_well_laid(const brim_batch *batch) {
+    const brim_batch_info *info = brim_batch_get(batch);
+    assert_null(brim_batch_field_at(batch, info->field_count));
+    for (uint32_t f = 0; f < info->field_count; f++) {
+        const brim_field *field = brim_batch_field_at(batch, f);
+        int64_t stride = (int64_t)brim_dtype_bytes(field->dtype);
+        assert_int_equal((uintptr_t)field->data % 64, 0);
+        assert_ptr_equal(brim_batch_find(batch, field->name), field);
+        assert_int_equal(field->shape[0], info->rows);
+        assert_int_equal(field->device_kind, BRIM_ON_HOST);
+        assert_null(field->ready);
+        for (uint32_t i = field->rank; i-- > 0;) {
+            assert_int_equal(field->strides[i], stride);
+            stride *= field->shape[i];
+        }
+        assert_int_equal(field->bytes, stride);
+        for (uint32_t g = 0; g < f; g++) { /* fields do not overlap */
+            const brim_field *other = brim_batch_field_at(batch, g);
+            const uintptr_t a = (uintptr_t)field->data, b = (uintptr_t)other->data;
+            assert_true(a + field->bytes <= b || b + other->bytes <= a);
+        }
+    }
+}
+
+/* -------------------------------------------------------------------- casts */
+
+static void test_cast_among_all_dtypes(void **state) {
+    (void)state;
+    static struct model_field model;
+    for (int from = 0; from < REAL_DTYPES; from++) {
+        struct data data =
+            data_new("x", real_dtypes[from], 2, (const int64_t[]){ 9, 37 }, from % 2, 77);
+        const struct how how = { .bindings = &data.binding, .binding_count = 1 };
+        for (int to = 0; to < REAL_DTYPES; to++) {
+            char text[TEXT_BYTES];
+            struct session session;
+            format_text(text, "array @x | cast %s | batch 4", brim_dtype_name(real_dtypes[to]));
+            session_open(&session, text, &how);
+            for (uint64_t step = 0; step < 3; step++) {
+                brim_batch *batch = take_batch(&session);
+                assert_fields_well_laid(batch);
+                for (uint64_t r = 0; r < brim_batch_get(batch)->rows; r++) {
+                    load_sample(&data, step * 4 + r, &model);
+                    model_cast(&model, real_dtypes[to]);
+                    assert_row_is(brim_batch_field_at(batch, 0), r, &model, text);
+                }
+                brim_batch_release(batch);
+            }
+            session_close(&session);
+        }
+        free(data.memory);
+    }
+}
+
+/* A cast to a float and on to an integer saturates, as the text says, although
+ * one step from integer to integer would wrap. */
+static void test_casts_in_a_row(void **state) {
+    (void)state;
+    static struct model_field model;
+    for (int from = 0; from < REAL_DTYPES; from++) {
+        struct data data = data_new("x", real_dtypes[from], 2, (const int64_t[]){ 3, 20 }, 0, 5);
+        const struct how how = { .bindings = &data.binding, .binding_count = 1 };
+        for (int middle = 0; middle < REAL_DTYPES; middle++) {
+            for (int to = 0; to < REAL_DTYPES; to++) {
+                char text[TEXT_BYTES];
+                struct session session;
+                format_text(text, "array @x | cast %s | cast %s | batch 3",
+                            brim_dtype_name(real_dtypes[middle]),
+                            brim_dtype_name(real_dtypes[to]));
+                session_open(&session, text, &how);
+                brim_batch *batch = take_batch(&session);
+                for (uint64_t r = 0; r < 3; r++) {
+                    load_sample(&data, r, &model);
+                    model_cast(&model, real_dtypes[middle]);
+                    model_cast(&model, real_dtypes[to]);
+                    assert_row_is(brim_batch_field_at(batch, 0), r, &model, text);
+                }
+                brim_batch_release(batch);
+                session_close(&session);
+            }
+        }
+        free(data.memory);
+    }
+}
+
+/* ---------------------------------------------------------------- normalize */
+
+static void test_normalize(void **state) {
+    (void)state;
+    static struct model_field model;
+    static const double mean[] = { 0.485, 0.456, 0.406 }, std[] = { 0.229, 0.224, 0.225 };
+    static const double own_mean[] = { 0.5, -1, 7 }, own_std[] = { 2, 0.125, 3 };
+    static const double zeros[] = { 0 }, ones[] = { 1 }, twos[] = { 2, 2, 2 };
+    static const struct {
+        brim_dtype dtype;
+        int64_t shape[4]; /* of the whole */
+        const char *stage;
+        const double *mean, *std;
+        int64_t channels;
+        uint32_t axis;
+        double max;
+    } cases[] = {
+        { BRIM_U8, { 5, 6, 4, 3 }, "normalize imagenet", mean, std, 3, 2, 255 },
+        { BRIM_U8, { 5, 3, 6, 4 }, "normalize imagenet", mean, std, 3, 0, 255 },
+        { BRIM_U8, { 5, 3, 6, 3 }, "normalize imagenet", mean, std, 3, 2, 255 },
+        { BRIM_U8, { 5, 3, 6, 3 }, "normalize imagenet axis=0", mean, std, 3, 0, 255 },
+        { BRIM_U8, { 5, 6, 3, 4 }, "normalize imagenet axis=-2", mean, std, 3, 1, 255 },
+        { BRIM_U8, { 5, 6, 4, 3 }, "normalize unit", zeros, ones, 1, 0, 255 },
+        { BRIM_U16, { 5, 6, 4, 3 }, "normalize unit", zeros, ones, 1, 0, 65535 },
+        { BRIM_F32, { 5, 6, 4, 3 }, "normalize unit", zeros, ones, 1, 0, 1 },
+        { BRIM_I32, { 5, 6, 4, 3 }, "normalize unit", zeros, ones, 1, 0, 1 },
+        { BRIM_U8, { 5, 6, 4, 3 }, "normalize unit max=100", zeros, ones, 1, 0, 100 },
+        { BRIM_F16, { 5, 6, 4, 3 }, "normalize mean=0.5,-1,7 std=2,0.125,3", own_mean, own_std, 3,
+          2, 1 },
+        { BRIM_F64, { 5, 3, 4, 6 }, "normalize mean=0.5,-1,7 std=2 max=4", own_mean, twos, 3, 0,
+          4 },
+        { BRIM_I8, { 5, 6, 4, 3 }, "normalize mean=0 std=1", zeros, ones, 1, 0, 1 },
+        { BRIM_BOOL, { 5, 6, 4, 3 }, "normalize mean=0 std=1", zeros, ones, 1, 0, 1 },
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        for (int turned = 0; turned < 2; turned++) {
+            struct data data = data_new("x", cases[c].dtype, 4, cases[c].shape, turned, c + 1);
+            const struct how how = { .bindings = &data.binding, .binding_count = 1 };
+            char text[TEXT_BYTES];
+            struct session session;
+            format_text(text, "array @x | %s | batch 5", cases[c].stage);
+            session_open(&session, text, &how);
+            brim_batch *batch = take_batch(&session);
+            for (uint64_t r = 0; r < 5; r++) {
+                load_sample(&data, r, &model);
+                model_normalize(&model, cases[c].mean, cases[c].std, cases[c].channels,
+                                cases[c].axis, cases[c].max);
+                assert_row_is(brim_batch_field_at(batch, 0), r, &model, text);
+            }
+            brim_batch_release(batch);
+            session_close(&session);
+            free(data.memory);
+        }
+    }
+}
+
+/* ------------------------------------------------------------------ one_hot */
+
+static void test_one_hot(void **state) {
+    (void)state;
+    static struct model_field model;
+    static const brim_dtype labels[] = { BRIM_U8, BRIM_I8, BRIM_I16, BRIM_U32, BRIM_I64, BRIM_BOOL };
+    for (size_t i = 0; i < sizeof labels / sizeof labels[0]; i++) {
+        for (int to = 0; to < REAL_DTYPES; to++) {
+            struct data data = data_new("y", labels[i], 2, (const int64_t[]){ 4, 3 }, 0, i + 3);
+            for (uint64_t k = 0; k < 12; k++) { /* all bytes but the lowest are zero */
+                memset(data.memory + k * brim_dtype_bytes(labels[i]), 0,
+                       brim_dtype_bytes(labels[i]));
+                data.memory[k * brim_dtype_bytes(labels[i])] = (uint8_t)(k % 2);
+            }
+            const struct how how = { .bindings = &data.binding, .binding_count = 1 };
+            char text[TEXT_BYTES];
+            struct session session;
+            format_text(text, "array @y | one_hot 2 dtype=%s | batch 4",
+                        brim_dtype_name(real_dtypes[to]));
+            session_open(&session, text, &how);
+            brim_batch *batch = take_batch(&session);
+            for (uint64_t r = 0; r < 4; r++) {
+                load_sample(&data, r, &model);
+                model_one_hot(&model, 2, real_dtypes[to]);
+                assert_row_is(brim_batch_field_at(batch, 0), r, &model, text);
+            }
+            brim_batch_release(batch);
+            session_close(&session);
+            free(data.memory);
+        }
+    }
+}
+
+static void test_one_hot_of_bad_labels(void **state) {
+    (void)state;
+    static const struct {
+        brim_dtype dtype;
+        int64_t label;
+        const char *part;
+    } cases[] = {
+        { BRIM_I64, 10, "is 10, outside 0 to 9" },
+        { BRIM_I8, -1, "is -1, outside 0 to 9" },
+        { BRIM_U64, -1, "outside 0 to 9" }, /* 2^64 - 1 */
+        { BRIM_U8, 255, "is 255, outside 0 to 9" },
+        { BRIM_I64, INT64_MIN, "outside 0 to 9" },
+        { BRIM_I64, 10 + (INT64_C(1) << 32), "outside 0 to 9" },
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        struct data data = data_new("y", cases[c].dtype, 1, (const int64_t[]){ 5 }, 0, 1);
+        const size_t bytes = brim_dtype_bytes(cases[c].dtype);
+        memset(data.memory, 0, 5 * bytes);
+        memcpy(data.memory + 3 * bytes, &cases[c].label, bytes);
+        const struct how how = { .bindings = &data.binding, .binding_count = 1 };
+        struct session session;
+        brim_batch *batch;
+        session_open(&session, "array @y | one_hot 10 | batch 5", &how);
+        assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_CORRUPT);
+        assert_detail_has(cases[c].part);
+        assert_detail_has("array @y, sample 3");
+        session_close(&session);
+        free(data.memory);
+    }
+}
+
+/* ------------------------------------------------------------ random chains */
+
+#define CHAINS       600
+#define CHAIN_STAGES 7
+
+enum { CAST, NORMALIZE, LAYOUT, RESHAPE, ONE_HOT, STAGES };
+
+/* Appends one stage at random to the text, and the numbers that the model needs
+ * to its record. */
+struct stage {
+    int kind, field;
+    brim_dtype dtype;
+    double mean[8], std[8], max;
+    int64_t channels;
+    uint32_t axis;
+    uint32_t place[BRIM_MAX_RANK];
+    uint32_t rank;
+    int64_t shape[BRIM_MAX_RANK];
+};
+
+static void run_stage(const struct stage *stage, struct model_field *fields) {
+    struct model_field *field = &fields[stage->field];
+    switch (stage->kind) {
+    case CAST:
+        model_cast(field, stage->dtype);
+        break;
+    case NORMALIZE:
+        model_normalize(field, stage->mean, stage->std, stage->channels, stage->axis, stage->max);
+        break;
+    case LAYOUT:
+        model_layout(field, stage->place);
+        break;
+    case RESHAPE:
+        field->rank = stage->rank;
+        memcpy(field->shape, stage->shape, sizeof field->shape);
+        break;
+    default:
+        model_one_hot(field, stage->channels, stage->dtype);
+    }
+}
+
+static size_t append(char text[TEXT_BYTES], size_t used, const char *part) {
+    const size_t length = strlen(part);
+    assert_true(used + length < TEXT_BYTES);
+    memcpy(text + used, part, length + 1);
+    return used + length;
+}
+
+static void choose_normalize(struct stage *stage, const struct model_field *field,
+                             uint64_t *random, char *words, size_t bytes) {
+    /* channels along an axis of fewer than 8, or one for all */
+    stage->axis = field->rank > 0 ? (uint32_t)(next_random(random) % field->rank) : 0;
+    const bool many = field->rank > 0 && field->shape[stage->axis] <= 8 && next_random(random) % 4;
+    stage->channels = many ? field->shape[stage->axis] : 1;
+    stage->max = field->dtype == BRIM_U8 ? 255 : field->dtype == BRIM_U16 ? 65535 : 1;
+    int length = snprintf(words, bytes, " | normalize on=%s mean=", field->name);
+    for (int pass = 0; pass < 2; pass++) {
+        for (int64_t c = 0; c < stage->channels; c++) {
+            const double value = (double)(1 + next_random(random) % 40) / 8;
+            (pass == 0 ? stage->mean : stage->std)[c] = value;
+            length += snprintf(words + length, bytes - (size_t)length, "%s%g", c > 0 ? "," : "",
+                               value);
+        }
+        length += snprintf(words + length, bytes - (size_t)length, pass == 0 ? " std=" : "");
+    }
+    if (many) {
+        const int shown = (int)stage->axis - (next_random(random) % 2 ? (int)field->rank : 0);
+        length += snprintf(words + length, bytes - (size_t)length, " axis=%d", shown);
+    }
+    if (next_random(random) % 3 == 0) {
+        stage->max = 16;
+        snprintf(words + length, bytes - (size_t)length, " max=16");
+    }
+}
+
+static void choose_layout(struct stage *stage, const struct model_field *field, uint64_t *random,
+                          char *words, size_t bytes) {
+    char from[BRIM_MAX_RANK + 1] = "", to[BRIM_MAX_RANK + 1] = "";
+    for (uint32_t i = 0; i < field->rank; i++) {
+        from[i] = (char)('p' + i);
+        stage->place[i] = i;
+    }
+    for (uint32_t i = field->rank; i > 1; i--) {
+        const uint32_t k = (uint32_t)(next_random(random) % i);
+        const uint32_t swapped = stage->place[k];
+        stage->place[k] = stage->place[i - 1];
+        stage->place[i - 1] = swapped;
+    }
+    for (uint32_t i = 0; i < field->rank; i++) {
+        to[i] = from[stage->place[i]];
+    }
+    snprintf(words, bytes, " | layout %s from=%s on=%s", to, from, field->name);
+}
+
+/* Joins two neighbouring dimensions, cuts one in two, or flattens; one of them
+ * may be written as -1. */
+static void choose_reshape(struct stage *stage, const struct model_field *field, uint64_t *random,
+                           char *words, size_t bytes) {
+    stage->rank = field->rank;
+    memcpy(stage->shape, field->shape, sizeof stage->shape);
+    const uint32_t at = (uint32_t)(next_random(random) % field->rank);
+    const uint64_t what = next_random(random) % 3;
+    if (what == 0 && at + 1 < field->rank) {
+        stage->shape[at] *= stage->shape[at + 1];
+        memmove(stage->shape + at + 1, stage->shape + at + 2,
+                (field->rank - at - 2) * sizeof stage->shape[0]);
+        stage->rank--;
+    } else if (what == 1 && field->rank < 5) {
+        const int64_t part = stage->shape[at] % 2 == 0 ? 2 : 1;
+        memmove(stage->shape + at + 1, stage->shape + at,
+                (field->rank - at) * sizeof stage->shape[0]);
+        stage->shape[at] = part;
+        stage->shape[at + 1] /= part;
+        stage->rank++;
+    } else if (what == 2) {
+        stage->rank = 1;
+        stage->shape[0] = elements_of(field);
+    }
+    const uint32_t open = (uint32_t)(next_random(random) % (stage->rank + 1));
+    int length = snprintf(words, bytes, " | reshape");
+    for (uint32_t i = 0; i < stage->rank; i++) {
+        length += snprintf(words + length, bytes - (size_t)length, " %lld",
+                           i == open ? -1 : (long long)stage->shape[i]);
+    }
+    snprintf(words + length, bytes - (size_t)length, " on=%s", field->name);
+}
+
+/* false: this stage cannot be here. */
+static bool choose_stage(struct stage *stage, const struct model_field *fields, uint64_t *random,
+                         char *words, size_t bytes) {
+    stage->kind = (int)(next_random(random) % STAGES);
+    stage->field = (int)(next_random(random) % 2);
+    stage->dtype = real_dtypes[next_random(random) % REAL_DTYPES];
+    const struct model_field *field = &fields[stage->field];
+    switch (stage->kind) {
+    case CAST:
+        snprintf(words, bytes, " | cast %s on=%s", brim_dtype_name(stage->dtype), field->name);
+        return true;
+    case NORMALIZE:
+        choose_normalize(stage, field, random, words, bytes);
+        return true;
+    case LAYOUT:
+        choose_layout(stage, field, random, words, bytes);
+        return field->rank > 0;
+    case RESHAPE:
+        if (field->rank > 0) {
+            choose_reshape(stage, field, random, words, bytes);
+        }
+        return field->rank > 0;
+    default:
+        stage->channels = 2; /* of what is 0 or 1 */
+        snprintf(words, bytes, " | one_hot 2 dtype=%s on=%s", brim_dtype_name(stage->dtype),
+                 field->name);
+        return field->dtype == BRIM_BOOL && field->rank < 5 &&
+               elements_of(field) * 2 <= MOST_ELEMENTS;
+    }
+}
+
+static void check_chain(uint64_t seed) {
+    static struct model_field start[2], fields[2];
+    static const int64_t shapes[][4] = { { 6, 4, 6, 3 }, { 6, 2, 3, 8 }, { 6, 5, 1, 4 },
+                                         { 6, 1, 1, 1 }, { 6, 3, 12, 10 } };
+    uint64_t random = seed * 2 + 1;
+    for (int i = 0; i < 10; i++) {
+        next_random(&random);
+    }
+    struct data data[2];
+    for (int i = 0; i < 2; i++) {
+        data[i] = data_new(i == 0 ? "a" : "b", real_dtypes[next_random(&random) % REAL_DTYPES],
+                           1 + (uint32_t)(next_random(&random) % 4),
+                           shapes[next_random(&random) % 5], next_random(&random) % 2, seed + 9);
+        load_sample(&data[i], 0, &start[i]);
+    }
+    char text[TEXT_BYTES];
+    struct stage stages[CHAIN_STAGES];
+    size_t used = append(text, 0, "zip (array @a) (array @b)"), count = 0;
+    memcpy(fields, start, sizeof fields);
+    for (int tries = 0; tries < 2 * CHAIN_STAGES && count < CHAIN_STAGES; tries++) {
+        char words[256];
+        memset(&stages[count], 0, sizeof stages[count]);
+        if (choose_stage(&stages[count], fields, &random, words, sizeof words)) {
+            run_stage(&stages[count++], fields);
+            used = append(text, used, words);
+        }
+    }
+    append(text, used, " | shuffle | batch 4");
+
+    const brim_binding bindings[] = { data[0].binding, data[1].binding };
+    const struct how how = { .bindings = bindings, .binding_count = 2,
+                             .threads = (int32_t)(seed % 2) };
+    struct session session;
+    session_open(&session, text, &how);
+    for (int step = 0; step < 2; step++) {
+        brim_batch *batch = take_batch(&session);
+        const brim_batch_info *info = brim_batch_get(batch);
+        assert_int_equal(info->field_count, 2);
+        assert_fields_well_laid(batch);
+        for (uint64_t r = 0; r < info->rows; r++) {
+            for (int i = 0; i < 2; i++) {
+                load_sample(&data[i], info->samples[r], &fields[i]);
+            }
+            for (size_t s = 0; s < count; s++) {
+                run_stage(&stages[s], fields);
+            }
+            assert_row_is(brim_batch_find(batch, "a"), r, &fields[0], text);
+            assert_row_is(brim_batch_find(batch, "b"), r, &fields[1], text);
+        }
+        brim_batch_release(batch);
+    }
+    session_close(&session);
+    free(data[0].memory);
+    free(data[1].memory);
+}
+
+static void test_chains_at_random(void **state) {
+    (void)state;
+    for (uint64_t seed = 0; seed < CHAINS; seed++) {
+        check_chain(seed);
+    }
+}
+
+/* ------------------------------------------------------------------ sources */
+
+static void test_values_of_sources(void **state) {
+    (void)state;
+    enum { ROWS = 23, LENGTH = 6, STRIDE = 4, TOKENS = 50 };
+    static uint16_t tokens[TOKENS];
+    static int32_t rows[ROWS][3];
+    for (int i = 0; i < TOKENS; i++) {
+        tokens[i] = (uint16_t)(i * 31);
+    }
+    fill_random(rows, sizeof rows, 4);
+    write_file("tokens.bin", tokens, sizeof tokens);
+    write_npy("one.npy", BRIM_I32, 2, (const int64_t[]){ 10, 3 }, rows[0]);
+    write_npy("two.npy", BRIM_I32, 2, (const int64_t[]){ ROWS - 10, 3 }, rows[10]);
+    char text[TEXT_BYTES];
+    const struct how how = { 0 };
+    struct session session;
+
+    format_text(text, "tokens %s length=%d stride=%d | shuffle | batch 20",
+                in_directory("tokens.bin").text, LENGTH, STRIDE);
+    session_open(&session, text, &how);
+    brim_batch *batch = take_batch(&session);
+    const brim_batch_info *info = brim_batch_get(batch);
+    assert_int_equal(info->rows, (TOKENS - LENGTH - 1) / STRIDE + 1);
+    assert_fields_well_laid(batch);
+    for (uint64_t r = 0; r < info->rows; r++) {
+        const uint16_t *x = (const uint16_t *)brim_batch_find(batch, "x")->data + r * LENGTH;
+        const uint16_t *y = (const uint16_t *)brim_batch_find(batch, "y")->data + r * LENGTH;
+        assert_memory_equal(x, tokens + info->samples[r] * STRIDE, LENGTH * sizeof *x);
+        assert_memory_equal(y, tokens + info->samples[r] * STRIDE + 1, LENGTH * sizeof *y);
+    }
+    brim_batch_release(batch);
+    session_close(&session);
+
+    format_text(text, "zip (npy %s %s name=rows) (range %d) | skip 1 | batch 30",
+                in_directory("one.npy").text, in_directory("two.npy").text, ROWS);
+    session_open(&session, text, &how);
+    batch = take_batch(&session);
+    info = brim_batch_get(batch);
+    assert_int_equal(info->rows, ROWS - 1);
+    assert_memory_equal(brim_batch_find(batch, "rows")->data, rows[1], sizeof rows - sizeof rows[0]);
+    for (uint64_t r = 0; r < info->rows; r++) {
+        assert_int_equal(((const int64_t *)brim_batch_find(batch, "index")->data)[r], r + 1);
+    }
+    assert_null(brim_batch_find(batch, "row"));
+    assert_detail_has("row");
+    brim_batch_release(batch);
+    session_close(&session);
+
+    /* samples of a mix are numbered through: the second part begins where the
+     * first one ends, and each gives its own values */
+    session_open(&session, "mix 1 (range 10 name=n) 1 (range 20 name=n) length=30 | batch 30", &how);
+    batch = take_batch(&session);
+    info = brim_batch_get(batch);
+    uint64_t of_first = 0;
+    for (uint64_t r = 0; r < 30; r++) {
+        const uint64_t n = ((const uint64_t *)brim_batch_find(batch, "n")->data)[r];
+        of_first += info->samples[r] < 10;
+        assert_int_equal(info->samples[r], info->samples[r] < 10 ? n : n + 10);
+    }
+    assert_int_equal(of_first, 15);
+    brim_batch_release(batch);
+    session_close(&session);
+}
+
+/* ------------------------------------------------------------ micro-batches */
+
+static void test_micro_batches(void **state) {
+    (void)state;
+    static const uint64_t wanted[][6] = {
+        /* step, micro, micro_count, rows, step_rows, first_position */
+        { 0, 0, 3, 3, 8, 0 },  { 0, 1, 3, 3, 8, 3 },   { 0, 2, 3, 2, 8, 6 },
+        { 1, 0, 3, 3, 8, 8 },  { 1, 1, 3, 3, 8, 11 },  { 1, 2, 3, 2, 8, 14 },
+        { 2, 0, 2, 3, 4, 16 }, { 2, 1, 2, 1, 4, 19 },
+    };
+    for (int32_t threads = 0; threads <= 2; threads++) {
+        const struct how how = { .threads = threads };
+        struct session session;
+        session_open(&session, "range 20 | batch 8 micro=3", &how);
+        const brim_plan_info *plan = brim_plan_get(brim_loader_plan(session.loader));
+        assert_int_equal(plan->batches, 8);
+        assert_int_equal(plan->steps, 3);
+        assert_int_equal(plan->batch_rows, 3);
+        for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+            brim_batch *batch = take_batch(&session);
+            const brim_batch_info *info = brim_batch_get(batch);
+            assert_int_equal(info->step, wanted[i][0]);
+            assert_int_equal(info->micro, wanted[i][1]);
+            assert_int_equal(info->micro_count, wanted[i][2]);
+            assert_int_equal(info->rows, wanted[i][3]);
+            assert_int_equal(info->valid_rows, wanted[i][3]);
+            assert_int_equal(info->step_rows, wanted[i][4]);
+            assert_int_equal(info->global_rows, wanted[i][4]);
+            assert_int_equal(info->first_position, wanted[i][5]);
+            assert_int_equal(info->samples[0], wanted[i][5]);
+            brim_batch_release(batch);
+        }
+        brim_batch *batch;
+        assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_END);
+        session_close(&session);
+    }
+}
+
+/* --------------------------------------------------------------------- plans */
+
+static void test_plan_says_what_batches_have(void **state) {
+    (void)state;
+    struct data data = data_new("img", BRIM_U8, 4, (const int64_t[]){ 10, 4, 5, 3 }, 0, 1);
+    const struct how how = { .bindings = &data.binding, .binding_count = 1 };
+    struct session session;
+    session_open(&session, "array @img | normalize imagenet | layout chw | batch 4", &how);
+    const brim_plan *plan = brim_loader_plan(session.loader);
+    const brim_plan_info *info = brim_plan_get(plan);
+    assert_int_equal(info->fits, 1);
+    assert_string_equal(info->reason, "");
+    assert_int_equal(info->field_count, 1);
+    assert_int_equal(info->stage_count, 4);
+    assert_int_equal(info->samples, 10);
+    assert_true(info->minimum_bytes <= info->planned_bytes);
+    assert_true(info->planned_bytes <= info->limit_bytes);
+    brim_batch *batch = take_batch(&session);
+    const brim_field *got = brim_batch_field_at(batch, 0);
+    const brim_plan_field *field = brim_plan_field_at(plan, 0);
+    assert_string_equal(field->name, "img");
+    assert_int_equal(field->dtype, BRIM_F32);
+    assert_int_equal(field->rank, got->rank);
+    assert_memory_equal(field->shape, got->shape, got->rank * sizeof got->shape[0]);
+    assert_int_equal(field->bytes, got->bytes);
+    assert_null(brim_plan_field_at(plan, 1));
+    static const char *const names[] = { "array", "normalize", "layout", "batch" };
+    for (size_t i = 0; i < 4; i++) {
+        assert_string_equal(brim_plan_stage_at(plan, i)->name, names[i]);
+        assert_non_null(brim_plan_stage_at(plan, i)->text);
+        assert_non_null(brim_plan_stage_at(plan, i)->effect);
+    }
+    assert_null(brim_plan_stage_at(plan, 4));
+    brim_batch_release(batch);
+    session_close(&session);
+    free(data.memory);
+}
+
+static void test_refused_pipelines(void **state) {
+    (void)state;
+    struct data image = data_new("image", BRIM_U8, 4, (const int64_t[]){ 8, 4, 5, 3 }, 0, 1);
+    struct data label = data_new("label", BRIM_F32, 1, (const int64_t[]){ 8 }, 0, 1);
+    struct data complex = data_new("complex", BRIM_U64, 2, (const int64_t[]){ 8, 2 }, 0, 1);
+    complex.binding.dtype = BRIM_C64;
+    memset(complex.binding.strides, 0, sizeof complex.binding.strides);
+    const brim_binding bindings[] = { image.binding, label.binding, complex.binding };
+    const struct how how = { .bindings = bindings, .binding_count = 3 };
+    static const struct {
+        const char *text;
+        brim_status status;
+        const char *part;
+    } cases[] = {
+        { "array @image | normalize imagenet axis=0", BRIM_INVALID, "axis 0 does not have 3" },
+        { "array @image | normalize imagenet axis=3", BRIM_INVALID, "axis 3" },
+        { "array @image | normalize imagenet axis=-4", BRIM_INVALID, "axis -4" },
+        { "array @image | normalize mean=1,2 std=1", BRIM_INVALID, "give axis=" },
+        { "array @image | normalize mean=1,2 std=1,2,3", BRIM_INVALID, "2 means but 3" },
+        { "array @image | normalize mean=1 std=0", BRIM_INVALID, "above 0" },
+        { "array @image | normalize mean=1", BRIM_INVALID, "std=" },
+        { "array @image | normalize unit mean=1", BRIM_INVALID, "not both" },
+        { "array @label | normalize imagenet", BRIM_INVALID, "channels" },
+        { "array @complex | normalize unit", BRIM_UNSUPPORTED, "complex" },
+        { "array @complex | cast float32", BRIM_UNSUPPORTED, "complex" },
+        { "array @image | cast complex64", BRIM_UNSUPPORTED, "complex" },
+        { "array @image | cast flaot32", BRIM_INVALID, "float32" },
+        { "array @image | layout chw from=hw", BRIM_INVALID, "3 dimensions" },
+        { "array @image | layout chx", BRIM_INVALID, "'chx' is not the letters of 'hwc'" },
+        { "array @image | layout cch", BRIM_INVALID, "'cch'" },
+        { "array @image | layout cch from=cch", BRIM_INVALID, "'cch'" },
+        { "array @image | reshape 7 -1", BRIM_INVALID, "60 elements" },
+        { "array @image | reshape -1 -1", BRIM_INVALID, "once" },
+        { "array @image | reshape 0 -1", BRIM_INVALID, "60 elements" },
+        { "array @image | reshape 61", BRIM_INVALID, "60 elements" },
+        { "array @image | reshape 1 1 1 1 1 1 1 60", BRIM_INVALID, "at most 7" },
+        { "array @label | one_hot 10", BRIM_INVALID, "not an integer" },
+        { "array @image | one_hot 10 dtype=complex64", BRIM_UNSUPPORTED, "complex" },
+        { "array @image | cast float32 on=imgae", BRIM_INVALID, "did you mean 'image'?" },
+        { "zip (array @image) (array @label) | cast uint8 on=label,images", BRIM_INVALID,
+          "did you mean 'image'?; the fields here are: image, label" },
+        { "array @image | normalize unit on=zebra", BRIM_INVALID, "no field 'zebra'" },
+        { "zip (array @image) (array @image)", BRIM_INVALID, "two fields are called 'image'" },
+        { "zip (array @image) (range 9)", BRIM_INVALID, "part 1 has 8 samples, part 2 has 9" },
+        { "zip (array @image | cast float32) (range 8)", BRIM_INVALID, "one source alone" },
+        { "mix 1 (array @image) 1 (array @label)", BRIM_INVALID, "image uint8 4x5x3" },
+        { "mix 1 (range 5) 1 (range 5 name=other)", BRIM_INVALID, "same fields" },
+        { "mix 1 (range 5) 1 (range 5 | cast int32)", BRIM_INVALID, "index int32" },
+        { "mix 1 (range 5) 1 (range 5 | take 0)", BRIM_INVALID, "no samples" },
+        { "mix 1 (range 5) 1 (range 5 | batch 2)", BRIM_SYNTAX, "parentheses" },
+        { "mix 1 (range 5) 1 (array @absent)", BRIM_UNBOUND, "mix: part 2" },
+        { "range 5 | batch 2 | shuffle", BRIM_SYNTAX, "'shuffle' stands after 'batch'" },
+        { "range 5 | batch 2 | batch 2", BRIM_SYNTAX, "after 'batch'" },
+        { "range 5 | range 6", BRIM_SYNTAX, "'range' can only begin a pipeline" },
+        { "range 5 | mix 1 (range 5)", BRIM_SYNTAX, "'mix' can only begin" },
+        { "shuffle | batch 2", BRIM_SYNTAX, "begins with a source" },
+        { "batch 2", BRIM_SYNTAX, "begins with a source" },
+        { "array @absent", BRIM_UNBOUND, "bound: @image, @label, @complex" },
+        { "callback @image", BRIM_INVALID, "is bound to an array" },
+        { "range 5 | map @label", BRIM_INVALID, "is bound to an array" },
+        { "range 5 | shuffle | split train", BRIM_INVALID, "put split first" },
+        { "range 5 | split train validation=6", BRIM_INVALID, "overlap" },
+        { "npy /nowhere/at/all.npy", BRIM_IO, "/nowhere/at/all.npy" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        expect_refused(cases[i].text, &how, cases[i].status, cases[i].part);
+    }
+    expect_refused("array @image", &(struct how){ 0 }, BRIM_UNBOUND, "nothing is bound");
+    free(image.memory);
+    free(label.memory);
+    free(complex.memory);
+}
+
+/* What does not fit is refused, with what would; with that it opens. */
+static void test_refused_budgets(void **state) {
+    (void)state;
+    const char *text = "range 100000 | batch 50000";
+    struct how how = { .bytes = AT_MINIMUM };
+    struct session session;
+    session_open(&session, text, &how);
+    const uint64_t minimum = brim_plan_get(brim_loader_plan(session.loader))->minimum_bytes;
+    session_close(&session);
+    char part[TEXT_BYTES];
+    how.bytes = minimum - 1;
+    expect_refused(text, &how, BRIM_BUDGET,
+                   format_text(part, "fits into a budget of %llu bytes",
+                               (unsigned long long)minimum));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cast_among_all_dtypes),
+        cmocka_unit_test(test_casts_in_a_row),
+        cmocka_unit_test(test_normalize),
+        cmocka_unit_test(test_one_hot),
+        cmocka_unit_test(test_one_hot_of_bad_labels),
+        cmocka_unit_test(test_chains_at_random),
+        cmocka_unit_test(test_values_of_sources),
+        cmocka_unit_test(test_micro_batches),
+        cmocka_unit_test(test_plan_says_what_batches_have),
+        cmocka_unit_test(test_refused_pipelines),
+        cmocka_unit_test(test_refused_budgets),
+    };
+    return cmocka_run_group_tests(tests, begin_tests, end_tests);
+}
