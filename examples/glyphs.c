@@ -120,6 +120,7 @@ struct data_set {
 
 /* The header of an array of bytes as numpy writes it; `shape` as in Python. */
 static void make_header(char header[HEADER], const char *shape) {
+    /* the name, version 1.0, and the length of what follows in two bytes */
     static const char magic[] = { '\x93', 'N', 'U', 'M', 'P', 'Y', 1, 0, HEADER - 10, 0 };
     memset(header, ' ', HEADER);
     memcpy(header, magic, sizeof(magic));

@@ -23,13 +23,19 @@
 static float matrix[SAMPLES][3][4];
 
 static const brim_field_spec read_fields[] = {
-    { .size = sizeof(brim_field_spec), .name = "noise", .dtype = BRIM_U32, .rank = 1,
+    { .size = sizeof(brim_field_spec),
+      .name = "noise",
+      .dtype = BRIM_U32,
+      .rank = 1,
       .shape = { 16 } }, /* a record that is its row */
     { .size = sizeof(brim_field_spec), .name = "number", .dtype = BRIM_I64 },
 };
 static const brim_field_spec map_fields[] = {
     { .size = sizeof(brim_field_spec), .name = "sum", .dtype = BRIM_F64 },
-    { .size = sizeof(brim_field_spec), .name = "draw", .dtype = BRIM_U32, .rank = 2,
+    { .size = sizeof(brim_field_spec),
+      .name = "draw",
+      .dtype = BRIM_U32,
+      .rank = 2,
       .shape = { 2, 3 } },
 };
 
@@ -70,26 +76,65 @@ static int map_sample(void *user, const brim_call *call, const brim_value *input
 }
 
 static const brim_binding bindings[] = {
-    { .size = sizeof(brim_binding), .name = "matrix", .kind = BRIM_BIND_ARRAY, .data = matrix,
-      .dtype = BRIM_F32, .rank = 3, .shape = { SAMPLES, 3, 4 } },
-    { .size = sizeof(brim_binding), .name = "backwards", .kind = BRIM_BIND_ARRAY,
-      .data = &matrix[SAMPLES - 1][2][3], .dtype = BRIM_F32, .rank = 3, .shape = { SAMPLES, 3, 4 },
+    { .size = sizeof(brim_binding),
+      .name = "matrix",
+      .kind = BRIM_BIND_ARRAY,
+      .data = matrix,
+      .dtype = BRIM_F32,
+      .rank = 3,
+      .shape = { SAMPLES, 3, 4 } },
+    { .size = sizeof(brim_binding),
+      .name = "backwards",
+      .kind = BRIM_BIND_ARRAY,
+      .data = &matrix[SAMPLES - 1][2][3],
+      .dtype = BRIM_F32,
+      .rank = 3,
+      .shape = { SAMPLES, 3, 4 },
       .strides = { -48, -16, -4 } },
-    { .size = sizeof(brim_binding), .name = "reader", .kind = BRIM_BIND_SOURCE, .count = SAMPLES,
-      .fields = read_fields, .field_count = 2, .read = read_sample },
-    { .size = sizeof(brim_binding), .name = "parallel", .kind = BRIM_BIND_SOURCE,
-      .count = SAMPLES, .fields = read_fields, .field_count = 2, .read = read_sample,
+    { .size = sizeof(brim_binding),
+      .name = "reader",
+      .kind = BRIM_BIND_SOURCE,
+      .count = SAMPLES,
+      .fields = read_fields,
+      .field_count = 2,
+      .read = read_sample },
+    { .size = sizeof(brim_binding),
+      .name = "parallel",
+      .kind = BRIM_BIND_SOURCE,
+      .count = SAMPLES,
+      .fields = read_fields,
+      .field_count = 2,
+      .read = read_sample,
       .flags = BRIM_PURE | BRIM_CONCURRENT },
-    { .size = sizeof(brim_binding), .name = "rows", .kind = BRIM_BIND_SOURCE, .count = SAMPLES,
-      .fields = read_fields, .field_count = 1, .read = read_sample,
+    { .size = sizeof(brim_binding),
+      .name = "rows",
+      .kind = BRIM_BIND_SOURCE,
+      .count = SAMPLES,
+      .fields = read_fields,
+      .field_count = 1,
+      .read = read_sample,
       .flags = BRIM_PURE | BRIM_CONCURRENT },
-    { .size = sizeof(brim_binding), .name = "failing", .kind = BRIM_BIND_SOURCE, .count = SAMPLES,
-      .fields = read_fields, .field_count = 2, .read = read_sample, .user = matrix,
+    { .size = sizeof(brim_binding),
+      .name = "failing",
+      .kind = BRIM_BIND_SOURCE,
+      .count = SAMPLES,
+      .fields = read_fields,
+      .field_count = 2,
+      .read = read_sample,
+      .user = matrix,
       .flags = BRIM_PURE | BRIM_CONCURRENT },
-    { .size = sizeof(brim_binding), .name = "serial", .kind = BRIM_BIND_MAP, .fields = map_fields,
-      .field_count = 2, .map = map_sample },
-    { .size = sizeof(brim_binding), .name = "concurrent", .kind = BRIM_BIND_MAP,
-      .fields = map_fields, .field_count = 2, .map = map_sample,
+    { .size = sizeof(brim_binding),
+      .name = "serial",
+      .kind = BRIM_BIND_MAP,
+      .fields = map_fields,
+      .field_count = 2,
+      .map = map_sample },
+    { .size = sizeof(brim_binding),
+      .name = "concurrent",
+      .kind = BRIM_BIND_MAP,
+      .fields = map_fields,
+      .field_count = 2,
+      .map = map_sample,
       .flags = BRIM_PURE | BRIM_CONCURRENT },
 };
 
@@ -210,10 +255,10 @@ static void assert_digest(struct digest got, struct digest wanted, const char *t
     if (got.value != wanted.value || got.batches != wanted.batches) {
         fail_msg("\"%s\", %d threads, %s, hold %u, %s: digest %016llx of %llu batches, not "
                  "%016llx of %llu",
-                 text, how->threads, how->bytes == AT_MINIMUM ? "the minimum" : "plenty",
-                 how->hold, how->growth == BRIM_FIXED ? "fixed" : "grow",
-                 (unsigned long long)got.value, (unsigned long long)got.batches,
-                 (unsigned long long)wanted.value, (unsigned long long)wanted.batches);
+                 text, how->threads, how->bytes == AT_MINIMUM ? "the minimum" : "plenty", how->hold,
+                 how->growth == BRIM_FIXED ? "fixed" : "grow", (unsigned long long)got.value,
+                 (unsigned long long)got.batches, (unsigned long long)wanted.value,
+                 (unsigned long long)wanted.batches);
     }
 }
 

@@ -133,6 +133,31 @@ static void test_the_end_comes_once(void **state) {
     }
 }
 
+/* Asked without waiting, again and again, a loader comes to its end: without
+ * threads each call makes some rows. */
+static void test_polling(void **state) {
+    (void)state;
+    for (int32_t threads = 0; threads <= 2; threads++) {
+        const struct how how = { .threads = threads };
+        struct session session;
+        struct seen seen = seen_new(5000);
+        brim_status status = BRIM_OK;
+        session_open(&session, "range 5000 | shuffle | batch 1000", &how);
+        while (status != BRIM_END) {
+            brim_batch *batch;
+            status = brim_loader_next(session.loader, 0, &batch);
+            assert_true(status == BRIM_OK || status == BRIM_TIMEOUT || status == BRIM_END);
+            if (status == BRIM_OK) {
+                see_batch(&seen, batch);
+                brim_batch_release(batch);
+            }
+        }
+        assert_each(&seen, 5000, 1);
+        session_close(&session);
+        free(seen.number);
+    }
+}
+
 /* -------------------------------------------------------------------- seeking */
 
 static void test_seek_anywhere(void **state) {
@@ -153,7 +178,8 @@ static void test_seek_anywhere(void **state) {
         for (int i = 0; i < 200; i++) {
             const uint64_t epoch = next_random(&random) % EPOCHS;
             const uint64_t step = next_random(&random) % (STEPS + 1);
-            const size_t first = epoch * (2 * STEPS - 1) + (step == STEPS ? 2 * STEPS - 1 : 2 * step);
+            const size_t first =
+                epoch * (2 * STEPS - 1) + (step == STEPS ? 2 * STEPS - 1 : 2 * step);
             struct log here = { 0 };
             assert_int_equal(brim_loader_seek(session.loader, epoch, step), BRIM_OK);
             const bool ended = take_batches(&session, 1 + i % 3, log_batch, &here);
@@ -394,6 +420,7 @@ int main(void) {
         cmocka_unit_test(test_every_epoch_is_every_sample_once),
         cmocka_unit_test(test_same_order_in_every_epoch_if_asked),
         cmocka_unit_test(test_the_end_comes_once),
+        cmocka_unit_test(test_polling),
         cmocka_unit_test(test_seek_anywhere),
         cmocka_unit_test(test_seek_past_the_end),
         cmocka_unit_test(test_seek_while_holding),

@@ -17,8 +17,13 @@
 static float table[SAMPLES][5];
 
 static const brim_binding bindings[] = {
-    { .size = sizeof(brim_binding), .name = "table", .kind = BRIM_BIND_ARRAY, .data = table,
-      .dtype = BRIM_F32, .rank = 2, .shape = { SAMPLES, 5 } },
+    { .size = sizeof(brim_binding),
+      .name = "table",
+      .kind = BRIM_BIND_ARRAY,
+      .data = table,
+      .dtype = BRIM_F32,
+      .rank = 2,
+      .shape = { SAMPLES, 5 } },
 };
 
 static int fill_table(void **state) {
@@ -29,7 +34,10 @@ static int fill_table(void **state) {
 }
 
 static struct how rank_of(uint32_t rank, uint32_t world) {
-    return (struct how){ .rank = rank, .world = world, .bindings = bindings, .binding_count = 1,
+    return (struct how){ .rank = rank,
+                         .world = world,
+                         .bindings = bindings,
+                         .binding_count = 1,
                          .threads = (int32_t)(rank % 2) };
 }
 
@@ -61,8 +69,8 @@ static void world_run(struct world *world, uint32_t size, const char *text, unsi
             session_restore(&session, before);
         }
         for (unsigned ends = 0; ends < epochs && world->log[r].batches < most;) {
-            ends += take_batches(&session, most == TO_THE_END ? most : 1, log_batch,
-                                 &world->log[r]);
+            ends +=
+                take_batches(&session, most == TO_THE_END ? most : 1, log_batch, &world->log[r]);
         }
         if (after != NULL) {
             const brim_state state = session_state(&session);
@@ -109,8 +117,9 @@ static void world_join(const struct world *world, struct log *joined) {
                                      first->first_position + joined->rows - step->first_row);
                 }
                 assert_true(joined->rows + info->rows <= most_rows);
-                memcpy(joined->row + joined->rows, log->row + piece->first_row,
-                       info->rows * sizeof joined->row[0]);
+                for (uint64_t i = 0; i < info->rows; i++) {
+                    joined->row[joined->rows + i] = log->row[piece->first_row + i];
+                }
                 joined->rows += info->rows;
                 step->info.rows += info->rows;
                 valid_rows += info->valid_rows;
@@ -186,8 +195,7 @@ static void test_every_rank_has_as_many_batches_as_planned(void **state) {
     for (size_t i = 0; i < 3; i++) {
         char text[TEXT_BYTES];
         struct world world;
-        format_text(text, "array @table | batch 10 per=global micro=2 remainder=%s",
-                    remainders[i]);
+        format_text(text, "array @table | batch 10 per=global micro=2 remainder=%s", remainders[i]);
         world_run(&world, 3, text, 1, TO_THE_END, NULL, NULL);
         for (uint32_t r = 0; r < 3; r++) {
             const struct how how = rank_of(r, 3);

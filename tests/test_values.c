@@ -1,222 +1,15 @@
 /*
  * test_values.c: the values of every transform and source, against a model.
  *
- * The model holds a sample as plain row-major arrays and does to them what the
- * text of the pipeline says, one stage after the other and one element at a
- * time; the library does it in as few passes as it can. Chains of stages at
+ * The model does to a sample what the text of the pipeline says, one stage after
+ * the other; the library does it in as few passes as it can. Chains of stages at
  * random find the places where the two disagree.
  */
-#include "support/support.h"
-
-#include "base/base.h"
-#include "tensor_model.h"
+#include "support/sample_model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-
-/* ------------------------------------------------------------------- model */
-
-#define MOST_ELEMENTS 4096
-
-struct model_field {
-    char name[16];
-    brim_dtype dtype;
-    uint32_t rank;
-    int64_t shape[BRIM_MAX_RANK];
-    uint8_t data[MOST_ELEMENTS * 8];
-};
-
-static int64_t elements_of(const struct model_field *field) {
-    int64_t count = 1;
-    for (uint32_t i = 0; i < field->rank; i++) {
-        count *= field->shape[i];
-    }
-    return count;
-}
-
-static void model_cast(struct model_field *field, brim_dtype dtype) {
-    static struct model_field from;
-    from = *field;
-    field->dtype = dtype;
-    for (int64_t i = 0; i < elements_of(field); i++) {
-        model_convert(from.dtype, dtype, from.data + i * brim_dtype_bytes(from.dtype),
-                      field->data + i * brim_dtype_bytes(dtype), NULL, NULL);
-    }
-}
-
-/* (value / max - mean[c]) / std[c] as it is promised: in float32, with scale and
- * bias rounded once. axis: of the channels. */
-static void model_normalize(struct model_field *field, const double *mean, const double *std,
-                            int64_t channels, uint32_t axis, double max) {
-    static struct model_field from;
-    from = *field;
-    field->dtype = BRIM_F32;
-    int64_t inner = 1;
-    for (uint32_t i = axis + 1; i < field->rank; i++) {
-        inner *= field->shape[i];
-    }
-    for (int64_t i = 0; i < elements_of(field); i++) {
-        const int64_t c = channels == 1 ? 0 : i / inner % channels;
-        const float scale = (float)(1.0 / (max * std[c]));
-        const float bias = (float)(0.0 - mean[c] / std[c]);
-        model_convert(from.dtype, BRIM_F32, from.data + i * brim_dtype_bytes(from.dtype),
-                      field->data + i * sizeof(float), &scale, &bias);
-    }
-}
-
-/* Dimension i of the result is dimension place[i] of the field. */
-static void model_layout(struct model_field *field, const uint32_t *place) {
-    static struct model_field from;
-    const size_t bytes = brim_dtype_bytes(field->dtype);
-    from = *field;
-    for (uint32_t i = 0; i < field->rank; i++) {
-        field->shape[i] = from.shape[place[i]];
-    }
-    for (int64_t i = 0; i < elements_of(field); i++) {
-        int64_t index[BRIM_MAX_RANK] = { 0 }, rest = i, at = 0;
-        for (uint32_t d = field->rank; d-- > 0;) {
-            index[place[d]] = rest % field->shape[d];
-            rest /= field->shape[d];
-        }
-        for (uint32_t d = 0; d < from.rank; d++) {
-            at = at * from.shape[d] + index[d];
-        }
-        memcpy(field->data + i * bytes, from.data + at * bytes, bytes);
-    }
-}
-
-static void model_one_hot(struct model_field *field, int64_t classes, brim_dtype dtype) {
-    static struct model_field labels;
-    const uint8_t zero = 0, one = 1;
-    labels = *field;
-    model_cast(&labels, BRIM_I64);
-    field->dtype = dtype;
-    field->shape[field->rank++] = classes;
-    for (int64_t i = 0; i < elements_of(field); i++) {
-        int64_t label;
-        memcpy(&label, labels.data + i / classes * sizeof label, sizeof label);
-        model_convert(BRIM_U8, dtype, label == i % classes ? &one : &zero,
-                      field->data + i * brim_dtype_bytes(dtype), NULL, NULL);
-    }
-}
-
-/* ------------------------------------------------------ samples as arrays */
-
-/* A bound array of samples; the model's fields are read from it. */
-struct data {
-    brim_binding binding;
-    uint8_t *memory;
-};
-
-static const brim_dtype real_dtypes[] = { BRIM_BOOL, BRIM_U8,  BRIM_I8,  BRIM_U16, BRIM_I16,
-                                          BRIM_U32,  BRIM_I32, BRIM_U64, BRIM_I64, BRIM_F16,
-                                          BRIM_BF16, BRIM_F32, BRIM_F64 };
-enum { REAL_DTYPES = sizeof real_dtypes / sizeof real_dtypes[0] };
-
-/* A value for one element: any bits for integers, no NaN for floats (whose bits
- * are a matter of the conversions' own test). */
-static void make_element(brim_dtype dtype, uint64_t bits, uint8_t *at) {
-    if (dtype == BRIM_BOOL) {
-        *at = bits & 1;
-    } else if (dtype == BRIM_F16 || dtype == BRIM_BF16 || dtype == BRIM_F32 ||
-               dtype == BRIM_F64) {
-        double value = (double)(int32_t)bits / (double)(1u << (bits >> 32) % 30);
-        if (bits >> 60 == 3) {
-            value = value < 0 ? -(double)__builtin_inff() : (double)__builtin_inff();
-        }
-        model_convert(BRIM_F64, dtype, (const uint8_t *)&value, at, NULL, NULL);
-    } else {
-        memcpy(at, &bits, brim_dtype_bytes(dtype));
-    }
-}
-
-/* rank and shape: of the whole, the first dimension counting the samples.
- * turned: the dimensions lie in memory in the reverse order. */
-static struct data data_new(const char *name, brim_dtype dtype, uint32_t rank,
-                            const int64_t *shape, bool turned, uint64_t seed) {
-    struct data data = { .binding = { .size = sizeof(brim_binding), .name = name,
-                                      .kind = BRIM_BIND_ARRAY, .dtype = dtype, .rank = rank } };
-    const int64_t bytes = (int64_t)brim_dtype_bytes(dtype);
-    int64_t total = bytes;
-    for (uint32_t i = 0; i < rank; i++) {
-        const uint32_t d = turned ? i : rank - 1 - i;
-        data.binding.shape[d] = shape[d];
-        data.binding.strides[d] = total;
-        total *= shape[d];
-    }
-    data.memory = malloc((size_t)total);
-    assert_non_null(data.memory);
-    for (int64_t i = 0; i < total; i += bytes) {
-        make_element(dtype, next_random(&seed), data.memory + i);
-    }
-    data.binding.data = data.memory;
-    return data;
-}
-
-static void load_sample(const struct data *data, uint64_t sample, struct model_field *field) {
-    const brim_binding *binding = &data->binding;
-    const size_t bytes = brim_dtype_bytes(binding->dtype);
-    snprintf(field->name, sizeof field->name, "%s", binding->name);
-    field->dtype = binding->dtype;
-    field->rank = binding->rank - 1;
-    memcpy(field->shape, binding->shape + 1, field->rank * sizeof field->shape[0]);
-    assert_true(elements_of(field) <= MOST_ELEMENTS);
-    for (int64_t i = 0; i < elements_of(field); i++) {
-        int64_t at = (int64_t)sample * binding->strides[0], rest = i;
-        for (uint32_t d = field->rank; d-- > 0;) {
-            at += rest % field->shape[d] * binding->strides[d + 1];
-            rest /= field->shape[d];
-        }
-        memcpy(field->data + (size_t)i * bytes, data->memory + at, bytes);
-    }
-}
-
-/* --------------------------------------------------------------- comparing */
-
-static void assert_row_is(const brim_field *field, uint64_t row, const struct model_field *model,
-                          const char *text) {
-    const size_t bytes = (size_t)elements_of(model) * brim_dtype_bytes(model->dtype);
-    bool same = strcmp(field->name, model->name) == 0 && field->dtype == model->dtype &&
-                field->rank == model->rank + 1 && field->strides[0] == (int64_t)bytes;
-    for (uint32_t i = 0; same && i < model->rank; i++) {
-        same = field->shape[i + 1] == model->shape[i];
-    }
-    if (!same) {
-        fail_msg("\"%s\": field '%s' is not what the model says of '%s'", text, field->name,
-                 model->name);
-    }
-    const uint8_t *data = (const uint8_t *)field->data + row * bytes;
-    for (size_t i = 0; i < bytes; i++) {
-        if (data[i] != model->data[i]) {
-            fail_msg("\"%s\": field '%s', row %llu: element %zu differs from the model's", text,
-                     field->name, (unsigned long long)row, i / brim_dtype_bytes(model->dtype));
-        }
-    }
-}
-
-static void assert_fields_well_laid(const brim_batch *batch) {
-    const brim_batch_info *info = brim_batch_get(batch);
-    assert_null(brim_batch_field_at(batch, info->field_count));
-    for (uint32_t f = 0; f < info->field_count; f++) {
-        const brim_field *field = brim_batch_field_at(batch, f);
-        int64_t stride = (int64_t)brim_dtype_bytes(field->dtype);
-        assert_int_equal((uintptr_t)field->data % 64, 0);
-        assert_ptr_equal(brim_batch_find(batch, field->name), field);
-        assert_int_equal(field->shape[0], info->rows);
-        assert_int_equal(field->device_kind, BRIM_ON_HOST);
-        assert_null(field->ready);
-        for (uint32_t i = field->rank; i-- > 0;) {
-            assert_int_equal(field->strides[i], stride);
-            stride *= field->shape[i];
-        }
-        assert_int_equal(field->bytes, stride);
-        for (uint32_t g = 0; g < f; g++) { /* fields do not overlap */
-            const brim_field *other = brim_batch_field_at(batch, g);
-            const uintptr_t a = (uintptr_t)field->data, b = (uintptr_t)other->data;
-            assert_true(a + field->bytes <= b || b + other->bytes <= a);
-        }
-    }
-}
+#include <string.h>
 
 /* -------------------------------------------------------------------- casts */
 
@@ -261,8 +54,7 @@ static void test_casts_in_a_row(void **state) {
                 char text[TEXT_BYTES];
                 struct session session;
                 format_text(text, "array @x | cast %s | cast %s | batch 3",
-                            brim_dtype_name(real_dtypes[middle]),
-                            brim_dtype_name(real_dtypes[to]));
+                            brim_dtype_name(real_dtypes[middle]), brim_dtype_name(real_dtypes[to]));
                 session_open(&session, text, &how);
                 brim_batch *batch = take_batch(&session);
                 for (uint64_t r = 0; r < 3; r++) {
@@ -306,9 +98,21 @@ static void test_normalize(void **state) {
         { BRIM_F32, { 5, 6, 4, 3 }, "normalize unit", zeros, ones, 1, 0, 1 },
         { BRIM_I32, { 5, 6, 4, 3 }, "normalize unit", zeros, ones, 1, 0, 1 },
         { BRIM_U8, { 5, 6, 4, 3 }, "normalize unit max=100", zeros, ones, 1, 0, 100 },
-        { BRIM_F16, { 5, 6, 4, 3 }, "normalize mean=0.5,-1,7 std=2,0.125,3", own_mean, own_std, 3,
-          2, 1 },
-        { BRIM_F64, { 5, 3, 4, 6 }, "normalize mean=0.5,-1,7 std=2 max=4", own_mean, twos, 3, 0,
+        { BRIM_F16,
+          { 5, 6, 4, 3 },
+          "normalize mean=0.5,-1,7 std=2,0.125,3",
+          own_mean,
+          own_std,
+          3,
+          2,
+          1 },
+        { BRIM_F64,
+          { 5, 3, 4, 6 },
+          "normalize mean=0.5,-1,7 std=2 max=4",
+          own_mean,
+          twos,
+          3,
+          0,
           4 },
         { BRIM_I8, { 5, 6, 4, 3 }, "normalize mean=0 std=1", zeros, ones, 1, 0, 1 },
         { BRIM_BOOL, { 5, 6, 4, 3 }, "normalize mean=0 std=1", zeros, ones, 1, 0, 1 },
@@ -340,7 +144,9 @@ static void test_normalize(void **state) {
 static void test_one_hot(void **state) {
     (void)state;
     static struct model_field model;
-    static const brim_dtype labels[] = { BRIM_U8, BRIM_I8, BRIM_I16, BRIM_U32, BRIM_I64, BRIM_BOOL };
+    static const brim_dtype labels[] = {
+        BRIM_U8, BRIM_I8, BRIM_I16, BRIM_U32, BRIM_I64, BRIM_BOOL
+    };
     for (size_t i = 0; i < sizeof labels / sizeof labels[0]; i++) {
         for (int to = 0; to < REAL_DTYPES; to++) {
             struct data data = data_new("y", labels[i], 2, (const int64_t[]){ 4, 3 }, 0, i + 3);
@@ -447,8 +253,8 @@ static size_t append(char text[TEXT_BYTES], size_t used, const char *part) {
     return used + length;
 }
 
-static void choose_normalize(struct stage *stage, const struct model_field *field,
-                             uint64_t *random, char *words, size_t bytes) {
+static void choose_normalize(struct stage *stage, const struct model_field *field, uint64_t *random,
+                             char *words, size_t bytes) {
     /* channels along an axis of fewer than 8, or one for all */
     stage->axis = field->rank > 0 ? (uint32_t)(next_random(random) % field->rank) : 0;
     const bool many = field->rank > 0 && field->shape[stage->axis] <= 8 && next_random(random) % 4;
@@ -459,8 +265,8 @@ static void choose_normalize(struct stage *stage, const struct model_field *fiel
         for (int64_t c = 0; c < stage->channels; c++) {
             const double value = (double)(1 + next_random(random) % 40) / 8;
             (pass == 0 ? stage->mean : stage->std)[c] = value;
-            length += snprintf(words + length, bytes - (size_t)length, "%s%g", c > 0 ? "," : "",
-                               value);
+            length +=
+                snprintf(words + length, bytes - (size_t)length, "%s%g", c > 0 ? "," : "", value);
         }
         length += snprintf(words + length, bytes - (size_t)length, pass == 0 ? " std=" : "");
     }
@@ -515,7 +321,7 @@ static void choose_reshape(struct stage *stage, const struct model_field *field,
         stage->rank++;
     } else if (what == 2) {
         stage->rank = 1;
-        stage->shape[0] = elements_of(field);
+        stage->shape[0] = model_elements(field);
     }
     const uint32_t open = (uint32_t)(next_random(random) % (stage->rank + 1));
     int length = snprintf(words, bytes, " | reshape");
@@ -553,14 +359,15 @@ static bool choose_stage(struct stage *stage, const struct model_field *fields, 
         snprintf(words, bytes, " | one_hot 2 dtype=%s on=%s", brim_dtype_name(stage->dtype),
                  field->name);
         return field->dtype == BRIM_BOOL && field->rank < 5 &&
-               elements_of(field) * 2 <= MOST_ELEMENTS;
+               model_elements(field) * 2 <= MOST_ELEMENTS;
     }
 }
 
 static void check_chain(uint64_t seed) {
     static struct model_field start[2], fields[2];
-    static const int64_t shapes[][4] = { { 6, 4, 6, 3 }, { 6, 2, 3, 8 }, { 6, 5, 1, 4 },
-                                         { 6, 1, 1, 1 }, { 6, 3, 12, 10 } };
+    static const int64_t shapes[][4] = {
+        { 6, 4, 6, 3 }, { 6, 2, 3, 8 }, { 6, 5, 1, 4 }, { 6, 1, 1, 1 }, { 6, 3, 12, 10 }
+    };
     uint64_t random = seed * 2 + 1;
     for (int i = 0; i < 10; i++) {
         next_random(&random);
@@ -587,7 +394,8 @@ static void check_chain(uint64_t seed) {
     append(text, used, " | shuffle | batch 4");
 
     const brim_binding bindings[] = { data[0].binding, data[1].binding };
-    const struct how how = { .bindings = bindings, .binding_count = 2,
+    const struct how how = { .bindings = bindings,
+                             .binding_count = 2,
                              .threads = (int32_t)(seed % 2) };
     struct session session;
     session_open(&session, text, &how);
@@ -660,7 +468,8 @@ static void test_values_of_sources(void **state) {
     batch = take_batch(&session);
     info = brim_batch_get(batch);
     assert_int_equal(info->rows, ROWS - 1);
-    assert_memory_equal(brim_batch_find(batch, "rows")->data, rows[1], sizeof rows - sizeof rows[0]);
+    assert_memory_equal(brim_batch_find(batch, "rows")->data, rows[1],
+                        sizeof rows - sizeof rows[0]);
     for (uint64_t r = 0; r < info->rows; r++) {
         assert_int_equal(((const int64_t *)brim_batch_find(batch, "index")->data)[r], r + 1);
     }
@@ -671,7 +480,8 @@ static void test_values_of_sources(void **state) {
 
     /* samples of a mix are numbered through: the second part begins where the
      * first one ends, and each gives its own values */
-    session_open(&session, "mix 1 (range 10 name=n) 1 (range 20 name=n) length=30 | batch 30", &how);
+    session_open(&session, "mix 1 (range 10 name=n) 1 (range 20 name=n) length=30 | batch 30",
+                 &how);
     batch = take_batch(&session);
     info = brim_batch_get(batch);
     uint64_t of_first = 0;
@@ -691,9 +501,8 @@ static void test_micro_batches(void **state) {
     (void)state;
     static const uint64_t wanted[][6] = {
         /* step, micro, micro_count, rows, step_rows, first_position */
-        { 0, 0, 3, 3, 8, 0 },  { 0, 1, 3, 3, 8, 3 },   { 0, 2, 3, 2, 8, 6 },
-        { 1, 0, 3, 3, 8, 8 },  { 1, 1, 3, 3, 8, 11 },  { 1, 2, 3, 2, 8, 14 },
-        { 2, 0, 2, 3, 4, 16 }, { 2, 1, 2, 1, 4, 19 },
+        { 0, 0, 3, 3, 8, 0 },  { 0, 1, 3, 3, 8, 3 },  { 0, 2, 3, 2, 8, 6 },  { 1, 0, 3, 3, 8, 8 },
+        { 1, 1, 3, 3, 8, 11 }, { 1, 2, 3, 2, 8, 14 }, { 2, 0, 2, 3, 4, 16 }, { 2, 1, 2, 1, 4, 19 },
     };
     for (int32_t threads = 0; threads <= 2; threads++) {
         const struct how how = { .threads = threads };
@@ -845,9 +654,9 @@ static void test_refused_budgets(void **state) {
     session_close(&session);
     char part[TEXT_BYTES];
     how.bytes = minimum - 1;
-    expect_refused(text, &how, BRIM_BUDGET,
-                   format_text(part, "fits into a budget of %llu bytes",
-                               (unsigned long long)minimum));
+    expect_refused(
+        text, &how, BRIM_BUDGET,
+        format_text(part, "fits into a budget of %llu bytes", (unsigned long long)minimum));
 }
 
 int main(void) {

@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,6 +77,10 @@ bool brim__wait(brim__condition *condition, brim__mutex *mutex, uint64_t deadlin
     const struct timespec deadline = { .tv_sec = (time_t)(deadline_ns / NS_PER_SECOND),
                                        .tv_nsec = (long)(deadline_ns % NS_PER_SECOND) };
     return pthread_cond_timedwait(condition, mutex, &deadline) != ETIMEDOUT;
+}
+
+void brim__relax(void) {
+    sched_yield();
 }
 
 uint64_t brim__now(void) {

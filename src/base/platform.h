@@ -37,6 +37,9 @@ static inline void brim__broadcast(brim__condition *condition) {
 bool brim__wait(brim__condition *condition, brim__mutex *mutex, uint64_t deadline_ns);
 
 uint64_t brim__now(void); /* monotonic, nanoseconds */
+/* Between two looks at something that another thread will change: lets a
+ * thread that waits for this CPU run. */
+void brim__relax(void);
 
 typedef pthread_t brim__thread;
 /* stack: page-aligned, without its guard. The name shows in debuggers (cut to

@@ -56,6 +56,9 @@ struct brim__slot {
     uint32_t rows, claimed, done; /* rows in all, given out, made */
     uint32_t busy;                /* threads inside */
     uint32_t bad_rows, replaced_rows;
+    uint32_t bad_first;                /* first row of the lowest run with a bad sample ... */
+    char bad_text[BRIM__SAMPLE_ERROR]; /* ... and the text of its first; "": none */
+    bool told;         /* READY, and next has returned its error: made again when asked again */
     brim_status error; /* of the lowest row that failed (on_error=fail) */
     uint32_t error_row;
     char error_text[BRIM__DETAIL_BYTES];
@@ -82,6 +85,7 @@ struct brim_loader {
     atomic_bool wants;        /* may have rows to make */
     atomic_bool starving;     /* a consumer waits for rows */
     atomic_bool interrupted;
+    atomic_uint events; /* counts whatever `ready` is signalled for; written under mutex */
 
     brim__mutex mutex;
     brim__condition ready; /* the head may be ready; somebody left; closing */
@@ -91,7 +95,7 @@ struct brim_loader {
     uint32_t hold, lent;
     uint32_t slot_count;           /* with memory */
     struct brim__slot *slot;       /* plan->slot_cap of them */
-    struct brim__scratch *scratch; /* plan->thread_cap + 1 of them */
+    struct brim__scratch *scratch; /* plan->thread_cap + 1 of them; 0: firm, for `next` alone */
     uint32_t scratch_count;        /* with memory */
     bool grow_slot;                /* a consumer has waited since the last slot was added */
 
@@ -118,13 +122,21 @@ void brim__loader_unref(brim_loader *loader);
 
 /* slots.c: all with the mutex held */
 struct brim__slot *brim__slot_head(brim_loader *loader); /* of take_ticket, or NULL */
-bool brim__slot_claim(brim_loader *loader, struct brim__slot **slot, uint32_t *first,
-                      uint32_t *count);
+/* A run of rows of the lowest ticket that has any left; head_only: of the batch
+ * that is wanted next, no other. */
+bool brim__slot_claim(brim_loader *loader, bool head_only, struct brim__slot **slot,
+                      uint32_t *first, uint32_t *count);
+/* Something happened that a thread may wait for; it is woken by the caller's
+ * brim__broadcast(&loader->ready), best after unlocking. */
+static inline void brim__loader_event(brim_loader *loader) {
+    atomic_fetch_add(&loader->events, 1);
+}
 /* Memory for one more slot or scratch, elastic, if free and not at the cap. */
 bool brim__slot_grow(brim_loader *loader);
 bool brim__scratch_grow(brim_loader *loader);
 void brim__slot_free(brim_loader *loader, struct brim__slot *slot); /* to FREE */
-void brim__slots_abandon(brim_loader *loader);                      /* everything in [take, make) */
+void brim__slot_restart(struct brim__slot *slot); /* its delivery is made from the beginning */
+void brim__slots_abandon(brim_loader *loader);    /* everything in [take, make) */
 struct brim__shard brim__loader_shard(const brim_loader *loader, uint64_t epoch);
 void brim__slots_check(const brim_loader *loader); /* asserts what the drawing says */
 /* Takes the locks itself. A brim__revoke. */
@@ -133,8 +145,9 @@ uint64_t brim__loader_revoke(void *loader, uint64_t wanted);
 /* batch.c: lays the fields over a slot's memory; info.rows is set */
 void brim__batch_layout(struct brim_batch *batch, const brim_plan *plan, uint8_t *memory);
 
-/* work.c: makes one run of rows if there is any. Takes the mutex itself. */
-bool brim__loader_work(brim_loader *loader);
+/* work.c: makes one run of rows if there is any; `next` only for the batch that
+ * it waits for. Takes the mutex itself. */
+bool brim__loader_work(brim_loader *loader, bool is_next);
 
 /* rows.c: makes rows [first, first + count) of a slot; no lock held. */
 struct brim__run {

@@ -5,6 +5,10 @@
  * worker serves the loader, and also when workers exist but none has taken the
  * rows it waits for within HELP_NS (all are busy elsewhere, perhaps in a
  * callback that itself waits): so it always makes progress.
+ *
+ * Small batches come every few dozen microseconds; sleeping and being woken
+ * would cost as much as making them. So a wait begins with looking, for SPIN_NS,
+ * whether anything has happened.
  */
 #include "engine/loader.h"
 #include "engine/state.h"
@@ -12,6 +16,7 @@
 #include <stdio.h>
 
 #define HELP_NS   2000000
+#define SPIN_NS   50000
 #define REGROW_NS 50000000 /* between attempts to start a worker again */
 
 /* Remembers the thread's detail as the loader's; mutex held. */
@@ -114,21 +119,16 @@ static void lend(brim_loader *loader, struct brim__slot *slot, brim_batch **out)
 /* The head is ready: lend it, or say why not. */
 static brim_status deliver(brim_loader *loader, struct brim__slot *slot, brim_batch **out) {
     if (slot->error != BRIM_OK) {
-        const brim_status status = brim__fail_text(slot->error, slot->error_text);
-        /* the same batch is made again, for whoever asks again */
-        slot->claimed = slot->done = slot->bad_rows = slot->replaced_rows = 0;
-        slot->error = BRIM_OK;
-        slot->state = BRIM__SLOT_FILLING;
-        return status;
+        slot->told = true;
+        return brim__fail_text(slot->error, slot->error_text);
     }
     const uint64_t cap = loader->plan->batching.max_errors;
     if (slot->bad_rows + slot->replaced_rows > 0 &&
         loader->epoch_skipped + slot->bad_rows + slot->replaced_rows > cap) {
-        return brim__fail(
-            BRIM_CORRUPT, "more than max_errors=%llu bad samples in epoch %llu; the latest: %s",
-            (unsigned long long)cap, (unsigned long long)slot->epoch,
-            loader->errors > 0 ? loader->error[(loader->errors - 1) % BRIM__ERRORS_KEPT]
-                               : "unknown");
+        return brim__fail(BRIM_CORRUPT,
+                          "more than max_errors=%llu bad samples in epoch %llu by step %llu: %s",
+                          (unsigned long long)cap, (unsigned long long)slot->epoch,
+                          (unsigned long long)slot->delivery.step, slot->bad_text);
     }
     loader->epoch_skipped += slot->replaced_rows;
     lend(loader, slot, out);
@@ -160,6 +160,17 @@ static void regrow(brim_loader *loader, uint64_t now) {
     brim__lock(&loader->mutex);
 }
 
+/* Mutex held, released meanwhile: true as soon as something has happened. */
+static bool look(brim_loader *loader, uint64_t until) {
+    const unsigned seen = atomic_load(&loader->events);
+    brim__unlock(&loader->mutex);
+    while (atomic_load(&loader->events) == seen && brim__now() < until) {
+        brim__relax();
+    }
+    brim__lock(&loader->mutex);
+    return atomic_load(&loader->events) != seen;
+}
+
 /* The head is not ready: make rows, or wait for those who do. */
 static void await(brim_loader *loader, uint64_t deadline, uint64_t waiting_since) {
     const uint64_t now = brim__now();
@@ -171,17 +182,18 @@ static void await(brim_loader *loader, uint64_t deadline, uint64_t waiting_since
     const bool help = loader->plan->info.threads == 0 || now - waiting_since >= HELP_NS;
     if (help) {
         brim__unlock(&loader->mutex);
-        const bool did = brim__loader_work(loader);
+        const bool did = brim__loader_work(loader, true);
         brim__lock(&loader->mutex);
         if (did) {
             return;
         }
     }
-    const struct brim__slot *head = brim__slot_head(loader);
-    if (head != NULL && head->state == BRIM__SLOT_READY) {
+    if (!help && look(loader, brim__min(deadline, now + SPIN_NS))) {
         return;
     }
-    if (!loader->closing && !atomic_load(&loader->interrupted)) {
+    const struct brim__slot *head = brim__slot_head(loader);
+    if ((head == NULL || head->state != BRIM__SLOT_READY) && !loader->closing &&
+        !atomic_load(&loader->interrupted)) {
         brim__wait(&loader->ready, &loader->mutex, brim__min(deadline, now + HELP_NS));
     }
 }
@@ -190,6 +202,7 @@ static brim_status take(brim_loader *loader, uint64_t deadline, uint64_t began, 
     if (loader->lent >= loader->hold) {
         return refuse_held(loader);
     }
+    bool helped = false; /* without threads a call that may not wait still makes some rows */
     for (;;) {
         if (loader->closing) {
             return brim__fail(BRIM_CLOSED, "the loader is being closed by another thread");
@@ -206,10 +219,11 @@ static brim_status take(brim_loader *loader, uint64_t deadline, uint64_t began, 
         if (head != NULL && head->state == BRIM__SLOT_READY) {
             return deliver(loader, head, out);
         }
-        if (brim__now() >= deadline) {
+        if (brim__now() >= deadline && (helped || loader->plan->info.threads > 0)) {
             return brim__fail(BRIM_TIMEOUT, "no batch within the time given");
         }
         await(loader, deadline, began);
+        helped = true;
     }
 }
 
@@ -224,6 +238,11 @@ brim_status brim_loader_next(brim_loader *loader, int64_t timeout_ns, brim_batch
         deadline = UINT64_MAX;
     }
     struct brim__slot *head = brim__slot_head(loader);
+    if (head != NULL && head->state == BRIM__SLOT_READY && head->told) {
+        /* only now: what made it fail may have been put right since */
+        brim__slot_restart(head);
+        atomic_store(&loader->wants, true);
+    }
     const bool starving = head == NULL || head->state != BRIM__SLOT_READY;
     if (starving) {
         atomic_store(&loader->starving, true);
@@ -236,7 +255,6 @@ brim_status brim_loader_next(brim_loader *loader, int64_t timeout_ns, brim_batch
     if (status != BRIM_OK && status != BRIM_END && status != BRIM_TIMEOUT &&
         status != BRIM_INTERRUPTED) {
         keep_detail(loader, status);
-        atomic_store(&loader->wants, true); /* a batch that failed is made again */
     }
     leave(loader);
     if (starving) {
@@ -251,6 +269,7 @@ brim_status brim_loader_interrupt(brim_loader *loader) {
     }
     atomic_store(&loader->interrupted, true);
     brim__lock(&loader->mutex);
+    brim__loader_event(loader);
     brim__broadcast(&loader->ready);
     brim__unlock(&loader->mutex);
     return BRIM_OK;

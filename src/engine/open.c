@@ -268,6 +268,7 @@ void brim_loader_close(brim_loader *loader) {
     brim__lock(&loader->mutex);
     loader->closing = true;
     atomic_store(&loader->wants, false);
+    brim__loader_event(loader);
     brim__broadcast(&loader->ready);
     while (loader->in_call) {
         brim__wait(&loader->ready, &loader->mutex, UINT64_MAX);

@@ -48,7 +48,7 @@ static void *run_worker(void *argument) {
         loader->visitors++;
         worker->in_callback_loader = loader->plan->callback;
         brim__unlock(&runtime->pool);
-        brim__loader_work(loader);
+        brim__loader_work(loader, false);
         brim__lock(&runtime->pool);
         worker->in_callback_loader = false;
         loader->visitors--;

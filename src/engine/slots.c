@@ -1,8 +1,8 @@
 /*
  * slots.c: the ring of slots: who claims what, growing, giving way.
  *
- * All slots of a loader measure the same, and so do all scratches: which of
- * them counts as elastic is only a mark, moved to whichever is given up.
+ * All slots of a loader measure the same: which of them counts as elastic is
+ * only a mark, moved to whichever is given up.
  */
 #include "engine/loader.h"
 
@@ -31,6 +31,14 @@ void brim__slot_free(brim_loader *loader, struct brim__slot *slot) {
     (void)loader;
     slot->state = BRIM__SLOT_FREE;
     slot->abandoned = false;
+}
+
+void brim__slot_restart(struct brim__slot *slot) {
+    slot->claimed = slot->done = slot->bad_rows = slot->replaced_rows = 0;
+    slot->error = BRIM_OK;
+    slot->told = false;
+    slot->bad_text[0] = '\0';
+    slot->state = slot->rows == 0 ? BRIM__SLOT_READY : BRIM__SLOT_FILLING;
 }
 
 void brim__slots_abandon(brim_loader *loader) {
@@ -81,10 +89,9 @@ static struct brim__slot *begin_delivery(brim_loader *loader) {
     slot->epoch = loader->make_epoch;
     slot->index = loader->make_index++;
     slot->rows = (uint32_t)slot->delivery.rows;
-    slot->claimed = slot->done = slot->bad_rows = slot->replaced_rows = 0;
-    slot->error = BRIM_OK;
-    slot->state = slot->rows == 0 ? BRIM__SLOT_READY : BRIM__SLOT_FILLING;
+    brim__slot_restart(slot);
     if (slot->state == BRIM__SLOT_READY) {
+        brim__loader_event(loader);
         brim__broadcast(&loader->ready);
     }
     return slot;
@@ -102,14 +109,20 @@ static struct brim__slot *find_unclaimed(brim_loader *loader) {
     return lowest;
 }
 
-bool brim__slot_claim(brim_loader *loader, struct brim__slot **out, uint32_t *first,
+bool brim__slot_claim(brim_loader *loader, bool head_only, struct brim__slot **out, uint32_t *first,
                       uint32_t *count) {
     struct brim__slot *slot = find_unclaimed(loader);
     while (slot == NULL || slot->state == BRIM__SLOT_READY) {
+        if (head_only && loader->make_ticket != loader->take_ticket) {
+            return false;
+        }
         slot = begin_delivery(loader); /* READY at once when it has no rows */
         if (slot == NULL) {
             return false;
         }
+    }
+    if (head_only && slot->ticket != loader->take_ticket) {
+        return false;
     }
     const uint64_t run =
         loader->ns_per_row == 0 ? 4 : brim__max(1, RUN_NS / brim__max(1, loader->ns_per_row));
@@ -147,7 +160,7 @@ bool brim__scratch_grow(brim_loader *loader) {
     if (loader->scratch_count > loader->plan->info.threads || loader->revoking) {
         return false;
     }
-    for (uint32_t i = 0; i <= loader->plan->thread_cap; i++) {
+    for (uint32_t i = 1; i <= loader->plan->thread_cap; i++) {
         struct brim__scratch *scratch = &loader->scratch[i];
         if (scratch->pages.memory == NULL) {
             if (brim__pages_new(&scratch->pages, loader->budget, loader->plan->info.scratch_bytes,
@@ -222,30 +235,18 @@ static uint64_t revoke_slots(brim_loader *loader, uint64_t wanted) {
     return freed;
 }
 
-static uint64_t unmap_scratch(brim_loader *loader, struct brim__scratch *scratch) {
-    const uint64_t bytes = scratch->pages.bytes;
-    for (uint32_t i = 0; !scratch->pages.elastic && i <= loader->plan->thread_cap; i++) {
-        struct brim__scratch *other = &loader->scratch[i];
-        if (other->pages.memory != NULL && other->pages.elastic) {
-            other->pages.elastic = false;
-            scratch->pages.elastic = true;
-        }
-    }
-    brim__pages_free(&scratch->pages);
-    loader->scratch_count--;
-    return bytes;
-}
-
 static uint64_t revoke_scratch(brim_loader *loader, uint64_t wanted) {
     uint64_t freed = 0;
     while (freed < wanted && loader->scratch_count > 1) {
         struct brim__scratch *idle = NULL;
-        for (uint32_t i = 0; idle == NULL && i <= loader->plan->thread_cap; i++) {
+        for (uint32_t i = 1; idle == NULL && i <= loader->plan->thread_cap; i++) {
             struct brim__scratch *scratch = &loader->scratch[i];
             idle = scratch->pages.memory != NULL && !scratch->busy ? scratch : NULL;
         }
         if (idle != NULL) {
-            freed += unmap_scratch(loader, idle);
+            freed += idle->pages.bytes;
+            brim__pages_free(&idle->pages);
+            loader->scratch_count--;
         } else if (loader->plan->callback) {
             break;
         } else {
@@ -266,8 +267,9 @@ uint64_t brim__loader_revoke(void *holder, uint64_t wanted) {
     loader->revoking = false;
     loader->stats.revoked += freed > 0;
     atomic_store(&loader->wants, true);
-    brim__broadcast(&loader->ready);
+    brim__loader_event(loader);
     brim__unlock(&loader->mutex);
+    brim__broadcast(&loader->ready);
     brim__pool_wake(loader->runtime);
     return freed;
 }

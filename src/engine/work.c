@@ -8,10 +8,15 @@
 #define COLD_NS     50000 /* a read slower than this did not come from the page cache */
 #define MEAN_SHIFT  3     /* weight of a new run in the running mean: 1/8 */
 
-/* mutex held */
-static struct brim__scratch *take_scratch(brim_loader *loader) {
+/* mutex held; the first is kept for `next`, so that it never depends on others */
+static struct brim__scratch *take_scratch(brim_loader *loader, bool is_next) {
+    if (is_next) {
+        assert(!loader->scratch[0].busy);
+        loader->scratch[0].busy = true;
+        return &loader->scratch[0];
+    }
     for (int grown = 0; grown < 2; grown++) {
-        for (uint32_t i = 0; i <= loader->plan->thread_cap; i++) {
+        for (uint32_t i = 1; i <= loader->plan->thread_cap; i++) {
             struct brim__scratch *scratch = &loader->scratch[i];
             if (scratch->pages.memory != NULL && !scratch->busy) {
                 scratch->busy = true;
@@ -54,6 +59,10 @@ static void report(struct brim__slot *slot, const struct brim__run *run) {
     slot->done += run->count;
     slot->bad_rows += run->bad_rows;
     slot->replaced_rows += run->replaced_rows;
+    if (run->texts > 0 && (slot->bad_text[0] == '\0' || run->first < slot->bad_first)) {
+        slot->bad_first = run->first;
+        memcpy(slot->bad_text, run->text[0], sizeof(slot->bad_text));
+    }
     if (run->error != BRIM_OK && (slot->error == BRIM_OK || run->error_row < slot->error_row)) {
         slot->error = run->error;
         slot->error_row = run->error_row;
@@ -61,8 +70,8 @@ static void report(struct brim__slot *slot, const struct brim__run *run) {
     }
 }
 
-/* mutex held, and released while rows are closed up. */
-static void leave_slot(brim_loader *loader, struct brim__slot *slot) {
+/* mutex held, and released while rows are closed up; true: `ready` has news. */
+static bool leave_slot(brim_loader *loader, struct brim__slot *slot) {
     if (!slot->abandoned && slot->done == slot->rows && slot->bad_rows > 0) {
         brim__unlock(&loader->mutex);
         brim__rows_close_up(loader->plan, slot);
@@ -71,26 +80,28 @@ static void leave_slot(brim_loader *loader, struct brim__slot *slot) {
     slot->busy--;
     if (slot->abandoned && slot->busy == 0) {
         brim__slot_free(loader, slot);
-        brim__broadcast(&loader->ready);
-    } else if (!slot->abandoned && slot->done == slot->rows) {
-        slot->state = BRIM__SLOT_READY;
-        if (slot->ticket == loader->take_ticket) {
-            brim__broadcast(&loader->ready);
-        }
+        return true;
     }
+    if (!slot->abandoned && slot->done == slot->rows) {
+        slot->state = BRIM__SLOT_READY;
+        return slot->ticket == loader->take_ticket;
+    }
+    return false;
 }
 
-bool brim__loader_work(brim_loader *loader) {
+bool brim__loader_work(brim_loader *loader, bool is_next) {
     struct brim__run run;
     struct brim__slot *slot;
     brim__lock(&loader->mutex);
     struct brim__scratch *scratch =
-        loader->closing || loader->revoking ? NULL : take_scratch(loader);
-    if (scratch == NULL || !brim__slot_claim(loader, &slot, &run.first, &run.count)) {
+        loader->closing || loader->revoking ? NULL : take_scratch(loader, is_next);
+    if (scratch == NULL || !brim__slot_claim(loader, is_next, &slot, &run.first, &run.count)) {
         if (scratch != NULL) {
             scratch->busy = false;
         }
-        atomic_store(&loader->wants, false);
+        if (!is_next) {
+            atomic_store(&loader->wants, false);
+        }
         brim__unlock(&loader->mutex);
         return false;
     }
@@ -116,12 +127,17 @@ bool brim__loader_work(brim_loader *loader) {
     brim__lock(&loader->mutex);
     account(loader, &run, took);
     report(slot, &run);
-    leave_slot(loader, slot);
+    const bool news = leave_slot(loader, slot) || loader->revoking;
     scratch->busy = false;
-    if (loader->revoking) {
-        brim__broadcast(&loader->ready);
+    if (news) {
+        brim__loader_event(loader);
     }
     atomic_store(&loader->wants, true);
     brim__unlock(&loader->mutex);
+    if (news) {
+        /* after unlocking, so that who wakes does not meet a held lock; a worker
+         * inside, or `next` itself, keeps the loader alive */
+        brim__broadcast(&loader->ready);
+    }
     return true;
 }

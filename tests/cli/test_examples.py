@@ -21,6 +21,10 @@ SANITIZED = bool(os.environ.get("BRIM_SANITIZE"))
 LIMIT = 240  # seconds that one example may take, sanitizers included
 MIB = 1 << 20
 
+# Under a sanitizer the network is some twenty times slower; there it is the code that is looked
+# at, and how well it learns from so little is not judged.
+SAMPLES, EPOCHS, LEAST = (1000, 2, 0.5) if SANITIZED else (6000, 5, 0.9)
+
 # Resident memory that is not brim's: code, libc, the program's own pages. A sanitizer's shadow
 # memory is larger than all of it, so there only what is charged is judged.
 OUTSIDE = 16 * MIB
@@ -74,9 +78,9 @@ class Small(Case):
 
 
 class Glyphs(Case):
-    """On 6,000 samples, drawn once for all tests."""
+    """On few samples, drawn once for all tests."""
 
-    FEW = ("--samples", "6000")
+    FEW = ("--samples", str(SAMPLES))
 
     @classmethod
     def setUpClass(cls):
@@ -84,7 +88,7 @@ class Glyphs(Case):
         cls.folder = pathlib.Path(cls.temporary.name)
         # a path that must be quoted in a pipeline
         cls.data = str(cls.folder / 'a "data" | set')
-        cls.first = cls.json("--epochs", "5")
+        cls.first = cls.json("--epochs", str(EPOCHS))
 
     @classmethod
     def tearDownClass(cls):
@@ -100,8 +104,8 @@ class Glyphs(Case):
     def test_learns_inside_the_budget(self):
         told = self.first
         self.assertFalse(told["data_reused"])
-        self.assertEqual(told["epochs"], 5)
-        self.assertGreater(told["accuracy"], 0.9)
+        self.assertEqual(told["epochs"], EPOCHS)
+        self.assertGreater(told["accuracy"], LEAST)
         self.assertLess(told["accuracy"], 1.0)
         self.assertGreater(told["samples_per_second"], 0)
         self.assertEqual(told["budget_bytes"], 16 * MIB)
@@ -122,17 +126,17 @@ class Glyphs(Case):
                             whole["accuracy"])
 
     def test_files_are_arrays_as_numpy_writes_them(self):
-        for name, shape, record in (("images", b"(6000, 28, 28)", 784), ("labels", b"(6000,)", 1)):
+        for name, shape, record in (("images", b"(%d, 28, 28)", 784), ("labels", b"(%d,)", 1)):
             content = (pathlib.Path(self.data) / (name + ".npy")).read_bytes()
             self.assertEqual(content[:8], b"\x93NUMPY\x01\x00")
             length = struct.unpack("<H", content[8:10])[0]
             self.assertEqual((10 + length) % 64, 0)
-            self.assertIn(b"'descr': '|u1', 'fortran_order': False, 'shape': " + shape,
+            self.assertIn(b"'descr': '|u1', 'fortran_order': False, 'shape': " + shape % SAMPLES,
                           content[10:10 + length])
-            self.assertEqual(len(content), 10 + length + 6000 * record)
+            self.assertEqual(len(content), 10 + length + SAMPLES * record)
         counts = [content[10 + length:].count(bytes([digit])) for digit in range(10)]
-        self.assertEqual(sum(counts), 6000)
-        self.assertGreater(min(counts), 450)
+        self.assertEqual(sum(counts), SAMPLES)
+        self.assertGreater(min(counts), SAMPLES * 0.07)
 
     def test_data_that_are_not_complete_are_drawn_again(self):
         data = str(self.folder / "cut")

@@ -79,8 +79,8 @@ void write_npy(const char *name, brim_dtype dtype, uint32_t rank, const int64_t 
     int length = snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': False, 'shape': (",
                           npy_dtype(dtype));
     for (uint32_t i = 0; i < rank; i++) {
-        length += snprintf(text + length, sizeof text - (size_t)length, "%lld, ",
-                           (long long)shape[i]);
+        length +=
+            snprintf(text + length, sizeof text - (size_t)length, "%lld, ", (long long)shape[i]);
         bytes *= (size_t)shape[i];
     }
     length += snprintf(text + length, sizeof text - (size_t)length, "), }");

@@ -3,6 +3,8 @@
  */
 #include "support/support.h"
 
+#include "engine/loader.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,8 +41,7 @@ static brim_runtime *new_runtime(int32_t threads, uint64_t bytes) {
 }
 
 /* What the plan calls the smallest limit in which the pipeline opens. */
-static uint64_t minimum_of(const brim_pipeline *pipeline, const char *text,
-                           const struct how *how) {
+static uint64_t minimum_of(const brim_pipeline *pipeline, const char *text, const struct how *how) {
     const brim_open_options options = options_of(how);
     brim_runtime *runtime = new_runtime(how->threads, PLENTY);
     brim_plan *plan;
@@ -85,8 +86,16 @@ void session_close(struct session *session) {
     brim_runtime_free(session->runtime);
 }
 
+/* What holds of the slots whenever nobody has the lock. */
+static void check_slots(struct session *session) {
+    brim__lock(&session->loader->mutex);
+    brim__slots_check(session->loader);
+    brim__unlock(&session->loader->mutex);
+}
+
 void session_restore(struct session *session, const brim_state *state) {
     assert_ok(brim_loader_restore(session->loader, state), "restoring", "");
+    check_slots(session);
 }
 
 brim_state session_state(struct session *session) {
@@ -101,8 +110,7 @@ void assert_detail_has(const char *part) {
     }
 }
 
-void expect_refused(const char *text, const struct how *how, brim_status status,
-                    const char *part) {
+void expect_refused(const char *text, const struct how *how, brim_status status, const char *part) {
     const brim_open_options options = options_of(how);
     brim_runtime *runtime = new_runtime(how->threads, how->bytes == 0 ? PLENTY : how->bytes);
     const uint64_t before = charged_of(runtime);
@@ -144,6 +152,7 @@ bool take_batches(struct session *session, uint64_t most, batch_visit *visit, vo
             break;
         }
         session->held[session->held_count++] = batch;
+        check_slots(session);
     }
     while (session->held_count > 0) {
         let_go(session, visit, user);
@@ -175,10 +184,10 @@ static void assert_row_major(const brim_field *field) {
 void digest_batch(void *user, const brim_batch *batch) {
     struct digest *digest = user;
     const brim_batch_info *info = brim_batch_get(batch);
-    const uint64_t numbers[] = { digest->value,       info->epoch,      info->step,
-                                 info->micro,         info->micro_count, info->rows,
-                                 info->valid_rows,    info->skipped,    info->step_rows,
-                                 info->global_rows,   info->first_position, info->field_count };
+    const uint64_t numbers[] = { digest->value,     info->epoch,          info->step,
+                                 info->micro,       info->micro_count,    info->rows,
+                                 info->valid_rows,  info->skipped,        info->step_rows,
+                                 info->global_rows, info->first_position, info->field_count };
     uint64_t value = XXH3_64bits(numbers, sizeof numbers);
     value = XXH3_64bits_withSeed(info->samples, info->rows * sizeof info->samples[0], value);
     value = XXH3_64bits_withSeed(info->valid, info->rows, value);
@@ -207,8 +216,7 @@ static void *grown(void *array, size_t *capacity, size_t wanted, size_t element)
 void log_batch(void *user, const brim_batch *batch) {
     struct log *log = user;
     const brim_batch_info *info = brim_batch_get(batch);
-    log->batch =
-        grown(log->batch, &log->batch_capacity, log->batches + 1, sizeof log->batch[0]);
+    log->batch = grown(log->batch, &log->batch_capacity, log->batches + 1, sizeof log->batch[0]);
     log->row = grown(log->row, &log->row_capacity, log->rows + info->rows, sizeof log->row[0]);
     struct logged *logged = &log->batch[log->batches++];
     *logged = (struct logged){ .info = *info, .first_row = log->rows };
@@ -222,8 +230,8 @@ void log_batch(void *user, const brim_batch *batch) {
             const brim_field *field = brim_batch_field_at(batch, f);
             assert_row_major(field);
             const size_t bytes = (size_t)field->strides[0];
-            row->hash = XXH3_64bits_withSeed((const char *)field->data + r * bytes, bytes,
-                                             row->hash + f);
+            row->hash =
+                XXH3_64bits_withSeed((const char *)field->data + r * bytes, bytes, row->hash + f);
         }
     }
 }
