@@ -309,7 +309,7 @@ typedef struct brim_call {
     size_t size;
     uint64_t sample; /* its number in the source */
     uint64_t epoch;  /* of the source: repeat and mix count their passes here */
-    uint64_t key;    /* from the seed, the stage's place and the branch of a mix */
+    uint64_t key;    /* from the stage's seed, its place and the branch of a mix */
 } brim_call;
 
 /* Random numbers for callbacks: the same for (call, draw) on any thread. */

@@ -9,6 +9,7 @@
 #include "support/memory_data.h"
 #include "support/memory_watch.h"
 
+#include "base/fault.h"
 #include "engine/loader.h"
 #include "memory/budget.h"
 
@@ -31,7 +32,7 @@ static int begin(void **state) {
     }
     recipe_text("npy", training);
     recipe_text("tokens", validation);
-    strcpy(gated, "callback @gated | batch 4");
+    strcpy(gated, "callback @gated | batch 2");
     return 0;
 }
 
@@ -151,26 +152,31 @@ static void test_joint_minimum_is_exact(void **state) {
     brim_runtime_free(runtime);
 }
 
+/* Refused by its tables (nothing is left) or by its slots (some is). */
 static void test_a_third_is_refused_and_fits_later(void **state) {
     (void)state;
-    struct pair pair = open_pair(0, 0);
-    const brim_open_options options = open_options("newcomer");
-    brim_loader *third = NULL;
-    const uint64_t charged = usage_of(pair.runtime).charged;
-    assert_int_equal(try_open(pair.runtime, training, &options, &third), BRIM_BUDGET);
-    assert_null(third);
-    assert_detail_has("newcomer");
-    assert_detail_has("training ");
-    assert_detail_has("validation ");
-    assert_int_equal(usage_of(pair.runtime).charged, charged);
-    assert_int_equal(usage_of(pair.runtime).loaders, 2);
+    for (int way = 0; way < 2; way++) {
+        struct pair pair = open_pair(0, way == 0 ? 0 : 50000);
+        const brim_open_options options = open_options("newcomer");
+        brim_loader *third = NULL;
+        const uint64_t charged = usage_of(pair.runtime).charged;
+        assert_int_equal(try_open(pair.runtime, training, &options, &third), BRIM_BUDGET);
+        assert_null(third);
+        assert_detail_has("training ");
+        assert_detail_has("validation ");
+        if (way == 1) {
+            assert_detail_has("newcomer");
+        }
+        assert_int_equal(usage_of(pair.runtime).charged, charged);
+        assert_int_equal(usage_of(pair.runtime).loaders, 2);
 
-    struct digest digest = { 0 };
-    brim_loader_close(pair.a);
-    pair.a = open_on(pair.runtime, training, &options).loader;
-    assert_true(take_more(pair.a, 10, &digest));
-    assert_same(digest, first_batches(training, 10));
-    close_pair(&pair);
+        struct digest digest = { 0 };
+        brim_loader_close(pair.a);
+        pair.a = open_on(pair.runtime, training, &options).loader;
+        assert_true(take_more(pair.a, 10, &digest));
+        assert_same(digest, first_batches(training, 10));
+        close_pair(&pair);
+    }
 }
 
 /* -------------------------------------------------------------- giving way */
@@ -325,6 +331,7 @@ static void test_a_loader_obeys_the_budget_it_is_opened_in(void **state) {
         assert_int_equal(
             brim_budget_new(brim_runtime_budget(runtime), "share", needs - 1, 0, &share), BRIM_OK);
         options.budget = share;
+        options.slots = 16;
         assert_int_equal(try_open(runtime, training, &options, &other), BRIM_BUDGET);
         brim_budget_free(share);
         brim_runtime_free(runtime);
@@ -478,30 +485,31 @@ static void test_batches_outlive_loader_and_runtime(void **state) {
     }
 }
 
-/* The memory of batches that are left is not promised to anyone. */
+/* A batch that is left, in a slot that was elastic, is promised to nobody. */
 static void test_left_batches_count_as_taken(void **state) {
     (void)state;
     brim_open_options options = open_options("training");
     options.growth = BRIM_FIXED;
-    const brim_plan_info info = plan_alone(0, training, &options);
-    brim_runtime *runtime = make_runtime(0, info.minimum_bytes + 2 * info.slot_bytes);
+    const brim_plan_info info = plan_alone(2, training, &options);
+    brim_runtime *runtime = make_runtime(2, info.planned_bytes);
     struct session session = open_on(runtime, training, &options);
-    brim_batch *held[4];
-    for (int i = 0; i < 4; i++) { /* each slot in its turn, the elastic ones too */
-        held[i] = take_batch(&session);
-        struct digest digest = digest_of(held[i]);
-        (void)digest;
-        if (i < 3) {
-            brim_batch_release(held[i]);
-        }
+    brim_batch *held = NULL;
+    for (int i = 0; held == NULL || !held->slot->pages.elastic; i++) {
+        assert_true(i < 100000);
+        brim_batch_release(held);
+        held = NULL;
+        assert_true(brim_loader_next(session.loader, BRIM_FOREVER, &held) <= BRIM_END);
     }
+    const struct digest digest = digest_of(held);
     brim_loader_close(session.loader);
-    brim_loader *loader = NULL;
-    const brim_status status = try_open(runtime, training, &options, &loader);
-    const brim_plan_info again = plan_in(runtime, training, &options);
-    assert_int_equal(again.fits, status == BRIM_OK);
-    brim_loader_close(loader);
-    brim_batch_release(held[3]);
+    assert_int_equal(brim_runtime_trim(runtime, NULL), BRIM_OK);
+    assert_int_equal(usage_of(runtime).elastic, 0);
+    assert_int_equal(brim__budget_available(brim_runtime_budget(runtime)),
+                     brim__budget_free_now(brim_runtime_budget(runtime)));
+    check_budget(runtime);
+    assert_same(digest_of(held), digest);
+    brim_batch_release(held);
+    assert_int_equal(usage_of(runtime).charged, empty_runtime_bytes());
     brim_runtime_free(runtime);
 }
 
@@ -539,7 +547,8 @@ static bool returns_at_once(struct caller *caller) {
     return atomic_load(&caller->returned);
 }
 
-/* Workers stand at the gate with the batch that is wanted next. */
+/* Two workers that stand at the gate have all of the batch that is wanted next,
+ * so that `next` has no rows to make itself. */
 static struct session open_gated(uint64_t from) {
     const brim_open_options options = open_options("gated");
     gate_shut(from);
@@ -556,7 +565,7 @@ static void test_interrupting_a_call_that_waits(void **state) {
     (void)state;
     struct session session = open_gated(4);
     struct digest digest = { 0 };
-    assert_true(take_more(session.loader, 1, &digest)); /* samples 0 to 3 pass */
+    assert_true(take_more(session.loader, 2, &digest)); /* samples 0 to 3 pass */
     gate_await(2);
     for (int i = 0; i < 3; i++) {
         struct caller caller = { .loader = session.loader, .timeout_ns = BRIM_FOREVER };
@@ -576,7 +585,7 @@ static void test_interrupting_a_call_that_waits(void **state) {
     }
     gate_open();
     assert_true(take_more(session.loader, 60, &digest)); /* as if nothing had been */
-    assert_same(digest, first_batches(gated, 61));
+    assert_same(digest, first_batches(gated, 62));
     close_gated(&session);
 }
 
@@ -714,6 +723,30 @@ static void test_time_outs(void **state) {
     }
 }
 
+/* Workers were planned, but the system starts none. */
+static void test_polling_without_the_workers_planned(void **state) {
+    (void)state;
+    brim__fault_arm(1u << BRIM__FAULT_THREAD, 1, true);
+    brim_runtime *runtime = make_runtime(2, 0);
+    const brim_open_options options = open_options(NULL);
+    struct session session = open_on(runtime, training, &options);
+    assert_int_equal(brim_plan_get(brim_loader_plan(session.loader))->threads, 2);
+    struct digest digest = { 0 };
+    const uint64_t deadline = brim__now() + 2 * AT_ONCE_NS;
+    while (digest.batches < 3 && brim__now() < deadline) {
+        brim_batch *batch;
+        if (brim_loader_next(session.loader, 0, &batch) == BRIM_OK) {
+            digest_batch(&digest, batch);
+            brim_batch_release(batch);
+        }
+    }
+    assert_int_equal(usage_of(runtime).threads, 0);
+    brim__fault_arm(0, 0, false);
+    assert_same(digest, first_batches(training, 3));
+    brim_loader_close(session.loader);
+    brim_runtime_free(runtime);
+}
+
 static void test_a_time_out_is_kept(void **state) {
     (void)state;
     struct session session = open_gated(0);
@@ -754,6 +787,7 @@ int main(void) {
         cmocka_unit_test(test_closing_at_any_moment_of_a_call),
         cmocka_unit_test(test_closing_at_any_moment_of_the_workers),
         cmocka_unit_test(test_time_outs),
+        cmocka_unit_test(test_polling_without_the_workers_planned),
         cmocka_unit_test(test_a_time_out_is_kept),
     };
     return cmocka_run_group_tests(tests, begin, end_tests);

@@ -478,21 +478,125 @@ static void test_values_of_sources(void **state) {
     brim_batch_release(batch);
     session_close(&session);
 
-    /* samples of a mix are numbered through: the second part begins where the
-     * first one ends, and each gives its own values */
-    session_open(&session, "mix 1 (range 10 name=n) 1 (range 20 name=n) length=30 | batch 30",
+    /* samples of a mix are numbered through: each part begins where the one
+     * before it ends, and each gives its own values */
+    session_open(&session,
+                 "mix 1 (range 10 name=n) 1 (range 20 name=n) 1 (range 5 name=n) length=30 | "
+                 "batch 30",
                  &how);
     batch = take_batch(&session);
     info = brim_batch_get(batch);
-    uint64_t of_first = 0;
+    static const uint64_t first_id[] = { 0, 10, 30, 35 };
+    uint64_t of_part[3] = { 0 };
     for (uint64_t r = 0; r < 30; r++) {
         const uint64_t n = ((const uint64_t *)brim_batch_find(batch, "n")->data)[r];
-        of_first += info->samples[r] < 10;
-        assert_int_equal(info->samples[r], info->samples[r] < 10 ? n : n + 10);
+        const int part = (info->samples[r] >= 10) + (info->samples[r] >= 30);
+        of_part[part]++;
+        assert_true(info->samples[r] < first_id[part + 1]);
+        assert_int_equal(info->samples[r], first_id[part] + n);
     }
-    assert_int_equal(of_first, 15);
+    for (int part = 0; part < 3; part++) {
+        assert_int_equal(of_part[part], 10);
+    }
     brim_batch_release(batch);
     session_close(&session);
+}
+
+/* -------------------------------------------------------------------- calls */
+
+#define CALLED 10
+
+static int tell_call(void *user, const brim_call *call, brim_value *outputs, size_t count,
+                     char *why, size_t why_bytes) {
+    const uint64_t told[] = { call->sample, call->epoch, call->key, 0 };
+    (void)user, (void)count, (void)why, (void)why_bytes;
+    memcpy(outputs[0].data, told, sizeof told);
+    return 0;
+}
+
+/* Sees the sample and epoch that the source saw, and a key of its own. */
+static int compare_calls(void *user, const brim_call *call, const brim_value *inputs,
+                         size_t input_count, brim_value *outputs, size_t output_count, char *why,
+                         size_t why_bytes) {
+    uint64_t told[4];
+    (void)user, (void)input_count, (void)output_count, (void)why, (void)why_bytes;
+    memcpy(told, inputs[0].data, sizeof told);
+    const bool same = told[0] == call->sample && told[1] == call->epoch && told[2] != call->key;
+    told[3] = call->key;
+    memcpy(outputs[0].data, told, sizeof told);
+    return !same;
+}
+
+/* repeat and mix count passes as epochs of what stands in them: every sample
+ * once in every epoch of its source, and epochs from 0 without a gap. */
+static void check_calls(const char *text, unsigned parts, unsigned passes, unsigned epochs) {
+    static const brim_field_spec field = {
+        .size = sizeof field, .name = "told", .dtype = BRIM_U64, .rank = 1, .shape = { 4 }
+    };
+    const brim_binding bindings[] = {
+        { .size = sizeof(brim_binding),
+          .name = "teller",
+          .kind = BRIM_BIND_SOURCE,
+          .count = CALLED,
+          .fields = &field,
+          .field_count = 1,
+          .read = tell_call },
+        { .size = sizeof(brim_binding),
+          .name = "compare",
+          .kind = BRIM_BIND_MAP,
+          .fields = &field,
+          .field_count = 1,
+          .map = compare_calls },
+    };
+    const struct how how = { .bindings = bindings, .binding_count = 2 };
+    uint8_t seen[4 * 16 * CALLED] = { 0 };
+    uint64_t rows = 0, key[4][2] = { 0 };
+    struct session session;
+    session_open(&session, text, &how);
+    for (unsigned ended = 0; ended < epochs;) {
+        brim_batch *batch;
+        const brim_status status = brim_loader_next(session.loader, BRIM_FOREVER, &batch);
+        if (status == BRIM_END) {
+            ended++;
+            continue;
+        }
+        assert_int_equal(status, BRIM_OK);
+        const brim_batch_info *info = brim_batch_get(batch);
+        for (uint64_t r = 0; r < info->rows; r++, rows++) {
+            const uint64_t *told = (const uint64_t *)brim_batch_find(batch, "told")->data + 4 * r;
+            const uint64_t part = info->samples[r] / CALLED;
+            assert_int_equal(told[0], info->samples[r] % CALLED);
+            assert_true(part < parts && told[1] < passes);
+            seen[(part * 16 + told[1]) * CALLED + told[0]]++;
+            for (unsigned k = 0; k < 2; k++) { /* of the source and of the map */
+                assert_int_not_equal(told[2 + k], 0);
+                assert_true(key[part][k] == 0 || key[part][k] == told[2 + k]);
+                key[part][k] = told[2 + k];
+            }
+        }
+        brim_batch_release(batch);
+    }
+    session_close(&session);
+    assert_int_equal(rows, parts * passes * CALLED);
+    for (unsigned i = 0; i < parts * 16 * CALLED; i++) {
+        assert_int_equal(seen[i], i / CALLED % 16 < passes);
+    }
+    if (parts > 1) { /* each branch has keys of its own */
+        assert_int_not_equal(key[0][0], key[1][0]);
+        assert_int_not_equal(key[0][1], key[1][1]);
+    }
+}
+
+static void test_calls_count_passes(void **state) {
+    (void)state;
+    check_calls("callback @teller | shuffle | map @compare | batch 4", 1, 3, 3);
+    check_calls("callback @teller | shuffle | repeat 3 | map @compare | batch 4", 1, 6, 2);
+    check_calls("mix 1 (callback @teller | map @compare) 1 (callback @teller | shuffle | "
+                "map @compare) length=30 | batch 4",
+                2, 3, 2);
+    check_calls("mix 1 (callback @teller | repeat 2 | map @compare) 1 (callback @teller | "
+                "shuffle | map @compare) length=60 | batch 4",
+                2, 6, 2);
 }
 
 /* ------------------------------------------------------------ micro-batches */
@@ -668,6 +772,7 @@ int main(void) {
         cmocka_unit_test(test_one_hot_of_bad_labels),
         cmocka_unit_test(test_chains_at_random),
         cmocka_unit_test(test_values_of_sources),
+        cmocka_unit_test(test_calls_count_passes),
         cmocka_unit_test(test_micro_batches),
         cmocka_unit_test(test_plan_says_what_batches_have),
         cmocka_unit_test(test_refused_pipelines),

@@ -98,6 +98,7 @@ struct brim_loader {
     struct brim__scratch *scratch; /* plan->thread_cap + 1 of them; 0: firm, for `next` alone */
     uint32_t scratch_count;        /* with memory */
     bool grow_slot;                /* a consumer has waited since the last slot was added */
+    uint64_t waiting_since;        /* the first call in vain for the next batch; 0: none */
 
     uint64_t take_ticket, make_ticket;
     uint64_t take_epoch, take_index; /* of the next batch */

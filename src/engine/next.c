@@ -4,7 +4,9 @@
  * `next` waits for the head's slot to be ready. It makes rows itself when no
  * worker serves the loader, and also when workers exist but none has taken the
  * rows it waits for within HELP_NS (all are busy elsewhere, perhaps in a
- * callback that itself waits): so it always makes progress.
+ * callback that itself waits): so it always makes progress, also when it is
+ * called again and again with a time-out of 0. Rows of other batches are left
+ * to the workers: a slow callback among them would make it deaf to interrupts.
  *
  * Small batches come every few dozen microseconds; sleeping and being woken
  * would cost as much as making them. So a wait begins with looking, for SPIN_NS,
@@ -45,7 +47,14 @@ static brim_status enter(brim_loader *loader) {
     return BRIM_OK;
 }
 
-static void leave(brim_loader *loader) {
+/* A worker is woken while the call still counts as one: a thread that closes
+ * the loader waits for calls, and then loader and runtime may be gone. */
+static void leave(brim_loader *loader, bool wake) {
+    if (wake) {
+        brim__unlock(&loader->mutex);
+        brim__pool_wake(loader->runtime);
+        brim__lock(&loader->mutex);
+    }
     loader->in_call = false;
     if (loader->closing) {
         brim__broadcast(&loader->ready);
@@ -171,15 +180,20 @@ static bool look(brim_loader *loader, uint64_t until) {
     return atomic_load(&loader->events) != seen;
 }
 
+/* Whether `next` makes rows itself: there is nobody else, or nobody has come. */
+static bool helps(const brim_loader *loader, uint64_t now) {
+    return loader->plan->info.threads == 0 || now - loader->waiting_since >= HELP_NS;
+}
+
 /* The head is not ready: make rows, or wait for those who do. */
-static void await(brim_loader *loader, uint64_t deadline, uint64_t waiting_since) {
+static void await(brim_loader *loader, uint64_t deadline) {
     const uint64_t now = brim__now();
     if (!loader->grow_slot) {
         loader->grow_slot = true;
         atomic_store(&loader->wants, true);
     }
     regrow(loader, now);
-    const bool help = loader->plan->info.threads == 0 || now - waiting_since >= HELP_NS;
+    const bool help = helps(loader, now);
     if (help) {
         brim__unlock(&loader->mutex);
         const bool did = brim__loader_work(loader, true);
@@ -198,11 +212,11 @@ static void await(brim_loader *loader, uint64_t deadline, uint64_t waiting_since
     }
 }
 
-static brim_status take(brim_loader *loader, uint64_t deadline, uint64_t began, brim_batch **out) {
+static brim_status take(brim_loader *loader, uint64_t deadline, brim_batch **out) {
     if (loader->lent >= loader->hold) {
         return refuse_held(loader);
     }
-    bool helped = false; /* without threads a call that may not wait still makes some rows */
+    bool helped = false; /* without workers a call that may not wait still makes some rows */
     for (;;) {
         if (loader->closing) {
             return brim__fail(BRIM_CLOSED, "the loader is being closed by another thread");
@@ -219,10 +233,11 @@ static brim_status take(brim_loader *loader, uint64_t deadline, uint64_t began, 
         if (head != NULL && head->state == BRIM__SLOT_READY) {
             return deliver(loader, head, out);
         }
-        if (brim__now() >= deadline && (helped || loader->plan->info.threads > 0)) {
+        const uint64_t now = brim__now();
+        if (now >= deadline && (helped || !helps(loader, now))) {
             return brim__fail(BRIM_TIMEOUT, "no batch within the time given");
         }
-        await(loader, deadline, began);
+        await(loader, deadline);
         helped = true;
     }
 }
@@ -246,20 +261,21 @@ brim_status brim_loader_next(brim_loader *loader, int64_t timeout_ns, brim_batch
     const bool starving = head == NULL || head->state != BRIM__SLOT_READY;
     if (starving) {
         atomic_store(&loader->starving, true);
+        loader->waiting_since = loader->waiting_since == 0 ? began : loader->waiting_since;
     }
-    status = take(loader, deadline, began, out);
+    status = take(loader, deadline, out);
     if (starving) {
         atomic_store(&loader->starving, false);
         loader->stats.waited_ns += brim__now() - began;
+    }
+    if (status != BRIM_TIMEOUT && status != BRIM_INTERRUPTED) {
+        loader->waiting_since = 0;
     }
     if (status != BRIM_OK && status != BRIM_END && status != BRIM_TIMEOUT &&
         status != BRIM_INTERRUPTED) {
         keep_detail(loader, status);
     }
-    leave(loader);
-    if (starving) {
-        brim__pool_wake(loader->runtime);
-    }
+    leave(loader, starving);
     return status;
 }
 
@@ -306,8 +322,7 @@ brim_status brim_loader_seek(brim_loader *loader, uint64_t epoch, uint64_t step)
                          : brim__shard_delivery_of_step(&shard, step),
            0);
     }
-    leave(loader);
-    brim__pool_wake(loader->runtime);
+    leave(loader, true);
     return status;
 }
 
@@ -327,7 +342,7 @@ brim_status brim_loader_state(brim_loader *loader, brim_state *state) {
         position.sample = UINT64_MAX;
     }
     brim__state_write(loader->plan, &position, state);
-    leave(loader);
+    leave(loader, false);
     return BRIM_OK;
 }
 
@@ -355,7 +370,6 @@ brim_status brim_loader_restore(brim_loader *loader, const brim_state *state) {
             go(loader, position.epoch, position.micro, sample);
         }
     }
-    leave(loader);
-    brim__pool_wake(loader->runtime);
+    leave(loader, true);
     return status;
 }

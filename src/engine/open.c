@@ -151,6 +151,10 @@ static void give_back(brim_loader *loader) {
         if (slot->state != BRIM__SLOT_LENT) {
             brim__pages_free(&slot->pages);
             slot->state = BRIM__SLOT_EMPTY;
+        } else if (slot->pages.elastic) {
+            /* from now on nobody can take it back from the user */
+            brim__budget_firm_up(loader->budget, BRIM_HOST, slot->pages.bytes);
+            slot->pages.elastic = false;
         }
     }
     for (uint32_t i = 0; i <= loader->plan->thread_cap; i++) {

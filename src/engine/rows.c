@@ -44,6 +44,7 @@ static brim_status fetch(struct group *group, uint32_t s, const uint8_t **record
                        : group->run->scratch + leaf->buffer[s];
     brim_call call = group->frame.call;
     call.sample = group->sample;
+    call.key = brim__hash_words(leaf->key, s, 0);
     uint64_t got = 0;
     if (leaf->serial[s] != NULL) {
         brim__lock(leaf->serial[s]);
@@ -55,7 +56,7 @@ static brim_status fetch(struct group *group, uint32_t s, const uint8_t **record
     }
     if (status == BRIM_OK) {
         group->count = (uint32_t)brim__min(group->count, got);
-        if (!source->in_memory) {
+        if (source->is_file) {
             group->run->read_bytes += brim__source_span(source, group->count);
         }
     }

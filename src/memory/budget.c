@@ -364,6 +364,21 @@ uint64_t brim__budget_limit(brim_budget *budget) {
     return limit;
 }
 
+brim_budget *brim__budget_tightest(brim_budget *budget) {
+    brim_budget *tightest = budget;
+    if (brim__budget_forked(budget))
+        return budget;
+    brim__lock(&budget->tree->lock);
+    for (brim_budget *node = budget->parent; node; node = node->parent) {
+        const struct brim__count *count = &node->counts[BRIM_HOST];
+        const struct brim__count *least = &tightest->counts[BRIM_HOST];
+        if (count->limit - count->kept < least->limit - least->kept)
+            tightest = node;
+    }
+    brim__unlock(&budget->tree->lock);
+    return tightest;
+}
+
 bool brim__budget_is_below(brim_budget *budget, const brim_budget *root) {
     const brim_budget *node = budget;
     while (node && node != root)

@@ -76,6 +76,9 @@ uint64_t brim__budget_available(brim_budget *budget);
 uint64_t brim__budget_free_now(brim_budget *budget);
 /* The tightest limit on the way to the root (host). */
 uint64_t brim__budget_limit(brim_budget *budget);
+/* The node on the way to the root that has the least left for a firm charge:
+ * who holds what there is what stands in the way. Valid as long as `budget`. */
+brim_budget *brim__budget_tightest(brim_budget *budget);
 /* At or below. */
 bool brim__budget_is_below(brim_budget *budget, const brim_budget *root);
 

@@ -246,7 +246,7 @@ static void bound_text(const brim_argument_info *info, double bound, char text[B
     const double most = 9.2e18; /* what an integer may be */
     if (info->type == BRIM_TYPE_SIZE && bound >= 0 && bound < most) {
         brim__bytes_text((int64_t)bound, text);
-    } else if (bound == floor(bound) && fabs(bound) < most) {
+    } else if (bound > -most && bound < most && bound == (double)(int64_t)bound) {
         snprintf(text, BRIM__REAL_TEXT, "%lld", (long long)bound);
     } else {
         brim__real_text(bound, text);

@@ -192,8 +192,8 @@ static brim_status open_zip(struct compiler *compiler, const struct brim__use *u
 }
 
 /* A leaf: its sources, its place in the order, and an empty program. */
-static brim_status open_leaf(struct compiler *compiler, const struct brim__use *use,
-                             uint32_t place) {
+static brim_status open_leaf(struct compiler *compiler, const struct brim__use *use, uint32_t place,
+                             uint64_t branch) {
     brim_plan *plan = compiler->plan;
     struct brim__leaf *leaf;
     brim_status status = new_leaf(compiler, &leaf);
@@ -202,6 +202,7 @@ static brim_status open_leaf(struct compiler *compiler, const struct brim__use *
                                                 : open_source(compiler, use, place, leaf);
     }
     if (status == BRIM_OK) {
+        leaf->key = brim__hash_words(BRIM_ROOM_SOURCE, 0, branch);
         leaf->count = leaf->source[0]->count;
         if (plan->leaf_count > 1) {
             const struct brim__leaf *before = plan->leaf[plan->leaf_count - 2];
@@ -273,7 +274,7 @@ static brim_status compile_head(struct compiler *compiler, const struct brim__us
         return compile_mix(compiler, use, place, branch);
     }
     if (use->stage->info.room == BRIM_ROOM_SOURCE) {
-        return open_leaf(compiler, use, place);
+        return open_leaf(compiler, use, place, branch);
     }
     return brim__fail(BRIM_SYNTAX,
                       "a pipeline begins with a source or a mix, not with '%s': put npy, tokens, "

@@ -27,7 +27,7 @@ static uint64_t plus(uint64_t a, uint64_t b) {
 static void explain(const brim_plan *plan, uint64_t needed, uint64_t available, char *text) {
     char holders[256], sizes[4][BRIM__SIZE_TEXT];
     const brim_plan_info *info = &plan->info;
-    brim__budget_holders(plan->budget, holders, sizeof(holders));
+    brim__budget_holders(brim__budget_tightest(plan->budget), holders, sizeof(holders));
     snprintf(text, REASON_BYTES,
              "needs at least %s more (%u slots of %s and %s of scratch), but only %s can be had; "
              "held by: %s; alone it fits into a budget of %llu bytes; make the batch smaller, use "

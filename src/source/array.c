@@ -175,7 +175,8 @@ static const brim_argument_info arguments[] = {
     [ARGUMENT_VERSION] = { .name = "version",
                            .type = BRIM_TYPE_WORD,
                            .fallback = "0",
-                           .help = "change it when the array's values change: it is part of the data's identity" },
+                           .help = "change it when the array's values change: it is part of the "
+                                   "data's identity" },
 };
 
 const struct brim__stage brim__stage_array = {

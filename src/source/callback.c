@@ -18,11 +18,12 @@
 
 #define FIELD_ALIGNMENT 64
 
-enum { ARGUMENT_CALLBACK, ARGUMENT_VERSION };
+enum { ARGUMENT_CALLBACK, ARGUMENT_SEED, ARGUMENT_VERSION };
 
 struct callback {
     brim_read_callback *read;
     void *user;
+    uint64_t seed;
     uint64_t bytes[BRIM__MAX_FIELDS]; /* of each field */
     char name[BRIM_NAME_BYTES];
 };
@@ -44,8 +45,10 @@ static brim_status fetch(const struct brim__source *source, const brim_call *cal
         for (uint32_t axis = 0; axis < view->shape.rank; axis++)
             outputs[i].shape[axis] = (int64_t)view->shape.dim[axis];
     }
+    brim_call own = *call;
+    own.key = brim__hash_words(call->key, callback->seed, 0);
     const int failed =
-        callback->read(callback->user, call, outputs, source->field_count, why, sizeof why);
+        callback->read(callback->user, &own, outputs, source->field_count, why, sizeof why);
     why[sizeof why - 1] = '\0';
     if (failed != 0)
         return brim__fail(BRIM_CALLBACK, "callback @%s, sample %llu: %s (it returned %d)",
@@ -127,6 +130,7 @@ static brim_status open_callback(const struct brim__use *use, struct brim__openi
         return status;
     callback->read = binding.read;
     callback->user = binding.user;
+    callback->seed = (uint64_t)brim__item(use, ARGUMENT_SEED)->integer;
     brim__copy_text(callback->name, sizeof callback->name, name);
 
     source->identity = brim__hash("callback", 8, binding.count);
@@ -154,10 +158,15 @@ static const brim_argument_info arguments[] = {
                             .flags = BRIM_REQUIRED | BRIM_POSITIONAL,
                             .help = "the function, bound when planning or opening with the number "
                                     "of its samples and the fields that it promises" },
+    [ARGUMENT_SEED] = { .name = "seed",
+                        .type = BRIM_TYPE_INTEGER,
+                        .fallback = "0",
+                        .help = "another seed gives brim_call_random other numbers" },
     [ARGUMENT_VERSION] = { .name = "version",
                            .type = BRIM_TYPE_WORD,
                            .fallback = "0",
-                           .help = "change it when the function gives other samples: it is part of the data's identity" },
+                           .help = "change it when the function gives other samples: it is part of "
+                                   "the data's identity" },
 };
 
 const struct brim__stage brim__stage_callback = {

@@ -8,13 +8,13 @@ brim_status brim__spec_field(const brim_binding *binding, size_t index,
     const size_t least = offsetof(brim_field_spec, largest_bytes) + sizeof(uint64_t);
     brim_field_spec spec = { 0 };
     if (binding->fields == NULL || binding->fields->size < least) {
-        return brim__fail(BRIM_INVALID, "@%s: its `fields` are NULL or their `size` is not set to "
-                                        "sizeof(brim_field_spec)",
+        return brim__fail(BRIM_INVALID,
+                          "@%s: its `fields` are NULL or their `size` is not set to "
+                          "sizeof(brim_field_spec)",
                           binding->name);
     }
     const size_t apart = binding->fields->size;
-    memcpy(&spec, (const uint8_t *)binding->fields + index * apart,
-           brim__min(apart, sizeof(spec)));
+    memcpy(&spec, (const uint8_t *)binding->fields + index * apart, brim__min(apart, sizeof(spec)));
     const brim_status status = brim__field_name(field->name, spec.name);
     if (status != BRIM_OK) {
         return brim__fail_within(status, "@%s, field %zu", binding->name, index);

@@ -9,7 +9,7 @@
 #include "transform/program.h"
 #include "transform/transform.h"
 
-enum { NAME, VERSION };
+enum { NAME, SEED, VERSION };
 
 struct map {
     brim_map_callback *function;
@@ -133,7 +133,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
     if (status == BRIM_OK) {
         self->function = binding.map;
         self->user = binding.user;
-        self->key = program->key;
+        self->key = brim__hash_words(program->key, (uint64_t)brim__item(use, SEED)->integer, 0);
         status = brim__arena_text(program->arena, brim__item(use, NAME)->text, &self->binding);
     }
     if (status == BRIM_OK) {
@@ -169,6 +169,10 @@ static const brim_argument_info arguments[] = {
                .type = BRIM_TYPE_BINDING,
                .flags = BRIM_REQUIRED | BRIM_POSITIONAL,
                .help = "a function bound when the pipeline is opened" },
+    [SEED] = { .name = "seed",
+               .type = BRIM_TYPE_INTEGER,
+               .fallback = "0",
+               .help = "another seed gives brim_call_random other numbers" },
     [VERSION] = { .name = "version",
                   .type = BRIM_TYPE_WORD,
                   .fallback = "0",

@@ -97,12 +97,14 @@ void gate_await(unsigned waiting) {
 static int read_gated(void *user, const brim_call *call, brim_value *outputs, size_t count,
                       char *why, size_t why_bytes) {
     pthread_mutex_lock(&gate.mutex);
-    gate.waiting++;
-    pthread_cond_broadcast(&gate.changed);
-    while (gate.shut && call->sample >= gate.from) {
-        pthread_cond_wait(&gate.changed, &gate.mutex);
+    if (gate.shut && call->sample >= gate.from) {
+        gate.waiting++;
+        pthread_cond_broadcast(&gate.changed);
+        while (gate.shut) {
+            pthread_cond_wait(&gate.changed, &gate.mutex);
+        }
+        gate.waiting--;
     }
-    gate.waiting--;
     pthread_mutex_unlock(&gate.mutex);
     return read_sample(user, call, outputs, count, why, why_bytes);
 }

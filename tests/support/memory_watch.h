@@ -37,8 +37,8 @@ struct session open_on(brim_runtime *runtime, const char *text, const brim_open_
 /* The digest of the first `batches` batches, the epochs' ends left out, in a
  * runtime of its own. */
 struct digest first_batches(const char *text, uint64_t batches);
-/* `batches` more of them into the digest; false: a call failed. Asserts
- * nothing: for threads. */
+/* `batches` more of them into the digest (NULL: just taken); false: a call
+ * failed. Asserts nothing: for threads. */
 bool take_more(brim_loader *loader, uint64_t batches, struct digest *digest);
 
 #endif
