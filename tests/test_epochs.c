@@ -403,12 +403,23 @@ static struct opened open_range(uint64_t count) {
     return opened;
 }
 
+/* The quickest of some tries: a busy machine makes any one slow. */
+static struct opened open_range_quickly(uint64_t count) {
+    struct opened best = open_range(count);
+    for (int i = 0; i < 4; i++) {
+        const struct opened again = open_range(count);
+        assert_int_equal(again.charged, best.charged);
+        best.took_ns = brim__min(best.took_ns, again.took_ns);
+    }
+    return best;
+}
+
 static void test_a_billion_samples_cost_as_much_as_a_thousand(void **state) {
     (void)state;
-    const uint64_t allowed = 50000000; /* 50 ms, for the noise of a busy machine */
-    const struct opened few = open_range(1000);
-    const struct opened billion = open_range(UINT64_C(1000000000));
-    const struct opened more = open_range(UINT64_C(1000000000000000));
+    const uint64_t allowed = 50000000; /* 50 ms */
+    const struct opened few = open_range_quickly(1000);
+    const struct opened billion = open_range_quickly(UINT64_C(1000000000));
+    const struct opened more = open_range_quickly(UINT64_C(1000000000000000));
     assert_int_equal(billion.charged, few.charged);
     assert_int_equal(more.charged, few.charged);
     assert_true(billion.took_ns < few.took_ns + allowed);

@@ -478,8 +478,8 @@ static void test_replace_takes_other_samples(void **state) {
     static const char *const texts[] = {
         "callback @reader | shuffle seed=5 | batch 7 on_error=replace",
         "callback @reader | shuffle seed=5 | take 50 | map @mapper | batch 7 on_error=replace",
-        "mix 1 (callback @reader | shuffle seed=5) 1 (callback @reader) length=80 | "
-        "batch 7 on_error=replace remainder=pad",
+        ("mix 1 (callback @reader | shuffle) 1 (callback @reader) length=80 | "
+         "batch 7 on_error=replace remainder=pad"),
     };
     SPOIL(1, 4, 9, 16, 25, 36, 49, 50, 51, 52);
     for (size_t t = 0; t < sizeof texts / sizeof texts[0]; t++) {

@@ -92,11 +92,13 @@ def write_megatron(stem, lengths, seed=1):
 
 
 def state_position(path):
-    """(epoch, global sample) at which a state file stands; the sample is None at the end."""
+    """(epoch, global sample, micro-batches since) at which a state file stands.
+
+    The sample is None at the end of an epoch."""
     content = pathlib.Path(path).read_bytes()
     assert len(content) == STATE_BYTES, "%d bytes" % len(content)
-    epoch, sample = struct.unpack_from("<QQ", content, 24)
-    return epoch, None if sample == 2**64 - 1 else sample
+    epoch, sample, micro = struct.unpack_from("<QQI", content, 24)
+    return epoch, None if sample == 2**64 - 1 else sample, micro
 
 
 class Case(unittest.TestCase):
