@@ -39,7 +39,7 @@ clean:
 
 help:
 	@echo "make          build the library, the command line, the examples and the benchmarks"
-	@echo "make run      build and run the first example"
+	@echo "make run      draw a data set, show the plan, train on it inside 16 MiB"
 	@echo "make test     build and run every test: release, asan-ubsan, tsan"
 	@echo "make bench    build and run the benchmarks"
 	@echo "make lint     check format, clang-tidy and the rules between modules"

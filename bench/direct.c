@@ -23,11 +23,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LENGTH 1024
-#define TOKENS (100u << 20)
-#define IMAGES 50000u
-#define PIXELS 1024u
-#define SLOTS 4
+#define LENGTH      1024
+#define TOKENS      (100u << 20)
+#define IMAGES      50000u
+#define PIXELS      1024u
+#define SLOTS       4
 #define MOST_ROUNDS 99
 
 static double seconds_of_round = 0.25;

@@ -62,7 +62,7 @@ static brim_status measure(struct bench *bench, struct repeat *repeat) {
         }
         ended = status == BRIM_END;
         if (status == BRIM_OK) {
-            steps++;
+            steps += brim_batch_get(batch)->micro + 1 == brim_batch_get(batch)->micro_count;
             const double part = options->steps > 0 ? (double)steps / (double)options->steps
                                                    : (now - begin) / options->seconds;
             progress_update(&bench->progress, bench->session->runtime, bench->feed.loader,
@@ -119,13 +119,13 @@ static void each_stage(brim_loader *loader,
 }
 
 static void stage_json(void *to, const brim_stage_stats *stage, double share) {
-    struct json *json = to;
-    json_object(json, NULL);
-    json_text(json, "name", stage->name);
-    json_count(json, "samples", stage->samples);
-    json_real(json, "seconds", (double)stage->ns * 1e-9);
-    json_real(json, "share", share);
-    json_end_object(json);
+    struct document *json = to;
+    put_object(json, NULL);
+    put_text(json, "name", stage->name);
+    put_count(json, "samples", stage->samples);
+    put_real(json, "seconds", (double)stage->ns * 1e-9);
+    put_real(json, "share", share);
+    end_object(json);
 }
 
 static void stage_row(void *to, const brim_stage_stats *stage, double share) {
@@ -142,34 +142,34 @@ static void print_json(const struct bench *bench, bool interrupted) {
     brim_usage usage = BRIM_USAGE_INIT;
     (void)brim_runtime_usage(bench->session->runtime, &usage);
     const struct repeat *middle = &bench->repeats[(bench->done - 1) / 2];
-    struct json json = { .file = stdout };
-    json_object(&json, NULL);
-    json_object(&json, "samples_per_second");
-    json_real(&json, "median", quantile(bench, 0.5));
-    json_real(&json, "min", quantile(bench, 0));
-    json_real(&json, "q1", quantile(bench, 0.25));
-    json_real(&json, "q3", quantile(bench, 0.75));
-    json_real(&json, "max", quantile(bench, 1));
-    json_end_object(&json);
-    json_real(&json, "batches_per_second", middle->batches_per_second);
-    json_real(&json, "bytes_per_second", middle->bytes_per_second);
-    json_array(&json, "repeats");
+    struct document json = { .file = stdout };
+    put_object(&json, NULL);
+    put_object(&json, "samples_per_second");
+    put_real(&json, "median", quantile(bench, 0.5));
+    put_real(&json, "min", quantile(bench, 0));
+    put_real(&json, "q1", quantile(bench, 0.25));
+    put_real(&json, "q3", quantile(bench, 0.75));
+    put_real(&json, "max", quantile(bench, 1));
+    end_object(&json);
+    put_real(&json, "batches_per_second", middle->batches_per_second);
+    put_real(&json, "bytes_per_second", middle->bytes_per_second);
+    put_array(&json, "repeats");
     for (uint64_t i = 0; i < bench->done; i++) {
-        json_real(&json, NULL, bench->repeats[i].samples_per_second);
+        put_real(&json, NULL, bench->repeats[i].samples_per_second);
     }
-    json_end_array(&json);
-    json_array(&json, "stages");
+    end_array(&json);
+    put_array(&json, "stages");
     each_stage(bench->feed.loader, stage_json, &json);
-    json_end_array(&json);
-    json_count(&json, "minimum_bytes", plan->minimum_bytes);
-    json_count(&json, "planned_bytes", plan->planned_bytes);
-    json_count(&json, "limit_bytes", usage.limit);
-    json_count(&json, "peak_charged_bytes", usage.peak);
-    json_count(&json, "peak_rss_bytes", usage.peak_rss);
-    json_count(&json, "threads", plan->threads);
-    json_count(&json, "slots", plan->slots);
-    json_bool(&json, "interrupted", interrupted);
-    json_end_object(&json);
+    end_array(&json);
+    put_count(&json, "minimum_bytes", plan->minimum_bytes);
+    put_count(&json, "planned_bytes", plan->planned_bytes);
+    put_count(&json, "limit_bytes", usage.limit);
+    put_count(&json, "peak_charged_bytes", usage.peak);
+    put_count(&json, "peak_rss_bytes", usage.peak_rss);
+    put_count(&json, "threads", plan->threads);
+    put_count(&json, "slots", plan->slots);
+    put_bool(&json, "interrupted", interrupted);
+    end_object(&json);
 }
 
 static void print_table(const struct bench *bench, bool interrupted) {

@@ -34,7 +34,7 @@ const struct command commands[] = {
       "spread. Epochs follow each other.\n"
       "\n"
       "example:\n"
-      "  brim bench 'npy x.npy | normalize cifar10 | batch 64' --repeat 9 --seconds 0.5\n",
+      "  brim bench 'npy x.npy | normalize unit | batch 64' --repeat 9 --seconds 0.5\n",
       IN_BENCH, command_bench },
     { "stages", "list the stages, or show one in full", "NAME", 0,
       "example:\n"

@@ -50,7 +50,7 @@ static const struct row rows[] = {
     { "--slots", FORM_COUNT32, "N", IN_ALL, FIELD(slots), "at most N slots for batches" },
     { "--epochs", FORM_COUNT, "N", IN_RUN, FIELD(epochs), "run N epochs; default: 1" },
     { "--steps", FORM_COUNT, "N", IN_RUN | IN_BENCH, FIELD(steps),
-      "stop after N batches (bench: in each repeat)" },
+      "stop after N steps (bench: in each repeat)" },
     { "--seek", FORM_SEEK, "EPOCH:STEP", IN_RUN, 0, "start there; both count from 0" },
     { "--state", FORM_TEXT, "FILE", IN_RUN, FIELD(state),
       "write where the run stands to FILE when it ends" },

@@ -1,5 +1,5 @@
 /*
- * output.h: how results are written: JSON, tables, and numbers for people.
+ * output.h: how results are written: tables, and numbers for people.
  */
 #ifndef CLI_OUTPUT_H
 #define CLI_OUTPUT_H
@@ -7,29 +7,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
-
-/* -------------------------------------------------------------------- JSON
- *
- * Written as it is made, without a tree. `key` is NULL inside arrays. The
- * caller ends what it begins; the outermost end writes the line's end. */
-
-struct json {
-    FILE *file;
-    unsigned depth;
-    bool more; /* the next value follows another one */
-};
-
-void json_object(struct json *json, const char *key);
-void json_array(struct json *json, const char *key);
-void json_end_object(struct json *json);
-void json_end_array(struct json *json);
-/* Bytes that are not UTF-8 become U+FFFD; NULL becomes null. */
-void json_text(struct json *json, const char *key, const char *text);
-void json_count(struct json *json, const char *key, uint64_t number);
-void json_signed(struct json *json, const char *key, int64_t number);
-void json_real(struct json *json, const char *key, double number); /* not finite: null */
-void json_bool(struct json *json, const char *key, bool value);
-void json_hex(struct json *json, const char *key, uint64_t number); /* "0123456789abcdef" */
 
 /* ------------------------------------------------------------------- tables
  *

@@ -11,60 +11,60 @@
 
 static void print_json(const brim_plan *plan, const struct session *session) {
     const brim_plan_info *info = brim_plan_get(plan);
-    struct json json = { .file = stdout };
-    json_object(&json, NULL);
-    json_text(&json, "pipeline", brim_pipeline_text(session->pipeline));
-    json_bool(&json, "fits", info->fits != 0);
-    json_text(&json, "reason", info->reason);
-    json_count(&json, "minimum_bytes", info->minimum_bytes);
-    json_count(&json, "planned_bytes", info->planned_bytes);
-    json_count(&json, "limit_bytes", info->limit_bytes);
-    json_text(&json, "limit_origin", info->limit_origin);
-    json_count(&json, "slot_bytes", info->slot_bytes);
-    json_count(&json, "scratch_bytes", info->scratch_bytes);
-    json_count(&json, "stack_bytes", info->stack_bytes);
-    json_count(&json, "fixed_bytes", info->fixed_bytes);
-    json_count(&json, "threads", info->threads);
-    json_count(&json, "slots", info->slots);
-    json_count(&json, "minimum_slots", info->minimum_slots);
-    json_count(&json, "hold", info->hold);
-    json_count(&json, "samples", info->samples);
-    json_count(&json, "batches", info->batches);
-    json_count(&json, "steps", info->steps);
-    json_count(&json, "batch_rows", info->batch_rows);
-    json_array(&json, "fields");
+    struct document json = { .file = stdout };
+    put_object(&json, NULL);
+    put_text(&json, "pipeline", brim_pipeline_text(session->pipeline));
+    put_bool(&json, "fits", info->fits != 0);
+    put_text(&json, "reason", info->reason);
+    put_count(&json, "minimum_bytes", info->minimum_bytes);
+    put_count(&json, "planned_bytes", info->planned_bytes);
+    put_count(&json, "limit_bytes", info->limit_bytes);
+    put_text(&json, "limit_origin", info->limit_origin);
+    put_count(&json, "slot_bytes", info->slot_bytes);
+    put_count(&json, "scratch_bytes", info->scratch_bytes);
+    put_count(&json, "stack_bytes", info->stack_bytes);
+    put_count(&json, "fixed_bytes", info->fixed_bytes);
+    put_count(&json, "threads", info->threads);
+    put_count(&json, "slots", info->slots);
+    put_count(&json, "minimum_slots", info->minimum_slots);
+    put_count(&json, "hold", info->hold);
+    put_count(&json, "samples", info->samples);
+    put_count(&json, "batches", info->batches);
+    put_count(&json, "steps", info->steps);
+    put_count(&json, "batch_rows", info->batch_rows);
+    put_array(&json, "fields");
     for (uint32_t i = 0; i < info->field_count; i++) {
         const brim_plan_field *field = brim_plan_field_at(plan, i);
-        json_object(&json, NULL);
-        json_text(&json, "name", field->name);
-        json_text(&json, "dtype", brim_dtype_name(field->dtype));
-        json_array(&json, "shape");
+        put_object(&json, NULL);
+        put_text(&json, "name", field->name);
+        put_text(&json, "dtype", brim_dtype_name(field->dtype));
+        put_array(&json, "shape");
         for (uint32_t d = 0; d < field->rank; d++) {
-            json_signed(&json, NULL, field->shape[d]);
+            put_signed(&json, NULL, field->shape[d]);
         }
-        json_end_array(&json);
-        json_count(&json, "bytes", field->bytes);
-        json_end_object(&json);
+        end_array(&json);
+        put_count(&json, "bytes", field->bytes);
+        end_object(&json);
     }
-    json_end_array(&json);
-    json_array(&json, "stages");
+    end_array(&json);
+    put_array(&json, "stages");
     for (uint32_t i = 0; i < info->stage_count; i++) {
         const brim_plan_stage *stage = brim_plan_stage_at(plan, i);
-        json_object(&json, NULL);
-        json_text(&json, "name", stage->name);
-        json_text(&json, "text", stage->text);
-        json_text(&json, "effect", stage->effect);
-        json_count(&json, "bytes", stage->bytes);
-        json_bool(&json, "fused", stage->fused != 0);
-        json_end_object(&json);
+        put_object(&json, NULL);
+        put_text(&json, "name", stage->name);
+        put_text(&json, "text", stage->text);
+        put_text(&json, "effect", stage->effect);
+        put_count(&json, "bytes", stage->bytes);
+        put_bool(&json, "fused", stage->fused != 0);
+        end_object(&json);
     }
-    json_end_array(&json);
-    json_object(&json, "fingerprints");
-    json_hex(&json, "data", info->data_fingerprint);
-    json_hex(&json, "sample", info->sample_fingerprint);
-    json_hex(&json, "order", info->order_fingerprint);
-    json_end_object(&json);
-    json_end_object(&json);
+    end_array(&json);
+    put_object(&json, "fingerprints");
+    put_hex(&json, "data", info->data_fingerprint);
+    put_hex(&json, "sample", info->sample_fingerprint);
+    put_hex(&json, "order", info->order_fingerprint);
+    end_object(&json);
+    end_object(&json);
 }
 
 static void print_stages(const brim_plan *plan) {

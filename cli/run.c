@@ -23,7 +23,7 @@ struct run {
     struct feed feed;
     struct digest *digest; /* NULL unless asked for */
     struct progress progress;
-    uint64_t batches, epochs;
+    uint64_t batches, steps, epochs;
     struct failure failure; /* status BRIM_OK: none */
     double seconds;
     brim_stats stats;
@@ -40,8 +40,10 @@ static double share_done(const struct run *run, const brim_batch *batch) {
     }
     double left = (double)(plan->batches - at) +
                   (double)(run->options->epochs - run->epochs - 1) * (double)plan->batches;
-    if (run->options->steps > 0 && (double)(run->options->steps - run->batches) < left) {
-        left = (double)(run->options->steps - run->batches);
+    const double steps_left =
+        (double)(run->options->steps - run->steps) * (double)info->micro_count;
+    if (run->options->steps > 0 && steps_left < left) {
+        left = steps_left;
     }
     return (double)run->batches / ((double)run->batches + left);
 }
@@ -79,7 +81,9 @@ static brim_status go_to_start(struct run *run) {
 /* What is done with one batch. */
 static brim_status use(struct run *run, const brim_batch *batch) {
     const struct options *options = run->options;
+    const brim_batch_info *info = brim_batch_get(batch);
     run->batches++;
+    run->steps += info->micro + 1 == info->micro_count;
     if (run->digest != NULL) {
         digest_add(run->digest, batch);
     }
@@ -95,8 +99,7 @@ static brim_status use(struct run *run, const brim_batch *batch) {
  * which is in run->failure. */
 static brim_status take_batches(struct run *run) {
     const struct options *options = run->options;
-    while (run->epochs < options->epochs &&
-           (options->steps == 0 || run->batches < options->steps)) {
+    while (run->epochs < options->epochs && (options->steps == 0 || run->steps < options->steps)) {
         const brim_batch *batch;
         brim_status status = feed_next(&run->feed, &batch);
         if (status == BRIM_END) {
@@ -119,35 +122,35 @@ static brim_status take_batches(struct run *run) {
 }
 
 static void print_json(struct run *run, bool interrupted) {
-    struct json json = { .file = stdout };
-    json_object(&json, NULL);
+    struct document json = { .file = stdout };
+    put_object(&json, NULL);
     if (run->failure.status != BRIM_OK) {
         failure_json(&json, &run->failure);
     }
     const brim_plan_info *plan = brim_plan_get(brim_loader_plan(run->feed.loader));
-    json_count(&json, "samples", run->stats.samples);
-    json_count(&json, "batches", run->stats.batches);
-    json_count(&json, "epochs", run->epochs);
-    json_count(&json, "bytes", run->stats.bytes);
-    json_count(&json, "read_bytes", run->stats.read_bytes);
-    json_real(&json, "seconds", run->seconds);
-    json_real(&json, "samples_per_second", (double)run->stats.samples / run->seconds);
-    json_real(&json, "first_batch_seconds", (double)run->stats.first_batch_ns * 1e-9);
-    json_count(&json, "minimum_bytes", plan->minimum_bytes);
-    json_count(&json, "planned_bytes", plan->planned_bytes);
-    json_count(&json, "limit_bytes", run->usage.limit);
-    json_count(&json, "peak_charged_bytes", run->usage.peak);
-    json_count(&json, "peak_rss_bytes", run->usage.peak_rss);
-    json_count(&json, "threads", plan->threads);
-    json_count(&json, "slots", plan->slots);
-    json_count(&json, "skipped", run->stats.skipped);
-    json_count(&json, "replaced", run->stats.replaced);
-    json_bool(&json, "interrupted", interrupted);
+    put_count(&json, "samples", run->stats.samples);
+    put_count(&json, "batches", run->stats.batches);
+    put_count(&json, "epochs", run->epochs);
+    put_count(&json, "bytes", run->stats.bytes);
+    put_count(&json, "read_bytes", run->stats.read_bytes);
+    put_real(&json, "seconds", run->seconds);
+    put_real(&json, "samples_per_second", (double)run->stats.samples / run->seconds);
+    put_real(&json, "first_batch_seconds", (double)run->stats.first_batch_ns * 1e-9);
+    put_count(&json, "minimum_bytes", plan->minimum_bytes);
+    put_count(&json, "planned_bytes", plan->planned_bytes);
+    put_count(&json, "limit_bytes", run->usage.limit);
+    put_count(&json, "peak_charged_bytes", run->usage.peak);
+    put_count(&json, "peak_rss_bytes", run->usage.peak_rss);
+    put_count(&json, "threads", plan->threads);
+    put_count(&json, "slots", plan->slots);
+    put_count(&json, "skipped", run->stats.skipped);
+    put_count(&json, "replaced", run->stats.replaced);
+    put_bool(&json, "interrupted", interrupted);
     if (run->digest != NULL) {
         char text[DIGEST_TEXT];
-        json_text(&json, "digest", digest_text(run->digest, text));
+        put_text(&json, "digest", digest_text(run->digest, text));
     }
-    json_end_object(&json);
+    end_object(&json);
 }
 
 static void print_bad_samples(struct run *run) {
@@ -207,14 +210,16 @@ static int run_open(struct run *run) {
     const struct options *options = run->options;
     progress_begin(&run->progress, !options->quiet && !options->json);
     brim_status status = go_to_start(run);
-    if (status == BRIM_OK) {
-        status = take_batches(run);
-        if (options->state != NULL) {
-            const struct failure first = run->failure;
-            (void)write_state(run);
-            if (first.status != BRIM_OK) {
-                run->failure = first; /* what failed first is what is told */
-            }
+    if (status != BRIM_OK) {
+        progress_end(&run->progress);
+        return failure_tell(options, &run->failure);
+    }
+    status = take_batches(run);
+    if (options->state != NULL) {
+        const struct failure first = run->failure;
+        (void)write_state(run);
+        if (first.status != BRIM_OK) {
+            run->failure = first; /* what failed first is what is told */
         }
     }
     run->seconds = now_seconds() - run->feed.begun;

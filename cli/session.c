@@ -92,9 +92,9 @@ static int exit_code(brim_status status) {
     }
 }
 
-void failure_json(struct json *json, const struct failure *failure) {
-    json_text(json, "error", failure->text);
-    json_text(json, "status", brim_status_name(failure->status));
+void failure_json(struct document *json, const struct failure *failure) {
+    put_text(json, "error", failure->text);
+    put_text(json, "status", brim_status_name(failure->status));
 }
 
 int failure_print(const struct options *options, const struct failure *failure) {
@@ -111,16 +111,16 @@ int failure_print(const struct options *options, const struct failure *failure) 
 
 int failure_tell(const struct options *options, const struct failure *failure) {
     if (options->json) {
-        struct json json = { .file = stdout };
-        json_object(&json, NULL);
+        struct document json = { .file = stdout };
+        put_object(&json, NULL);
         failure_json(&json, failure);
         if (failure->status == BRIM_BUDGET) {
-            json_bool(&json, "fits", false);
+            put_bool(&json, "fits", false);
             if (failure->minimum_bytes > 0) {
-                json_count(&json, "minimum_bytes", failure->minimum_bytes);
+                put_count(&json, "minimum_bytes", failure->minimum_bytes);
             }
         }
-        json_end_object(&json);
+        end_object(&json);
     }
     return failure_print(options, failure);
 }

@@ -5,6 +5,7 @@
 #ifndef CLI_SESSION_H
 #define CLI_SESSION_H
 
+#include "document.h"
 #include "options.h"
 #include "output.h"
 
@@ -33,7 +34,7 @@ void session_end(struct session *session);
  * that planning finds. */
 struct failure failure_now(const struct session *session, brim_status status);
 /* "error" and "status", into an object that is begun. */
-void failure_json(struct json *json, const struct failure *failure);
+void failure_json(struct document *json, const struct failure *failure);
 /* Prints the failure on stderr and returns its exit code. */
 int failure_print(const struct options *options, const struct failure *failure);
 /* The same and, with --json, an object on stdout, which for the budget has "fits"

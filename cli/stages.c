@@ -94,47 +94,47 @@ static void print_stage(const brim_stage_info *stage) {
 
 /* --------------------------------------------------------------------- JSON */
 
-static void choices_json(struct json *json, const char *choices) {
-    json_array(json, "choices");
+static void choices_json(struct document *json, const char *choices) {
+    put_array(json, "choices");
     while (*choices != '\0') {
         const size_t length = strcspn(choices, "|");
         char word[CELL_BYTES];
         snprintf(word, sizeof(word), "%.*s", (int)length, choices);
-        json_text(json, NULL, word);
+        put_text(json, NULL, word);
         choices += length + (choices[length] == '|');
     }
-    json_end_array(json);
+    end_array(json);
 }
 
-static void stage_json(struct json *json, const brim_stage_info *stage) {
-    json_object(json, NULL);
-    json_text(json, "name", stage->name);
-    json_text(json, "room", rooms[stage->room].name);
-    json_text(json, "summary", stage->summary);
-    json_text(json, "example", stage->example);
-    json_count(json, "version", stage->version);
-    json_array(json, "arguments");
+static void stage_json(struct document *json, const brim_stage_info *stage) {
+    put_object(json, NULL);
+    put_text(json, "name", stage->name);
+    put_text(json, "room", rooms[stage->room].name);
+    put_text(json, "summary", stage->summary);
+    put_text(json, "example", stage->example);
+    put_count(json, "version", stage->version);
+    put_array(json, "arguments");
     for (size_t i = 0; i < stage->argument_count; i++) {
         const brim_argument_info *argument = &stage->arguments[i];
-        json_object(json, NULL);
-        json_text(json, "name", argument->name);
-        json_text(json, "type", type_name(argument->type));
-        json_bool(json, "required", (argument->flags & BRIM_REQUIRED) != 0);
-        json_bool(json, "positional", (argument->flags & BRIM_POSITIONAL) != 0);
-        json_bool(json, "list", (argument->flags & BRIM_LIST) != 0);
-        json_text(json, "default", argument->fallback);
+        put_object(json, NULL);
+        put_text(json, "name", argument->name);
+        put_text(json, "type", type_name(argument->type));
+        put_bool(json, "required", (argument->flags & BRIM_REQUIRED) != 0);
+        put_bool(json, "positional", (argument->flags & BRIM_POSITIONAL) != 0);
+        put_bool(json, "list", (argument->flags & BRIM_LIST) != 0);
+        put_text(json, "default", argument->fallback);
         if (has_range(argument)) {
-            json_real(json, "least", argument->least);
-            json_real(json, "most", argument->most);
+            put_real(json, "least", argument->least);
+            put_real(json, "most", argument->most);
         }
         if (argument->choices != NULL) {
             choices_json(json, argument->choices);
         }
-        json_text(json, "help", argument->help);
-        json_end_object(json);
+        put_text(json, "help", argument->help);
+        end_object(json);
     }
-    json_end_array(json);
-    json_end_object(json);
+    end_array(json);
+    end_object(json);
 }
 
 static int unknown(const struct options *options) {
@@ -164,17 +164,17 @@ int command_stages(const struct options *options) {
             return unknown(options);
         }
     }
-    struct json json = { .file = stdout };
+    struct document json = { .file = stdout };
     if (options->json && one != NULL) {
         stage_json(&json, one);
     } else if (options->json) {
-        json_object(&json, NULL);
-        json_array(&json, "stages");
+        put_object(&json, NULL);
+        put_array(&json, "stages");
         for (size_t i = 0; i < brim_stage_count(); i++) {
             stage_json(&json, brim_stage_at(i));
         }
-        json_end_array(&json);
-        json_end_object(&json);
+        end_array(&json);
+        end_object(&json);
     } else if (one != NULL) {
         print_stage(one);
     } else {

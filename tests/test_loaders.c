@@ -95,8 +95,8 @@ static void test_two_loaders_in_one_thread(void **state) {
         struct digest a = { 0 }, b = { 0 };
         uint64_t random = way + 1;
         for (unsigned i = 0; i < SWITCHES / (2 * ABOVE); i++) {
-            assert_true(take_more(i % 2 ? pair.a : pair.b, next_random(&random) % 3,
-                                  i % 2 ? &a : &b));
+            assert_true(
+                take_more(i % 2 ? pair.a : pair.b, next_random(&random) % 3, i % 2 ? &a : &b));
         }
         assert_same(a, first_batches(training, a.batches));
         assert_same(b, first_batches(validation, b.batches));
@@ -302,9 +302,9 @@ static void test_a_loader_obeys_the_budget_it_is_opened_in(void **state) {
         const uint64_t needs =
             plan_alone(threads, training, &options).minimum_bytes - empty_runtime_bytes();
         const uint64_t slot = plan_alone(threads, training, &options).slot_bytes;
-        assert_int_equal(brim_budget_new(brim_runtime_budget(runtime), "share", needs + 2 * slot,
-                                         0, &share),
-                         BRIM_OK);
+        assert_int_equal(
+            brim_budget_new(brim_runtime_budget(runtime), "share", needs + 2 * slot, 0, &share),
+            BRIM_OK);
         options.budget = share;
         struct session session = open_on(runtime, training, &options);
         struct digest digest = { 0 };
@@ -658,8 +658,7 @@ static void test_closing_at_any_moment_of_a_call(void **state) {
         assert_true(caller.status == BRIM_OK || caller.status == BRIM_CLOSED ||
                     (caller.status == BRIM_TIMEOUT && i % 5 == 0));
         if (caller.status == BRIM_OK) {
-            assert_same(digest_of(caller.batch),
-                        first_batches(i % 2 ? training : validation, 1));
+            assert_same(digest_of(caller.batch), first_batches(i % 2 ? training : validation, 1));
             brim_batch_release(caller.batch);
         }
     }
@@ -705,8 +704,7 @@ static void test_time_outs(void **state) {
         const uint64_t deadline = brim__now() + 10 * AT_ONCE_NS;
         while (digest.batches < 20 && brim__now() < deadline) {
             brim_batch *batch = NULL;
-            const brim_status status =
-                brim_loader_next(session.loader, timeouts[way / 2], &batch);
+            const brim_status status = brim_loader_next(session.loader, timeouts[way / 2], &batch);
             if (status == BRIM_OK) {
                 digest_batch(&digest, batch);
                 brim_batch_release(batch);

@@ -52,8 +52,8 @@ static struct digest digest_in(const char *text, int32_t threads, uint64_t bytes
     if (usage.peak > bytes || usage.peak > info.planned_bytes || info.planned_bytes > bytes) {
         fail_msg("\"%s\", %d threads, hold %u, growth %d: %" PRIu64 " used at most, %" PRIu64
                  " planned, %" PRIu64 " allowed",
-                 text, threads, options->hold, (int)options->growth, usage.peak,
-                 info.planned_bytes, bytes);
+                 text, threads, options->hold, (int)options->growth, usage.peak, info.planned_bytes,
+                 bytes);
     }
     assert_int_equal(usage.limit, bytes);
     assert_true(usage.charged + usage.reserved <= usage.peak);
@@ -239,9 +239,8 @@ static void test_usage_adds_up(void **state) {
     options.label = NULL;
     struct session b = open_on(runtime, recipe_text("tokens", text), &options);
     check_sums(runtime, 3, own);
-    assert_int_equal(brim_budget_new(brim_runtime_budget(runtime), "model", 1 << 20, 1 << 16,
-                                     &model),
-                     BRIM_OK);
+    assert_int_equal(
+        brim_budget_new(brim_runtime_budget(runtime), "model", 1 << 20, 1 << 16, &model), BRIM_OK);
     assert_int_equal(brim_budget_new(model, "weights", BRIM_UNLIMITED, 0, &part), BRIM_OK);
     assert_int_equal(brim_budget_charge(part, BRIM_HOST, 12345), BRIM_OK);
     assert_int_equal(brim__budget_reserve(part, BRIM_HOST, 777), BRIM_OK);

@@ -147,7 +147,7 @@ void brim__file_advise(const struct brim__file *file, uint64_t offset, size_t by
 }
 
 void brim__file_expect_random(const struct brim__file *file) {
-    (void)posix_fadvise(file->fd, 0, 0, POSIX_FADV_RANDOM);
-    if (file->map && file->bytes > 0)
-        (void)madvise((void *)file->map, file->bytes, MADV_RANDOM);
+    if (file->map != NULL) {
+        (void)madvise((void *)(uintptr_t)file->map, file->bytes, MADV_RANDOM);
+    }
 }

@@ -30,8 +30,9 @@ brim_status brim__file_read(const struct brim__file *file, uint64_t offset, void
 brim_status brim__file_map(struct brim__file *file);
 /* Tells the system that a range will be read soon; failures do not matter. */
 void brim__file_advise(const struct brim__file *file, uint64_t offset, size_t bytes);
-/* A hint that reads will jump about, so that the kernel's own read-ahead does
- * not fetch what nobody asked for. After mapping, where the file is mapped. */
+
+/* Reads of the map will jump about: the system must not read around each one,
+ * which in little memory would push out what the next ones need. */
 void brim__file_expect_random(const struct brim__file *file);
 
 #endif

@@ -2,8 +2,8 @@
  * rows.c: making rows: locate, fetch, run the program, deal with bad samples.
  *
  * Positions are located in chunks; neighbours in the same source (sequential
- * order) are fetched by one read. A sample that fails is made alone once more,
- * so that one bad record never takes its neighbours along.
+ * order) are fetched by one read. When such a read fails its samples are fetched
+ * one by one, so that a bad record never takes its neighbours along.
  */
 #include "engine/loader.h"
 
@@ -31,6 +31,10 @@ struct group {
     struct brim__frame frame;
     uint64_t sample; /* of the first row */
     uint32_t row, count;
+    /* after a failure: the source to describe the sample by, and whether that
+     * sample alone failed (else a read of several did) */
+    uint32_t source;
+    bool certain;
 };
 
 static brim_status fetch(struct group *group, uint32_t s, const uint8_t **records) {
@@ -79,7 +83,8 @@ static brim_status run_timed(const struct group *group) {
 }
 
 /* Makes rows row .. row + count - 1 of consecutive samples; group->count says
- * how many were made, which may be fewer, even when one failed. */
+ * how many were made, which may be fewer even when none failed. A failure is
+ * that of the sample after these. */
 static brim_status make_group(struct group *group) {
     struct brim__run *run = group->run;
     const brim_plan *plan = run->loader->plan;
@@ -97,7 +102,9 @@ static brim_status make_group(struct group *group) {
         }
         if (status != BRIM_OK) {
             group->count = 0;
-            return wanted > 1 ? BRIM_OK : status;
+            group->source = s;
+            group->certain = wanted == 1;
+            return status;
         }
     }
     uint64_t *ids = row_ids(plan, run->slot_memory);
@@ -115,7 +122,8 @@ static brim_status make_group(struct group *group) {
             run->timed ? run_timed(group) : brim__program_run(&leaf->program, frame);
         if (status != BRIM_OK) {
             group->count = i;
-            return i > 0 ? BRIM_OK : status;
+            group->certain = true;
+            return status;
         }
         ids[row] = leaf->first_id + frame->call.sample;
     }
@@ -135,17 +143,19 @@ static struct group begin_group(struct brim__run *run, const struct brim__place 
                                   .call = { .size = sizeof(brim_call), .epoch = place->epoch } } };
 }
 
+/* Puts what the sample is called before the thread's detail. */
+static brim_status name_sample(const struct group *group, brim_status status) {
+    char where[160];
+    const struct brim__source *source = group->leaf->source[group->source];
+    source->ops->describe(source, group->sample + group->count, where, sizeof(where));
+    return brim__fail_within(status, "%s", where);
+}
+
 static brim_status make_single(struct brim__run *run, const struct brim__place *place,
                                uint32_t row) {
     struct group group = begin_group(run, place, row, 1);
     const brim_status status = make_group(&group);
-    if (status != BRIM_OK) {
-        char where[160];
-        const struct brim__source *source = group.leaf->source[0];
-        source->ops->describe(source, place->sample, where, sizeof(where));
-        brim__fail_within(status, "%s", where);
-    }
-    return status;
+    return status == BRIM_OK ? BRIM_OK : name_sample(&group, status);
 }
 
 /* ------------------------------------------------------------- bad samples */
@@ -240,20 +250,21 @@ static void make_chunk(struct brim__run *run, uint32_t row, uint32_t count) {
     }
     brim__order_locate(&plan->order, run->slot->epoch, run->slot->delivery.first + row, count,
                        places);
+    uint32_t alone = 0; /* samples up to here are fetched one by one */
     for (uint32_t i = 0; i < count;) {
-        const uint32_t n = neighbours(places + i, count - i);
+        const uint32_t n = i < alone ? 1 : neighbours(places + i, count - i);
         struct group group = begin_group(run, &places[i], row + i, n);
         const brim_status status = make_group(&group);
-        if (status == BRIM_OK && group.count > 0) {
-            i += group.count;
+        i += group.count;
+        if (status == BRIM_OK) {
             continue;
         }
-        const brim_status alone = make_single(run, &places[i], row + i);
-        if (alone != BRIM_OK) {
-            row_ids(plan, run->slot_memory)[row + i] =
-                plan->leaf[places[i].leaf]->first_id + places[i].sample;
-            handle_bad(run, alone, row + i);
+        if (!group.certain) {
+            alone = i + n;
+            continue;
         }
+        row_ids(plan, run->slot_memory)[row + i] = group.leaf->first_id + places[i].sample;
+        handle_bad(run, name_sample(&group, status), row + i);
         i++;
     }
 }

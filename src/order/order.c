@@ -135,6 +135,16 @@ brim_status brim__order_split(struct brim__order *order, uint64_t key, uint64_t 
                        });
 }
 
+bool brim__order_jumps(const struct brim__order *order) {
+    for (uint32_t i = 0; i < order->op_count; i++) {
+        const enum brim__order_kind kind = order->op[i].kind;
+        if (kind == BRIM__ORDER_SHUFFLE || kind == BRIM__ORDER_SPLIT || kind == BRIM__ORDER_MIX) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* -------------------------------------------------------- shuffle by blocks */
 
 /* The shuffle of one epoch. Blocks, slots and groups as drawn above. */

@@ -86,6 +86,9 @@ static inline uint64_t brim__order_count(const struct brim__order *order) {
     return order->op[order->top].count;
 }
 
+/* Neighbouring positions are not neighbouring samples. */
+bool brim__order_jumps(const struct brim__order *order);
+
 /* places[i] for positions first .. first + count - 1, all below the count.
  * Keys are set up once for the run, so runs are cheaper than single calls. */
 void brim__order_locate(const struct brim__order *order, uint64_t epoch, uint64_t first,

@@ -71,6 +71,8 @@ static brim_status effect_of_program(struct compiler *compiler, uint32_t place,
         brim__append_field(text, sizeof(text), program->field[f].name, program->field[f].pending.to,
                            &program->field[f].pending.from.shape);
     }
+    const size_t length = strlen(text);
+    snprintf(text + length, sizeof(text) - length, "%s", program->impure ? "; not pure" : "");
     return set_effect(compiler, place, text);
 }
 
@@ -245,12 +247,16 @@ static brim_status compile_mix(struct compiler *compiler, const struct brim__use
     }
     for (size_t i = 0; i < parts->count; i++) {
         const brim_status status = compile_chain(compiler, parts->items[i].pipeline,
-                                                 brim__hash_words(branch, place, i + 1), true);
+                                                 brim__hash_words(branch, 1, i + 1), true);
         if (status != BRIM_OK) {
             return brim__fail_within(status, "mix: part %zu", i + 1);
         }
         tops[i] = plan->order.top;
         weights[i] = parts->items[i].real;
+        /* the part's own order stages have entered themselves */
+        plan->info.order_fingerprint =
+            brim__hash_words(plan->info.order_fingerprint,
+                             brim__hash(&weights[i], sizeof(weights[i]), i), plan->order.top);
     }
     struct brim__mix *mix;
     const uint64_t seed = (uint64_t)brim__item(use, SEED)->integer;
@@ -260,10 +266,8 @@ static brim_status compile_mix(struct compiler *compiler, const struct brim__use
         status = brim__order_mix(&plan->order, mix, brim__hash_words(seed, branch, 0), tops,
                                  weights, parts->count, length);
     }
-    if (status == BRIM_OK) {
-        plan->stage[place].bytes = brim__mix_bytes();
-        status = enter(compiler, &plan->info.order_fingerprint, use);
-    }
+    plan->info.order_fingerprint = brim__hash_words(plan->info.order_fingerprint, length, seed);
+    plan->stage[place].bytes = brim__mix_bytes();
     return status == BRIM_OK ? samples_effect(compiler, place) : status;
 }
 
@@ -361,6 +365,17 @@ static brim_status compile_chain(struct compiler *compiler, const brim_pipeline 
     return BRIM_OK;
 }
 
+static void expect_random(const brim_plan *plan) {
+    for (uint32_t i = 0; i < plan->leaf_count; i++) {
+        for (uint32_t s = 0; s < plan->leaf[i]->source_count; s++) {
+            const struct brim__source *source = plan->leaf[i]->source[s];
+            if (source->ops->expect_random != NULL) {
+                source->ops->expect_random(source);
+            }
+        }
+    }
+}
+
 brim_status brim__plan_compile(brim_plan *plan, const struct brim__plan_request *request,
                                const brim_pipeline *pipeline) {
     const brim_open_options *options = request->options;
@@ -388,6 +403,9 @@ brim_status brim__plan_compile(brim_plan *plan, const struct brim__plan_request 
     }
     if (status == BRIM_OK) {
         status = brim__plan_lay_out(plan);
+    }
+    if (status == BRIM_OK && brim__order_jumps(&plan->order)) {
+        expect_random(plan);
     }
     plan->replace_key = brim__hash_words(0x7265706c616365u, plan->info.order_fingerprint, 0);
     return status;

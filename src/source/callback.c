@@ -51,8 +51,7 @@ static brim_status fetch(const struct brim__source *source, const brim_call *cal
         callback->read(callback->user, &own, outputs, source->field_count, why, sizeof why);
     why[sizeof why - 1] = '\0';
     if (failed != 0)
-        return brim__fail(BRIM_CALLBACK, "callback @%s, sample %llu: %s (it returned %d)",
-                          callback->name, (unsigned long long)call->sample,
+        return brim__fail(BRIM_CALLBACK, "%s (it returned %d)",
                           why[0] != '\0' ? why : "the function failed and gave no reason", failed);
     *records = buffer;
     *got = 1;

@@ -136,8 +136,16 @@ static void close_files(struct brim__source *source) {
     source->ops = NULL;
 }
 
+static void expect_random(const struct brim__source *source) {
+    const struct brim__files *files = source->self;
+    for (size_t i = 0; i < files->count; i++) {
+        brim__file_expect_random(&files->part[i].file);
+    }
+}
+
 const struct brim__source_ops brim__files_ops = {
     .fetch = fetch,
+    .expect_random = expect_random,
     .advise = advise,
     .describe = describe,
     .close = close_files,

@@ -19,7 +19,7 @@
 #include "memory/alloc.h"
 #include "tensor/tensor.h"
 
-#define BRIM__MAX_FIELDS 16
+#define BRIM__MAX_FIELDS  16
 #define BRIM__READ_WINDOW 65536 /* neighbours are read together up to this many bytes */
 
 /* What a source is opened with. */
@@ -38,6 +38,8 @@ struct brim__source_ops {
     /* call->sample is the first sample's number. *got: 1 .. count. */
     brim_status (*fetch)(const struct brim__source *source, const brim_call *call, uint64_t count,
                          uint8_t *buffer, const uint8_t **records, uint64_t *got);
+    /* The order will jump about; may be NULL. */
+    void (*expect_random)(const struct brim__source *source);
     /* Samples [sample, sample + count) will be read soon; may be NULL. */
     void (*advise)(const struct brim__source *source, uint64_t sample, uint64_t count);
     /* "x.npy, sample 17": what to call a sample in messages. */
@@ -50,13 +52,13 @@ struct brim__source {
     void *self;                         /* in the opening's arena */
     uint64_t count;
     uint64_t record_bytes;
-    uint64_t pitch;      /* between consecutive records of one fetch */
-    uint64_t most_run;   /* most samples of one fetch; 1: no neighbours */
-    bool in_memory;      /* fetch never uses the buffer */
-    bool is_file;        /* reads may be slow: worth advice */
-    bool callback;       /* runs the user's code: needs a large stack */
-    bool serial;         /* fetch must not run on two threads at once */
-    uint64_t identity;   /* hash of what the data are, without paths */
+    uint64_t pitch;    /* between consecutive records of one fetch */
+    uint64_t most_run; /* most samples of one fetch; 1: no neighbours */
+    bool in_memory;    /* fetch never uses the buffer */
+    bool is_file;      /* reads may be slow: worth advice */
+    bool callback;     /* runs the user's code: needs a large stack */
+    bool serial;       /* fetch must not run on two threads at once */
+    uint64_t identity; /* hash of what the data are, without paths */
     uint32_t field_count;
     struct brim__source_field field[BRIM__MAX_FIELDS];
 };

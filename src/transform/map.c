@@ -159,7 +159,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
     step->close = close_map;
     program->callback = true;
     if ((binding.flags & BRIM_PURE) == 0) {
-        program->impure = self->binding;
+        program->impure = true;
     }
     return status;
 }

@@ -72,7 +72,7 @@ struct brim__program {
     uint32_t step_count;
     uint64_t scratch_bytes;
     bool callback;                     /* runs the user's code */
-    const char *impure;                /* a stage whose result may differ each time, or NULL */
+    bool impure;                       /* some stage may put out something else each time */
     int32_t direct[BRIM__MAX_SOURCES]; /* field whose row a source's record is, or -1 */
 };
 

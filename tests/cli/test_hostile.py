@@ -6,7 +6,6 @@ there is one, the byte, and takes no more memory than it would have taken for go
 
 import json
 import os
-import pathlib
 import random
 import stat
 import struct
@@ -127,7 +126,8 @@ class Claims(Hostile):
         for name, words in {"count": (20240520, 1, 2**31 - 1), "negative": (20240520, 1, -1),
                             "version": (20240520, 9, 100)}.items():
             with self.subTest(lie=name):
-                path = self.write("l.bin", struct.pack("<3i", *words).ljust(1024, b"\0") + bytes(64))
+                header = struct.pack("<3i", *words).ljust(1024, b"\0")
+                path = self.write("l.bin", header + bytes(64))
                 self.refused(f"tokens {path} length=8 format=llmc | batch 4", "l.bin: byte ")
 
 
@@ -212,9 +212,9 @@ class NoFiles(Hostile):
 
     @unittest.skipIf(os.geteuid() == 0, "root may read every file")
     def test_a_file_that_may_not_be_read(self):
-        path = self.write("locked", npy_header((4,)) + bytes(16))
-        path.chmod(0)
-        self.both(path, "locked", "Permission denied")
+        for name in ("locked", "locked.bin", "locked.idx"):
+            self.write(name, npy_header((4,)) + bytes(16)).chmod(0)
+        self.both(self.folder / "locked", "locked", "Permission denied")
 
 
 class Changing(Hostile):

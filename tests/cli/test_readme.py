@@ -59,7 +59,7 @@ def cached(name):
 
 
 def compiler():
-    return cached("CMAKE_C_COMPILER") or shutil.which("cc")
+    return shutil.which(cached("CMAKE_C_COMPILER") or "cc")
 
 
 def compiler_flags():
