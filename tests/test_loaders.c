@@ -1,6 +1,5 @@
 /*
- * test_loaders.c: several loaders in one budget, what is lent and copied, and
- * calls that are waited for, interrupted, timed out or closed from elsewhere.
+ * test_loaders.c: several loaders in one budget, and what is lent and copied.
  *
  * Two loaders run at their joint minimum, where nothing is elastic and every
  * mistake in what belongs to whom would be a deadlock or a refusal. The group's
@@ -9,22 +8,15 @@
 #include "support/memory_data.h"
 #include "support/memory_watch.h"
 
-#include "base/fault.h"
 #include "engine/loader.h"
 #include "memory/budget.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #define SWITCHES (is_thread_sanitized() ? 200u : 1000u)
-#define CLOSINGS (is_thread_sanitized() ? 100u : 300u)
 
-/* Between two threads, "at once" is well below this and well above what a
- * loaded machine needs to switch threads. */
-#define AT_ONCE_NS UINT64_C(5000000000)
-
-static char training[TEXT_BYTES], validation[TEXT_BYTES], gated[TEXT_BYTES];
+static char training[TEXT_BYTES], validation[TEXT_BYTES];
 
 static int begin(void **state) {
     if (begin_memory_tests(state) != 0) {
@@ -32,7 +24,6 @@ static int begin(void **state) {
     }
     recipe_text("npy", training);
     recipe_text("tokens", validation);
-    strcpy(gated, "callback @gated | batch 2");
     return 0;
 }
 
@@ -43,21 +34,10 @@ static uint64_t joint_minimum(int32_t threads, const brim_open_options *a,
            plan_alone(threads, validation, b).minimum_bytes - empty_runtime_bytes();
 }
 
-static void check_budget(brim_runtime *runtime) {
-    const brim_usage usage = usage_of(runtime);
-    assert_true(usage.peak <= usage.limit);
-    brim__budget_check(brim_runtime_budget(runtime));
-}
-
 static brim_stats stats_of(brim_loader *loader) {
     brim_stats stats = BRIM_STATS_INIT;
     assert_int_equal(brim_loader_stats(loader, &stats), BRIM_OK);
     return stats;
-}
-
-static void assert_same(struct digest a, struct digest b) {
-    assert_int_equal(a.batches, b.batches);
-    assert_int_equal(a.value, b.value);
 }
 
 /* ------------------------------------------------------------- two loaders */
@@ -190,8 +170,10 @@ static struct session open_greedy(int32_t threads, uint64_t *minimum_of_other) {
     *minimum_of_other =
         plan_alone(threads, validation, &other).minimum_bytes - empty_runtime_bytes();
     const brim_plan_info info = plan_alone(threads, training, &options);
+    /* more in slots than in workers, so that slots go first */
+    const uint64_t workers = (uint64_t)threads * (info.stack_bytes + info.scratch_bytes);
     brim_runtime *runtime =
-        make_runtime(threads, info.minimum_bytes + 3 * *minimum_of_other / 2 + 4096);
+        make_runtime(threads, info.minimum_bytes + 2 * workers + 3 * *minimum_of_other / 2);
     struct session session = open_on(runtime, training, &options);
     assert_true(brim__budget_free_now(brim_runtime_budget(runtime)) < *minimum_of_other);
     assert_true(brim__budget_available(brim_runtime_budget(runtime)) >= *minimum_of_other);
@@ -215,7 +197,7 @@ static void test_elastic_memory_gives_way_to_a_minimum(void **state) {
             brim_loader_close(other.loader);
         }
         brim_batch_release(held);
-        assert_true(stats_of(greedy.loader).revoked > 0 || threads > 0);
+        assert_true(stats_of(greedy.loader).revoked > 0);
         assert_true(take_more(greedy.loader, 25, &a));
         assert_same(a, first_batches(training, 33));
         check_budget(greedy.runtime);
@@ -377,12 +359,6 @@ static void test_holding_more_than_hold(void **state) {
     }
 }
 
-static struct digest digest_of(const brim_batch *batch) {
-    struct digest digest = { 0 };
-    digest_batch(&digest, batch);
-    return digest;
-}
-
 static void test_copies(void **state) {
     (void)state;
     const brim_open_options options = open_options("training");
@@ -513,257 +489,6 @@ static void test_left_batches_count_as_taken(void **state) {
     brim_runtime_free(runtime);
 }
 
-/* --------------------------------------------------- waiting for something */
-
-struct caller {
-    brim_loader *loader;
-    int64_t timeout_ns;
-    brim_status status;
-    brim_batch *batch;
-    atomic_bool returned;
-};
-
-static void *call_next(void *argument) {
-    struct caller *caller = argument;
-    caller->status = brim_loader_next(caller->loader, caller->timeout_ns, &caller->batch);
-    atomic_store(&caller->returned, true);
-    return NULL;
-}
-
-/* Until the call has begun, or is over already. */
-static void await_call(struct caller *caller) {
-    for (bool inside = false; !inside && !atomic_load(&caller->returned);) {
-        brim__lock(&caller->loader->mutex);
-        inside = caller->loader->in_call;
-        brim__unlock(&caller->loader->mutex);
-    }
-}
-
-static bool returns_at_once(struct caller *caller) {
-    const uint64_t deadline = brim__now() + AT_ONCE_NS;
-    while (!atomic_load(&caller->returned) && brim__now() < deadline) {
-        sleep_ns(100000);
-    }
-    return atomic_load(&caller->returned);
-}
-
-/* Two workers that stand at the gate have all of the batch that is wanted next,
- * so that `next` has no rows to make itself. */
-static struct session open_gated(uint64_t from) {
-    const brim_open_options options = open_options("gated");
-    gate_shut(from);
-    return open_on(make_runtime(2, 0), gated, &options);
-}
-
-static void close_gated(struct session *session) {
-    gate_open();
-    brim_loader_close(session->loader);
-    brim_runtime_free(session->runtime);
-}
-
-static void test_interrupting_a_call_that_waits(void **state) {
-    (void)state;
-    struct session session = open_gated(4);
-    struct digest digest = { 0 };
-    assert_true(take_more(session.loader, 2, &digest)); /* samples 0 to 3 pass */
-    gate_await(2);
-    for (int i = 0; i < 3; i++) {
-        struct caller caller = { .loader = session.loader, .timeout_ns = BRIM_FOREVER };
-        pthread_t thread;
-        assert_int_equal(pthread_create(&thread, NULL, call_next, &caller), 0);
-        await_call(&caller);
-        sleep_ns(i * 10000000u);
-        assert_int_equal(brim_loader_interrupt(session.loader), BRIM_OK);
-        const bool good = returns_at_once(&caller);
-        if (!good) {
-            gate_open();
-        }
-        pthread_join(thread, NULL);
-        assert_true(good);
-        assert_int_equal(caller.status, BRIM_INTERRUPTED);
-        assert_null(caller.batch);
-    }
-    gate_open();
-    assert_true(take_more(session.loader, 60, &digest)); /* as if nothing had been */
-    assert_same(digest, first_batches(gated, 62));
-    close_gated(&session);
-}
-
-static void test_interrupting_before_a_call(void **state) {
-    (void)state;
-    for (int32_t threads = 0; threads <= 2; threads += 2) {
-        brim_runtime *runtime = make_runtime(threads, 0);
-        const brim_open_options options = open_options(NULL);
-        struct session session = open_on(runtime, training, &options);
-        struct digest digest = { 0 };
-        brim_batch *batch = NULL;
-        for (int i = 0; i < 6; i++) {
-            assert_int_equal(brim_loader_interrupt(session.loader), BRIM_OK);
-            assert_int_equal(brim_loader_interrupt(session.loader), BRIM_OK); /* counts once */
-            assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch),
-                             BRIM_INTERRUPTED);
-            assert_null(batch);
-            assert_true(take_more(session.loader, 1, &digest));
-        }
-        assert_same(digest, first_batches(training, 6));
-        brim_loader_close(session.loader);
-        brim_runtime_free(runtime);
-    }
-}
-
-static void *close_in_thread(void *loader) {
-    brim_loader_close(loader);
-    return NULL;
-}
-
-static void test_closing_while_another_thread_waits(void **state) {
-    (void)state;
-    struct session session = open_gated(0);
-    struct caller caller = { .loader = session.loader, .timeout_ns = BRIM_FOREVER };
-    pthread_t thread, closer;
-    gate_await(2);
-    assert_int_equal(pthread_create(&thread, NULL, call_next, &caller), 0);
-    await_call(&caller);
-    assert_int_equal(pthread_create(&closer, NULL, close_in_thread, session.loader), 0);
-    const bool good = returns_at_once(&caller); /* although the callbacks have not returned */
-    gate_open();
-    pthread_join(thread, NULL);
-    pthread_join(closer, NULL);
-    assert_true(good);
-    assert_int_equal(caller.status, BRIM_CLOSED);
-    assert_int_equal(brim_runtime_trim(session.runtime, NULL), BRIM_OK);
-    assert_int_equal(usage_of(session.runtime).charged, empty_runtime_bytes());
-    brim_runtime_free(session.runtime);
-}
-
-/* One call and one closing, whichever comes first inside. The runtime goes at
- * once too, so that a call that still looks at anything looks at nothing. */
-static void test_closing_at_any_moment_of_a_call(void **state) {
-    (void)state;
-    uint64_t random = 5;
-    for (unsigned i = 0; i < CLOSINGS; i++) {
-        brim_runtime *runtime = make_runtime((int32_t)(next_random(&random) % 3), 0);
-        const brim_open_options options = open_options(NULL);
-        struct session session = open_on(runtime, i % 2 ? training : validation, &options);
-        struct caller caller = { .loader = session.loader,
-                                 .timeout_ns = i % 5 == 0 ? 50000 : BRIM_FOREVER };
-        pthread_t thread;
-        sleep_ns(next_random(&random) % 100000);
-        assert_int_equal(pthread_create(&thread, NULL, call_next, &caller), 0);
-        await_call(&caller);
-        sleep_ns(next_random(&random) % 200000);
-        brim_loader_close(session.loader);
-        brim_runtime_free(runtime);
-        pthread_join(thread, NULL);
-        assert_true(caller.status == BRIM_OK || caller.status == BRIM_CLOSED ||
-                    (caller.status == BRIM_TIMEOUT && i % 5 == 0));
-        if (caller.status == BRIM_OK) {
-            assert_same(digest_of(caller.batch), first_batches(i % 2 ? training : validation, 1));
-            brim_batch_release(caller.batch);
-        }
-    }
-}
-
-static void test_closing_at_any_moment_of_the_workers(void **state) {
-    (void)state;
-    uint64_t random = 3;
-    brim_runtime *runtime = make_runtime(2, 0);
-    for (unsigned i = 0; i < CLOSINGS; i++) {
-        brim_open_options options = open_options(NULL);
-        options.growth = i % 3 ? BRIM_GROW : BRIM_FIXED;
-        struct session session = open_on(runtime, i % 2 ? training : validation, &options);
-        struct digest digest = { 0 };
-        const uint64_t batches = next_random(&random) % 4;
-        assert_true(take_more(session.loader, batches, &digest));
-        brim_batch *held = i % 4 == 0 && batches < 4 ? take_batch(&session) : NULL;
-        if (i % 7 == 0) {
-            assert_int_equal(brim_loader_seek(session.loader, 3, 1), BRIM_OK);
-        }
-        sleep_ns(next_random(&random) % 300000);
-        brim_loader_close(session.loader);
-        if (held != NULL) {
-            digest_batch(&digest, held);
-            brim_batch_release(held);
-        }
-        check_budget(runtime);
-    }
-    assert_int_equal(brim_runtime_trim(runtime, NULL), BRIM_OK);
-    assert_int_equal(usage_of(runtime).charged, empty_runtime_bytes());
-    brim_runtime_free(runtime);
-}
-
-/* Asked again and again without waiting, the batches come all the same. */
-static void test_time_outs(void **state) {
-    (void)state;
-    static const int64_t timeouts[] = { 0, 1, 1000, 1000000 };
-    for (unsigned way = 0; way < 8; way++) {
-        brim_runtime *runtime = make_runtime(way % 2 ? 2 : 0, 0);
-        const brim_open_options options = open_options(NULL);
-        struct session session = open_on(runtime, training, &options);
-        struct digest digest = { 0 };
-        const uint64_t deadline = brim__now() + 10 * AT_ONCE_NS;
-        while (digest.batches < 20 && brim__now() < deadline) {
-            brim_batch *batch = NULL;
-            const brim_status status = brim_loader_next(session.loader, timeouts[way / 2], &batch);
-            if (status == BRIM_OK) {
-                digest_batch(&digest, batch);
-                brim_batch_release(batch);
-            } else if (status == BRIM_TIMEOUT) {
-                assert_null(batch);
-                sleep_ns(1000);
-            } else {
-                assert_int_equal(status, BRIM_END);
-            }
-        }
-        assert_same(digest, first_batches(training, 20));
-        brim_loader_close(session.loader);
-        brim_runtime_free(runtime);
-    }
-}
-
-/* Workers were planned, but the system starts none. */
-static void test_polling_without_the_workers_planned(void **state) {
-    (void)state;
-    brim__fault_arm(1u << BRIM__FAULT_THREAD, 1, true);
-    brim_runtime *runtime = make_runtime(2, 0);
-    const brim_open_options options = open_options(NULL);
-    struct session session = open_on(runtime, training, &options);
-    assert_int_equal(brim_plan_get(brim_loader_plan(session.loader))->threads, 2);
-    struct digest digest = { 0 };
-    const uint64_t deadline = brim__now() + 2 * AT_ONCE_NS;
-    while (digest.batches < 3 && brim__now() < deadline) {
-        brim_batch *batch;
-        if (brim_loader_next(session.loader, 0, &batch) == BRIM_OK) {
-            digest_batch(&digest, batch);
-            brim_batch_release(batch);
-        }
-    }
-    assert_int_equal(usage_of(runtime).threads, 0);
-    brim__fault_arm(0, 0, false);
-    assert_same(digest, first_batches(training, 3));
-    brim_loader_close(session.loader);
-    brim_runtime_free(runtime);
-}
-
-static void test_a_time_out_is_kept(void **state) {
-    (void)state;
-    struct session session = open_gated(0);
-    brim_batch *batch = NULL;
-    gate_await(2);
-    for (int64_t timeout = 0; timeout <= 20000000; timeout += 10000000) {
-        const uint64_t began = brim__now();
-        assert_int_equal(brim_loader_next(session.loader, timeout, &batch), BRIM_TIMEOUT);
-        const uint64_t took = brim__now() - began;
-        assert_true(took >= (uint64_t)timeout && took < (uint64_t)timeout + AT_ONCE_NS);
-        assert_null(batch);
-    }
-    gate_open();
-    struct digest digest = { 0 };
-    assert_true(take_more(session.loader, 3, &digest));
-    assert_same(digest, first_batches(gated, 3));
-    close_gated(&session);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_two_loaders_in_one_thread),
@@ -779,14 +504,6 @@ int main(void) {
         cmocka_unit_test(test_a_copy_takes_elastic_memory),
         cmocka_unit_test(test_batches_outlive_loader_and_runtime),
         cmocka_unit_test(test_left_batches_count_as_taken),
-        cmocka_unit_test(test_interrupting_a_call_that_waits),
-        cmocka_unit_test(test_interrupting_before_a_call),
-        cmocka_unit_test(test_closing_while_another_thread_waits),
-        cmocka_unit_test(test_closing_at_any_moment_of_a_call),
-        cmocka_unit_test(test_closing_at_any_moment_of_the_workers),
-        cmocka_unit_test(test_time_outs),
-        cmocka_unit_test(test_polling_without_the_workers_planned),
-        cmocka_unit_test(test_a_time_out_is_kept),
     };
     return cmocka_run_group_tests(tests, begin, end_tests);
 }

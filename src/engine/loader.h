@@ -76,16 +76,18 @@ struct brim__stage_time {
 
 struct brim_loader {
     atomic_uint references; /* handle, lent batches, copies */
+    /* counts whatever `ready` is signalled for; written under mutex, and looked
+     * at without end by a `next` that waits: so it has a cache line to itself */
+    _Alignas(BRIM__CACHE_LINE) atomic_uint events;
+    _Alignas(BRIM__CACHE_LINE) uint32_t visitors; /* runtime's pool lock: workers inside */
     brim_runtime *runtime;
     brim_plan *plan; /* its arena holds this struct */
     brim_budget *budget;
 
     struct brim_loader *next; /* runtime's pool lock */
-    uint32_t visitors;        /* runtime's pool lock: workers inside */
     atomic_bool wants;        /* may have rows to make */
     atomic_bool starving;     /* a consumer waits for rows */
     atomic_bool interrupted;
-    atomic_uint events; /* counts whatever `ready` is signalled for; written under mutex */
 
     brim__mutex mutex;
     brim__condition ready; /* the head may be ready; somebody left; closing */

@@ -10,7 +10,7 @@
  *
  * Small batches come every few dozen microseconds; sleeping and being woken
  * would cost as much as making them. So a wait begins with looking, for SPIN_NS,
- * whether anything has happened.
+ * whether anything has happened, if the workers leave a CPU for that.
  */
 #include "engine/loader.h"
 #include "engine/state.h"
@@ -180,9 +180,11 @@ static bool look(brim_loader *loader, uint64_t until) {
     return atomic_load(&loader->events) != seen;
 }
 
-/* Whether `next` makes rows itself: there is nobody else, or nobody has come. */
+/* Whether `next` makes rows itself: there is nobody else (workers may also have
+ * been stopped for their memory), or nobody has come. */
 static bool helps(const brim_loader *loader, uint64_t now) {
-    return loader->plan->info.threads == 0 || now - loader->waiting_since >= HELP_NS;
+    return loader->plan->info.threads == 0 || atomic_load(&loader->runtime->worker_count) == 0 ||
+           now - loader->waiting_since >= HELP_NS;
 }
 
 /* The head is not ready: make rows, or wait for those who do. */
@@ -202,7 +204,8 @@ static void await(brim_loader *loader, uint64_t deadline) {
             return;
         }
     }
-    if (!help && look(loader, brim__min(deadline, now + SPIN_NS))) {
+    const bool spare = loader->plan->info.threads < loader->runtime->cpus;
+    if (!help && spare && look(loader, brim__min(deadline, now + SPIN_NS))) {
         return;
     }
     const struct brim__slot *head = brim__slot_head(loader);

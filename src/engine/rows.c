@@ -48,7 +48,7 @@ static brim_status fetch(struct group *group, uint32_t s, const uint8_t **record
                        : group->run->scratch + leaf->buffer[s];
     brim_call call = group->frame.call;
     call.sample = group->sample;
-    call.key = brim__hash_words(leaf->key, s, 0);
+    call.key = leaf->key[s];
     uint64_t got = 0;
     if (leaf->serial[s] != NULL) {
         brim__lock(leaf->serial[s]);

@@ -35,9 +35,8 @@ static brim_status read_options(const brim_runtime_options *given, brim_runtime_
 
 static void set_limits(brim_runtime *runtime, brim_runtime_options *options) {
     struct brim__machine machine;
-    if (options->host_bytes == 0 || options->threads == BRIM_THREADS_AUTO) {
-        brim__machine_read("", &machine);
-    }
+    brim__machine_read("", &machine);
+    runtime->cpus = machine.cpus;
     if (options->host_bytes == 0) {
         options->host_bytes = machine.free_bytes / 4;
         snprintf(runtime->origin, sizeof(runtime->origin), "a quarter of %.140s", machine.origin);

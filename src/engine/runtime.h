@@ -37,6 +37,7 @@ struct brim_runtime {
     brim_budget *workers_budget;
     uint64_t base_bytes; /* charged before any loader */
     uint32_t threads;    /* most workers */
+    uint32_t cpus;       /* that this process may use */
     char origin[160];
 
     brim__mutex pool;
@@ -44,7 +45,7 @@ struct brim_runtime {
     brim__condition left; /* a worker has left a loader or ended a run */
     /* under pool: */
     struct brim__worker *workers;
-    uint32_t worker_count;
+    atomic_uint worker_count; /* `next` also looks at it without the lock */
     struct brim_loader *loaders;
     uint32_t loader_count;
     uint64_t loaders_opened;

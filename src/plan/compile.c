@@ -204,7 +204,9 @@ static brim_status open_leaf(struct compiler *compiler, const struct brim__use *
                                                 : open_source(compiler, use, place, leaf);
     }
     if (status == BRIM_OK) {
-        leaf->key = brim__hash_words(BRIM_ROOM_SOURCE, 0, branch);
+        for (uint32_t s = 0; s < leaf->source_count; s++) {
+            leaf->key[s] = brim__hash_words(BRIM_ROOM_SOURCE, s, branch);
+        }
         leaf->count = leaf->source[0]->count;
         if (plan->leaf_count > 1) {
             const struct brim__leaf *before = plan->leaf[plan->leaf_count - 2];

@@ -27,7 +27,7 @@
 struct brim__leaf {
     struct brim__source *source[BRIM__MAX_SOURCES];
     uint32_t source_stage[BRIM__MAX_SOURCES];
-    uint64_t key; /* for random numbers of callbacks: from the branch of a mix */
+    uint64_t key[BRIM__MAX_SOURCES];        /* for random numbers of callbacks */
     brim__mutex *serial[BRIM__MAX_SOURCES]; /* NULL unless the source's fetch must not overlap */
     uint64_t run[BRIM__MAX_SOURCES];        /* most samples of one fetch */
     uint64_t buffer[BRIM__MAX_SOURCES];     /* its place in scratch */

@@ -4,6 +4,7 @@
 #include "support/memory_watch.h"
 
 #include "base/platform.h"
+#include "memory/budget.h"
 #include "support/memory_data.h"
 
 #include <dirent.h>
@@ -175,4 +176,21 @@ struct digest first_batches(const char *text, uint64_t batches) {
     brim_loader_close(session.loader);
     brim_runtime_free(runtime);
     return digest;
+}
+
+void assert_same(struct digest a, struct digest b) {
+    assert_int_equal(a.batches, b.batches);
+    assert_int_equal(a.value, b.value);
+}
+
+struct digest digest_of(const brim_batch *batch) {
+    struct digest digest = { 0 };
+    digest_batch(&digest, batch);
+    return digest;
+}
+
+void check_budget(brim_runtime *runtime) {
+    const brim_usage usage = usage_of(runtime);
+    assert_true(usage.peak <= usage.limit);
+    brim__budget_check(brim_runtime_budget(runtime));
 }

@@ -41,4 +41,9 @@ struct digest first_batches(const char *text, uint64_t batches);
  * failed. Asserts nothing: for threads. */
 bool take_more(brim_loader *loader, uint64_t batches, struct digest *digest);
 
+struct digest digest_of(const brim_batch *batch);
+void assert_same(struct digest a, struct digest b);
+/* The runtime has kept its limit, and its counters add up. */
+void check_budget(brim_runtime *runtime);
+
 #endif
