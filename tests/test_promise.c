@@ -349,8 +349,11 @@ static void test_trim_shows_in_resident_memory(void **state) {
     digest_batch(&after, held); /* what is lent stays */
     assert_int_equal(before.value, after.value);
     brim_batch_release(held);
-    assert_true(take_more(session.loader, 12, &digest));
-    assert_true(usage_of(runtime).elastic > 0); /* what pays has grown again */
+    deadline = brim__now() + 10000000000; /* what pays grows again */
+    while (usage_of(runtime).elastic == 0 && brim__now() < deadline) {
+        assert_true(take_more(session.loader, 1, &digest));
+    }
+    assert_true(usage_of(runtime).elastic > 0);
     brim_loader_close(session.loader);
     brim_runtime_free(runtime);
 }
