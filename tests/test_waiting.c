@@ -314,6 +314,35 @@ static void test_no_waiting_for_workers_that_are_gone(void **state) {
     brim_runtime_free(runtime);
 }
 
+/* A loader with callbacks needs workers with larger stacks. It replaces as many
+ * as it wants, and none where a larger one would not fit. */
+static void test_workers_of_two_sizes(void **state) {
+    (void)state;
+    for (int roomy = 0; roomy < 2; roomy++) {
+        brim_runtime *runtime = make_runtime(2, roomy ? 64 << 20 : 6 << 20);
+        brim_open_options options = open_options(NULL);
+        struct digest a = { 0 }, b = { 0 };
+        struct session first = open_on(runtime, training, &options);
+        assert_int_equal(usage_of(runtime).threads, 2);
+        options.threads = 1;
+        struct session second = open_on(runtime, gated, &options);
+        for (int i = 0; i < 30; i++) {
+            const brim_usage usage = usage_of(runtime);
+            assert_int_equal(usage.threads, 2);
+            assert_true((usage.charged > BRIM__STACK_CALLBACK) == roomy);
+            assert_true(take_more(first.loader, 2, &a));
+            assert_true(take_more(second.loader, 2, &b));
+            sleep_ns(2000000); /* past the time after which workers are asked for again */
+        }
+        assert_same(a, first_batches(training, 60));
+        assert_same(b, first_batches(gated, 60));
+        check_budget(runtime);
+        brim_loader_close(first.loader);
+        brim_loader_close(second.loader);
+        brim_runtime_free(runtime);
+    }
+}
+
 static void test_a_time_out_is_kept(void **state) {
     (void)state;
     struct session session = open_gated(0);
@@ -344,6 +373,7 @@ int main(void) {
         cmocka_unit_test(test_polling_without_the_workers_planned),
         cmocka_unit_test(test_progress_while_all_workers_are_elsewhere),
         cmocka_unit_test(test_no_waiting_for_workers_that_are_gone),
+        cmocka_unit_test(test_workers_of_two_sizes),
         cmocka_unit_test(test_a_time_out_is_kept),
     };
     return cmocka_run_group_tests(tests, begin, end_tests);

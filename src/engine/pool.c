@@ -120,18 +120,40 @@ static struct brim__worker *find_smaller(brim_runtime *runtime, uint64_t usable)
     return NULL;
 }
 
+/* pool held */
+static uint32_t count_suited(const brim_runtime *runtime, uint64_t usable) {
+    uint32_t count = 0;
+    for (struct brim__worker *worker = runtime->workers; worker != NULL; worker = worker->next) {
+        count += worker->usable >= usable;
+    }
+    return count;
+}
+
+/* pool held, released meanwhile: makes room for a worker among those that the
+ * runtime runs at most, by stopping one that is too small, if its successor
+ * will have memory: else nobody would be served by it any more. */
+static bool replace_smaller(brim_runtime *runtime, uint64_t usable) {
+    struct brim__worker *smaller = find_smaller(runtime, usable);
+    const uint64_t needed = brim__thread_stack_bytes(usable) + brim__page_bytes();
+    if (smaller == NULL ||
+        needed > smaller->pages.bytes + brim__budget_free_now(runtime->workers_budget)) {
+        return false;
+    }
+    dismiss(runtime, smaller);
+    brim__unlock(&runtime->pool);
+    reap(smaller);
+    brim__lock(&runtime->pool);
+    return true;
+}
+
 void brim__pool_grow(brim_runtime *runtime, uint32_t wanted, uint64_t usable) {
     brim__lock(&runtime->pool);
-    for (;;) {
-        struct brim__worker *smaller = find_smaller(runtime, usable);
-        if (smaller != NULL && runtime->worker_count >= wanted) {
-            dismiss(runtime, smaller);
-            brim__unlock(&runtime->pool);
-            reap(smaller);
-            brim__lock(&runtime->pool);
-        }
-        if (runtime->worker_count >= wanted) {
-            break;
+    while (count_suited(runtime, usable) < wanted) {
+        if (runtime->worker_count >= runtime->threads) {
+            if (!replace_smaller(runtime, usable)) {
+                break;
+            }
+            continue; /* the lock was released: look again */
         }
         /* the new one waits for the pool's lock before it looks at the list */
         struct brim__worker *worker = start(runtime, usable);

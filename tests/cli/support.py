@@ -7,6 +7,7 @@ Needs python3's standard library and BRIM_CLI, the path of the program. A file o
 import json
 import os
 import pathlib
+import pty
 import random
 import struct
 import subprocess
@@ -137,3 +138,11 @@ def main():
         sys.exit(1)
     # a class or a file that is skipped as a whole counts as no test that ran
     sys.exit(77 if result.skipped and len(result.skipped) >= result.testsRun else 0)
+
+
+def open_terminal(case):
+    """Both ends of a new terminal; skips the test where the system has none to give."""
+    try:
+        return pty.openpty()
+    except OSError as error:
+        case.skipTest("no terminal can be made here: %s" % error)

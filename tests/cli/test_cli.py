@@ -8,7 +8,6 @@ import fcntl
 import json
 import os
 import pathlib
-import pty
 import re
 import select
 import signal
@@ -18,6 +17,8 @@ import tempfile
 import termios
 import time
 import unittest
+
+import support
 
 CLI = os.environ["BRIM_CLI"]
 GOLDEN = pathlib.Path(__file__).parent / "golden"
@@ -551,7 +552,7 @@ class Signals(Case):
 class Progress(Case):
     def on_terminal(self, *words, columns=120):
         """What a command shows on a terminal that is its stderr."""
-        master, terminal = pty.openpty()
+        master, terminal = support.open_terminal(self)
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         process = subprocess.Popen([CLI, *words], stdin=subprocess.DEVNULL,
                                    stdout=subprocess.DEVNULL, stderr=terminal)

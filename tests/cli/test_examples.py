@@ -7,13 +7,14 @@ has a folder of examples. Where they were not built (77) there is nothing to tes
 import json
 import os
 import pathlib
-import pty
 import re
 import struct
 import subprocess
 import sys
 import tempfile
 import unittest
+
+import support
 
 EXAMPLES = pathlib.Path(os.environ["BRIM_CLI"]).parent / "examples"
 NAMES = ("first", "resume", "callback", "shard", "glyphs")
@@ -165,7 +166,7 @@ class Glyphs(Case):
         self.assertNotIn("\r", text)
 
     def test_terminals_get_a_progress_line(self):
-        ours, theirs = pty.openpty()
+        ours, theirs = support.open_terminal(self)
         with os.fdopen(ours, "rb", buffering=0) as screen:
             with subprocess.Popen(
                     [str(EXAMPLES / "glyphs"), "--data", self.data, *self.FEW, "--epochs", "10"],
