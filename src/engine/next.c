@@ -195,7 +195,8 @@ static void await(brim_loader *loader, uint64_t deadline) {
         atomic_store(&loader->wants, true);
     }
     regrow(loader, now);
-    const bool help = helps(loader, now);
+    const bool spare = loader->plan->info.threads < loader->runtime->cpus;
+    const bool help = helps(loader, now) || !spare;
     if (help) {
         brim__unlock(&loader->mutex);
         const bool did = brim__loader_work(loader, true);
@@ -204,8 +205,7 @@ static void await(brim_loader *loader, uint64_t deadline) {
             return;
         }
     }
-    const bool spare = loader->plan->info.threads < loader->runtime->cpus;
-    if (!help && spare && look(loader, brim__min(deadline, now + SPIN_NS))) {
+    if (!help && look(loader, brim__min(deadline, now + SPIN_NS))) {
         return;
     }
     const struct brim__slot *head = brim__slot_head(loader);

@@ -126,9 +126,13 @@ bool brim__slot_claim(brim_loader *loader, bool head_only, struct brim__slot **o
     }
     const uint64_t run =
         loader->ns_per_row == 0 ? 4 : brim__max(1, RUN_NS / brim__max(1, loader->ns_per_row));
+    const uint32_t left = slot->rows - slot->claimed;
     *out = slot;
     *first = slot->claimed;
-    *count = (uint32_t)brim__min(brim__min(run, MOST_RUN), slot->rows - slot->claimed);
+    *count = (uint32_t)brim__min(brim__min(run, MOST_RUN), left);
+    if (left - *count < *count / 2) {
+        *count = left; /* a short rest is not worth a claim of its own */
+    }
     slot->claimed += *count;
     slot->busy++;
     return true;

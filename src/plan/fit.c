@@ -4,14 +4,18 @@
  *     minimum = what was there + arena + (hold + 1) slots + 1 scratch
  *     planned = minimum + workers x (stack + scratch) + more slots
  *
- * Above the minimum first come workers, up to what the runtime runs, then slots
- * up to two more. What others hold elastically counts as free: it gives way.
+ * Above the minimum first come workers, up to what the runtime runs, then slots:
+ * two more, and of small ones one for each of up to four workers, because there
+ * waking a thread costs as much as making a batch and a longer ring needs it less often.
+ * What others hold elastically counts as free: it gives way.
  */
 #include "plan/plan.h"
 
 #include <stdio.h>
 
 #define MORE_SLOTS   2
+#define MORE_SMALL   4
+#define SMALL_SLOT   (1u << 20)
 #define REASON_BYTES 640
 
 /* a * b and sums of it saturate: what does not fit 64 bits fits no budget. */
@@ -82,10 +86,13 @@ brim_status brim__plan_fit(brim_plan *plan, const struct brim__plan_request *req
     info->batch_rows = plan->shard.micro_rows;
     info->field_count = plan->output_count;
 
-    plan->slot_cap = options->slots != 0 ? options->slots : info->minimum_slots + MORE_SLOTS;
     plan->thread_cap = options->threads < 0
                            ? request->threads
                            : (uint32_t)brim__min((uint64_t)options->threads, request->threads);
+    const uint32_t for_workers =
+        info->slot_bytes <= SMALL_SLOT ? (uint32_t)brim__min(plan->thread_cap, MORE_SMALL) : 0;
+    plan->slot_cap =
+        options->slots != 0 ? options->slots : info->minimum_slots + MORE_SLOTS + for_workers;
 
     /* everything that the arena will ever hold is taken before it is measured,
      * the text of a refusal too: the minimum does not depend on whether it fits */
