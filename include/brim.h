@@ -319,7 +319,10 @@ BRIM_API uint32_t brim_call_random(const brim_call *call, uint32_t draw);
 #define BRIM_CONCURRENT 2u /* may run on several threads at once; else calls are serialised */
 
 /* Returns 0, or non-zero for a bad sample (see on_error); `why` (of
- * why_bytes) may be filled with the reason. No brim lock is held. */
+ * why_bytes) may be filled with the reason. Calls of a function that is not
+ * declared BRIM_CONCURRENT are serialised by a lock of its own; no other lock
+ * is held. A callback may use brim, but not close its own loader or take from
+ * it; an interrupt does not cut it short. */
 typedef int brim_read_callback(void *user, const brim_call *call, brim_value *outputs,
                                size_t output_count, char *why, size_t why_bytes);
 typedef int brim_map_callback(void *user, const brim_call *call, const brim_value *inputs,
@@ -360,7 +363,7 @@ typedef struct brim_binding {
 
 typedef enum brim_growth {
     BRIM_GROW = 0,  /* start at the minimum, take more when it pays */
-    BRIM_FIXED = 1, /* take all that is planned when opening */
+    BRIM_FIXED = 1, /* take all that is planned when opening, as far as it is free */
 } brim_growth;
 
 typedef struct brim_open_options {
@@ -428,7 +431,8 @@ typedef struct brim_plan_stage {
 
 /* Fits a pipeline into what a runtime (and options->budget) has free, without
  * reading samples. A pipeline that does not fit still gives a plan, whose info
- * says why. Freed by brim_plan_free. */
+ * says why; BRIM_BUDGET only if the plan itself does not fit. A plan holds its
+ * tables (some dozen KiB) in the budget until brim_plan_free. */
 BRIM_API brim_status brim_plan_new(brim_runtime *runtime, const brim_pipeline *pipeline,
                                    const brim_open_options *options, brim_plan **plan);
 BRIM_API void brim_plan_free(brim_plan *plan);
@@ -506,7 +510,7 @@ BRIM_API brim_status brim_loader_stats(brim_loader *loader, brim_stats *stats);
 typedef struct brim_stage_stats {
     size_t size;
     const char *name;
-    uint64_t samples; /* that went through it */
+    uint64_t samples; /* rows made so far, by all parts of a mix together */
     uint64_t ns;      /* spent in it, over all threads, estimated from timed runs */
 } brim_stage_stats;
 #define BRIM_STAGE_STATS_INIT \

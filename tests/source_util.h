@@ -83,6 +83,7 @@ static inline void use_init(struct test_use *use, const struct brim__stage *stag
 struct opened {
     struct brim__arena arena;
     struct brim__opening opening;
+    struct brim__serial *serials;
     struct brim__source source;
 };
 
@@ -93,7 +94,8 @@ static inline brim_status open_use(struct opened *opened, const struct test_use 
     brim__arena_init(&opened->arena, NULL);
     opened->opening = (struct brim__opening){ .arena = &opened->arena,
                                               .bindings = bindings,
-                                              .binding_count = binding_count };
+                                              .binding_count = binding_count,
+                                              .serials = &opened->serials };
     const brim_status status = use->use.stage->open(&use->use, &opened->opening, &opened->source);
     if (status != BRIM_OK)
         assert_null(opened->source.ops);

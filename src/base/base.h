@@ -19,7 +19,6 @@
 #define BRIM__DETAIL_BYTES 1024
 
 #define BRIM__COUNT(array) (sizeof(array) / sizeof((array)[0]))
-#define BRIM__LIKELY(x)    __builtin_expect(!!(x), 1)
 #define BRIM__UNLIKELY(x)  __builtin_expect(!!(x), 0)
 #define BRIM__CACHE_LINE   64
 

@@ -75,8 +75,9 @@ brim_status brim_batch_copy(const brim_batch *batch, brim_batch **out) {
         return brim__forked();
     }
     /* the record lies behind the rows, in pages of its own */
-    const brim_status status =
-        brim__pages_new(&pages, loader->budget, slot_bytes + sizeof(brim_batch), false, false);
+    const brim_status status = brim__pages_new(
+        &pages, loader->budget,
+        slot_bytes + sizeof(brim_batch) + plan->output_count * sizeof(brim_field), false, false);
     if (status != BRIM_OK) {
         return status;
     }
@@ -84,6 +85,7 @@ brim_status brim_batch_copy(const brim_batch *batch, brim_batch **out) {
     memcpy(pages.memory, memory, slot_bytes);
     *copy = *batch;
     copy->slot = NULL;
+    copy->field = (brim_field *)(void *)(copy + 1);
     copy->pages = pages;
     brim__batch_layout(copy, plan, pages.memory);
     brim__loader_ref(loader);
@@ -104,7 +106,7 @@ void brim_batch_release(brim_batch *batch) {
     }
     struct brim__slot *slot = batch->slot;
     brim__lock(&loader->mutex);
-    brim__slot_free(loader, slot);
+    brim__slot_free(slot);
     loader->lent--;
     const bool closed = loader->closing;
     if (closed) {

@@ -39,7 +39,7 @@ enum brim__slot_state {
 
 struct brim_batch {
     brim_batch_info info;
-    brim_field field[BRIM__MAX_FIELDS];
+    brim_field *field; /* info.field_count of them, in the memory of the record */
     struct brim_loader *loader;
     struct brim__slot *slot;  /* NULL: a copy */
     struct brim__pages pages; /* of a copy */
@@ -106,8 +106,8 @@ struct brim_loader {
     uint64_t take_epoch, take_index; /* of the next batch */
     uint64_t make_epoch, make_index; /* of the next delivery to begin */
     uint64_t base, base_epoch;       /* a restored epoch that begins at `base` */
-    uint64_t epoch_skipped;
-    uint64_t ns_per_row; /* running mean; 0: unknown */
+    uint64_t epoch_bad;              /* samples skipped or replaced in this epoch */
+    uint64_t ns_per_row;             /* running mean; 0: unknown */
     uint64_t runs;
     bool cold; /* reads take long: give advice */
 
@@ -137,7 +137,7 @@ static inline void brim__loader_event(brim_loader *loader) {
 /* Memory for one more slot or scratch, elastic, if free and not at the cap. */
 bool brim__slot_grow(brim_loader *loader);
 bool brim__scratch_grow(brim_loader *loader);
-void brim__slot_free(brim_loader *loader, struct brim__slot *slot); /* to FREE */
+void brim__slot_free(struct brim__slot *slot);    /* to FREE */
 void brim__slot_restart(struct brim__slot *slot); /* its delivery is made from the beginning */
 void brim__slots_abandon(brim_loader *loader);    /* everything in [take, make) */
 struct brim__shard brim__loader_shard(const brim_loader *loader, uint64_t epoch);

@@ -108,7 +108,7 @@ static void lend(brim_loader *loader, struct brim__slot *slot, brim_batch **out)
     loader->lent++;
     loader->take_ticket++;
     loader->take_index++;
-    loader->epoch_skipped += slot->bad_rows;
+    loader->epoch_bad += slot->bad_rows;
     brim__loader_ref(loader);
 
     brim_stats *stats = &loader->stats;
@@ -133,13 +133,14 @@ static brim_status deliver(brim_loader *loader, struct brim__slot *slot, brim_ba
     }
     const uint64_t cap = loader->plan->batching.max_errors;
     if (slot->bad_rows + slot->replaced_rows > 0 &&
-        loader->epoch_skipped + slot->bad_rows + slot->replaced_rows > cap) {
+        loader->epoch_bad + slot->bad_rows + slot->replaced_rows > cap) {
+        slot->told = true;
         return brim__fail(BRIM_CORRUPT,
                           "more than max_errors=%llu bad samples in epoch %llu by step %llu: %s",
                           (unsigned long long)cap, (unsigned long long)slot->epoch,
                           (unsigned long long)slot->delivery.step, slot->bad_text);
     }
-    loader->epoch_skipped += slot->replaced_rows;
+    loader->epoch_bad += slot->replaced_rows;
     lend(loader, slot, out);
     return BRIM_OK;
 }
@@ -154,7 +155,7 @@ static bool at_end(brim_loader *loader) {
 static void begin_epoch(brim_loader *loader) {
     loader->take_epoch++;
     loader->take_index = 0;
-    loader->epoch_skipped = 0;
+    loader->epoch_bad = 0;
 }
 
 /* Mutex held, released meanwhile: workers that were revoked may come back. */
@@ -183,7 +184,8 @@ static bool look(brim_loader *loader, uint64_t until) {
 /* Whether `next` makes rows itself: there is nobody else (workers may also have
  * been stopped for their memory), or nobody has come. */
 static bool helps(const brim_loader *loader, uint64_t now) {
-    return loader->plan->info.threads == 0 || atomic_load(&loader->runtime->worker_count) == 0 ||
+    return loader->plan->info.threads == 0 ||
+           brim__pool_suited(loader->runtime, loader->plan->callback) == 0 ||
            now - loader->waiting_since >= HELP_NS;
 }
 
@@ -303,7 +305,7 @@ static void go(brim_loader *loader, uint64_t epoch, uint64_t index, uint64_t bas
     loader->base_epoch = epoch;
     loader->take_epoch = epoch;
     loader->take_index = index;
-    loader->epoch_skipped = 0;
+    loader->epoch_bad = 0;
     brim__slots_abandon(loader);
     atomic_store(&loader->wants, true);
 }

@@ -50,6 +50,7 @@ static uint64_t align_record(uint64_t bytes) {
 static uint64_t loader_bytes(const brim_plan *plan) {
     return align_record(sizeof(brim_loader)) +
            align_record(plan->slot_cap * sizeof(struct brim__slot)) +
+           align_record(plan->slot_cap * plan->output_count * sizeof(brim_field)) +
            align_record((plan->thread_cap + 1) * sizeof(struct brim__scratch)) +
            plan->info.stage_count * sizeof(struct brim__stage_time);
 }
@@ -62,16 +63,13 @@ static brim_status build(brim_runtime *runtime, const brim_pipeline *pipeline,
     if (status != BRIM_OK) {
         return status;
     }
-    brim__lock(&runtime->pool);
-    const uint32_t running = runtime->worker_count;
-    brim__unlock(&runtime->pool);
     const struct brim__plan_request request = {
         .budget = *budget,
         .base_bytes = runtime->base_bytes + brim__budget_node_bytes(),
         .extra_bytes = loader_bytes,
         .options = options,
         .threads = runtime->threads,
-        .running = running,
+        .running = { brim__pool_suited(runtime, false), brim__pool_suited(runtime, true) },
         .limit_origin = runtime->origin,
     };
     status = brim__plan_build(&request, pipeline, plan);
@@ -113,6 +111,10 @@ static brim_loader *place(brim_runtime *runtime, brim_plan *plan, brim_budget *b
     memory += align_record(sizeof(*loader));
     loader->slot = (struct brim__slot *)(void *)memory;
     memory += align_record(plan->slot_cap * sizeof(struct brim__slot));
+    for (uint32_t i = 0; i < plan->slot_cap; i++) {
+        loader->slot[i].batch.field = (brim_field *)(void *)memory + i * plan->output_count;
+    }
+    memory += align_record(plan->slot_cap * plan->output_count * sizeof(brim_field));
     loader->scratch = (struct brim__scratch *)(void *)memory;
     memory += align_record((plan->thread_cap + 1) * sizeof(struct brim__scratch));
     loader->stage = (struct brim__stage_time *)(void *)memory;

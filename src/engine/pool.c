@@ -14,7 +14,7 @@
 /* pool held */
 static bool suits(const struct brim__worker *worker, brim_loader *loader) {
     return atomic_load(&loader->wants) && loader->plan->stack_usable <= worker->usable &&
-           loader->plan->thread_cap > loader->visitors;
+           loader->plan->info.threads > loader->visitors;
 }
 
 /* pool held: the loader to serve now, or NULL. */
@@ -61,7 +61,11 @@ static void *run_worker(void *argument) {
 void brim__pool_wake(brim_runtime *runtime) {
     if (atomic_load(&runtime->sleepers) > 0) {
         brim__lock(&runtime->pool);
-        brim__signal(&runtime->work);
+        if (runtime->large_count == 0 || runtime->large_count == runtime->worker_count) {
+            brim__signal(&runtime->work);
+        } else {
+            brim__broadcast(&runtime->work); /* the one that wakes must suit the loader */
+        }
         brim__unlock(&runtime->pool);
     }
 }
@@ -105,6 +109,7 @@ static void dismiss(brim_runtime *runtime, struct brim__worker *worker) {
     }
     *link = worker->next;
     runtime->worker_count--;
+    runtime->large_count -= worker->usable >= BRIM__STACK_CALLBACK;
     worker->quit = true;
     brim__broadcast(&runtime->work);
 }
@@ -118,15 +123,6 @@ static struct brim__worker *find_smaller(brim_runtime *runtime, uint64_t usable)
         }
     }
     return NULL;
-}
-
-/* pool held */
-static uint32_t count_suited(const brim_runtime *runtime, uint64_t usable) {
-    uint32_t count = 0;
-    for (struct brim__worker *worker = runtime->workers; worker != NULL; worker = worker->next) {
-        count += worker->usable >= usable;
-    }
-    return count;
 }
 
 /* pool held, released meanwhile: makes room for a worker among those that the
@@ -148,7 +144,7 @@ static bool replace_smaller(brim_runtime *runtime, uint64_t usable) {
 
 void brim__pool_grow(brim_runtime *runtime, uint32_t wanted, uint64_t usable) {
     brim__lock(&runtime->pool);
-    while (count_suited(runtime, usable) < wanted) {
+    while (brim__pool_suited(runtime, usable >= BRIM__STACK_CALLBACK) < wanted) {
         if (runtime->worker_count >= runtime->threads) {
             if (!replace_smaller(runtime, usable)) {
                 break;
@@ -163,6 +159,7 @@ void brim__pool_grow(brim_runtime *runtime, uint32_t wanted, uint64_t usable) {
         worker->next = runtime->workers;
         runtime->workers = worker;
         runtime->worker_count++;
+        runtime->large_count += usable >= BRIM__STACK_CALLBACK;
     }
     brim__unlock(&runtime->pool);
 }

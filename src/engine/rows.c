@@ -50,13 +50,13 @@ static brim_status fetch(struct group *group, uint32_t s, const uint8_t **record
     call.sample = group->sample;
     call.key = leaf->key[s];
     uint64_t got = 0;
-    if (leaf->serial[s] != NULL) {
-        brim__lock(leaf->serial[s]);
+    if (source->serial != NULL) {
+        brim__lock(source->serial);
     }
     const brim_status status = source->ops->fetch(
         source, &call, brim__min(group->count, leaf->run[s]), buffer, records, &got);
-    if (leaf->serial[s] != NULL) {
-        brim__unlock(leaf->serial[s]);
+    if (source->serial != NULL) {
+        brim__unlock(source->serial);
     }
     if (status == BRIM_OK) {
         group->count = (uint32_t)brim__min(group->count, got);

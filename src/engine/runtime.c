@@ -65,7 +65,8 @@ static brim_status init_budgets(brim_runtime *runtime, const brim_runtime_option
     }
     brim_status status = brim__budget_root("runtime", limits, &runtime->budget);
     if (status == BRIM_OK) {
-        status = brim_budget_charge(runtime->budget, BRIM_HOST, sizeof(*runtime));
+        status =
+            brim_budget_charge(runtime->budget, BRIM_HOST, brim__alloc_bytes(sizeof(*runtime)));
     }
     if (status == BRIM_OK) {
         status = brim_budget_new(runtime->budget, "workers", BRIM_UNLIMITED, 0,

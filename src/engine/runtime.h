@@ -45,7 +45,9 @@ struct brim_runtime {
     brim__condition left; /* a worker has left a loader or ended a run */
     /* under pool: */
     struct brim__worker *workers;
-    atomic_uint worker_count; /* `next` also looks at it without the lock */
+    /* written under the lock, read by `next` without it: */
+    atomic_uint worker_count;
+    atomic_uint large_count; /* those of them with a stack for users' callbacks */
     struct brim_loader *loaders;
     uint32_t loader_count;
     uint64_t loaders_opened;
@@ -70,5 +72,9 @@ void brim__pool_enter(brim_runtime *runtime, struct brim_loader *loader);
 void brim__pool_leave(brim_runtime *runtime, struct brim_loader *loader);
 uint64_t brim__pool_revoke(void *runtime, uint64_t wanted); /* a brim__revoke */
 void brim__pool_stop(brim_runtime *runtime);
+/* Workers whose stack suits a plan. */
+static inline uint32_t brim__pool_suited(brim_runtime *runtime, bool callback) {
+    return callback ? atomic_load(&runtime->large_count) : atomic_load(&runtime->worker_count);
+}
 
 #endif

@@ -27,8 +27,7 @@ struct brim__slot *brim__slot_head(brim_loader *loader) {
     return NULL;
 }
 
-void brim__slot_free(brim_loader *loader, struct brim__slot *slot) {
-    (void)loader;
+void brim__slot_free(struct brim__slot *slot) {
     slot->state = BRIM__SLOT_FREE;
     slot->abandoned = false;
 }
@@ -47,7 +46,7 @@ void brim__slots_abandon(brim_loader *loader) {
         if (slot->state == BRIM__SLOT_FILLING && slot->busy > 0) {
             slot->abandoned = true;
         } else if (slot->state == BRIM__SLOT_FILLING || slot->state == BRIM__SLOT_READY) {
-            brim__slot_free(loader, slot);
+            brim__slot_free(slot);
         }
     }
     loader->make_ticket = loader->take_ticket;
@@ -202,7 +201,7 @@ static void take_back(brim_loader *loader, struct brim__slot *slot) {
     if (slot->busy > 0) {
         slot->abandoned = true;
     } else {
-        brim__slot_free(loader, slot);
+        brim__slot_free(slot);
     }
 }
 

@@ -14,6 +14,7 @@ enum {
     AT_WORLD = 44,
     AT_GLOBAL_ROWS = 48,
     AT_MICRO_ROWS = 56,
+    AT_REMAINDER = 64,
     AT_CHECKSUM = 88,
 };
 static_assert(AT_CHECKSUM + 8 == BRIM_STATE_BYTES, "the checksum ends the state");
@@ -44,6 +45,7 @@ void brim__state_write(const brim_plan *plan, const struct brim__position *posit
     put(state, AT_WORLD, plan->shard.world, 4);
     put(state, AT_GLOBAL_ROWS, plan->shard.global_rows, 8);
     put(state, AT_MICRO_ROWS, plan->shard.micro_rows, 8);
+    put(state, AT_REMAINDER, plan->shard.remainder, 1);
     put(state, AT_CHECKSUM, brim__hash(state->bytes, AT_CHECKSUM, 0), 8);
 }
 
@@ -72,7 +74,8 @@ brim_status brim__state_read(const brim_plan *plan, const brim_state *state,
     position->sample = get(state, AT_SAMPLE, 8);
     const bool same = get(state, AT_WORLD, 4) == plan->shard.world &&
                       get(state, AT_GLOBAL_ROWS, 8) == plan->shard.global_rows &&
-                      get(state, AT_MICRO_ROWS, 8) == plan->shard.micro_rows;
+                      get(state, AT_MICRO_ROWS, 8) == plan->shard.micro_rows &&
+                      get(state, AT_REMAINDER, 1) == plan->shard.remainder;
     position->micro = same ? (uint32_t)get(state, AT_MICRO, 4) : 0;
     return BRIM_OK;
 }

@@ -12,7 +12,8 @@
  *     44  4  world when written
  *     48  8  rows of the global batch when written
  *     56  8  rows of a micro-batch when written
- *     64 24  zero
+ *     64  1  what was done with the remainder
+ *     65 23  zero
  *     88  8  XXH3 of bytes 0 to 87
  *
  * The position is global, so every rank of a world writes the same bytes, and

@@ -71,6 +71,9 @@ brim_status brim_loader_error(brim_loader *loader, size_t index, char *text, siz
 }
 
 void brim_loader_detail(brim_loader *loader, char *text, size_t text_bytes) {
+    if (text_bytes > 0) {
+        text[0] = '\0';
+    }
     if (text_bytes == 0 || brim__runtime_forked(loader->runtime)) {
         return;
     }

@@ -79,7 +79,7 @@ static bool leave_slot(brim_loader *loader, struct brim__slot *slot) {
     }
     slot->busy--;
     if (slot->abandoned && slot->busy == 0) {
-        brim__slot_free(loader, slot);
+        brim__slot_free(slot);
         return true;
     }
     if (!slot->abandoned && slot->done == slot->rows) {

@@ -129,13 +129,14 @@ brim_status brim_budget_read(brim_budget *budget, brim_memory kind, brim_budget_
     const brim_status status = brim__budget_usable(budget, kind);
     if (status)
         return status;
-    if (!info || info->size < sizeof *info)
+    if (!info || info->size < sizeof info->size)
         return brim__fail(BRIM_INVALID,
                           "info is NULL or its size is not set; use BRIM_BUDGET_INFO_INIT");
-    const size_t size = info->size; /* of a later header: what lies behind stays */
+    const size_t size = info->size; /* of an older or a newer header */
     brim__lock(&budget->tree->lock);
-    *info = describe(budget, kind);
+    const brim_budget_info whole = describe(budget, kind);
     brim__unlock(&budget->tree->lock);
+    memcpy(info, &whole, brim__min(size, sizeof whole));
     info->size = size;
     return BRIM_OK;
 }

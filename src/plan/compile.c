@@ -20,7 +20,6 @@
 
 struct compiler {
     brim_plan *plan;
-    const struct brim__plan_request *request;
     struct brim__opening opening;
     uint32_t stage; /* the next free record of plan->stage */
     bool has_batch;
@@ -128,14 +127,6 @@ static brim_status open_source(struct compiler *compiler, const struct brim__use
     leaf->source[s] = source;
     leaf->source_stage[s] = place;
     status = use->stage->open(use, &compiler->opening, source);
-    if (status == BRIM_OK && source->serial) {
-        brim__mutex *mutex;
-        status = brim__arena_take(&plan->arena, sizeof(*mutex), &mutex);
-        if (status == BRIM_OK) {
-            status = brim__mutex_init(mutex);
-        }
-        leaf->serial[s] = status == BRIM_OK ? mutex : NULL;
-    }
     if (status != BRIM_OK) {
         return status;
     }
@@ -297,7 +288,8 @@ static brim_status compile_transform(struct compiler *compiler, const struct bri
         const uint32_t steps = program->step_count;
         const uint64_t scratch = program->scratch_bytes;
         program->stage = place;
-        program->key = key;
+        /* samples of several parts have the same numbers */
+        program->key = i == first_leaf ? key : brim__hash_words(key, i - first_leaf, 0);
         const brim_status status = use->stage->add_transform(use, program);
         if (status != BRIM_OK) {
             return status;
@@ -382,10 +374,10 @@ brim_status brim__plan_compile(brim_plan *plan, const struct brim__plan_request 
                                const brim_pipeline *pipeline) {
     const brim_open_options *options = request->options;
     struct compiler compiler = { .plan = plan,
-                                 .request = request,
                                  .opening = { .arena = &plan->arena,
                                               .bindings = options->bindings,
-                                              .binding_count = options->binding_count } };
+                                              .binding_count = options->binding_count,
+                                              .serials = &plan->serials } };
     const size_t stages = count_stages(pipeline);
     if (stages > BRIM__MAX_STAGES) {
         return brim__fail(BRIM_UNSUPPORTED, "the pipeline has %zu stages; at most %d", stages,

@@ -2,7 +2,7 @@
  * fit.c: how much of a plan the budget holds.
  *
  *     minimum = what was there + arena + (hold + 1) slots + 1 scratch
- *     planned = minimum + workers x (stack + scratch) + more slots
+ *     planned = minimum + workers x (stack, if not running, + scratch) + more slots
  *
  * Above the minimum first come workers, up to what the runtime runs, then slots:
  * two more, and of small ones one for each of up to four workers, because there
@@ -89,10 +89,11 @@ brim_status brim__plan_fit(brim_plan *plan, const struct brim__plan_request *req
     plan->thread_cap = options->threads < 0
                            ? request->threads
                            : (uint32_t)brim__min((uint64_t)options->threads, request->threads);
-    const uint32_t for_workers =
-        info->slot_bytes <= SMALL_SLOT ? (uint32_t)brim__min(plan->thread_cap, MORE_SMALL) : 0;
+    /* records for all that there may ever be, so that the minimum does not
+     * depend on threads; slots for as many workers as there are */
+    const uint32_t small = info->slot_bytes <= SMALL_SLOT ? MORE_SMALL : 0;
     plan->slot_cap =
-        options->slots != 0 ? options->slots : info->minimum_slots + MORE_SLOTS + for_workers;
+        options->slots != 0 ? options->slots : info->minimum_slots + MORE_SLOTS + small;
 
     /* everything that the arena will ever hold is taken before it is measured,
      * the text of a refusal too: the minimum does not depend on whether it fits */
@@ -125,7 +126,8 @@ brim_status brim__plan_fit(brim_plan *plan, const struct brim__plan_request *req
     uint64_t left = available - needed;
     uint64_t used = plus(plus(request->base_bytes, info->fixed_bytes), needed);
     while (info->threads < plan->thread_cap) {
-        const uint64_t stack = info->threads < request->running ? 0 : info->stack_bytes;
+        const uint64_t stack =
+            info->threads < request->running[plan->callback] ? 0 : info->stack_bytes;
         const uint64_t cost = plus(info->scratch_bytes, stack);
         if (cost > left) {
             break;
@@ -134,7 +136,10 @@ brim_status brim__plan_fit(brim_plan *plan, const struct brim__plan_request *req
         left -= cost;
         used += cost;
     }
-    while (info->slots < plan->slot_cap && info->slot_bytes <= left) {
+    const uint32_t most = options->slots != 0 ? options->slots
+                                              : info->minimum_slots + MORE_SLOTS +
+                                                    (uint32_t)brim__min(small, plan->thread_cap);
+    while (info->slots < most && info->slot_bytes <= left) {
         info->slots++;
         left -= info->slot_bytes;
         used += info->slot_bytes;

@@ -39,15 +39,14 @@ void brim__plan_free(brim_plan *plan) {
     }
     for (uint32_t i = plan->leaf_count; i-- > 0;) {
         struct brim__leaf *leaf = plan->leaf[i];
-        brim__program_close(&leaf->program);
         for (uint32_t s = leaf->source_count; s-- > 0;) {
-            if (leaf->serial[s] != NULL) {
-                brim__mutex_fini(leaf->serial[s]);
-            }
             if (leaf->source[s]->ops != NULL) {
                 leaf->source[s]->ops->close(leaf->source[s]);
             }
         }
+    }
+    for (struct brim__serial *serial = plan->serials; serial != NULL; serial = serial->next) {
+        brim__mutex_fini(&serial->mutex);
     }
     struct brim__arena arena = plan->arena; /* holds the plan itself */
     brim_budget *budget = plan->budget;

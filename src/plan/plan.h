@@ -27,10 +27,9 @@
 struct brim__leaf {
     struct brim__source *source[BRIM__MAX_SOURCES];
     uint32_t source_stage[BRIM__MAX_SOURCES];
-    uint64_t key[BRIM__MAX_SOURCES];        /* for random numbers of callbacks */
-    brim__mutex *serial[BRIM__MAX_SOURCES]; /* NULL unless the source's fetch must not overlap */
-    uint64_t run[BRIM__MAX_SOURCES];        /* most samples of one fetch */
-    uint64_t buffer[BRIM__MAX_SOURCES];     /* its place in scratch */
+    uint64_t key[BRIM__MAX_SOURCES];    /* for random numbers of callbacks */
+    uint64_t run[BRIM__MAX_SOURCES];    /* most samples of one fetch */
+    uint64_t buffer[BRIM__MAX_SOURCES]; /* its place in scratch */
     uint32_t source_count;
     uint64_t program_scratch; /* the program's place in scratch */
     uint64_t count;
@@ -53,7 +52,7 @@ struct brim__plan_request {
     uint64_t (*extra_bytes)(const brim_plan *plan); /* that the loader wants of the arena */
     const brim_open_options *options;               /* whole: of this version's size */
     uint32_t threads;                               /* workers that the runtime would run */
-    uint32_t running;                               /* workers that it runs already */
+    uint32_t running[2]; /* that it runs already: with any stack, with a large one */
     const char *limit_origin;
 };
 
@@ -63,6 +62,7 @@ struct brim_plan {
     struct brim__order order;
     struct brim__batching batching;
     struct brim__shard shard;
+    struct brim__serial *serials;
     struct brim__leaf *leaf[BRIM__MAX_LEAVES];
     uint32_t leaf_count;
     struct brim__output output[BRIM__MAX_FIELDS];

@@ -113,3 +113,27 @@ brim_status brim__field_name(char to[BRIM_NAME_BYTES], const char *name) {
     memcpy(to, name, length + 1);
     return BRIM_OK;
 }
+
+brim_status brim__serial_find(struct brim__opening *opening, const char *name,
+                              brim__mutex **mutex) {
+    struct brim__serial *serial = *opening->serials;
+    while (serial != NULL && strcmp(serial->name, name) != 0) {
+        serial = serial->next;
+    }
+    if (serial == NULL) {
+        brim_status status = brim__arena_take(opening->arena, sizeof(*serial), &serial);
+        if (status == BRIM_OK) {
+            status = brim__arena_text(opening->arena, name, &serial->name);
+        }
+        if (status == BRIM_OK) {
+            status = brim__mutex_init(&serial->mutex);
+        }
+        if (status != BRIM_OK) {
+            return status;
+        }
+        serial->next = *opening->serials;
+        *opening->serials = serial;
+    }
+    *mutex = &serial->mutex;
+    return BRIM_OK;
+}

@@ -144,7 +144,12 @@ static brim_status open_callback(const struct brim__use *use, struct brim__openi
     source->pitch = source->record_bytes;
     source->most_run = 1;
     source->callback = true;
-    source->serial = (binding.flags & BRIM_CONCURRENT) == 0;
+    if ((binding.flags & BRIM_CONCURRENT) == 0) {
+        status = brim__serial_find(opening, name, &source->serial);
+        if (status != BRIM_OK) {
+            return status;
+        }
+    }
     source->ops = &callback_ops;
     const char *version = brim__item(use, ARGUMENT_VERSION)->text;
     source->identity = brim__hash(version, strlen(version), source->identity);

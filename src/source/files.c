@@ -116,7 +116,10 @@ static void advise(const struct brim__source *source, uint64_t sample, uint64_t 
     const uint64_t end = sample + brim__min(count, source->count - sample);
     while (sample < end) {
         const struct brim__part *part = find_part(source->self, sample);
-        const uint64_t run = brim__min(end, part->first + part->samples) - sample;
+        uint64_t run = brim__min(end, part->first + part->samples) - sample;
+        if (source->most_run == 1) {
+            run = 1; /* far apart: what lies between is not read */
+        }
         brim__file_advise(&part->file, record_byte(source, part, sample),
                           (run - 1) * source->pitch + source->record_bytes);
         sample += run;

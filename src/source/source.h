@@ -15,6 +15,7 @@
 #define BRIM_SOURCE_H
 
 #include "base/file.h"
+#include "base/platform.h"
 #include "base/stage.h"
 #include "memory/alloc.h"
 #include "tensor/tensor.h"
@@ -27,7 +28,17 @@ struct brim__opening {
     struct brim__arena *arena;
     const brim_binding *bindings;
     size_t binding_count;
+    struct brim__serial **serials; /* list of the plan, which ends them */
 };
+
+/* The lock of a function that must not run on two threads at once: one for a
+ * name, however often the pipeline uses it. */
+struct brim__serial {
+    brim__mutex mutex;
+    const char *name;
+    struct brim__serial *next;
+};
+brim_status brim__serial_find(struct brim__opening *opening, const char *name, brim__mutex **mutex);
 
 struct brim__source_field {
     char name[BRIM_NAME_BYTES];
@@ -52,13 +63,13 @@ struct brim__source {
     void *self;                         /* in the opening's arena */
     uint64_t count;
     uint64_t record_bytes;
-    uint64_t pitch;    /* between consecutive records of one fetch */
-    uint64_t most_run; /* most samples of one fetch; 1: no neighbours */
-    bool in_memory;    /* fetch never uses the buffer */
-    bool is_file;      /* reads may be slow: worth advice */
-    bool callback;     /* runs the user's code: needs a large stack */
-    bool serial;       /* fetch must not run on two threads at once */
-    uint64_t identity; /* hash of what the data are, without paths */
+    uint64_t pitch;      /* between consecutive records of one fetch */
+    uint64_t most_run;   /* most samples of one fetch; 1: no neighbours */
+    bool in_memory;      /* fetch never uses the buffer */
+    bool is_file;        /* reads may be slow: worth advice */
+    bool callback;       /* runs the user's code: needs a large stack */
+    brim__mutex *serial; /* held while fetching; NULL: fetch from any threads at once */
+    uint64_t identity;   /* hash of what the data are, without paths */
     uint32_t field_count;
     struct brim__source_field field[BRIM__MAX_FIELDS];
 };

@@ -17,7 +17,9 @@ static bool fuses(const struct brim__conversion *pending, brim_dtype dtype) {
         return pending->to == BRIM_F32 && brim__dtype_is_float(dtype);
     }
     const bool saturates = brim__dtype_is_float(pending->to) && brim__dtype_is_integer(dtype);
-    return brim__dtype_holds(pending->to, pending->from.dtype) &&
+    /* back to bool is no copy: any byte but 0 is made 1 on the way */
+    const bool tidies = dtype == BRIM_BOOL && pending->from.dtype == BRIM_BOOL;
+    return brim__dtype_holds(pending->to, pending->from.dtype) && !tidies &&
            !(saturates && brim__dtype_is_integer(pending->from.dtype));
 }
 

@@ -4,7 +4,7 @@
  *
  * Inputs are made contiguous and aligned in scratch; outputs go to scratch, or
  * straight into the row when nothing follows. A function that is not declared
- * BRIM_CONCURRENT runs under a mutex of its own and no other lock.
+ * BRIM_CONCURRENT runs under the mutex of its binding and no other lock.
  */
 #include "transform/program.h"
 #include "transform/transform.h"
@@ -15,8 +15,7 @@ struct map {
     brim_map_callback *function;
     void *user;
     uint64_t key;
-    bool serial;
-    brim__mutex mutex; /* serialises the calls of this loader; nothing else */
+    brim__mutex *serial; /* NULL: declared BRIM_CONCURRENT */
     uint32_t input_count, output_count;
     struct brim__operand input[BRIM__MAX_FIELDS], output[BRIM__MAX_FIELDS];
     brim_value input_value[BRIM__MAX_FIELDS], output_value[BRIM__MAX_FIELDS];
@@ -39,13 +38,13 @@ static brim_status run(const struct brim__step *step, const struct brim__frame *
     brim_call call = frame->call;
     call.key = self->key;
     char why[256] = "";
-    if (self->serial) {
-        brim__lock(&self->mutex);
+    if (self->serial != NULL) {
+        brim__lock(self->serial);
     }
     const int result = self->function(self->user, &call, input, self->input_count, output,
                                       self->output_count, why, sizeof(why));
-    if (self->serial) {
-        brim__unlock(&self->mutex);
+    if (self->serial != NULL) {
+        brim__unlock(self->serial);
     }
     if (result != 0) {
         why[sizeof(why) - 1] = '\0';
@@ -53,13 +52,6 @@ static brim_status run(const struct brim__step *step, const struct brim__frame *
                           why[0] != '\0' ? ": " : "", why);
     }
     return BRIM_OK;
-}
-
-static void close_map(struct brim__step *step) {
-    struct map *self = step->self;
-    if (self->serial) {
-        brim__mutex_fini(&self->mutex);
-    }
 }
 
 static brim_value describe(const char *name, brim_dtype dtype, const struct brim__shape *shape) {
@@ -153,10 +145,8 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
         status = add_output(self, program, f, &binding);
     }
     if (status == BRIM_OK && (binding.flags & BRIM_CONCURRENT) == 0) {
-        status = brim__mutex_init(&self->mutex);
-        self->serial = status == BRIM_OK;
+        status = brim__serial_find(program->opening, self->binding, &self->serial);
     }
-    step->close = close_map;
     program->callback = true;
     if ((binding.flags & BRIM_PURE) == 0) {
         program->impure = true;

@@ -96,7 +96,7 @@ brim_status brim__program_flush(struct brim__program *program, uint32_t field, b
     return status;
 }
 
-brim_status brim__program_init(struct brim__program *program, const struct brim__opening *opening,
+brim_status brim__program_init(struct brim__program *program, struct brim__opening *opening,
                                struct brim__source *const *sources, uint32_t source_count,
                                uint32_t stage) {
     *program =
@@ -166,15 +166,6 @@ brim_status brim__program_finish(struct brim__program *program, struct brim__sou
         }
     }
     return BRIM_OK;
-}
-
-void brim__program_close(struct brim__program *program) {
-    for (uint32_t i = program->step_count; i-- > 0;) {
-        if (program->step[i]->close != NULL) {
-            program->step[i]->close(program->step[i]);
-        }
-    }
-    program->step_count = 0;
 }
 
 static brim_status unknown_field(const struct brim__program *program, const char *stage,

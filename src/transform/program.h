@@ -44,8 +44,7 @@ struct brim__frame {
 
 struct brim__step {
     brim_status (*run)(const struct brim__step *step, const struct brim__frame *frame);
-    void (*close)(struct brim__step *step); /* may be NULL */
-    uint32_t stage;                         /* whose time this counts as */
+    uint32_t stage; /* whose time this counts as */
     struct brim__operand from, to;
     struct brim__conversion conversion;
     void *self; /* what other kinds of steps need */
@@ -63,7 +62,7 @@ struct brim__program_field {
 
 struct brim__program {
     struct brim__arena *arena;
-    const struct brim__opening *opening;
+    struct brim__opening *opening;
     uint32_t stage; /* place of the stage being added */
     uint64_t key;   /* of that stage, from its place and branch */
     struct brim__program_field field[BRIM__MAX_FIELDS];
@@ -77,13 +76,12 @@ struct brim__program {
 };
 
 /* An empty program; the sources' fields become its fields, names unique. */
-brim_status brim__program_init(struct brim__program *program, const struct brim__opening *opening,
+brim_status brim__program_init(struct brim__program *program, struct brim__opening *opening,
                                struct brim__source *const *sources, uint32_t source_count,
                                uint32_t stage);
 /* Emits what is pending, each field into its row. */
 brim_status brim__program_finish(struct brim__program *program, struct brim__source *const *sources,
                                  uint32_t source_count);
-void brim__program_close(struct brim__program *program);
 
 static inline brim_status brim__program_run(const struct brim__program *program,
                                             const struct brim__frame *frame) {
