@@ -65,8 +65,9 @@ static brim_status take_epoch(brim_loader *loader, uint64_t *checksum, double *h
         const brim_field *wave = brim_batch_find(batch, "wave");
         const brim_field *peak = brim_batch_find(batch, "peak");
         const unsigned char *bytes = wave->data;
-        for (uint64_t i = 0; i < wave->bytes; i++)
+        for (uint64_t i = 0; i < wave->bytes; i++) {
             *checksum = (*checksum ^ bytes[i]) * UINT64_C(0x100000001b3);
+        }
         for (int64_t row = 0; row < peak->shape[0]; row++) {
             const double value = ((const float *)peak->data)[row];
             *highest = value > *highest ? value : *highest;
@@ -123,13 +124,16 @@ static brim_status run(int32_t threads, float strength, uint64_t *checksum, doub
     brim_pipeline *pipeline = NULL;
     brim_loader *loader = NULL;
     brim_status status = brim_runtime_new(&limits, &runtime);
-    if (status == BRIM_OK)
+    if (status == BRIM_OK) {
         status = brim_pipeline_parse("callback @waves | shuffle seed=7 | map @noise | batch 32",
                                      &pipeline);
-    if (status == BRIM_OK)
+    }
+    if (status == BRIM_OK) {
         status = brim_loader_open(runtime, pipeline, &options, &loader);
-    for (int epoch = 0; epoch < 2 && status == BRIM_OK; epoch++)
+    }
+    for (int epoch = 0; epoch < 2 && status == BRIM_OK; epoch++) {
         status = take_epoch(loader, checksum, highest);
+    }
     brim_loader_close(loader);
     brim_pipeline_free(pipeline);
     brim_runtime_free(runtime);

@@ -8,8 +8,9 @@
 
 int main(void) {
     static float numbers[1000];
-    for (int i = 0; i < 1000; i++)
+    for (int i = 0; i < 1000; i++) {
         numbers[i] = (float)i;
+    }
 
     /* What the pipeline's text calls @numbers; the array is read where it lies. */
     const brim_binding binding = { .size = sizeof(binding),
@@ -30,10 +31,12 @@ int main(void) {
     brim_pipeline *pipeline = NULL;
     brim_loader *loader = NULL;
     brim_status status = brim_runtime_new(&limits, &runtime);
-    if (status == BRIM_OK)
+    if (status == BRIM_OK) {
         status = brim_pipeline_parse("array @numbers | shuffle seed=7 | batch 64", &pipeline);
-    if (status == BRIM_OK)
+    }
+    if (status == BRIM_OK) {
         status = brim_loader_open(runtime, pipeline, &options, &loader);
+    }
 
     double sum = 0;
     brim_batch *batch;
@@ -43,15 +46,17 @@ int main(void) {
         const float *values = field->data;
         printf("%2d numbers: %3.0f %3.0f %3.0f ...\n", (int)field->shape[0], values[0], values[1],
                values[2]);
-        for (int64_t i = 0; i < field->shape[0]; i++)
+        for (int64_t i = 0; i < field->shape[0]; i++) {
             sum += values[i];
+        }
         brim_batch_release(batch);
     }
 
-    if (status == BRIM_END)
+    if (status == BRIM_END) {
         printf("the sum of all is %.0f\n", sum);
-    else
+    } else {
         fprintf(stderr, "%s\n", brim_detail());
+    }
     brim_loader_close(loader);
     brim_pipeline_free(pipeline);
     brim_runtime_free(runtime);

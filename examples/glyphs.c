@@ -102,8 +102,9 @@ static uint8_t draw_glyph(uint64_t number, uint8_t pixels[PIXELS]) {
     for (int speckles = 0; speckles < 6; speckles++) { /* they hide what is below */
         const unsigned corner = draw(&state) % (SIDE - 2) * SIDE + draw(&state) % (SIDE - 2);
         const int shade = (int)(draw(&state) & 0xff);
-        for (unsigned row = 0; row < 3; row++)
+        for (unsigned row = 0; row < 3; row++) {
             memset(pixels + corner + row * SIDE, shade, 3);
+        }
     }
     return (uint8_t)digit;
 }
@@ -135,8 +136,9 @@ static bool is_complete(const char *path, const char header[HEADER], uint64_t co
                         const uint8_t *last, size_t bytes) {
     char buffer[PIXELS];
     FILE *file = fopen(path, "rb");
-    if (file == NULL)
+    if (file == NULL) {
         return false;
+    }
     const bool complete = fread(buffer, HEADER, 1, file) == 1 &&
                           memcmp(buffer, header, HEADER) == 0 &&
                           fseeko(file, HEADER + (off_t)((count - 1) * bytes), SEEK_SET) == 0 &&
@@ -165,8 +167,9 @@ static brim_status write_files(const struct data_set *data, const char image_hea
     good = (images == NULL || fclose(images) == 0) && good;
     good = (labels == NULL || fclose(labels) == 0) && good;
     good = good && rename(image_path, data->images) == 0 && rename(label_path, data->labels) == 0;
-    if (good)
+    if (good) {
         return BRIM_OK;
+    }
     const char *why = strerror(errno);
     unlink(image_path);
     unlink(label_path);
@@ -181,17 +184,20 @@ static brim_status prepare_data(const char *directory, uint64_t count, struct da
     struct stat about;
     const char *temporary = getenv("TMPDIR");
     int length;
-    if (directory != NULL)
+    if (directory != NULL) {
         length = snprintf(chosen, sizeof(chosen), "%s", directory);
-    else if (stat("build", &about) == 0 && S_ISDIR(about.st_mode))
+    } else if (stat("build", &about) == 0 && S_ISDIR(about.st_mode)) {
         length = snprintf(chosen, sizeof(chosen), "build/glyphs");
-    else
+    } else {
         length = snprintf(chosen, sizeof(chosen), "%s/brim-glyphs-%u",
                           temporary != NULL ? temporary : "/tmp", (unsigned)getuid());
-    if (length >= PATH_MAX)
+    }
+    if (length >= PATH_MAX) {
         return FAIL(BRIM_INVALID, "the directory's path is too long: %d bytes", length);
-    if (mkdir(chosen, 0777) != 0 && errno != EEXIST)
+    }
+    if (mkdir(chosen, 0777) != 0 && errno != EEXIST) {
         return FAIL(BRIM_IO, "cannot make the directory %s: %s", chosen, strerror(errno));
+    }
     snprintf(data->images, sizeof(data->images), "%s/images.npy", chosen);
     snprintf(data->labels, sizeof(data->labels), "%s/labels.npy", chosen);
     data->count = count;
@@ -224,10 +230,12 @@ struct network {
 /* Both layers get weights below sqrt(6 / inputs), which keeps signals in scale. */
 static void initialise(struct network *network, uint64_t seed) {
     uint64_t state = seed;
-    for (int i = 0; i < PIXELS * HIDDEN; i++)
+    for (int i = 0; i < PIXELS * HIDDEN; i++) {
         network->w1[i / HIDDEN][i % HIDDEN] = draw_between(&state, -0.0875f, 0.0875f);
-    for (int i = 0; i < HIDDEN * OUTPUTS; i++)
+    }
+    for (int i = 0; i < HIDDEN * OUTPUTS; i++) {
         network->w2[i / OUTPUTS][i % OUTPUTS] = draw_between(&state, -0.306f, 0.306f);
+    }
 }
 
 /* y = x w + bias, for `rows` rows. */
@@ -237,9 +245,11 @@ static void apply(const float *w, size_t inputs, size_t outputs, size_t rows, co
         for (size_t r = 0; r < rows; r++) {
             float sum[LANES];
             memcpy(sum, w + inputs * outputs + first, sizeof(sum));
-            for (size_t i = 0; i < inputs; i++)
-                for (size_t l = 0; l < LANES; l++)
+            for (size_t i = 0; i < inputs; i++) {
+                for (size_t l = 0; l < LANES; l++) {
                     sum[l] += x[r * inputs + i] * w[i * outputs + first + l];
+                }
+            }
             memcpy(y + r * outputs + first, sum, sizeof(sum));
         }
     }
@@ -253,8 +263,9 @@ static void descend(float *w, float *v, size_t inputs, size_t outputs, size_t ro
             float sum[LANES] = { 0 };
             for (size_t r = 0; r < rows; r++) {
                 const float input = i < inputs ? x[r * inputs + i] : 1.0f;
-                for (size_t l = 0; l < LANES; l++)
+                for (size_t l = 0; l < LANES; l++) {
                     sum[l] += input * dy[r * outputs + first + l];
+                }
             }
             for (size_t l = 0; l < LANES; l++) {
                 float *velocity = v + i * outputs + first + l;
@@ -269,8 +280,9 @@ static void descend(float *w, float *v, size_t inputs, size_t outputs, size_t ro
  * gradient, and the same bits on every machine, which libm does not promise. */
 static float exponential(float x) {
     double y = x > -4096.0f ? 1.0 + (double)x / 4096.0 : 0.0;
-    for (int i = 0; i < 12; i++)
+    for (int i = 0; i < 12; i++) {
         y *= y;
+    }
     return (float)y;
 }
 
@@ -288,14 +300,17 @@ static uint64_t judge(struct network *network, size_t rows, const float *images,
     for (size_t r = 0; r < rows; r++) {
         float *output = network->output[r], sum = 0.0f;
         size_t best = 0;
-        for (size_t c = 1; c < CLASSES; c++)
+        for (size_t c = 1; c < CLASSES; c++) {
             best = output[c] > output[best] ? c : best;
+        }
         right += best == labels[r];
         const float most = output[best];
-        for (size_t c = 0; c < CLASSES; c++)
+        for (size_t c = 0; c < CLASSES; c++) {
             sum += output[c] = exponential(output[c] - most);
-        for (size_t c = 0; c < OUTPUTS; c++)
+        }
+        for (size_t c = 0; c < OUTPUTS; c++) {
             output[c] = c < CLASSES ? (output[c] / sum - (c == labels[r])) / (float)rows : 0.0f;
+        }
     }
     return right;
 }
@@ -305,8 +320,9 @@ static void learn(struct network *network, size_t rows, const float *images) {
     for (size_t r = 0; r < rows; r++) {
         for (size_t h = 0; h < HIDDEN; h++) {
             float sum = 0.0f;
-            for (size_t c = 0; c < CLASSES; c++)
+            for (size_t c = 0; c < CLASSES; c++) {
                 sum += network->output[r][c] * network->w2[h][c];
+            }
             network->blame[r][h] = network->hidden[r][h] > 0.0f ? sum : 0.0f;
         }
     }
@@ -350,8 +366,9 @@ static double mebibytes(uint64_t bytes) {
 static void quote(const char *path, char *word) {
     *word++ = '"';
     for (; *path != '\0'; path++) {
-        if (*path == '"' || *path == '\\')
+        if (*path == '"' || *path == '\\') {
             *word++ = '\\';
+        }
         *word++ = *path;
     }
     memcpy(word, "\"", 2);
@@ -364,8 +381,9 @@ static brim_status make_pipeline(const struct program *program, const char *part
     char shuffle[64] = "";
     quote(program->data.images, images);
     quote(program->data.labels, labels);
-    if (strcmp(part, "train") == 0) /* what only judges needs no other order */
+    if (strcmp(part, "train") == 0) { /* what only judges needs no other order */
         snprintf(shuffle, sizeof(shuffle), " | shuffle seed=%" PRIu64, program->seed);
+    }
     snprintf(text, sizeof(text),
              "zip (npy %s name=image) (npy %s name=label)"
              " | split %s validation=0.1 seed=%" PRIu64 "%s"
@@ -394,13 +412,16 @@ static brim_status open_loader(const struct program *program, const char *label,
     brim_open_options options = BRIM_OPEN_OPTIONS_INIT;
     options.label = label;
     brim_status status = make_pipeline(program, part, &pipeline);
-    if (status == BRIM_OK)
+    if (status == BRIM_OK) {
         status = brim_plan_new(program->runtime, pipeline, &options, &plan);
-    if (status == BRIM_OK && !program->json)
+    }
+    if (status == BRIM_OK && !program->json) {
         show_plan(label, pipeline, plan);
+    }
     brim_plan_free(plan); /* a plan takes some of the budget too */
-    if (status == BRIM_OK)
+    if (status == BRIM_OK) {
         status = brim_loader_open(program->runtime, pipeline, &options, loader);
+    }
     brim_pipeline_free(pipeline);
     return status;
 }
@@ -411,20 +432,25 @@ static brim_status open_all(struct program *program) {
     options.host_bytes = program->memory;
     options.threads = program->threads;
     brim_status status = brim_runtime_new(&options, &program->runtime);
-    if (status == BRIM_OK)
+    if (status == BRIM_OK) {
         status = brim_budget_new(brim_runtime_budget(program->runtime), "network", BRIM_UNLIMITED,
                                  0, &program->budget);
-    if (status == BRIM_OK)
+    }
+    if (status == BRIM_OK) {
         status = brim_budget_charge(program->budget, BRIM_HOST, sizeof(*program->network));
-    if (status != BRIM_OK)
+    }
+    if (status != BRIM_OK) {
         return status;
+    }
     program->network = calloc(1, sizeof(*program->network));
-    if (program->network == NULL)
+    if (program->network == NULL) {
         return FAIL(BRIM_MEMORY, "no memory for the network");
+    }
     initialise(program->network, program->seed);
     status = open_loader(program, "training", "train", &program->training);
-    if (status == BRIM_OK)
+    if (status == BRIM_OK) {
         status = open_loader(program, "validation", "validation", &program->validation);
+    }
     return status;
 }
 
@@ -433,8 +459,9 @@ static void show_progress(struct program *program, double rate) {
     const double time = now();
     brim_usage usage = BRIM_USAGE_INIT;
     if (isatty(STDERR_FILENO) == 0 || time - program->drawn < 0.2 ||
-        brim_runtime_usage(program->runtime, &usage) != BRIM_OK)
+        brim_runtime_usage(program->runtime, &usage) != BRIM_OK) {
         return;
+    }
     const uint64_t all = brim_plan_get(brim_loader_plan(program->training))->batches +
                          brim_plan_get(brim_loader_plan(program->validation))->batches;
     const double done = (double)program->batches / (double)(program->epochs * all);
@@ -460,8 +487,9 @@ static brim_status run_epoch(struct program *program, brim_loader *loader, doubl
         const float *images = brim_batch_find(batch, "image")->data;
         const uint8_t *labels = brim_batch_find(batch, "label")->data;
         right += judge(program->network, rows, images, labels);
-        if (learning)
+        if (learning) {
             learn(program->network, rows, images);
+        }
         brim_batch_release(batch);
         seen += rows;
         program->batches++;
@@ -482,10 +510,12 @@ static brim_status train(struct program *program) {
         double learned;
         program->epoch++;
         status = run_epoch(program, program->training, &learned);
-        if (status == BRIM_OK)
+        if (status == BRIM_OK) {
             status = run_epoch(program, program->validation, &program->accuracy);
-        if (program->drawn > 0.0)
+        }
+        if (program->drawn > 0.0) {
             fputs("\r\033[K", stderr);
+        }
         if (status == BRIM_OK && !program->json) {
             printf("epoch %" PRIu64 ": accuracy %.4f in training, %.4f in validation, %.1f s\n",
                    program->epoch, learned, program->accuracy, now() - program->begun);
@@ -498,8 +528,9 @@ static brim_status train(struct program *program) {
 static brim_status show_result(const struct program *program) {
     brim_usage usage = BRIM_USAGE_INIT;
     const brim_status status = brim_runtime_usage(program->runtime, &usage);
-    if (status != BRIM_OK)
+    if (status != BRIM_OK) {
         return status;
+    }
     const double rate = (double)program->trained / program->training_seconds;
     const uint64_t data = program->data.count * (PIXELS + 1);
     if (program->json) {
@@ -521,13 +552,16 @@ static brim_status show_result(const struct program *program) {
 
 static brim_status run(struct program *program) {
     brim_status status = prepare_data(program->directory, program->samples, &program->data);
-    if (status == BRIM_OK && !program->json)
+    if (status == BRIM_OK && !program->json) {
         printf("data: %" PRIu64 " glyphs %s %s\n\n", program->data.count,
                program->data.reused ? "found in" : "drawn into", program->data.images);
-    if (status == BRIM_OK)
+    }
+    if (status == BRIM_OK) {
         status = open_all(program);
-    if (status == BRIM_OK)
+    }
+    if (status == BRIM_OK) {
         status = train(program);
+    }
     return status == BRIM_OK ? show_result(program) : status;
 }
 
@@ -600,8 +634,9 @@ static bool take_option(struct program *program, int letter) {
     case 's':
         return parse_number(optarg, 0, INT64_MAX, &program->seed);
     case 't':
-        if (strcmp(optarg, "auto") == 0)
+        if (strcmp(optarg, "auto") == 0) {
             return true;
+        }
         program->threads = parse_number(optarg, 0, 1024, &threads) ? (int32_t)threads : -2;
         return program->threads >= 0;
     default:
@@ -620,8 +655,9 @@ int main(int count, char **words) {
             fputs(help, stdout);
             return 0;
         }
-        if (letter == '?') /* getopt has said why */
+        if (letter == '?') { /* getopt has said why */
             return 2;
+        }
         if (!take_option(&program, letter)) {
             fprintf(stderr, "glyphs: --%s cannot be '%s'; see --help\n", known[which].name, optarg);
             return 2;
@@ -633,14 +669,16 @@ int main(int count, char **words) {
     }
 
     const brim_status status = run(&program);
-    if (status != BRIM_OK)
+    if (status != BRIM_OK) {
         fprintf(stderr, "glyphs: %s\n", *trouble != '\0' ? trouble : brim_detail());
+    }
     brim_loader_close(program.validation);
     brim_loader_close(program.training);
     free(program.network);
     brim_budget_free(program.budget); /* returns what is charged to it */
     brim_runtime_free(program.runtime);
-    if (status == BRIM_OK)
+    if (status == BRIM_OK) {
         return fflush(stdout) == 0 ? 0 : 1; /* what nobody could read was not said */
+    }
     return status == BRIM_BUDGET ? 3 : status == BRIM_INVALID ? 2 : 1;
 }

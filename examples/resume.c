@@ -67,8 +67,9 @@ static size_t take_rest(brim_loader *loader, uint64_t *numbers) {
     brim_status status;
     while ((status = brim_loader_next(loader, BRIM_FOREVER, &batch)) == BRIM_OK) {
         const brim_batch_info *info = brim_batch_get(batch);
-        for (uint64_t row = 0; row < info->rows && count < SAMPLES; row++)
+        for (uint64_t row = 0; row < info->rows && count < SAMPLES; row++) {
             numbers[count++] = info->samples[row];
+        }
         brim_batch_release(batch);
     }
     must(status == BRIM_END ? BRIM_OK : status);
@@ -123,8 +124,9 @@ int main(void) {
     must_hold(take_rest(undisturbed.loader, whole) == SAMPLES, "an epoch is not whole");
     close_session(&undisturbed);
     must_hold(count == SAMPLES - KILLED_AFTER * 64, "the wrong number of samples came");
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         must_hold(rest[i] == whole[SAMPLES - count + i], "another sample came");
+    }
     printf("they are the samples of a run that was not killed, in the same order: %d, %d, %d ...\n",
            (int)rest[0], (int)rest[1], (int)rest[2]);
     return 0;

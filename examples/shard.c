@@ -33,12 +33,14 @@ static brim_status open_rank(brim_runtime *runtime, const brim_pipeline *pipelin
 static brim_status append_next(brim_loader *loader, uint64_t *numbers, size_t *count) {
     brim_batch *batch;
     const brim_status status = brim_loader_next(loader, BRIM_FOREVER, &batch);
-    if (status != BRIM_OK)
+    if (status != BRIM_OK) {
         return status;
+    }
     const brim_batch_info *info = brim_batch_get(batch);
     const int64_t *values = brim_batch_find(batch, "index")->data;
-    for (uint64_t row = 0; row < info->rows && *count < ROWS; row++)
+    for (uint64_t row = 0; row < info->rows && *count < ROWS; row++) {
         numbers[(*count)++] = info->valid[row] ? (uint64_t)values[row] : UINT64_MAX;
+    }
     brim_batch_release(batch);
     return BRIM_OK;
 }
@@ -55,21 +57,24 @@ static brim_status compare(brim_loader *whole, brim_loader *const ranks[WORLD], 
         status = append_next(whole, expected, &expected_count);
         for (uint32_t rank = 0; rank < WORLD; rank++) {
             const brim_status own = append_next(ranks[rank], joined, &joined_count);
-            if (own != BRIM_OK && own != BRIM_END)
+            if (own != BRIM_OK && own != BRIM_END) {
                 return own;
+            }
             *equal = *equal && own == status; /* all end after the same step */
         }
-        if (status != BRIM_OK)
+        if (status != BRIM_OK) {
             break;
+        }
         *equal = *equal && expected_count == ROWS && joined_count == ROWS;
         for (size_t row = 0; row < ROWS && *equal; row++) {
             *equal = joined[row] == expected[row];
-            if (joined[row] == UINT64_MAX)
+            if (joined[row] == UINT64_MAX) {
                 padded++;
-            else if (joined[row] < SAMPLES && seen[joined[row]]++ == 0)
+            } else if (joined[row] < SAMPLES && seen[joined[row]]++ == 0) {
                 valid++;
-            else
+            } else {
                 *equal = false;
+            }
         }
     }
     printf("%" PRIu64 " steps: %" PRIu64 " samples once each, %" PRIu64 " rows padded\n", steps,
@@ -86,22 +91,28 @@ int main(void) {
     brim_loader *whole = NULL, *ranks[WORLD] = { NULL };
     bool equal = false;
     brim_status status = brim_runtime_new(&limits, &runtime);
-    if (status == BRIM_OK)
+    if (status == BRIM_OK) {
         status = brim_pipeline_parse(
             "range 1000 | shuffle seed=7 | batch 64 per=global remainder=pad", &pipeline);
-    if (status == BRIM_OK)
+    }
+    if (status == BRIM_OK) {
         status = open_rank(runtime, pipeline, 0, 1, &whole);
-    for (uint32_t rank = 0; rank < WORLD && status == BRIM_OK; rank++)
+    }
+    for (uint32_t rank = 0; rank < WORLD && status == BRIM_OK; rank++) {
         status = open_rank(runtime, pipeline, rank, WORLD, &ranks[rank]);
-    if (status == BRIM_OK)
+    }
+    if (status == BRIM_OK) {
         status = compare(whole, ranks, &equal);
-    if (status != BRIM_OK)
+    }
+    if (status != BRIM_OK) {
         fprintf(stderr, "shard: %s: %s\n", brim_status_name(status), brim_detail());
-    else
+    } else {
         puts(equal ? "the rows of both ranks, joined, are the batches of the whole"
                    : "the rows of both ranks are NOT the whole");
-    for (uint32_t rank = 0; rank < WORLD; rank++)
+    }
+    for (uint32_t rank = 0; rank < WORLD; rank++) {
         brim_loader_close(ranks[rank]);
+    }
     brim_loader_close(whole);
     brim_pipeline_free(pipeline);
     brim_runtime_free(runtime);

@@ -59,8 +59,9 @@ static inline struct brim__item use_item(const brim_argument_info *argument, con
 static inline void use_set(struct test_use *use, const char *name, const char *text) {
     const brim_stage_info *info = &use->use.stage->info;
     size_t i = 0;
-    while (i < info->argument_count && strcmp(info->arguments[i].name, name) != 0)
+    while (i < info->argument_count && strcmp(info->arguments[i].name, name) != 0) {
         i++;
+    }
     assert_true(i < info->argument_count);
     const bool list = (info->arguments[i].flags & BRIM_LIST) != 0;
     const size_t at = list ? use->values[i].count : 0;
@@ -73,9 +74,11 @@ static inline void use_init(struct test_use *use, const struct brim__stage *stag
     memset(use, 0, sizeof *use);
     use->use = (struct brim__use){ .stage = stage, .values = use->values };
     assert_true(stage->info.argument_count <= USE_ARGUMENTS);
-    for (size_t i = 0; i < stage->info.argument_count; i++)
-        if (stage->info.arguments[i].fallback != NULL)
+    for (size_t i = 0; i < stage->info.argument_count; i++) {
+        if (stage->info.arguments[i].fallback != NULL) {
             use_set(use, stage->info.arguments[i].name, stage->info.arguments[i].fallback);
+        }
+    }
 }
 
 /* ------------------------------------------------------------- sources */
@@ -97,17 +100,19 @@ static inline brim_status open_use(struct opened *opened, const struct test_use 
                                               .binding_count = binding_count,
                                               .serials = &opened->serials };
     const brim_status status = use->use.stage->open(&use->use, &opened->opening, &opened->source);
-    if (status != BRIM_OK)
+    if (status != BRIM_OK) {
         assert_null(opened->source.ops);
-    else
+    } else {
         assert_true(opened->source.count > 0 && opened->source.pitch > 0 &&
                     opened->source.most_run > 0 && opened->source.record_bytes > 0);
+    }
     return status;
 }
 
 static inline void close_opened(struct opened *opened) {
-    if (opened->source.ops != NULL)
+    if (opened->source.ops != NULL) {
         opened->source.ops->close(&opened->source);
+    }
     assert_null(opened->source.ops);
     brim__arena_fini(&opened->arena);
 }
@@ -139,8 +144,9 @@ static inline void read_element(const struct brim__view *view, const uint8_t *re
     const size_t bytes = brim_dtype_bytes(view->dtype);
     const size_t unit = brim__dtype_is_complex(view->dtype) ? bytes / 2 : bytes;
     uint8_t own[16] = { 0 };
-    for (size_t i = 0; i < bytes; i++) /* swap each part by itself */
+    for (size_t i = 0; i < bytes; i++) { /* swap each part by itself */
         own[i] = at[view->swapped ? i / unit * unit + (unit - 1 - i % unit) : i];
+    }
     value[0] = value[1] = 0;
 #define AS(type)                        \
     do {                                \
@@ -190,10 +196,12 @@ static inline void read_element(const struct brim__view *view, const uint8_t *re
         int exponent = bits >> 10 & 31; /* normal numbers only */
         assert_true(exponent > 0 && exponent < 31);
         value[0] = (1024 + (bits & 1023)) * (bits >> 15 ? -1.0 : 1.0);
-        for (; exponent < 25; exponent++)
+        for (; exponent < 25; exponent++) {
             value[0] /= 2;
-        for (; exponent > 25; exponent--)
+        }
+        for (; exponent > 25; exponent--) {
             value[0] *= 2;
+        }
         break;
     }
     default:
@@ -215,13 +223,15 @@ static inline int make_directory(void **state) {
 static inline int remove_directory(void **state) {
     (void)state;
     DIR *directory = opendir(scratch_directory);
-    if (directory == NULL)
+    if (directory == NULL) {
         return -1;
+    }
     char path[400];
     for (const struct dirent *entry; (entry = readdir(directory)) != NULL;) {
         snprintf(path, sizeof path, "%s/%s", scratch_directory, entry->d_name);
-        if (entry->d_name[0] != '.')
+        if (entry->d_name[0] != '.') {
             unlink(path);
+        }
     }
     closedir(directory);
     return rmdir(scratch_directory);
@@ -251,16 +261,18 @@ static inline size_t open_descriptors(void) {
     DIR *directory = opendir("/proc/self/fd");
     assert_non_null(directory);
     size_t count = 0;
-    while (readdir(directory) != NULL)
+    while (readdir(directory) != NULL) {
         count++;
+    }
     closedir(directory);
     return count;
 }
 
 /* The last failure's text has `part` in it. */
 static inline void assert_detail_has(const char *part) {
-    if (strstr(brim_detail(), part) == NULL)
+    if (strstr(brim_detail(), part) == NULL) {
         fail_msg("\"%s\" is not in the detail \"%s\"", part, brim_detail());
+    }
 }
 
 /* A small generator, the same on every machine. */

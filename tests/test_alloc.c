@@ -40,9 +40,11 @@ static uint64_t charged(brim_budget *root) {
 
 static bool is_zero(const void *memory, size_t bytes) {
     const uint8_t *at = memory;
-    for (size_t i = 0; i < bytes; i++)
-        if (at[i] != 0)
+    for (size_t i = 0; i < bytes; i++) {
+        if (at[i] != 0) {
             return false;
+        }
+    }
     return true;
 }
 
@@ -64,8 +66,9 @@ static void a_block_is_zeroed_aligned_and_charged(void **state) {
         expected += brim__alloc_bytes(sizes[i]);
         assert_int_equal(charged(root), expected);
     }
-    for (size_t i = 0; i < BRIM__COUNT(sizes); i++)
+    for (size_t i = 0; i < BRIM__COUNT(sizes); i++) {
         brim__free(blocks[i]);
+    }
     brim__free(NULL);
     assert_int_equal(charged(root), 0);
 
@@ -238,14 +241,18 @@ static brim_status take_one_of_everything(brim_budget *root) {
     struct brim__arena arena;
     brim__arena_init(&arena, root);
     brim_status status = brim_budget_new(root, "child", BRIM_UNLIMITED, 10000, &child);
-    if (status == BRIM_OK)
+    if (status == BRIM_OK) {
         block = brim__alloc(child, 1000, &status);
-    if (status == BRIM_OK)
+    }
+    if (status == BRIM_OK) {
         status = brim__pages_new(&pages, child, 10000, false, true);
-    if (status == BRIM_OK)
+    }
+    if (status == BRIM_OK) {
         status = brim__pages_new(&elastic, root, 10000, true, false);
-    for (int i = 0; i < 3 && status == BRIM_OK; i++)
+    }
+    for (int i = 0; i < 3 && status == BRIM_OK; i++) {
         status = brim__arena_take(&arena, 30000, &memory);
+    }
     brim__arena_fini(&arena);
     brim__pages_free(&elastic);
     brim__pages_free(&pages);
@@ -293,8 +300,9 @@ static void every_refusal_of_the_budget_is_unwound(void **state) {
         const brim_status status = take_one_of_everything(root);
         assert_true(status == BRIM_OK || status == BRIM_BUDGET);
         assert_int_equal(charged(root), 0);
-        if (status == BRIM_OK && succeeded_at == 0)
+        if (status == BRIM_OK && succeeded_at == 0) {
             succeeded_at = room;
+        }
         assert_true(status == BRIM_OK || succeeded_at == 0);
         brim__budget_unref(root);
     }

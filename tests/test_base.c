@@ -198,8 +198,9 @@ static void a_thread_runs_on_the_stack_that_it_is_given(void **state) {
     assert_int_equal(brim__thread_start(&thread, stack.memory, stack.bytes,
                                         "a name that is too long", meet, &meeting),
                      BRIM_OK);
-    while (!meeting.met)
+    while (!meeting.met) {
         brim__wait(&meeting.condition, &meeting.mutex, UINT64_MAX);
+    }
     brim__unlock(&meeting.mutex);
     brim__thread_join(thread);
 #if !defined(__SANITIZE_ADDRESS__)
@@ -240,8 +241,9 @@ static char path[128];
 static int make_folder(void **state) {
     (void)state;
     strcpy(folder, "/tmp/brim-base-XXXXXX");
-    if (!mkdtemp(folder))
+    if (!mkdtemp(folder)) {
         return -1;
+    }
     snprintf(path, sizeof path, "%s/file", folder);
     return 0;
 }
@@ -324,10 +326,12 @@ static void a_failing_system_is_said_and_leaves_nothing_open(void **state) {
         brim__fault_arm(1u << BRIM__FAULT_OPEN | 1u << BRIM__FAULT_READ | 1u << BRIM__FAULT_MAP,
                         nth, false);
         brim_status status = brim__file_open(&file, path);
-        if (status == BRIM_OK)
+        if (status == BRIM_OK) {
             status = brim__file_read(&file, 0, &byte, 1);
-        if (status == BRIM_OK)
+        }
+        if (status == BRIM_OK) {
             status = brim__file_map(&file);
+        }
         brim__file_close(&file);
         if (brim__fault_injected() == 0) {
             assert_int_equal(status, BRIM_OK);

@@ -167,13 +167,16 @@ static struct model model[NODES];
 
 static uint64_t model_sum(int node, bool elastic_only, bool minimums, bool with_elastic) {
     uint64_t sum = 0;
-    if (!elastic_only)
+    if (!elastic_only) {
         sum += model[node].firm + model[node].reserved + model[node].nodes;
-    if (with_elastic)
+    }
+    if (with_elastic) {
         sum += model[node].elastic;
+    }
     for (int child = 1; child < NODES; child++) {
-        if (!model[child].alive || model[child].parent != node)
+        if (!model[child].alive || model[child].parent != node) {
             continue;
+        }
         const uint64_t below = model_sum(child, elastic_only, minimums, with_elastic);
         sum += minimums ? brim__max(model[child].minimum, below) : below;
     }
@@ -182,17 +185,20 @@ static uint64_t model_sum(int node, bool elastic_only, bool minimums, bool with_
 
 static bool model_fits(int node, bool with_elastic) {
     for (;; node = model[node].parent) {
-        if (model_sum(node, false, true, with_elastic) > model[node].limit)
+        if (model_sum(node, false, true, with_elastic) > model[node].limit) {
             return false;
-        if (node == 0)
+        }
+        if (node == 0) {
             return true;
+        }
     }
 }
 
 static bool model_charge(int node, uint64_t *column, uint64_t bytes, bool with_elastic) {
     *column += bytes;
-    if (model_fits(node, with_elastic))
+    if (model_fits(node, with_elastic)) {
         return true;
+    }
     *column -= bytes;
     return false;
 }
@@ -218,28 +224,34 @@ static uint64_t model_taken(int node) {
 }
 
 static void model_note_peaks(void) {
-    for (int node = 0; node < NODES; node++)
-        if (model[node].alive)
+    for (int node = 0; node < NODES; node++) {
+        if (model[node].alive) {
             model[node].peak = brim__max(model[node].peak, model_taken(node));
+        }
+    }
 }
 
 static bool model_new(int child, int parent, uint64_t limit, uint64_t minimum) {
-    if (!model_charge(parent, &model[parent].nodes, node_bytes(), true))
+    if (!model_charge(parent, &model[parent].nodes, node_bytes(), true)) {
         return false;
+    }
     model_note_peaks();
     model[child] =
         (struct model){ .alive = true, .parent = parent, .limit = limit, .minimum = minimum };
-    if (model_fits(parent, true))
+    if (model_fits(parent, true)) {
         return true;
+    }
     model[child].alive = false;
     model[parent].nodes -= node_bytes();
     return false;
 }
 
 static bool is_leaf(int node) {
-    for (int child = 1; child < NODES; child++)
-        if (model[child].alive && model[child].parent == node)
+    for (int child = 1; child < NODES; child++) {
+        if (model[child].alive && model[child].parent == node) {
             return false;
+        }
+    }
     return true;
 }
 
@@ -255,23 +267,27 @@ static void random_step(int node) {
     switch (random_below(10)) {
     case 0: {
         int child = 1;
-        while (child < NODES && model[child].alive)
+        while (child < NODES && model[child].alive) {
             child++;
-        if (child == NODES)
+        }
+        if (child == NODES) {
             return;
+        }
         const uint64_t minimum = random_below(2) ? random_below(4000) : 0;
         const uint64_t limit =
             random_below(2) ? BRIM_UNLIMITED : minimum + random_below(3) * random_below(9000);
         brim_budget *real = NULL;
         const brim_status status = brim_budget_new(m->real, "node", limit, minimum, &real);
         assert_int_equal(status, model_new(child, node, limit, minimum) ? BRIM_OK : BRIM_BUDGET);
-        if (status == BRIM_OK)
+        if (status == BRIM_OK) {
             model[child].real = real;
+        }
         return;
     }
     case 1:
-        if (node == 0 || !is_leaf(node))
+        if (node == 0 || !is_leaf(node)) {
             return;
+        }
         brim_budget_free(m->real);
         m->alive = false;
         model[m->parent].nodes -= node_bytes();
@@ -332,12 +348,14 @@ static void the_arithmetic_is_that_of_a_naive_model(void **state) {
         } while (!model[node].alive);
         random_step(node);
         model_note_peaks();
-        if (step % 20 != 0)
+        if (step % 20 != 0) {
             continue;
+        }
         brim__budget_check(model[0].real);
         for (node = 0; node < NODES; node++) {
-            if (!model[node].alive)
+            if (!model[node].alive) {
                 continue;
+            }
             const brim_budget_info info = read_info(model[node].real);
             assert_int_equal(info.charged + info.reserved, model_taken(node));
             assert_int_equal(info.elastic, model_sum(node, true, false, true));
@@ -349,9 +367,11 @@ static void the_arithmetic_is_that_of_a_naive_model(void **state) {
         assert_int_equal(brim__budget_free_now(model[node].real), model_room(node, true));
         assert_int_equal(brim__budget_available(model[node].real), model_room(node, false));
     }
-    for (int node = NODES - 1; node > 0; node--) /* parents may go before children */
-        if (model[node].alive)
+    for (int node = NODES - 1; node > 0; node--) { /* parents may go before children */
+        if (model[node].alive) {
             brim_budget_free(model[node].real);
+        }
+    }
     brim_budget_uncharge(model[0].real, BRIM_HOST, model[0].firm);
     brim__budget_return(model[0].real, BRIM_HOST, model[0].elastic);
     brim__budget_unreserve(model[0].real, BRIM_HOST, model[0].reserved);
@@ -382,12 +402,14 @@ static uint64_t give(void *user, uint64_t wanted) {
     holder->wanted = wanted;
     if (!holder->lies) {
         given = holder->held;
-        if (wanted < given)
+        if (wanted < given) {
             given = brim__divide_up(wanted, holder->piece) * holder->piece;
+        }
         holder->held -= given;
         brim__budget_return(holder->budget, BRIM_HOST, given);
-        if (holder->tries && brim__budget_try(holder->budget, BRIM_HOST, 1))
+        if (holder->tries && brim__budget_try(holder->budget, BRIM_HOST, 1)) {
             holder->snatched = true;
+        }
     }
     const bool lies = holder->lies;
     brim__unlock(&holder->mutex);
@@ -397,8 +419,9 @@ static uint64_t give(void *user, uint64_t wanted) {
 static void hold(struct holder *holder, brim_budget *budget, uint64_t piece, uint64_t pieces) {
     *holder = (struct holder){ .budget = budget, .piece = piece, .held = piece * pieces };
     assert_int_equal(brim__mutex_init(&holder->mutex), BRIM_OK);
-    for (uint64_t i = 0; i < pieces; i++)
+    for (uint64_t i = 0; i < pieces; i++) {
         assert_true(brim__budget_try(budget, BRIM_HOST, piece));
+    }
     brim__budget_on_revoke(budget, give, holder);
 }
 
@@ -497,15 +520,17 @@ static void a_firm_charge_gets_what_is_available_and_no_more(void **state) {
             const uint64_t limit =
                 random_below(2) ? BRIM_UNLIMITED : minimum + 3 * node_bytes() + random_below(6000);
             brim_budget *parent = nodes[random_below((uint64_t)i)];
-            if (brim_budget_new(parent, "node", limit, minimum, &nodes[i]) != BRIM_OK)
+            if (brim_budget_new(parent, "node", limit, minimum, &nodes[i]) != BRIM_OK) {
                 nodes[i] = new_child(nodes[0], "node", BRIM_UNLIMITED, 0);
+            }
             hold(&holders[i], nodes[i], 1, 0);
         }
         for (int step = 0; step < 100; step++) {
             const int i = 1 + (int)random_below(HOLDERS);
             const uint64_t elastic = random_below(4000);
-            if (brim__budget_try(nodes[i], BRIM_HOST, elastic))
+            if (brim__budget_try(nodes[i], BRIM_HOST, elastic)) {
                 holders[i].held += elastic;
+            }
             const int j = (int)random_below(HOLDERS + 1);
             const uint64_t available = brim__budget_available(nodes[j]);
             const uint64_t bytes = step % 4 ? random_below(4000) : available + step % 8 / 4;
@@ -513,8 +538,9 @@ static void a_firm_charge_gets_what_is_available_and_no_more(void **state) {
             assert_int_equal(fits, bytes <= available);
             refused += !fits;
             brim__budget_check(nodes[0]);
-            if (fits && random_below(4))
+            if (fits && random_below(4)) {
                 brim_budget_uncharge(nodes[j], BRIM_HOST, bytes);
+            }
         }
         for (int i = 1; i <= HOLDERS; i++) {
             let_go(&holders[i]);
@@ -568,8 +594,9 @@ static void *snatch(void *user) {
     struct holder *holder = user;
     while (!atomic_load(&stop)) {
         brim__lock(&holder->mutex);
-        if (brim__budget_try(holder->budget, BRIM_HOST, holder->piece))
+        if (brim__budget_try(holder->budget, BRIM_HOST, holder->piece)) {
             holder->held += holder->piece;
+        }
         brim__unlock(&holder->mutex);
     }
     return NULL;
@@ -609,8 +636,9 @@ static _Atomic int inside; /* 0: not yet, 1: inside, 2: may leave, 3: left */
 static uint64_t linger(void *user, uint64_t wanted) {
     brim__budget_return(user, BRIM_HOST, wanted);
     atomic_store(&inside, 1);
-    while (atomic_load(&inside) != 2)
+    while (atomic_load(&inside) != 2) {
         usleep(100);
+    }
     usleep(20000);
     atomic_store(&inside, 3);
     return wanted;
@@ -630,8 +658,9 @@ static void removing_a_holder_waits_for_who_is_inside(void **state) {
     pthread_t thread;
     void *result;
     assert_int_equal(pthread_create(&thread, NULL, charge_one, root), 0);
-    while (atomic_load(&inside) != 1)
+    while (atomic_load(&inside) != 1) {
         usleep(100);
+    }
     assert_false(brim__budget_try(a, BRIM_HOST, 1)); /* reading and trying do not block */
     atomic_store(&inside, 2);
     brim__budget_on_revoke(a, NULL, NULL);
@@ -646,10 +675,12 @@ static void removing_a_holder_waits_for_who_is_inside(void **state) {
 static void *charge_and_return(void *user) {
     for (int i = 0; i < 3000; i++) {
         brim_budget *node;
-        if (brim_budget_new(user, "mine", BRIM_UNLIMITED, 100, &node) != BRIM_OK)
+        if (brim_budget_new(user, "mine", BRIM_UNLIMITED, 100, &node) != BRIM_OK) {
             continue;
-        if (brim_budget_charge(node, BRIM_HOST, 1000) == BRIM_OK && i % 2)
+        }
+        if (brim_budget_charge(node, BRIM_HOST, 1000) == BRIM_OK && i % 2) {
             brim_budget_uncharge(node, BRIM_HOST, 1000);
+        }
         char text[64];
         brim__budget_holders(user, text, sizeof text);
         brim_budget_free(node);
@@ -661,15 +692,17 @@ static void any_call_comes_from_any_thread(void **state) {
     (void)state;
     brim_budget *root = new_root(2 * node_bytes() + 1500);
     pthread_t threads[3];
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
         assert_int_equal(pthread_create(&threads[i], NULL, charge_and_return, root), 0);
+    }
     for (int i = 0; i < 300; i++) {
         brim__budget_check(root);
         const brim_budget_info info = read_info(root);
         assert_true(info.charged + info.reserved <= info.limit);
     }
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
         pthread_join(threads[i], NULL);
+    }
     assert_int_equal(read_info(root).charged, root_bytes());
     brim__budget_unref(root);
 }
@@ -791,8 +824,9 @@ static void budgets_nest_to_a_bound(void **state) {
     brim_budget *next;
     int levels = 1;
     while (brim_budget_new(deepest, "level", BRIM_UNLIMITED, 10, &next) == BRIM_OK) {
-        if (deepest != root)
+        if (deepest != root) {
             brim_budget_free(deepest);
+        }
         deepest = next;
         levels++;
     }
@@ -841,25 +875,34 @@ static int use_after_fork(brim_budget *root, brim_budget *node, void *memory) {
     brim_budget *other;
     brim_budget_info info = BRIM_BUDGET_INFO_INIT;
     char text[64];
-    if (brim_budget_charge(node, BRIM_HOST, 1) != BRIM_FORKED)
+    if (brim_budget_charge(node, BRIM_HOST, 1) != BRIM_FORKED) {
         return 1;
-    if (brim_budget_new(node, "x", 1, 0, &other) != BRIM_FORKED)
+    }
+    if (brim_budget_new(node, "x", 1, 0, &other) != BRIM_FORKED) {
         return 2;
-    if (brim_budget_read(node, BRIM_HOST, &info) != BRIM_FORKED)
+    }
+    if (brim_budget_read(node, BRIM_HOST, &info) != BRIM_FORKED) {
         return 3;
-    if (brim_budget_walk(root, BRIM_HOST, visit_nothing, NULL) != BRIM_FORKED)
+    }
+    if (brim_budget_walk(root, BRIM_HOST, visit_nothing, NULL) != BRIM_FORKED) {
         return 4;
-    if (brim__budget_try(node, BRIM_HOST, 1) || brim__budget_available(node) != 0)
+    }
+    if (brim__budget_try(node, BRIM_HOST, 1) || brim__budget_available(node) != 0) {
         return 5;
-    if (brim__budget_reserve(node, BRIM_HOST, 1) != BRIM_FORKED)
+    }
+    if (brim__budget_reserve(node, BRIM_HOST, 1) != BRIM_FORKED) {
         return 6;
-    if (!strstr(brim_detail(), "\"node\""))
+    }
+    if (!strstr(brim_detail(), "\"node\"")) {
         return 7;
-    if (brim__budget_revoke(root, 1) != 0)
+    }
+    if (brim__budget_revoke(root, 1) != 0) {
         return 8;
+    }
     brim_status status = BRIM_OK;
-    if (brim__alloc(node, 1, &status) || status != BRIM_FORKED)
+    if (brim__alloc(node, 1, &status) || status != BRIM_FORKED) {
         return 9;
+    }
     brim__budget_holders(root, text, sizeof text);
     brim_budget_uncharge(node, BRIM_HOST, 1);
     brim__budget_unreserve(node, BRIM_HOST, 1);

@@ -28,8 +28,9 @@ static brim_status open_npy(struct opened *opened, const char *path, const char 
 
 static void assert_opens(struct opened *opened, const char *path, const char *map) {
     const brim_status status = open_npy(opened, path, map);
-    if (status != BRIM_OK)
+    if (status != BRIM_OK) {
         fail_msg("%s: %s", path, brim_detail());
+    }
 }
 
 /* Opens, expects failure, and gives the status; the detail stays. */
@@ -44,32 +45,36 @@ static brim_status refused(const char *path, const char *map) {
 static void check_values(const struct brim__source *source, uint64_t run) {
     const struct brim__view *view = &source->field[0].view;
     uint64_t elements = 1;
-    for (uint32_t i = 0; i < view->shape.rank; i++)
+    for (uint32_t i = 0; i < view->shape.rank; i++) {
         elements *= view->shape.dim[i];
+    }
     uint8_t *buffer = new_buffer(source, run);
     for (uint64_t sample = 0; sample < source->count;) {
         const uint8_t *records;
         uint64_t got = 0;
         assert_int_equal(fetch_run(source, sample, run, buffer, &records, &got), BRIM_OK);
         assert_true(got >= 1 && got <= run);
-        for (uint64_t r = 0; r < got; r++)
+        for (uint64_t r = 0; r < got; r++) {
             for (uint64_t i = 0; i < elements; i++) {
                 const int64_t k = (int64_t)((sample + r) * elements + i);
                 double value[2], wanted[2] = { (double)(k * 259 + 1), 0 };
                 read_element(view, records + r * source->pitch, i, value);
-                if (view->dtype == BRIM_BOOL)
+                if (view->dtype == BRIM_BOOL) {
                     wanted[0] = k % 3 == 0;
-                else if (view->dtype == BRIM_U8)
+                } else if (view->dtype == BRIM_U8) {
                     wanted[0] = (uint8_t)(k * 259 + 1);
-                else if (view->dtype == BRIM_I8)
+                } else if (view->dtype == BRIM_I8) {
                     wanted[0] = (int8_t)(k * 259 + 1);
-                else if (brim__dtype_is_complex(view->dtype))
+                } else if (brim__dtype_is_complex(view->dtype)) {
                     wanted[1] = (double)(k - 4);
-                if (value[0] != wanted[0] || value[1] != wanted[1])
+                }
+                if (value[0] != wanted[0] || value[1] != wanted[1]) {
                     fail_msg("sample %llu, element %llu: %g+%gi, not %g+%gi",
                              (unsigned long long)(sample + r), (unsigned long long)i, value[0],
                              value[1], wanted[0], wanted[1]);
+                }
             }
+        }
         sample += got;
     }
     free(buffer);
@@ -88,8 +93,8 @@ static void test_dtypes(void **state) {
         { "i8", BRIM_I64 },  { "f2", BRIM_F16 },   { "f4", BRIM_F32 }, { "f8", BRIM_F64 },
         { "c8", BRIM_C64 },  { "c16", BRIM_C128 },
     };
-    for (size_t i = 0; i < BRIM__COUNT(cases); i++)
-        for (int big = 0; big < 2; big++)
+    for (size_t i = 0; i < BRIM__COUNT(cases); i++) {
+        for (int big = 0; big < 2; big++) {
             for (int map = 0; map < 2; map++) {
                 char name[32];
                 snprintf(name, sizeof name, "%s-%s", cases[i].code, big ? "big" : "little");
@@ -108,17 +113,20 @@ static void test_dtypes(void **state) {
                 assert_int_equal(source->pitch, 2 * bytes);
                 assert_int_equal(source->in_memory, map);
                 assert_true(source->is_file && !source->serial && !source->callback);
-                for (uint64_t run = 1; run < 5; run++)
+                for (uint64_t run = 1; run < 5; run++) {
                     check_values(source, run);
+                }
                 close_opened(&opened);
             }
+        }
+    }
 }
 
 static void test_ranks_and_orders(void **state) {
     (void)state;
     static const uint64_t dims[5][4] = { { 0 }, { 5 }, { 3, 4 }, { 2, 3, 4 }, { 2, 3, 2, 4 } };
-    for (uint32_t rank = 1; rank <= 4; rank++)
-        for (int fortran = 0; fortran < 2; fortran++)
+    for (uint32_t rank = 1; rank <= 4; rank++) {
+        for (int fortran = 0; fortran < 2; fortran++) {
             for (int map = 0; map < 2; map++) {
                 char name[32];
                 snprintf(name, sizeof name, "rank%u-%s", rank, fortran ? "fortran" : "c");
@@ -135,13 +143,17 @@ static void test_ranks_and_orders(void **state) {
                 const struct brim__view *view = &opened.source.field[0].view;
                 assert_int_equal(opened.source.count, dims[rank][0]);
                 assert_int_equal(view->shape.rank, rank - 1);
-                for (uint32_t i = 1; i < rank; i++)
+                for (uint32_t i = 1; i < rank; i++) {
                     assert_int_equal(view->shape.dim[i - 1], dims[rank][i]);
+                }
                 assert_int_equal(brim__view_is_row_major(view), !fortran || rank == 1);
-                for (uint64_t run = 1; run < 4; run++)
+                for (uint64_t run = 1; run < 4; run++) {
                     check_values(&opened.source, run);
+                }
                 close_opened(&opened);
             }
+        }
+    }
     struct opened opened;
     assert_opens(&opened, fixture("rank8").text, "no");
     assert_int_equal(opened.source.field[0].view.shape.rank, 7);
@@ -159,8 +171,9 @@ static void test_versions(void **state) {
         assert_opens(&opened, fixture(name).text, "no");
         assert_int_equal(opened.source.count, 4);
         check_values(&opened.source, 4);
-        if (version > 1) /* the same data in files of one size */
+        if (version > 1) { /* the same data in files of one size */
             assert_true(opened.source.identity == identity);
+        }
         identity = opened.source.identity;
         close_opened(&opened);
     }
@@ -205,12 +218,14 @@ static size_t build(uint8_t *file, int version, const char *text, size_t text_by
     memcpy(file, "\x93NUMPY", 6);
     file[6] = (uint8_t)version;
     file[7] = 0;
-    for (size_t i = 8; i < at; i++)
+    for (size_t i = 8; i < at; i++) {
         file[i] = (uint8_t)(text_bytes >> 8 * (i - 8));
+    }
     memcpy(file + at, text, text_bytes);
     at += text_bytes;
-    for (size_t i = 0; i < data_bytes; i++)
+    for (size_t i = 0; i < data_bytes; i++) {
         file[at + i] = (uint8_t)i;
+    }
     return at + data_bytes;
 }
 
@@ -245,7 +260,7 @@ static void test_files_follow_each_other(void **state) {
         assert_int_equal(source->count, 8);
         assert_string_equal(source->field[0].name, "tokens.v-2");
         uint8_t *buffer = new_buffer(source, 8);
-        for (uint64_t sample = 0; sample < 8; sample++)
+        for (uint64_t sample = 0; sample < 8; sample++) {
             for (uint64_t count = 1; count <= 8; count++) {
                 const uint64_t first = sample < 3 ? 0 : sample < 4 ? 3 : 4;
                 const uint64_t end = sample < 3 ? 3 : sample < 4 ? 4 : 8;
@@ -253,9 +268,11 @@ static void test_files_follow_each_other(void **state) {
                 uint64_t got;
                 assert_int_equal(fetch_run(source, sample, count, buffer, &records, &got), BRIM_OK);
                 assert_int_equal(got, brim__min(count, end - sample));
-                for (uint64_t i = 0; i < got * 4; i++)
+                for (uint64_t i = 0; i < got * 4; i++) {
                     assert_int_equal(records[i], (sample - first) * 4 + i);
+                }
             }
+        }
         free(buffer);
         source->ops->advise(source, 0, 8);
         source->ops->advise(source, 2, 100);
@@ -473,15 +490,16 @@ static void test_hostile_headers(void **state) {
     };
     const struct path path = scratch_path("hostile.npy");
     const size_t before = open_descriptors();
-    for (size_t i = 0; i < BRIM__COUNT(cases); i++)
+    for (size_t i = 0; i < BRIM__COUNT(cases); i++) {
         for (int version = 1; version <= 3; version++) {
             uint8_t file[512];
             write_file(path.text, file,
                        build(file, version, cases[i].text, strlen(cases[i].text), 12));
             struct opened opened;
             const brim_status status = open_npy(&opened, path.text, "no");
-            if (status != BRIM_CORRUPT)
+            if (status != BRIM_CORRUPT) {
                 fail_msg("case %zu: status %d: %s", i, (int)status, brim_detail());
+            }
             assert_true(opened.arena.bytes <= 65536);
             close_opened(&opened);
             char where[600];
@@ -490,6 +508,7 @@ static void test_hostile_headers(void **state) {
             assert_detail_has(where);
             assert_detail_has(cases[i].says);
         }
+    }
     assert_int_equal(open_descriptors(), before);
 }
 
@@ -543,8 +562,9 @@ static void test_hostile_sizes(void **state) {
         build(file, 2, text, strlen(text), 12);
         file[6] = (uint8_t)version;
         write_file(path.text, file, bytes);
-        if (version == 2 || version == 3)
+        if (version == 2 || version == 3) {
             continue;
+        }
         assert_true(refused(path.text, "no") != BRIM_OK);
         assert_detail_has("byte ");
     }
@@ -615,8 +635,9 @@ static void test_random_corruption(void **state) {
                 uint64_t got;
                 double value[2];
                 assert_int_equal(fetch_run(source, sample, 2, buffer, &records, &got), BRIM_OK);
-                if (brim__dtype_is_integer(view->dtype))
+                if (brim__dtype_is_integer(view->dtype)) {
                     read_element(view, records, 0, value);
+                }
                 volatile uint8_t last =
                     records[(got - 1) * source->pitch + source->record_bytes - 1];
                 (void)last;

@@ -70,12 +70,14 @@ static void shuffle_list_by_blocks(struct list *list, uint64_t block, uint64_t k
         struct list *rows = list_new();
         for (uint64_t slot = group * 16; slot < group * 16 + 16 && slot < slots; slot++) {
             const uint64_t from = brim__permute(&blocks, slot) * block;
-            for (uint64_t i = from; i < from + block && i < list->count; i++)
+            for (uint64_t i = from; i < from + block && i < list->count; i++) {
                 append(rows, list->at[i]);
+            }
         }
         brim__permutation_init(&inside, rows->count, brim__hash_words(key, group, 2));
-        for (uint64_t i = 0; i < rows->count; i++)
+        for (uint64_t i = 0; i < rows->count; i++) {
             append(shuffled, rows->at[brim__permute(&inside, i)]);
+        }
         list_free(rows);
     }
     replace(list, shuffled);
@@ -84,10 +86,12 @@ static void shuffle_list_by_blocks(struct list *list, uint64_t block, uint64_t k
 static void permute_list(struct list *list, uint64_t key) {
     struct brim__permutation permutation;
     struct list *permuted = list_new();
-    if (list->count > 0)
+    if (list->count > 0) {
         brim__permutation_init(&permutation, list->count, key);
-    for (uint64_t i = 0; i < list->count; i++)
+    }
+    for (uint64_t i = 0; i < list->count; i++) {
         append(permuted, list->at[brim__permute(&permutation, i)]);
+    }
     replace(list, permuted);
 }
 
@@ -106,9 +110,10 @@ static void deal(const struct brim__order *order, const struct brim__order_op *o
     struct list *part[BRIM__ORDER_PARTS];
     size_t used[BRIM__ORDER_PARTS] = { 0 };
     uint64_t part_epoch[BRIM__ORDER_PARTS] = { 0 };
-    for (uint32_t k = 0; k < op->mix->parts; k++)
+    for (uint32_t k = 0; k < op->mix->parts; k++) {
         part[k] = list_of(order, op->mix->top[k], 0);
-    for (uint64_t e = 0; e <= epoch; e++)
+    }
+    for (uint64_t e = 0; e <= epoch; e++) {
         for (uint64_t p = 0; p < op->count; p++) {
             const uint32_t k = op->mix->entry[p % op->mix->table].part;
             if (used[k] == part[k]->count) {
@@ -116,12 +121,15 @@ static void deal(const struct brim__order *order, const struct brim__order_op *o
                 part[k] = list_of(order, op->mix->top[k], ++part_epoch[k]);
                 used[k] = 0;
             }
-            if (e == epoch)
+            if (e == epoch) {
                 append(list, part[k]->at[used[k]]);
+            }
             used[k]++;
         }
-    for (uint32_t k = 0; k < op->mix->parts; k++)
+    }
+    for (uint32_t k = 0; k < op->mix->parts; k++) {
         list_free(part[k]);
+    }
 }
 
 /* The operations' arguments are read from the order; what they mean is not. */
@@ -130,16 +138,20 @@ static struct list *list_of(const struct brim__order *order, uint32_t at, uint64
     if (op->kind == BRIM__ORDER_LEAF || op->kind == BRIM__ORDER_MIX ||
         op->kind == BRIM__ORDER_REPEAT) {
         struct list *list = list_new();
-        if (op->kind == BRIM__ORDER_LEAF)
-            for (uint64_t i = 0; i < op->count; i++)
+        if (op->kind == BRIM__ORDER_LEAF) {
+            for (uint64_t i = 0; i < op->count; i++) {
                 append(list,
                        (struct brim__place){ .sample = i, .epoch = epoch, .leaf = op->input });
-        if (op->kind == BRIM__ORDER_MIX)
+            }
+        }
+        if (op->kind == BRIM__ORDER_MIX) {
             deal(order, op, epoch, list);
+        }
         for (uint64_t pass = 0; op->kind == BRIM__ORDER_REPEAT && pass < op->amount; pass++) {
             struct list *once = list_of(order, op->input, epoch * op->amount + pass);
-            for (size_t i = 0; i < once->count; i++)
+            for (size_t i = 0; i < once->count; i++) {
                 append(list, once->at[i]);
+            }
             list_free(once);
         }
         return list;
@@ -158,17 +170,19 @@ static struct list *list_of(const struct brim__order *order, uint32_t at, uint64
         keep_range(list, op->amount, op->count);
         break;
     default:
-        if (op->amount > 1 && list->count > 0)
+        if (op->amount > 1 && list->count > 0) {
             shuffle_list_by_blocks(list, op->amount, key);
-        else
+        } else {
             permute_list(list, key);
+        }
     }
     return list;
 }
 
 static void assert_place(struct brim__place got, struct brim__place wanted) {
-    if (got.sample == wanted.sample && got.epoch == wanted.epoch && got.leaf == wanted.leaf)
+    if (got.sample == wanted.sample && got.epoch == wanted.epoch && got.leaf == wanted.leaf) {
         return; /* cmocka's own comparisons are slow */
+    }
     assert_int_equal(got.sample, wanted.sample);
     assert_int_equal(got.epoch, wanted.epoch);
     assert_int_equal(got.leaf, wanted.leaf);
@@ -187,8 +201,9 @@ static void compare_with_list(const struct brim__order *order, uint64_t epoch) {
             run = brim__min(wanted[way], list->count - at);
             brim__order_locate(order, epoch, at, run, places + at);
         }
-        for (size_t i = 0; i < list->count; i++)
+        for (size_t i = 0; i < list->count; i++) {
             assert_place(places[i], list->at[i]);
+        }
     }
     free(places);
     list_free(list);
@@ -210,8 +225,9 @@ static void random_stage(struct brim__order *order) {
         assert_int_equal(brim__order_skip(order, pick(pick(8) == 0 ? count + 3 : 10)), BRIM_OK);
         break;
     case 2:
-        if (count < 200)
+        if (count < 200) {
             assert_int_equal(brim__order_repeat(order, 1 + pick(4)), BRIM_OK);
+        }
         break;
     case 3: {
         const uint64_t first = pick(count / 3 + 1);
@@ -247,8 +263,9 @@ static void random_chain(struct brim__order *order, int depth) {
         const uint64_t count = pick(20) == 0 ? pick(4) : 1 + pick(150);
         assert_int_equal(brim__order_leaf(order, leaves_used++, count), BRIM_OK);
     }
-    for (uint64_t stages = pick(5); stages > 0 && brim__order_count(order) < 500; stages--)
+    for (uint64_t stages = pick(5); stages > 0 && brim__order_count(order) < 500; stages--) {
         random_stage(order);
+    }
 }
 
 static void test_random_pipelines_equal_lists(void **state) {
@@ -267,7 +284,7 @@ static void test_random_pipelines_equal_lists(void **state) {
 
 static void test_block_shuffle_is_a_bijection(void **state) {
     (void)state;
-    for (uint64_t count = 1; count <= 100; count++)
+    for (uint64_t count = 1; count <= 100; count++) {
         for (uint64_t block = 1; block <= count + 1; block++) {
             struct brim__order order;
             struct brim__place places[100];
@@ -281,12 +298,13 @@ static void test_block_shuffle_is_a_bijection(void **state) {
                 assert_int_equal(seen[places[i].sample]++, 0);
             }
         }
+    }
 }
 
 static void test_block_shuffle_equals_lists(void **state) {
     (void)state;
     static const uint64_t counts[] = { 1, 2, 16, 17, 31, 32, 33, 48, 100, 257, 1000, 1025 };
-    for (size_t c = 0; c < BRIM__COUNT(counts); c++)
+    for (size_t c = 0; c < BRIM__COUNT(counts); c++) {
         for (uint64_t block = 1; block <= 70; block += 1 + block / 12) {
             struct brim__order order;
             brim__order_init(&order);
@@ -294,6 +312,7 @@ static void test_block_shuffle_equals_lists(void **state) {
             brim__order_shuffle(&order, 9, block, block % 2 == 0);
             compare_with_list(&order, 2);
         }
+    }
 }
 
 /* A stretch of positions reads from at most two groups of sixteen blocks. */
@@ -308,15 +327,16 @@ static void test_block_shuffle_reads_near(void **state) {
     brim__order_locate(&order, 0, 320000, 16000, places);
     uint32_t blocks[1001] = { 0 };
     int distinct = 0;
-    for (int i = 0; i < 16000; i++)
+    for (int i = 0; i < 16000; i++) {
         distinct += blocks[places[i].sample / 1000]++ == 0;
+    }
     assert_true(distinct >= 15 && distinct <= 33);
     free(places);
 }
 
 static void test_shuffle_changes_with_epoch_only_when_asked(void **state) {
     (void)state;
-    for (int each = 0; each < 2; each++)
+    for (int each = 0; each < 2; each++) {
         for (uint64_t block = 0; block <= 8; block += 8) {
             struct brim__order order;
             struct brim__place a[64], b[64];
@@ -330,11 +350,13 @@ static void test_shuffle_changes_with_epoch_only_when_asked(void **state) {
                 same += a[i].sample == b[i].sample;
                 assert_int_equal(b[i].epoch, 1);
             }
-            if (each == 1)
+            if (each == 1) {
                 assert_true(same < 8);
-            else
+            } else {
                 assert_int_equal(same, 64);
+            }
         }
+    }
 }
 
 static void test_epochs_of_a_shuffle_are_uncorrelated(void **state) {
@@ -374,8 +396,9 @@ static void test_repeat_joins_epochs(void **state) {
         brim__order_locate(&repeated, epoch, 0, 3 * 37, a);
         for (uint64_t pass = 0; pass < 3; pass++) {
             brim__order_locate(&once, 3 * epoch + pass, 0, 37, b);
-            for (int i = 0; i < 37; i++)
+            for (int i = 0; i < 37; i++) {
                 assert_place(a[pass * 37 + (uint64_t)i], b[i]);
+            }
         }
     }
 }
@@ -407,8 +430,9 @@ static void test_refusals(void **state) {
     assert_int_equal(brim__order_split(&order, 0, UINT64_MAX, 2), BRIM_INVALID);
     assert_int_equal(order.op_count, 1);
     assert_int_equal(brim__order_repeat(&order, (uint64_t)1 << 23), BRIM_OK);
-    while (order.op_count < BRIM__ORDER_OPS)
+    while (order.op_count < BRIM__ORDER_OPS) {
         assert_int_equal(brim__order_take(&order, 5), BRIM_OK);
+    }
     assert_int_equal(brim__order_take(&order, 5), BRIM_UNSUPPORTED);
     assert_non_null(strstr(brim_detail(), "take"));
     assert_int_equal(order.op_count, BRIM__ORDER_OPS);
@@ -482,8 +506,9 @@ static void test_mix_pattern_is_random(void **state) {
     const double weights[2] = { 1, 1 };
     assert_int_equal(mix_of(&order, weights, counts, 2, 0), BRIM_OK);
     int first = 0;
-    for (uint32_t t = 0; t < mixes[0].table; t += 2)
+    for (uint32_t t = 0; t < mixes[0].table; t += 2) {
         first += mixes[0].entry[t].part == 0;
+    }
     assert_true(first > 200 && first < 312); /* of 512 pairs */
 }
 
@@ -503,13 +528,15 @@ static void test_mix_ends_at_the_first_exhausted_part(void **state) {
         uint64_t used[4] = { 0 }, length = 0;
         for (;; length++) {
             const uint32_t part = mixes[0].entry[length % mixes[0].table].part;
-            if (used[part] == counts[part])
+            if (used[part] == counts[part]) {
                 break;
+            }
             used[part]++;
         }
         assert_int_equal(brim__order_count(&order), length);
-        for (uint32_t k = 0; k < parts; k++)
+        for (uint32_t k = 0; k < parts; k++) {
             assert_int_equal(mixes[0].in_epoch[k], used[k]);
+        }
     }
 }
 
@@ -529,8 +556,9 @@ static void test_mix_parts_have_their_own_epochs(void **state) {
         for (int i = 0; i < 123; i++) {
             const uint32_t part = places[i].leaf;
             assert_int_equal(places[i].epoch, used[part] / counts[part]);
-            if (used[part] % counts[part] == 0)
+            if (used[part] % counts[part] == 0) {
                 memset(seen[part], 0, sizeof seen[part]);
+            }
             assert_int_equal(seen[part][places[i].sample]++, 0);
             used[part]++;
         }
@@ -553,7 +581,7 @@ static void test_mix_in_late_epochs_is_exact(void **state) {
     const uint64_t length = ((uint64_t)1 << 61) + 12345;
     assert_int_equal(brim__order_mix(&order, &mixes[0], 1, tops, weights, 2, length), BRIM_OK);
     static const uint64_t epochs[] = { 0, 1, 7, (uint64_t)1 << 40, UINT64_MAX };
-    for (size_t e = 0; e < BRIM__COUNT(epochs); e++)
+    for (size_t e = 0; e < BRIM__COUNT(epochs); e++) {
         for (uint64_t p = 0; p < 200; p++) {
             const uint64_t position = p < 100 ? p * p * p : length - 1 - p;
             struct brim__place place;
@@ -564,6 +592,7 @@ static void test_mix_in_late_epochs_is_exact(void **state) {
             assert_int_equal(place.sample, (uint64_t)(running % counts[place.leaf]));
             assert_int_equal(place.epoch, (uint64_t)(running / counts[place.leaf]));
         }
+    }
 }
 
 static void test_mix_refusals(void **state) {
@@ -571,8 +600,9 @@ static void test_mix_refusals(void **state) {
     struct brim__order order;
     const uint64_t counts[17] = { 5, 5, 0, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5 };
     double weights[17];
-    for (int k = 0; k < 17; k++)
+    for (int k = 0; k < 17; k++) {
         weights[k] = 1;
+    }
     assert_int_equal(mix_of(&order, weights, counts, 0, 0), BRIM_INVALID);
     assert_int_equal(mix_of(&order, weights, counts, 17, 0), BRIM_INVALID);
     assert_int_equal(mix_of(&order, weights, counts, 3, 0), BRIM_INVALID);
@@ -647,8 +677,9 @@ static void test_stages_build_their_operations(void **state) {
         keys[i] = order.op[order.top].key;
         assert_int_equal(order.op[order.top].amount, i % 2 == 0 ? 0 : 8);
         assert_int_equal(order.op[order.top].each_epoch, i % 2 == 0);
-        for (size_t k = 0; k < i; k++)
+        for (size_t k = 0; k < i; k++) {
             assert_int_not_equal(keys[k], keys[i]);
+        }
     }
 }
 
@@ -662,8 +693,9 @@ static brim_status split_parts(struct brim__order part[3], uint64_t count, doubl
         /* a key for each: the place in the pipeline must not matter */
         const brim_status status =
             add_stage(&brim__stage_split, &part[k], (uint64_t)k * 99, values);
-        if (status != BRIM_OK)
+        if (status != BRIM_OK) {
             return status;
+        }
     }
     return BRIM_OK;
 }
@@ -673,8 +705,8 @@ static void test_split_is_disjoint_and_complete(void **state) {
     static const double sizes[][2] = { { 0.1, 0 },        { 0.1, 0.1 }, { 0.5, 0.5 }, { 0.3, 0.7 },
                                        { 0.25, 0.33333 }, { 0, 0 },     { 0, 0.999 }, { 1, 1 },
                                        { 3, 0.2 },        { 0.2, 2 },   { 5, 0 } };
-    for (uint64_t count = 5; count <= 300; count += count < 70 ? 1 : 23)
-        for (size_t s = 0; s < BRIM__COUNT(sizes); s++)
+    for (uint64_t count = 5; count <= 300; count += count < 70 ? 1 : 23) {
+        for (size_t s = 0; s < BRIM__COUNT(sizes); s++) {
             for (int seed = -2; seed < 2; seed++) {
                 struct brim__order part[3];
                 struct brim__place places[300];
@@ -685,8 +717,9 @@ static void test_split_is_disjoint_and_complete(void **state) {
                     const uint64_t rows = brim__order_count(&part[k]);
                     brim__order_locate(&part[k], (uint64_t)k, 0, rows, places);
                     sum += rows;
-                    for (uint64_t i = 0; i < rows; i++)
+                    for (uint64_t i = 0; i < rows; i++) {
                         assert_int_equal(seen[places[i].sample]++, 0);
+                    }
                 }
                 assert_int_equal(sum, count);
                 for (int k = 1; k < 3; k++) {
@@ -696,6 +729,8 @@ static void test_split_is_disjoint_and_complete(void **state) {
                                 (k == 1 ? 0.5 + 1e-6 : 1 + 1e-6));
                 }
             }
+        }
+    }
 }
 
 static void test_split_rounds_exactly(void **state) {
@@ -789,7 +824,7 @@ static double seconds(void) {
 static void test_cost_does_not_grow_with_the_count(void **state) {
     (void)state;
     double least[2] = { 1e9, 1e9 };
-    for (int attempt = 0; attempt < 7; attempt++)
+    for (int attempt = 0; attempt < 7; attempt++) {
         for (int k = 0; k < 2; k++) {
             struct brim__order order;
             struct brim__place places[64];
@@ -800,10 +835,12 @@ static void test_cost_does_not_grow_with_the_count(void **state) {
             brim__order_skip(&order, 17);
             const uint64_t step = brim__order_count(&order) / 100;
             const double begin = seconds();
-            for (uint64_t i = 0; i < 99; i++)
+            for (uint64_t i = 0; i < 99; i++) {
                 brim__order_locate(&order, i, i * step, 64, places);
+            }
             least[k] = fmin(least[k], seconds() - begin);
         }
+    }
     assert_true(least[1] < 8 * least[0]);
 }
 

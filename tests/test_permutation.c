@@ -32,16 +32,18 @@ static void check_bijection(uint64_t count, uint64_t key) {
     uint64_t values[256];
     for (uint64_t first = 0; first < count; first += BRIM__COUNT(values)) {
         const size_t run = brim__min(count - first, BRIM__COUNT(values));
-        for (size_t i = 0; i < run; i++)
+        for (size_t i = 0; i < run; i++) {
             values[i] = first + i;
+        }
         brim__permute_run(&permutation, values, run);
         for (size_t i = 0; i < run; i++) {
             const uint64_t value = values[i];
-            if (value >= count || (seen_bits[value / 8] >> (value % 8) & 1) != 0)
+            if (value >= count || (seen_bits[value / 8] >> (value % 8) & 1) != 0) {
                 fail_msg("count %llu key %llu: position %llu gives %llu %s",
                          (unsigned long long)count, (unsigned long long)key,
                          (unsigned long long)(first + i), (unsigned long long)value,
                          value >= count ? "outside" : "twice");
+            }
             seen_bits[value / 8] |= (uint8_t)(1u << (value % 8));
         }
         const size_t one = (size_t)(first / BRIM__COUNT(values) % run);
@@ -52,8 +54,9 @@ static void check_bijection(uint64_t count, uint64_t key) {
 
 static void test_every_small_count(void **state) {
     (void)state;
-    for (uint64_t count = 1; count <= 700; count++)
+    for (uint64_t count = 1; count <= 700; count++) {
         check_bijection(count, count * 3);
+    }
     for (uint64_t key = 0; key < 200; key++) {
         check_bijection(BRIM__PERMUTATION_TINY, key);
         check_bijection(BRIM__PERMUTATION_TINY + 1, key);
@@ -74,21 +77,24 @@ static void test_counts_around_powers_of_two(void **state) {
 
 static void test_counts_where_others_failed(void **state) {
     (void)state;
-    for (uint64_t key = 0; key < 3; key++)
+    for (uint64_t key = 0; key < 3; key++) {
         for (uint64_t off = 0; off <= 4; off++) {
             check_bijection(((uint64_t)1 << 16) - 2 + off, key);
-            if (key == 0)
+            if (key == 0) {
                 check_bijection(((uint64_t)1 << 18) - 2 + off, key);
+            }
         }
+    }
 }
 
 static void test_inverse_of_large_counts(void **state) {
     (void)state;
     uint64_t random = 7;
-    for (int bits = 21; bits <= 63; bits++)
+    for (int bits = 21; bits <= 63; bits++) {
         for (int off = -1; off <= 1; off++) {
-            if (bits == 63 && off == 1)
+            if (bits == 63 && off == 1) {
                 continue;
+            }
             const uint64_t count = ((uint64_t)1 << bits) + (uint64_t)(int64_t)off;
             struct brim__permutation permutation;
             brim__permutation_init(&permutation, count, random);
@@ -110,6 +116,7 @@ static void test_inverse_of_large_counts(void **state) {
             }
             assert_true(upper > 90 && upper < 210); /* reaches all of the range */
         }
+    }
 }
 
 static uint32_t permutation_number(const struct brim__permutation *permutation) {
@@ -117,8 +124,9 @@ static uint32_t permutation_number(const struct brim__permutation *permutation) 
     for (uint64_t i = 0; i < permutation->count; i++) {
         uint32_t smaller = 0;
         const uint64_t value = brim__permute(permutation, i);
-        for (uint64_t k = i + 1; k < permutation->count; k++)
+        for (uint64_t k = i + 1; k < permutation->count; k++) {
             smaller += brim__permute(permutation, k) < value;
+        }
         number = number * (uint32_t)(permutation->count - i) + smaller;
     }
     return number;
@@ -147,8 +155,9 @@ static void test_all_permutations_of_few(void **state) {
             seen[permutation_number(&permutation)]++;
         }
         const double z = chi_square_z(seen, factorial, each, factorial - 1, 1);
-        if (fabs(z) > TOO_FAR)
+        if (fabs(z) > TOO_FAR) {
             fail_msg("%u values: z = %.1f over all permutations", count, z);
+        }
     }
 }
 
@@ -161,26 +170,31 @@ static void check_pairs(uint64_t count) {
         struct brim__permutation permutation;
         brim__permutation_init(&permutation, count, key);
         uint64_t values[160];
-        for (uint64_t i = 0; i < count; i++)
+        for (uint64_t i = 0; i < count; i++) {
             values[i] = i;
+        }
         brim__permute_run(&permutation, values, count);
-        for (uint64_t i = 0; i < count; i++)
+        for (uint64_t i = 0; i < count; i++) {
             seen[i * count + values[i]]++;
+        }
     }
     const double freedom = (double)((count - 1) * (count - 1));
     const double scale = (double)(count - 1) / (double)count;
     const double z = chi_square_z(seen, count * count, EACH, freedom, scale);
-    if (fabs(z) > TOO_FAR)
+    if (fabs(z) > TOO_FAR) {
         fail_msg("count %llu: z = %.1f over (position, value)", (unsigned long long)count, z);
+    }
 }
 
 static void test_positions_meet_values_equally(void **state) {
     (void)state;
-    for (uint64_t count = 17; count <= 64; count++)
+    for (uint64_t count = 17; count <= 64; count++) {
         check_pairs(count);
+    }
     static const uint64_t feistel[] = { 65, 66, 71, 81, 96, 100, 127, 128, 129, 150 };
-    for (size_t i = 0; i < BRIM__COUNT(feistel); i++)
+    for (size_t i = 0; i < BRIM__COUNT(feistel); i++) {
         check_pairs(feistel[i]);
+    }
 }
 
 /* Differences between the values of neighbours, in 64 classes: a network with
@@ -207,9 +221,10 @@ static void test_differences_of_neighbours(void **state) {
         const double fair = expected / ((double)counts[c] - 1);
         const double z = chi_square_z(seen + 1, 63, fair, 62, 1);
         const double z_xor = chi_square_z(seen_xor + 1, 63, fair, 62, 1);
-        if (fabs(z) > TOO_FAR || fabs(z_xor) > TOO_FAR)
+        if (fabs(z) > TOO_FAR || fabs(z_xor) > TOO_FAR) {
             fail_msg("count %llu: z = %.1f and %.1f over differences",
                      (unsigned long long)counts[c], z, z_xor);
+        }
     }
 }
 
@@ -240,8 +255,9 @@ static void collect(struct z_collection *collection, double z) {
 }
 static void check_collection(const struct z_collection *collection, const char *what) {
     const double spread = (collection->squares - collection->count) / sqrt(2.0 * collection->count);
-    if (collection->largest > TOO_FAR || fabs(spread) > TOO_FAR)
+    if (collection->largest > TOO_FAR || fabs(spread) > TOO_FAR) {
         fail_msg("%s: largest |z| %.1f, spread %.1f", what, collection->largest, spread);
+    }
 }
 
 static void test_no_correlation(void **state) {
@@ -260,8 +276,9 @@ static void test_no_correlation(void **state) {
                 next[i] = (double)brim__permute(&b, i);
                 place[i] = (double)i;
             }
-            for (size_t lag = 1; lag <= 4; lag++)
+            for (size_t lag = 1; lag <= 4; lag++) {
                 collect(&serial, correlation_z(values, values + lag, count - lag));
+            }
             collect(&own, correlation_z(values, place, count));
             collect(&epochs, correlation_z(values, next, count));
         }
@@ -334,15 +351,17 @@ static void test_order_is_stable(void **state) {
     for (size_t i = 0; i < BRIM__COUNT(known); i++) {
         struct brim__permutation permutation;
         brim__permutation_init(&permutation, known[i].count, known[i].key);
-        for (uint64_t p = 0; p < 4; p++)
+        for (uint64_t p = 0; p < 4; p++) {
             assert_int_equal(brim__permute(&permutation, p), known[i].value[p]);
+        }
     }
 }
 
 int main(void) {
     seen_bits = calloc(1, ((size_t)1 << 24) / 8 + 2);
-    if (seen_bits == NULL)
+    if (seen_bits == NULL) {
         return 1;
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_small_count),
         cmocka_unit_test(test_counts_around_powers_of_two),

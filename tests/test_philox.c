@@ -104,8 +104,9 @@ static void test_below_is_uniform(void **state) {
         const double freedom = (double)bounds[b] - 1;
         assert_true(chi_square < freedom + 25 + 5 * freedom);
         /* a generator that is too even is wrong as well */
-        if (bounds[b] == 100)
+        if (bounds[b] == 100) {
             assert_true(chi_square > 40 && chi_square < 180);
+        }
     }
 }
 

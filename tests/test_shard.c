@@ -26,9 +26,11 @@ static struct brim__batching batching_of(uint64_t rows, bool global, uint64_t mi
  * i belongs to the last rank whose share begins at or before it. */
 static uint32_t owner_of(uint64_t row, uint64_t rows, uint32_t world) {
     uint32_t owner = 0;
-    for (uint32_t r = 0; r < world; r++)
-        if (rows * r / world <= row)
+    for (uint32_t r = 0; r < world; r++) {
+        if (rows * r / world <= row) {
             owner = r;
+        }
+    }
     return owner;
 }
 
@@ -69,8 +71,9 @@ static uint64_t check_step(const struct brim__shard *shard, uint64_t index, uint
             assert_int_equal(delivery.first + i, own->position[at]);
             assert_int_equal(i < delivery.valid_rows, own->position[at] < shard->count);
         }
-        if (delivery.rows == 0)
+        if (delivery.rows == 0) {
             assert_int_equal(delivery.valid_rows, 0);
+        }
     }
     assert_int_equal(at, own->rows);
     return pieces;
@@ -80,8 +83,9 @@ static void check_rank(const struct brim__shard *shard, uint64_t micro) {
     uint64_t index = 0, number = 0, begin = shard->base;
     while (begin < shard->count) {
         const uint64_t valid = brim__min(shard->global_rows, shard->count - begin);
-        if (valid < shard->global_rows && shard->remainder == BRIM__DROP)
+        if (valid < shard->global_rows && shard->remainder == BRIM__DROP) {
             break;
+        }
         const uint64_t rows = shard->remainder == BRIM__PAD ? shard->global_rows : valid;
         assert_int_equal(brim__shard_delivery_of_step(shard, number), index);
         index += check_step(shard, index, number, begin, valid, rows, micro);
@@ -97,35 +101,39 @@ static void check_rank(const struct brim__shard *shard, uint64_t micro) {
 static void check_joined(struct brim__shard *ranks, uint32_t world) {
     uint64_t position = ranks[0].base;
     const uint64_t steps = brim__shard_steps(&ranks[0]);
-    for (uint32_t r = 1; r < world; r++)
+    for (uint32_t r = 1; r < world; r++) {
         assert_int_equal(brim__shard_deliveries(&ranks[r]), brim__shard_deliveries(&ranks[0]));
-    for (uint64_t step = 0; step < steps; step++)
+    }
+    for (uint64_t step = 0; step < steps; step++) {
         for (uint32_t r = 0; r < world; r++) {
             const uint64_t end = brim__shard_delivery_of_step(&ranks[r], step + 1);
             for (uint64_t i = brim__shard_delivery_of_step(&ranks[r], step); i < end; i++) {
                 struct brim__delivery delivery;
                 brim__shard_delivery(&ranks[r], i, &delivery);
-                if (delivery.valid_rows > 0)
+                if (delivery.valid_rows > 0) {
                     assert_int_equal(delivery.first, position);
+                }
                 position += delivery.valid_rows;
             }
         }
+    }
     const uint64_t left = ranks[0].count - position;
-    if (ranks[0].remainder == BRIM__DROP)
+    if (ranks[0].remainder == BRIM__DROP) {
         assert_true(left < ranks[0].global_rows);
-    else
+    } else {
         assert_int_equal(left, 0);
+    }
 }
 
 static void test_ranks_equal_the_model(void **state) {
     (void)state;
     static const uint64_t counts[] = { 0, 1, 2, 5, 12, 24, 29, 60 };
-    for (uint32_t world = 1; world <= MOST_WORLD; world++)
-        for (int global = 0; global < 2; global++)
-            for (uint64_t rows = global ? world : 1; rows <= 12; rows++)
-                for (uint64_t micro = 0; micro <= 5; micro++)
-                    for (int remainder = 0; remainder < 3; remainder++)
-                        for (size_t c = 0; c < BRIM__COUNT(counts); c++)
+    for (uint32_t world = 1; world <= MOST_WORLD; world++) {
+        for (int global = 0; global < 2; global++) {
+            for (uint64_t rows = global ? world : 1; rows <= 12; rows++) {
+                for (uint64_t micro = 0; micro <= 5; micro++) {
+                    for (int remainder = 0; remainder < 3; remainder++) {
+                        for (size_t c = 0; c < BRIM__COUNT(counts); c++) {
                             for (uint64_t base = 0; base <= counts[c]; base += 1 + counts[c] / 5) {
                                 struct brim__shard ranks[MOST_WORLD];
                                 const struct brim__batching batching = batching_of(
@@ -140,6 +148,12 @@ static void test_ranks_equal_the_model(void **state) {
                                 }
                                 check_joined(ranks, world);
                             }
+                        }
+                    }
+                }
+            }
+        }
+    }
 }
 
 static void test_nothing_left_after_the_end(void **state) {

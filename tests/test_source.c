@@ -14,8 +14,9 @@ static brim_status open_stage(struct opened *opened, const struct brim__stage *s
     struct test_use use;
     use_init(&use, stage);
     use_set(&use, argument, value);
-    if (name != NULL)
+    if (name != NULL) {
         use_set(&use, "name", name);
+    }
     return open_use(opened, &use, bindings, binding_count);
 }
 
@@ -46,8 +47,9 @@ static void test_rows_are_complete(void **state) {
             const brim_argument_info *argument = &info->arguments[a];
             assert_non_null(argument->name);
             assert_true(argument->help != NULL && strlen(argument->help) > 8);
-            if (argument->flags & BRIM_REQUIRED)
+            if (argument->flags & BRIM_REQUIRED) {
                 assert_null(argument->fallback);
+            }
             assert_true((argument->type == BRIM_TYPE_CHOICE) == (argument->choices != NULL));
             assert_true(argument->least <= argument->most);
         }
@@ -66,11 +68,13 @@ static void check_array(const void *data, brim_dtype dtype, uint32_t rank, const
     binding.dtype = dtype;
     binding.rank = rank;
     memcpy(binding.shape, shape, rank * sizeof *shape);
-    if (strides != NULL)
+    if (strides != NULL) {
         memcpy(binding.strides, strides, rank * sizeof *strides);
+    }
     struct opened opened;
-    if (open_stage(&opened, &brim__stage_array, "array", "a", NULL, &binding, 1) != BRIM_OK)
+    if (open_stage(&opened, &brim__stage_array, "array", "a", NULL, &binding, 1) != BRIM_OK) {
         fail_msg("%s", brim_detail());
+    }
     const struct brim__source *source = &opened.source;
     assert_true(source->in_memory && !source->is_file && !source->serial && !source->callback);
     assert_int_equal(source->count, shape[0]);
@@ -78,14 +82,17 @@ static void check_array(const void *data, brim_dtype dtype, uint32_t rank, const
     const struct brim__view *view = &source->field[0].view;
     assert_int_equal(view->shape.rank, rank - 1);
     int64_t own[BRIM_MAX_RANK], step = (int64_t)brim_dtype_bytes(dtype);
-    for (uint32_t i = rank; i-- > 0; step *= shape[i])
+    for (uint32_t i = rank; i-- > 0; step *= shape[i]) {
         own[i] = step;
-    if (strides == NULL)
+    }
+    if (strides == NULL) {
         strides = own;
+    }
     uint64_t elements = 1;
-    for (uint32_t i = 1; i < rank; i++)
+    for (uint32_t i = 1; i < rank; i++) {
         elements *= (uint64_t)shape[i];
-    for (uint64_t run = 1; run <= 3; run++)
+    }
+    for (uint64_t run = 1; run <= 3; run++) {
         for (uint64_t sample = 0; sample < source->count;) {
             const uint8_t *records;
             uint64_t got;
@@ -111,6 +118,7 @@ static void check_array(const void *data, brim_dtype dtype, uint32_t rank, const
             }
             sample += got;
         }
+    }
     char text[64];
     source->ops->describe(source, 1, text, sizeof text);
     assert_string_equal(text, "array @a, sample 1");
@@ -162,13 +170,14 @@ static void test_array_refusals(void **state) {
     bad.rank = BRIM_MAX_RANK + 1;
     assert_int_equal(refuse_array(&bad), BRIM_INVALID);
     assert_detail_has("rank 9");
-    for (int64_t dim = -1; dim <= 0; dim++)
+    for (int64_t dim = -1; dim <= 0; dim++) {
         for (int axis = 0; axis < 2; axis++) {
             bad = good;
             bad.shape[axis] = dim;
             assert_int_equal(refuse_array(&bad), BRIM_INVALID);
             assert_detail_has("dimension");
         }
+    }
     bad = good;
     bad.shape[0] = INT64_MAX;
     assert_int_equal(refuse_array(&bad), BRIM_INVALID);
@@ -260,8 +269,9 @@ static void test_field_names(void **state) {
         assert_int_equal(brim__field_name(name, good[i]), BRIM_OK);
         assert_string_equal(name, good[i]);
     }
-    for (size_t i = 0; i < BRIM__COUNT(bad); i++)
+    for (size_t i = 0; i < BRIM__COUNT(bad); i++) {
         assert_int_equal(brim__field_name(name, bad[i]), BRIM_INVALID);
+    }
     assert_int_equal(brim__field_name(name, NULL), BRIM_INVALID);
 }
 
@@ -279,8 +289,9 @@ static int read_sample(void *user, const brim_call *call, brim_value *outputs, s
     if (reader->why != NULL) {
         memset(why, 'w', why_bytes); /* not terminated */
         snprintf(why, why_bytes, "%s", reader->why);
-        if (reader->why[0] == '!')
+        if (reader->why[0] == '!') {
             memset(why, 'w', why_bytes);
+        }
         return 7;
     }
     assert_int_equal(output_count, 2);
@@ -293,8 +304,9 @@ static int read_sample(void *user, const brim_call *call, brim_value *outputs, s
     assert_string_equal(outputs[1].name, "label");
     assert_int_equal(outputs[1].rank, 0);
     assert_int_equal(outputs[1].bytes, 8);
-    for (size_t i = 0; i < output_count; i++)
+    for (size_t i = 0; i < output_count; i++) {
         assert_int_equal((uintptr_t)outputs[i].data % 64, 0);
+    }
     memset(outputs[0].data, (int)call->sample, 15);
     const int64_t label = -(int64_t)call->sample;
     memcpy(outputs[1].data, &label, sizeof label);
@@ -570,9 +582,10 @@ static void test_every_refusal_of_the_system(void **state) {
                 const brim_status status = exercise(&uses[i], &binding);
                 injected = brim__fault_injected();
                 brim__fault_arm(0, 0, false);
-                if ((status == BRIM_OK) != (injected == 0))
+                if ((status == BRIM_OK) != (injected == 0)) {
                     fail_msg("use %zu, fault %llu: status %d, %llu injected", i,
                              (unsigned long long)nth, (int)status, (unsigned long long)injected);
+                }
                 if (injected > 0) {
                     assert_true(status == BRIM_IO || status == BRIM_MEMORY);
                     assert_true(strlen(brim_detail()) > 0);
@@ -592,8 +605,9 @@ static void test_too_many_files(void **state) {
     struct test_use use;
     use_init(&use, &brim__stage_npy);
     const struct path a = scratch_path("a.npy");
-    for (size_t i = 0; i < USE_ITEMS; i++)
+    for (size_t i = 0; i < USE_ITEMS; i++) {
         use_set(&use, "files", a.text);
+    }
     struct rlimit limit, tight;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
     const size_t before = open_descriptors();

@@ -44,8 +44,9 @@ static void make_tokens(struct file *file, uint64_t count, uint64_t *random, bri
 
 static size_t pack(const struct file *file, brim_dtype dtype, uint8_t *bytes) {
     const size_t item = brim_dtype_bytes(dtype);
-    for (uint64_t i = 0; i < file->count; i++)
+    for (uint64_t i = 0; i < file->count; i++) {
         memcpy(bytes + i * item, &file->token[i], item); /* little-endian */
+    }
     return file->count * item;
 }
 
@@ -64,8 +65,9 @@ static void put(struct index *index, uint64_t value, size_t bytes) {
 static uint64_t make_index(struct index *index, uint8_t code, uint64_t tokens, bool modes) {
     const size_t item = code == 4 ? 4 : code == 5 ? 8 : code == 1 ? 1 : 2;
     uint64_t sequences = 0;
-    for (uint64_t left = tokens; left > 0; sequences++)
+    for (uint64_t left = tokens; left > 0; sequences++) {
         left -= brim__min(left, sequences % 7);
+    }
     index->bytes = 0;
     memcpy(index->byte, "MMIDIDX\0\0", 9);
     index->bytes = 9;
@@ -85,8 +87,9 @@ static uint64_t make_index(struct index *index, uint8_t code, uint64_t tokens, b
     }
     put(index, 0, 8);
     put(index, sequences, 8);
-    for (uint64_t i = 0; modes && i < sequences; i++)
+    for (uint64_t i = 0; modes && i < sequences; i++) {
         put(index, i % 2, 1);
+    }
     return sequences;
 }
 
@@ -135,15 +138,17 @@ static void check_windows(const struct brim__source *source, const struct file *
                 assert_true(got >= 1 && got <= run);
                 used = 0;
             }
-            for (uint32_t field = 0; field < source->field_count; field++)
+            for (uint32_t field = 0; field < source->field_count; field++) {
                 for (uint64_t i = 0; i < length; i++) {
                     double value[2];
                     read_element(&source->field[field].view, records + used * source->pitch, i,
                                  value);
-                    if (value[0] != (double)files[f].token[begin + field + i])
+                    if (value[0] != (double)files[f].token[begin + field + i]) {
                         fail_msg("file %zu, window at %llu, field %u, token %llu: %g", f,
                                  (unsigned long long)begin, field, (unsigned long long)i, value[0]);
+                    }
                 }
+            }
             used++;
         }
         assert_int_equal(used, got); /* a fetch never crosses a file's end */
@@ -170,9 +175,9 @@ static void test_windows_equal_model(void **state) {
             strcat(name, ".bin");
             paths[f] = scratch_path(name);
         }
-        for (size_t c = 0; c < BRIM__COUNT(cases); c++)
-            for (int map = 0; map < 2; map++)
-                for (int shift = 0; shift < 2; shift++)
+        for (size_t c = 0; c < BRIM__COUNT(cases); c++) {
+            for (int map = 0; map < 2; map++) {
+                for (int shift = 0; shift < 2; shift++) {
                     for (size_t file_count = 1; file_count <= 3; file_count += 2) {
                         struct test_use use;
                         char length[24], stride[24];
@@ -184,11 +189,13 @@ static void test_windows_equal_model(void **state) {
                         use_set(&use, "stride", stride);
                         use_set(&use, "shift", shift ? "yes" : "no");
                         use_set(&use, "map", map ? "yes" : "no");
-                        for (size_t f = 0; f < file_count; f++)
+                        for (size_t f = 0; f < file_count; f++) {
                             use_set(&use, "files", paths[f].text);
+                        }
                         struct opened opened;
-                        if (open_use(&opened, &use, NULL, 0) != BRIM_OK)
+                        if (open_use(&opened, &use, NULL, 0) != BRIM_OK) {
                             fail_msg("%s", brim_detail());
+                        }
                         const struct brim__source *source = &opened.source;
                         const uint64_t step =
                             cases[c].stride == 0 ? cases[c].length : cases[c].stride;
@@ -197,13 +204,17 @@ static void test_windows_equal_model(void **state) {
                         assert_int_equal(source->field[0].view.dtype, kinds[kind].dtype);
                         assert_int_equal(source->pitch, step * brim_dtype_bytes(kinds[kind].dtype));
                         assert_int_equal(source->in_memory, map);
-                        if (!map && step > 2 * (cases[c].length + 1))
+                        if (!map && step > 2 * (cases[c].length + 1)) {
                             assert_int_equal(source->most_run, 1);
+                        }
                         check_windows(source, files, file_count, cases[c].length, step, shift, 1);
                         check_windows(source, files, file_count, cases[c].length, step, shift, 5);
                         source->ops->advise(source, 0, source->count);
                         close_opened(&opened);
                     }
+                }
+            }
+        }
     }
 }
 
@@ -214,8 +225,9 @@ static void assert_format(const char *name, brim_dtype dtype, uint64_t count) {
     const struct path path = scratch_path(name);
     use_set(&use, "files", path.text);
     struct opened opened;
-    if (open_use(&opened, &use, NULL, 0) != BRIM_OK)
+    if (open_use(&opened, &use, NULL, 0) != BRIM_OK) {
         fail_msg("%s", brim_detail());
+    }
     assert_int_equal(opened.source.field[0].view.dtype, dtype);
     assert_int_equal(opened.source.count, count);
     close_opened(&opened);
@@ -409,8 +421,9 @@ static void test_hostile_index(void **state) {
         memcpy(broken.byte + cases[i].at, &cases[i].value, cases[i].bytes);
         write_file(path.text, broken.byte, broken.bytes);
         const brim_status status = refuse("m.idx", "4", "auto");
-        if (status != BRIM_CORRUPT && status != BRIM_UNSUPPORTED)
+        if (status != BRIM_CORRUPT && status != BRIM_UNSUPPORTED) {
             fail_msg("case %zu: %d %s", i, (int)status, brim_detail());
+        }
         assert_detail_has("/m.");
         assert_detail_has(cases[i].says);
     }
@@ -435,8 +448,9 @@ static void test_truncated_index_and_tokens(void **state) {
     uint8_t bytes[64];
     const size_t whole = pack(&file, BRIM_U16, bytes);
     for (size_t cut = 0; cut <= 64; cut++) {
-        if (cut == whole)
+        if (cut == whole) {
             continue;
+        }
         write_file(bin.text, bytes, cut);
         assert_int_equal(refuse("cut.idx", "4", "auto"), BRIM_CORRUPT);
         assert_detail_has("cut.bin: byte ");

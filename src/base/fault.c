@@ -22,11 +22,13 @@ static _Atomic uint64_t passed[BRIM__FAULT_KINDS];
 bool brim__fault(enum brim__fault_kind kind) {
     atomic_fetch_add(&passed[kind], 1);
     const uint64_t nth = atomic_load(&armed_nth);
-    if (nth == 0 || !(atomic_load(&armed_kinds) & (1u << kind)))
+    if (nth == 0 || !(atomic_load(&armed_kinds) & (1u << kind))) {
         return false;
+    }
     const uint64_t number = atomic_fetch_add(&met, 1) + 1;
-    if (number != nth && !(number > nth && atomic_load(&armed_for_ever)))
+    if (number != nth && !(number > nth && atomic_load(&armed_for_ever))) {
         return false;
+    }
     atomic_fetch_add(&injected, 1);
     return true;
 }
@@ -37,8 +39,9 @@ void brim__fault_arm(unsigned kinds, uint64_t nth, bool for_ever) {
     atomic_store(&armed_for_ever, for_ever);
     atomic_store(&met, 0);
     atomic_store(&injected, 0);
-    for (size_t kind = 0; kind < BRIM__FAULT_KINDS; kind++)
+    for (size_t kind = 0; kind < BRIM__FAULT_KINDS; kind++) {
         atomic_store(&passed[kind], 0);
+    }
     atomic_store(&armed_nth, nth);
 }
 

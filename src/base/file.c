@@ -16,12 +16,15 @@
 #include <unistd.h>
 
 static const char *kind_of(mode_t mode) {
-    if (S_ISDIR(mode))
+    if (S_ISDIR(mode)) {
         return "a directory";
-    if (S_ISFIFO(mode))
+    }
+    if (S_ISFIFO(mode)) {
         return "a pipe";
-    if (S_ISSOCK(mode))
+    }
+    if (S_ISSOCK(mode)) {
         return "a socket";
+    }
     return "a device";
 }
 
@@ -56,8 +59,9 @@ brim_status brim__file_open(struct brim__file *file, const char *path) {
     do {
         fd = open_once(path);
     } while (fd < 0 && errno == EINTR);
-    if (fd < 0)
+    if (fd < 0) {
         return brim__fail(BRIM_IO, "%s: cannot be opened: %s", path, brim__error_text(errno, why));
+    }
     struct stat facts;
     if (stat_once(fd, &facts) != 0) {
         const int error = errno;
@@ -78,39 +82,44 @@ brim_status brim__file_open(struct brim__file *file, const char *path) {
 }
 
 void brim__file_close(struct brim__file *file) {
-    if (file->map && file->bytes > 0)
+    if (file->map && file->bytes > 0) {
         munmap((void *)file->map, file->bytes);
+    }
     file->map = NULL;
-    if (file->fd >= 0)
+    if (file->fd >= 0) {
         close(file->fd);
+    }
     file->fd = -1;
 }
 
 brim_status brim__file_read(const struct brim__file *file, uint64_t offset, void *buffer,
                             size_t bytes) {
     uint64_t end;
-    if (brim__add_overflows(offset, bytes, &end) || end > file->bytes)
+    if (brim__add_overflows(offset, bytes, &end) || end > file->bytes) {
         return brim__fail(BRIM_CORRUPT,
                           "%s: %llu bytes are needed at byte %llu, but the file ends at byte %llu",
                           file->path, (unsigned long long)bytes, (unsigned long long)offset,
                           (unsigned long long)file->bytes);
+    }
     uint8_t *to = buffer;
     while (offset < end) {
         const ssize_t got = read_once(file->fd, to, end - offset, offset);
-        if (got < 0 && errno == EINTR)
+        if (got < 0 && errno == EINTR) {
             continue;
+        }
         if (got < 0) {
             char why[BRIM__ERROR_TEXT];
             return brim__fail(BRIM_IO, "%s: %llu bytes at byte %llu cannot be read: %s", file->path,
                               (unsigned long long)(end - offset), (unsigned long long)offset,
                               brim__error_text(errno, why));
         }
-        if (got == 0)
+        if (got == 0) {
             return brim__fail(BRIM_CORRUPT,
                               "%s: ends at byte %llu; it had %llu bytes when it was opened, so it "
                               "was cut while in use",
                               file->path, (unsigned long long)offset,
                               (unsigned long long)file->bytes);
+        }
         to += got;
         offset += (uint64_t)got;
     }
@@ -125,8 +134,9 @@ brim_status brim__file_map(struct brim__file *file) {
     }
     void *map = MAP_FAILED;
     errno = ENOMEM;
-    if (!brim__fault(BRIM__FAULT_MAP))
+    if (!brim__fault(BRIM__FAULT_MAP)) {
         map = mmap(NULL, file->bytes, PROT_READ, MAP_SHARED, file->fd, 0);
+    }
     if (map == MAP_FAILED) {
         char size[BRIM__SIZE_TEXT];
         char why[BRIM__ERROR_TEXT];
@@ -140,8 +150,9 @@ brim_status brim__file_map(struct brim__file *file) {
 }
 
 void brim__file_advise(const struct brim__file *file, uint64_t offset, size_t bytes) {
-    if (bytes == 0 || offset >= file->bytes) /* 0 would mean: to the end */
+    if (bytes == 0 || offset >= file->bytes) { /* 0 would mean: to the end */
         return;
+    }
     (void)posix_fadvise(file->fd, (off_t)offset, (off_t)brim__min(bytes, file->bytes - offset),
                         POSIX_FADV_WILLNEED);
 }

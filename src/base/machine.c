@@ -49,13 +49,15 @@ static bool read_group(struct chain *chain, const char *name) {
 
 /* The number at the beginning of a text; false for "max", "-1" and nonsense. */
 static bool parse_number(const char *text, const char **rest, uint64_t *number) {
-    if (*text < '0' || *text > '9')
+    if (*text < '0' || *text > '9') {
         return false;
+    }
     char *end;
     errno = 0;
     const unsigned long long value = strtoull(text, &end, 10);
-    if (errno != 0)
+    if (errno != 0) {
         return false;
+    }
     *rest = end;
     *number = value;
     return true;
@@ -73,8 +75,9 @@ static uint64_t value_of(const char *text, const char *key) {
     uint64_t value;
     for (const char *line = text; line; line = strchr(line, '\n')) {
         line += *line == '\n';
-        if (strncmp(line, key, length) == 0 && line[length] == ' ')
+        if (strncmp(line, key, length) == 0 && line[length] == ' ') {
             return parse_number(line + length + 1, &rest, &value) ? value : 0;
+        }
     }
     return 0;
 }
@@ -84,24 +87,29 @@ static uint64_t value_of(const char *text, const char *key) {
 static bool enter(struct chain *chain, const char *root, const char *mount, const char *group) {
     const int length = snprintf(chain->path, sizeof chain->path, "%s/sys/fs/cgroup%s", root, mount);
     struct stat facts;
-    if (length < 0 || (size_t)length >= sizeof chain->path || stat(chain->path, &facts) != 0)
+    if (length < 0 || (size_t)length >= sizeof chain->path || stat(chain->path, &facts) != 0) {
         return false;
+    }
     chain->mount_length = (size_t)length;
     size_t group_length = strlen(group);
-    while (group_length > 0 && group[group_length - 1] == '/')
+    while (group_length > 0 && group[group_length - 1] == '/') {
         group_length--;
-    if (group_length >= sizeof chain->path - chain->mount_length || strstr(group, "/.."))
+    }
+    if (group_length >= sizeof chain->path - chain->mount_length || strstr(group, "/..")) {
         return true; /* outside of what this process can see */
+    }
     memcpy(chain->path + length, group, group_length);
     chain->path[chain->mount_length + group_length] = '\0';
-    if (stat(chain->path, &facts) != 0 || !S_ISDIR(facts.st_mode))
+    if (stat(chain->path, &facts) != 0 || !S_ISDIR(facts.st_mode)) {
         chain->path[chain->mount_length] = '\0';
+    }
     return true;
 }
 
 static bool step_up(struct chain *chain) {
-    if (chain->path[chain->mount_length] == '\0')
+    if (chain->path[chain->mount_length] == '\0') {
         return false;
+    }
     *strrchr(chain->path + chain->mount_length, '/') = '\0';
     return true;
 }
@@ -110,8 +118,9 @@ static void limit_memory(struct brim__machine *machine, const struct chain *chai
                          uint64_t limit, uint64_t used, uint64_t reclaimable) {
     const uint64_t firm = used - brim__min(used, reclaimable);
     const uint64_t free_bytes = limit - brim__min(limit, firm);
-    if (free_bytes >= machine->free_bytes)
+    if (free_bytes >= machine->free_bytes) {
         return;
+    }
     machine->free_bytes = free_bytes;
     char limit_text[BRIM__SIZE_TEXT];
     char firm_text[BRIM__SIZE_TEXT];
@@ -130,13 +139,16 @@ static void memory_v1(struct brim__machine *machine, struct chain *chain) {
         uint64_t limit;
         uint64_t used = 0;
         uint64_t reclaimable = 0;
-        if (!read_number(chain, "memory.limit_in_bytes", &limit) || limit >= V1_UNLIMITED)
+        if (!read_number(chain, "memory.limit_in_bytes", &limit) || limit >= V1_UNLIMITED) {
             continue;
-        if (!read_number(chain, "memory.usage_in_bytes", &used))
+        }
+        if (!read_number(chain, "memory.usage_in_bytes", &used)) {
             used = 0;
-        if (read_group(chain, "memory.stat"))
+        }
+        if (read_group(chain, "memory.stat")) {
             reclaimable = value_of(chain->text, "total_inactive_file") +
                           value_of(chain->text, "total_active_file");
+        }
         limit_memory(machine, chain, 1, limit, used, reclaimable);
     } while (step_up(chain));
 }
@@ -146,22 +158,26 @@ static void memory_v2(struct brim__machine *machine, struct chain *chain) {
         uint64_t limit;
         uint64_t used = 0;
         uint64_t reclaimable = 0;
-        if (!read_number(chain, "memory.max", &limit))
+        if (!read_number(chain, "memory.max", &limit)) {
             continue;
-        if (!read_number(chain, "memory.current", &used))
+        }
+        if (!read_number(chain, "memory.current", &used)) {
             used = 0;
-        if (read_group(chain, "memory.stat"))
+        }
+        if (read_group(chain, "memory.stat")) {
             reclaimable = value_of(chain->text, "inactive_file") +
                           value_of(chain->text, "active_file") +
                           value_of(chain->text, "slab_reclaimable");
+        }
         limit_memory(machine, chain, 2, limit, used, reclaimable);
     } while (step_up(chain));
 }
 
 /* Part of a CPU counts as one: a thread can use it. */
 static void limit_cpus(struct brim__machine *machine, uint64_t quota, uint64_t period) {
-    if (period == 0)
+    if (period == 0) {
         return;
+    }
     const uint64_t cpus = brim__max(1, brim__divide_up(quota, period));
     machine->cpus = (uint32_t)brim__min(machine->cpus, cpus);
 }
@@ -171,8 +187,9 @@ static void cpus_v1(struct brim__machine *machine, struct chain *chain) {
         uint64_t quota;
         uint64_t period;
         if (read_number(chain, "cpu.cfs_quota_us", &quota) &&
-            read_number(chain, "cpu.cfs_period_us", &period))
+            read_number(chain, "cpu.cfs_period_us", &period)) {
             limit_cpus(machine, quota, period);
+        }
     } while (step_up(chain));
 }
 
@@ -182,8 +199,9 @@ static void cpus_v2(struct brim__machine *machine, struct chain *chain) {
         uint64_t period;
         const char *rest;
         if (read_group(chain, "cpu.max") && parse_number(chain->text, &rest, &quota) &&
-            *rest == ' ' && parse_number(rest + 1, &rest, &period))
+            *rest == ' ' && parse_number(rest + 1, &rest, &period)) {
             limit_cpus(machine, quota, period);
+        }
     } while (step_up(chain));
 }
 
@@ -192,16 +210,19 @@ typedef void follow(struct brim__machine *machine, struct chain *chain);
 static void follow_group(struct brim__machine *machine, const char *root, const char *mount,
                          const char *group, follow *walk) {
     struct chain chain;
-    if (enter(&chain, root, mount, group))
+    if (enter(&chain, root, mount, group)) {
         walk(machine, &chain);
+    }
 }
 
 static bool has_controller(const char *list, size_t length, const char *name) {
     const size_t name_length = strlen(name);
-    for (size_t at = 0; at + name_length <= length; at++)
+    for (size_t at = 0; at + name_length <= length; at++) {
         if ((at == 0 || list[at - 1] == ',') && memcmp(list + at, name, name_length) == 0 &&
-            (at + name_length == length || list[at + name_length] == ','))
+            (at + name_length == length || list[at + name_length] == ',')) {
             return true;
+        }
+    }
     return false;
 }
 
@@ -209,8 +230,9 @@ static bool has_controller(const char *list, size_t length, const char *name) {
 static void follow_line(struct brim__machine *machine, const char *root, const char *line) {
     const char *list = strchr(line, ':');
     const char *group = list ? strchr(list + 1, ':') : NULL;
-    if (!group || group[1] != '/')
+    if (!group || group[1] != '/') {
         return;
+    }
     list++;
     const size_t list_length = (size_t)(group - list);
     group++;
@@ -221,8 +243,9 @@ static void follow_line(struct brim__machine *machine, const char *root, const c
             follow_group(machine, root, mounts[i], group, cpus_v2);
         }
     }
-    if (has_controller(list, list_length, "memory"))
+    if (has_controller(list, list_length, "memory")) {
         follow_group(machine, root, "/memory", group, memory_v1);
+    }
     if (has_controller(list, list_length, "cpu")) {
         follow_group(machine, root, "/cpu", group, cpus_v1);
         follow_group(machine, root, "/cpu,cpuacct", group, cpus_v1);
@@ -233,8 +256,9 @@ static uint32_t affinity(void) {
     unsigned long mask[MOST_CPUS / (8 * sizeof(unsigned long))] = { 0 };
     if (sched_getaffinity(0, sizeof mask, (cpu_set_t *)mask) == 0) {
         const int count = CPU_COUNT_S(sizeof mask, (cpu_set_t *)mask);
-        if (count > 0)
+        if (count > 0) {
             return (uint32_t)count;
+        }
     }
     const long online = sysconf(_SC_NPROCESSORS_ONLN);
     return online > 0 ? (uint32_t)online : 1;
@@ -244,19 +268,23 @@ static void read_available(struct brim__machine *machine, const char *root) {
     char path[PATH_MAX];
     char text[4096];
     const int length = snprintf(path, sizeof path, "%s/proc/meminfo", root);
-    if (length < 0 || (size_t)length >= sizeof path || !brim__system_text(path, text, sizeof text))
+    if (length < 0 || (size_t)length >= sizeof path ||
+        !brim__system_text(path, text, sizeof text)) {
         return;
+    }
     const char *key = "MemAvailable:";
     const char *at = strstr(text, key);
     const char *rest;
     uint64_t kib;
-    if (!at)
+    if (!at) {
         return;
+    }
     at += strlen(key);
     at += strspn(at, " ");
     uint64_t bytes;
-    if (!parse_number(at, &rest, &kib) || brim__mul_overflows(kib, 1024, &bytes))
+    if (!parse_number(at, &rest, &kib) || brim__mul_overflows(kib, 1024, &bytes)) {
         return;
+    }
     machine->free_bytes = bytes;
     brim__copy_text(machine->origin, sizeof machine->origin, "MemAvailable of the machine");
 }
@@ -268,12 +296,15 @@ void brim__machine_read(const char *root, struct brim__machine *machine) {
     char path[PATH_MAX];
     char text[8192];
     const int length = snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
-    if (length < 0 || (size_t)length >= sizeof path || !brim__system_text(path, text, sizeof text))
+    if (length < 0 || (size_t)length >= sizeof path ||
+        !brim__system_text(path, text, sizeof text)) {
         return;
+    }
     for (char *line = text; line && *line;) {
         char *end = strchr(line, '\n');
-        if (end)
+        if (end) {
             *end++ = '\0';
+        }
         follow_line(machine, root, line);
         line = end;
     }

@@ -56,8 +56,9 @@ brim_status brim__condition_init(brim__condition *condition) {
     int error = pthread_condattr_init(&attributes);
     if (error == 0) {
         error = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-        if (error == 0)
+        if (error == 0) {
             error = pthread_cond_init(condition, &attributes);
+        }
         pthread_condattr_destroy(&attributes);
     }
     return error ? brim__fail(BRIM_MEMORY, "a condition could not be made: %s",
@@ -96,11 +97,13 @@ static int create_with_signals_blocked(pthread_t *thread, const pthread_attr_t *
     sigset_t blocked;
     sigset_t before;
     sigfillset(&blocked);
-    for (size_t i = 0; i < BRIM__COUNT(own_faults); i++)
+    for (size_t i = 0; i < BRIM__COUNT(own_faults); i++) {
         sigdelset(&blocked, own_faults[i]);
+    }
     int error = pthread_sigmask(SIG_SETMASK, &blocked, &before);
-    if (error)
+    if (error) {
         return error;
+    }
     error = brim__fault(BRIM__FAULT_THREAD) ? EAGAIN
                                             : pthread_create(thread, attributes, run, argument);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -113,8 +116,9 @@ brim_status brim__thread_start(brim__thread *thread, void *stack, size_t stack_b
     int error = pthread_attr_init(&attributes);
     if (error == 0) {
         error = pthread_attr_setstack(&attributes, stack, stack_bytes);
-        if (error == 0)
+        if (error == 0) {
             error = create_with_signals_blocked(thread, &attributes, run, argument);
+        }
         pthread_attr_destroy(&attributes);
     }
     if (error) {
@@ -162,16 +166,19 @@ size_t brim__page_bytes(void) {
 bool brim__system_text(const char *path, char *text, size_t bytes) {
     text[0] = '\0';
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0)
+    if (fd < 0) {
         return false;
+    }
     size_t filled = 0;
     ssize_t got = 1;
     while (filled + 1 < bytes) {
         got = read(fd, text + filled, bytes - 1 - filled);
-        if (got < 0 && errno == EINTR)
+        if (got < 0 && errno == EINTR) {
             continue;
-        if (got <= 0)
+        }
+        if (got <= 0) {
             break;
+        }
         filled += (size_t)got;
     }
     close(fd);
@@ -185,12 +192,14 @@ void brim__resident(uint64_t *now, uint64_t *peak) {
     char text[8192];
     unsigned long long pages = 0;
     if (brim__system_text("/proc/self/statm", text, sizeof text) &&
-        sscanf(text, "%*s %llu", &pages) == 1)
+        sscanf(text, "%*s %llu", &pages) == 1) {
         *now = pages * brim__page_bytes();
+    }
     if (brim__system_text("/proc/self/status", text, sizeof text)) {
         const char *line = strstr(text, "\nVmHWM:");
-        if (line)
+        if (line) {
             *peak = strtoull(line + strlen("\nVmHWM:"), NULL, 10) * 1024;
+        }
     }
     /* The kernel updates the two at different moments. */
     *peak = brim__max(*peak, *now);

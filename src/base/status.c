@@ -62,8 +62,9 @@ brim_status brim__fail_within(brim_status status, const char *format, ...) {
     va_start(arguments, format);
     const int length = vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    if (length < 0)
+    if (length < 0) {
         return status;
+    }
     const size_t at = strlen(text);
     brim__copy_text(text + at, sizeof text - at, ": ");
     const size_t behind = strlen(text);
@@ -72,7 +73,8 @@ brim_status brim__fail_within(brim_status status, const char *format, ...) {
 }
 
 brim_status brim__fail_text(brim_status status, const char *text) {
-    if (text != detail)
+    if (text != detail) {
         brim__copy_text(detail, sizeof detail, text);
+    }
     return status;
 }

@@ -33,8 +33,9 @@ const char *brim__size_text(uint64_t bytes, char text[BRIM__SIZE_TEXT]) {
         const uint64_t rest = bytes & ((UINT64_C(1) << shift) - 1);
         const uint64_t half = UINT64_C(1) << (shift - 1);
         tenths = (bytes >> shift) * 10 + ((rest * 10 + half) >> shift);
-        if (tenths < 10240 || unit + 1 == BRIM__COUNT(units))
+        if (tenths < 10240 || unit + 1 == BRIM__COUNT(units)) {
             break;
+        }
     }
     snprintf(text, BRIM__SIZE_TEXT, "%u.%u %s", (unsigned)(tenths / 10), (unsigned)(tenths % 10),
              units[unit]);
@@ -44,8 +45,9 @@ const char *brim__size_text(uint64_t bytes, char text[BRIM__SIZE_TEXT]) {
 const char *brim__error_text(int error, char text[BRIM__ERROR_TEXT]) {
     /* The GNU form, which may return a constant instead of filling `text`. */
     const char *said = strerror_r(error, text, BRIM__ERROR_TEXT);
-    if (said != text)
+    if (said != text) {
         brim__copy_text(text, BRIM__ERROR_TEXT, said);
+    }
     return text;
 }
 
@@ -59,8 +61,9 @@ static bool same(char a, char b) {
  * word into the other. Both are at most LONGEST_WORD long. */
 static unsigned edit_distance(const char *a, size_t a_length, const char *b, size_t b_length) {
     unsigned rows[3][LONGEST_WORD + 1]; /* row i lies at i % 3 */
-    for (size_t j = 0; j <= b_length; j++)
+    for (size_t j = 0; j <= b_length; j++) {
         rows[0][j] = (unsigned)j;
+    }
     for (size_t i = 1; i <= a_length; i++) {
         unsigned *row = rows[i % 3];
         const unsigned *above = rows[(i + 2) % 3];
@@ -68,13 +71,16 @@ static unsigned edit_distance(const char *a, size_t a_length, const char *b, siz
         row[0] = (unsigned)i;
         for (size_t j = 1; j <= b_length; j++) {
             unsigned best = above[j - 1] + !same(a[i - 1], b[j - 1]);
-            if (above[j] + 1 < best)
+            if (above[j] + 1 < best) {
                 best = above[j] + 1;
-            if (row[j - 1] + 1 < best)
+            }
+            if (row[j - 1] + 1 < best) {
                 best = row[j - 1] + 1;
+            }
             if (i > 1 && j > 1 && same(a[i - 1], b[j - 2]) && same(a[i - 2], b[j - 1]) &&
-                two_above[j - 2] + 1 < best)
+                two_above[j - 2] + 1 < best) {
                 best = two_above[j - 2] + 1;
+            }
             row[j] = best;
         }
     }
@@ -83,20 +89,23 @@ static unsigned edit_distance(const char *a, size_t a_length, const char *b, siz
 
 const char *brim__nearest(const char *word, const char *const *names, size_t count) {
     const size_t length = strnlen(word, LONGEST_WORD + 1);
-    if (length > LONGEST_WORD)
+    if (length > LONGEST_WORD) {
         return NULL;
+    }
     const char *nearest = NULL;
     unsigned least = 0;
     for (size_t i = 0; i < count; i++) {
         const size_t name_length = strnlen(names[i], LONGEST_WORD + 1);
-        if (name_length > LONGEST_WORD)
+        if (name_length > LONGEST_WORD) {
             continue;
+        }
         const unsigned distance = edit_distance(word, length, names[i], name_length);
         /* One slip for every three letters; one slip in a short word, unless
          * nothing of the word would be left. */
         const size_t allowed = brim__max(1, length / 3);
-        if (distance > allowed || distance >= length)
+        if (distance > allowed || distance >= length) {
             continue;
+        }
         if (!nearest || distance < least) {
             nearest = names[i];
             least = distance;

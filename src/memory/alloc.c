@@ -47,14 +47,16 @@ static struct header *take(brim_budget *budget, uint64_t total, brim_status *sta
         return NULL;
     }
     *status = budget ? brim__budget_charge_block(budget, total, false) : BRIM_OK;
-    if (*status)
+    if (*status) {
         return NULL;
+    }
     void *memory = NULL;
     const int error =
         brim__fault(BRIM__FAULT_ALLOC) ? ENOMEM : posix_memalign(&memory, ALIGNMENT, total);
     if (error) {
-        if (budget)
+        if (budget) {
             brim__budget_uncharge_block(budget, total, false);
+        }
         *status = refuse(total, budget, error);
         return NULL;
     }
@@ -66,22 +68,25 @@ void *brim__alloc(brim_budget *budget, uint64_t bytes, brim_status *status) {
     brim_status own_status;
     const uint64_t total = brim__alloc_bytes(bytes);
     struct header *header = take(budget, total, status ? status : &own_status);
-    if (!header)
+    if (!header) {
         return NULL;
+    }
     header->charged = total;
     header->budget = budget;
     return (uint8_t *)header + ALIGNMENT;
 }
 
 void brim__free(void *memory) {
-    if (!memory)
+    if (!memory) {
         return;
+    }
     struct header *header = (struct header *)((uint8_t *)memory - ALIGNMENT);
     brim_budget *const budget = header->budget;
     const uint64_t charged = header->charged;
     free(header);
-    if (budget)
+    if (budget) {
         brim__budget_uncharge_block(budget, charged, false);
+    }
 }
 
 /* [guard page] + bytes, or MAP_FAILED with errno. */
@@ -105,20 +110,23 @@ brim_status brim__pages_new(struct brim__pages *pages, brim_budget *budget, uint
                             bool elastic, bool guard) {
     *pages = (struct brim__pages){ 0 };
     const size_t page = brim__page_bytes();
-    if (bytes > PTRDIFF_MAX - 2 * page)
+    if (bytes > PTRDIFF_MAX - 2 * page) {
         return refuse(bytes, NULL, ENOMEM);
+    }
     const size_t whole = brim__align(brim__max(bytes, 1), page);
     const size_t guard_bytes = guard ? page : 0;
     if (budget) {
         const brim_status status = brim__budget_charge_block(budget, whole, elastic);
-        if (status)
+        if (status) {
             return status;
+        }
     }
     uint8_t *memory = map(whole, guard_bytes);
     if (memory == MAP_FAILED) {
         const int error = errno;
-        if (budget)
+        if (budget) {
             brim__budget_uncharge_block(budget, whole, elastic);
+        }
         return refuse(whole, budget, error);
     }
     *pages = (struct brim__pages){ .memory = memory + guard_bytes,
@@ -130,10 +138,12 @@ brim_status brim__pages_new(struct brim__pages *pages, brim_budget *budget, uint
 }
 
 void brim__pages_free(struct brim__pages *pages) {
-    if (!pages->memory)
+    if (!pages->memory) {
         return;
+    }
     munmap(pages->memory - pages->guard, pages->bytes + pages->guard);
-    if (pages->budget)
+    if (pages->budget) {
         brim__budget_uncharge_block(pages->budget, pages->bytes, pages->elastic);
+    }
     *pages = (struct brim__pages){ 0 };
 }

@@ -50,14 +50,16 @@ static brim_status add_block(struct brim__arena *arena, uint64_t bytes, size_t a
     const size_t page = brim__page_bytes();
     uint64_t needed;
     if (brim__add_overflows(brim__align(sizeof(struct brim__arena_block), alignment), bytes,
-                            &needed))
+                            &needed)) {
         needed = UINT64_MAX; /* refused below, with its size */
+    }
     const uint64_t usual = arena->blocks ? LATER_PAGES * page : page;
     struct brim__pages pages;
     const brim_status status =
         brim__pages_new(&pages, arena->budget, brim__max(needed, usual), false, false);
-    if (status)
+    if (status) {
         return status;
+    }
     struct brim__arena_block *block = (struct brim__arena_block *)pages.memory;
     block->pages = pages;
     block->taken = sizeof *block;
@@ -81,8 +83,9 @@ brim_status brim__arena_take(struct brim__arena *arena, uint64_t bytes, void *me
     if (!block || room(block) < gap(block, alignment) ||
         room(block) - gap(block, alignment) < bytes) {
         const brim_status status = add_block(arena, bytes, alignment, &block);
-        if (status)
+        if (status) {
             return status;
+        }
     }
     block->taken += gap(block, alignment);
     void *memory = (uint8_t *)block + block->taken;
@@ -95,8 +98,9 @@ brim_status brim__arena_text(struct brim__arena *arena, const char *text, const 
     const size_t bytes = strlen(text) + 1;
     char *memory;
     const brim_status status = brim__arena_take(arena, bytes, &memory);
-    if (status)
+    if (status) {
         return status;
+    }
     memcpy(memory, text, bytes);
     *copy = memory;
     return BRIM_OK;

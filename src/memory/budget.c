@@ -21,15 +21,18 @@ bool brim__budget_forked(const brim_budget *budget) {
 }
 
 brim_status brim__budget_usable(const brim_budget *budget, brim_memory kind) {
-    if (!budget)
+    if (!budget) {
         return brim__fail(BRIM_INVALID, "the budget is NULL");
-    if ((unsigned)kind >= BRIM_MEMORY_KINDS)
+    }
+    if ((unsigned)kind >= BRIM_MEMORY_KINDS) {
         return brim__fail(BRIM_INVALID, "%u is not a kind of memory; there are %u", (unsigned)kind,
                           (unsigned)BRIM_MEMORY_KINDS);
-    if (brim__budget_forked(budget))
+    }
+    if (brim__budget_forked(budget)) {
         return brim__fail(BRIM_FORKED,
                           "budget \"%s\" belongs to process %u; make a runtime in this one",
                           budget->label, (unsigned)budget->tree->process);
+    }
     return BRIM_OK;
 }
 
@@ -40,25 +43,31 @@ brim_status brim__budget_usable(const brim_budget *budget, brim_memory kind) {
 static void set_label(brim_budget *node, const char *label) {
     if (!brim__copy_text(node->label, sizeof node->label, label)) {
         size_t end = sizeof node->label - 1;
-        while (end > 0 && ((unsigned char)label[end] & 0xC0) == 0x80)
+        while (end > 0 && ((unsigned char)label[end] & 0xC0) == 0x80) {
             end--;
+        }
         node->label[end] = '\0';
     }
-    for (char *at = node->label; *at; at++)
-        if ((unsigned char)*at < 0x20 || *at == 0x7F)
+    for (char *at = node->label; *at; at++) {
+        if ((unsigned char)*at < 0x20 || *at == 0x7F) {
             *at = '?';
+        }
+    }
 }
 
 static brim_status init_locks(struct brim__tree *tree) {
     brim_status status = brim__mutex_init(&tree->revoke_lock);
-    if (status)
+    if (status) {
         return status;
+    }
     status = brim__mutex_init(&tree->lock);
-    if (status)
+    if (status) {
         goto no_lock;
+    }
     status = brim__condition_init(&tree->left);
-    if (status)
+    if (status) {
         goto no_condition;
+    }
     return BRIM_OK;
 no_condition:
     brim__mutex_fini(&tree->lock);
@@ -80,8 +89,9 @@ brim_status brim__budget_root(const char *label, const uint64_t limits[BRIM_MEMO
     }
     brim_status status;
     struct brim__tree *tree = brim__alloc(NULL, sizeof *tree, &status);
-    if (!tree)
+    if (!tree) {
         return status;
+    }
     status = init_locks(tree);
     if (status) {
         brim__free(tree);
@@ -93,8 +103,9 @@ brim_status brim__budget_root(const char *label, const uint64_t limits[BRIM_MEMO
     root->tree = tree;
     root->refs = 1;
     set_label(root, label);
-    for (size_t kind = 0; kind < BRIM_MEMORY_KINDS; kind++)
+    for (size_t kind = 0; kind < BRIM_MEMORY_KINDS; kind++) {
         root->counts[kind].limit = limits[kind];
+    }
     brim__add(&(struct brim__request){
         .at = root, .kind = BRIM_HOST, .column = BRIM__FIRM, .bytes = bytes, .block = true });
     *budget = root;
@@ -104,14 +115,16 @@ brim_status brim__budget_root(const char *label, const uint64_t limits[BRIM_MEMO
 /* Gives up the minimum as well; the child itself counts nothing any more. */
 static void unlink_child(brim_budget *child) {
     brim_budget *parent = child->parent;
-    if (child->previous)
+    if (child->previous) {
         child->previous->next = child->next;
-    else
+    } else {
         parent->first = child->next;
-    if (child->next)
+    }
+    if (child->next) {
         child->next->previous = child->previous;
-    else
+    } else {
         parent->last = child->previous;
+    }
     for (int kind = 0; kind < BRIM_MEMORY_KINDS; kind++) {
         const struct brim__count *count = &child->counts[kind];
         assert(count->used == 0);
@@ -127,27 +140,33 @@ uint64_t brim__budget_node_bytes(void) {
 brim_status brim_budget_new(brim_budget *parent, const char *label, uint64_t limit,
                             uint64_t minimum, brim_budget **budget) {
     brim_status status = brim__budget_usable(parent, BRIM_HOST);
-    if (status)
+    if (status) {
         return status;
-    if (!label || !label[0] || !budget)
+    }
+    if (!label || !label[0] || !budget) {
         return brim__fail(BRIM_INVALID, "a budget needs a label and a place for its handle");
-    if (minimum > limit)
+    }
+    if (minimum > limit) {
         return brim__fail(BRIM_INVALID,
                           "budget \"%s\": its minimum of %llu bytes is above its limit of %llu",
                           label, (unsigned long long)minimum, (unsigned long long)limit);
-    if (parent->depth + 1 >= MOST_LEVELS)
+    }
+    if (parent->depth + 1 >= MOST_LEVELS) {
         return brim__fail(BRIM_INVALID, "budget \"%s\": budgets nest at most %d levels deep", label,
                           MOST_LEVELS);
+    }
     brim_budget *node = brim__alloc(parent, sizeof *node, &status);
-    if (!node)
+    if (!node) {
         return status;
+    }
     node->tree = parent->tree;
     node->parent = parent;
     node->depth = parent->depth + 1;
     node->refs = 1;
     set_label(node, label);
-    for (size_t kind = 0; kind < BRIM_MEMORY_KINDS; kind++)
+    for (size_t kind = 0; kind < BRIM_MEMORY_KINDS; kind++) {
         node->counts[kind].limit = BRIM_UNLIMITED;
+    }
     node->counts[BRIM_HOST].limit = limit;
     node->counts[BRIM_HOST].minimum = minimum;
     status = brim__add_firmly(&(struct brim__request){ .at = parent,
@@ -169,11 +188,13 @@ brim_status brim_budget_new(brim_budget *parent, const char *label, uint64_t lim
 static bool bury_if_dead(brim_budget *node) {
     const bool is_root = !node->parent;
     const uint64_t itself = is_root ? node->tree->node_bytes : 0;
-    if (node->refs > 0 || node->blocks > itself || node->elastic_blocks > 0)
+    if (node->refs > 0 || node->blocks > itself || node->elastic_blocks > 0) {
         return false;
+    }
     assert(!node->first && !node->revoke);
-    if (!is_root)
+    if (!is_root) {
         unlink_child(node);
+    }
     return true;
 }
 
@@ -192,28 +213,33 @@ static void destroy(brim_budget *node) {
 }
 
 void brim__budget_ref(brim_budget *budget) {
-    if (brim__budget_forked(budget))
+    if (brim__budget_forked(budget)) {
         return;
+    }
     brim__lock(&budget->tree->lock);
     budget->refs++;
     brim__unlock(&budget->tree->lock);
 }
 
 void brim__budget_unref(brim_budget *budget) {
-    if (!budget || brim__budget_forked(budget))
+    if (!budget || brim__budget_forked(budget)) {
         return;
+    }
     struct brim__tree *tree = budget->tree;
     brim__lock(&tree->lock);
     assert(budget->refs > 0);
     budget->refs--;
-    for (int k = 0; k < BRIM_MEMORY_KINDS && budget->refs == 0; k++)
-        for (enum brim__column column = BRIM__FIRM; column <= BRIM__RESERVED; column++)
+    for (int k = 0; k < BRIM_MEMORY_KINDS && budget->refs == 0; k++) {
+        for (enum brim__column column = BRIM__FIRM; column <= BRIM__RESERVED; column++) {
             brim__subtract(budget, (brim_memory)k, column,
                            brim__loose(budget, (brim_memory)k, column));
+        }
+    }
     const bool dead = bury_if_dead(budget);
     brim__unlock(&tree->lock);
-    if (dead)
+    if (dead) {
         destroy(budget);
+    }
 }
 
 void brim_budget_free(brim_budget *budget) {
@@ -225,8 +251,9 @@ void brim_budget_free(brim_budget *budget) {
 static brim_status charge(brim_budget *budget, brim_memory kind, enum brim__column column,
                           uint64_t bytes, bool block) {
     const brim_status status = brim__budget_usable(budget, kind);
-    if (status)
+    if (status) {
         return status;
+    }
     return brim__add_firmly(&(struct brim__request){ .at = budget,
                                                      .kind = kind,
                                                      .column = column,
@@ -238,8 +265,9 @@ static brim_status charge(brim_budget *budget, brim_memory kind, enum brim__colu
 /* More than is there is a mistake of the caller: what is there goes. */
 static void uncharge(brim_budget *budget, brim_memory kind, enum brim__column column,
                      uint64_t bytes) {
-    if (!budget || (unsigned)kind >= BRIM_MEMORY_KINDS || brim__budget_forked(budget))
+    if (!budget || (unsigned)kind >= BRIM_MEMORY_KINDS || brim__budget_forked(budget)) {
         return;
+    }
     brim__lock(&budget->tree->lock);
     const uint64_t most = brim__loose(budget, kind, column);
     assert(bytes <= most);
@@ -274,8 +302,9 @@ void brim__budget_return(brim_budget *budget, brim_memory kind, uint64_t bytes) 
 }
 
 void brim__budget_firm_up(brim_budget *budget, brim_memory kind, uint64_t bytes) {
-    if (brim__budget_forked(budget))
+    if (brim__budget_forked(budget)) {
         return;
+    }
     brim__lock(&budget->tree->lock);
     struct brim__count *own = &budget->counts[kind];
     assert(bytes <= own->elastic);
@@ -285,26 +314,30 @@ void brim__budget_firm_up(brim_budget *budget, brim_memory kind, uint64_t bytes)
     const uint64_t blocks = kind == BRIM_HOST ? brim__min(bytes, budget->elastic_blocks) : 0;
     budget->elastic_blocks -= blocks;
     budget->blocks += blocks;
-    for (brim_budget *node = budget; node; node = node->parent)
+    for (brim_budget *node = budget; node; node = node->parent) {
         node->counts[kind].sum_elastic -= bytes;
+    }
     brim__raise_kept(budget, kind, bytes);
     brim__unlock(&budget->tree->lock);
 }
 
 brim_status brim__budget_charge_block(brim_budget *budget, uint64_t bytes, bool elastic) {
-    if (!elastic)
+    if (!elastic) {
         return charge(budget, BRIM_HOST, BRIM__FIRM, bytes, true);
+    }
     const brim_status status = brim__budget_usable(budget, BRIM_HOST);
-    if (status)
+    if (status) {
         return status;
+    }
     const bool fits = brim__add_if_free(&(struct brim__request){
         .at = budget, .kind = BRIM_HOST, .column = BRIM__ELASTIC, .bytes = bytes, .block = true });
     return fits ? BRIM_OK : BRIM_BUDGET;
 }
 
 void brim__budget_uncharge_block(brim_budget *budget, uint64_t bytes, bool elastic) {
-    if (brim__budget_forked(budget))
+    if (brim__budget_forked(budget)) {
         return;
+    }
     struct brim__tree *tree = budget->tree;
     brim__lock(&tree->lock);
     const enum brim__column column = elastic ? BRIM__ELASTIC : BRIM__FIRM;
@@ -313,8 +346,9 @@ void brim__budget_uncharge_block(brim_budget *budget, uint64_t bytes, bool elast
     *brim__own_blocks(budget, column) -= bytes;
     const bool dead = bury_if_dead(budget);
     brim__unlock(&tree->lock);
-    if (dead)
+    if (dead) {
         destroy(budget);
+    }
 }
 
 /* ----------------------------------------------------------------- looking */
@@ -333,16 +367,18 @@ static uint64_t room(const brim_budget *budget, bool kept) {
     }
     uint64_t most = left[levels - 1];
     for (size_t i = levels - 1; i-- > 0;) {
-        if (brim__add_overflows(most, aside[i], &most))
+        if (brim__add_overflows(most, aside[i], &most)) {
             most = UINT64_MAX;
+        }
         most = brim__min(most, left[i]);
     }
     return most;
 }
 
 static uint64_t locked_room(brim_budget *budget, bool kept) {
-    if (brim__budget_forked(budget))
+    if (brim__budget_forked(budget)) {
         return 0;
+    }
     brim__lock(&budget->tree->lock);
     const uint64_t most = room(budget, kept);
     brim__unlock(&budget->tree->lock);
@@ -359,21 +395,24 @@ uint64_t brim__budget_free_now(brim_budget *budget) {
 
 uint64_t brim__budget_limit(brim_budget *budget) {
     uint64_t limit = BRIM_UNLIMITED;
-    for (const brim_budget *node = budget; node; node = node->parent)
+    for (const brim_budget *node = budget; node; node = node->parent) {
         limit = brim__min(limit, node->counts[BRIM_HOST].limit);
+    }
     return limit;
 }
 
 brim_budget *brim__budget_tightest(brim_budget *budget) {
     brim_budget *tightest = budget;
-    if (brim__budget_forked(budget))
+    if (brim__budget_forked(budget)) {
         return budget;
+    }
     brim__lock(&budget->tree->lock);
     for (brim_budget *node = budget->parent; node; node = node->parent) {
         const struct brim__count *count = &node->counts[BRIM_HOST];
         const struct brim__count *least = &tightest->counts[BRIM_HOST];
-        if (count->limit - count->kept < least->limit - least->kept)
+        if (count->limit - count->kept < least->limit - least->kept) {
             tightest = node;
+        }
     }
     brim__unlock(&budget->tree->lock);
     return tightest;
@@ -381,7 +420,8 @@ brim_budget *brim__budget_tightest(brim_budget *budget) {
 
 bool brim__budget_is_below(brim_budget *budget, const brim_budget *root) {
     const brim_budget *node = budget;
-    while (node && node != root)
+    while (node && node != root) {
         node = node->parent;
+    }
     return node != NULL;
 }

@@ -80,10 +80,11 @@ uint64_t *brim__own_blocks(brim_budget *node, enum brim__column column) {
 static void link_child(brim_budget *child) {
     brim_budget *parent = child->parent;
     child->previous = parent->last;
-    if (parent->last)
+    if (parent->last) {
         parent->last->next = child;
-    else
+    } else {
         parent->first = child;
+    }
     parent->last = child;
 }
 
@@ -92,23 +93,27 @@ void brim__add(const struct brim__request *request) {
     const brim_memory kind = request->kind;
     const uint64_t bytes = request->bytes;
     raise_used(request->at, kind, bytes);
-    if (request->column != BRIM__ELASTIC)
+    if (request->column != BRIM__ELASTIC) {
         brim__raise_kept(request->at, kind, bytes);
+    }
     if (request->column == BRIM__MINIMUM) {
         link_child(request->child);
         return;
     }
-    if (request->block)
+    if (request->block) {
         *brim__own_blocks(request->at, request->column) += bytes;
+    }
     *own_column(request->at, kind, request->column) += bytes;
     for (brim_budget *node = request->at; node; node = node->parent) {
         struct brim__count *count = &node->counts[kind];
-        if (request->column == BRIM__RESERVED)
+        if (request->column == BRIM__RESERVED) {
             count->sum_reserved += bytes;
-        else
+        } else {
             count->sum_charged += bytes;
-        if (request->column == BRIM__ELASTIC)
+        }
+        if (request->column == BRIM__ELASTIC) {
             count->sum_elastic += bytes;
+        }
         count->peak = brim__max(count->peak, count->sum_charged + count->sum_reserved);
     }
 }
@@ -117,16 +122,19 @@ void brim__subtract(brim_budget *at, brim_memory kind, enum brim__column column,
     *own_column(at, kind, column) -= bytes;
     for (brim_budget *node = at; node; node = node->parent) {
         struct brim__count *count = &node->counts[kind];
-        if (column == BRIM__RESERVED)
+        if (column == BRIM__RESERVED) {
             count->sum_reserved -= bytes;
-        else
+        } else {
             count->sum_charged -= bytes;
-        if (column == BRIM__ELASTIC)
+        }
+        if (column == BRIM__ELASTIC) {
             count->sum_elastic -= bytes;
+        }
     }
     brim__lower_used(at, kind, bytes);
-    if (column != BRIM__ELASTIC)
+    if (column != BRIM__ELASTIC) {
         brim__lower_kept(at, kind, bytes);
+    }
 }
 
 uint64_t brim__loose(brim_budget *node, brim_memory kind, enum brim__column column) {
@@ -170,12 +178,15 @@ static uint64_t gain(const brim_budget *node, const struct brim__request *reques
 static brim_budget *pick_holder(brim_budget *top, const struct brim__request *request) {
     brim_budget *picked = NULL;
     for (brim_budget *node = top; node; node = brim__budget_after(node, top)) {
-        if (!node->revoke || node->asked == top->tree->round)
+        if (!node->revoke || node->asked == top->tree->round) {
             continue;
-        if ((request ? gain(node, request, top) : node->counts[BRIM_HOST].sum_elastic) == 0)
+        }
+        if ((request ? gain(node, request, top) : node->counts[BRIM_HOST].sum_elastic) == 0) {
             continue;
-        if (!picked || node->counts[BRIM_HOST].elastic > picked->counts[BRIM_HOST].elastic)
+        }
+        if (!picked || node->counts[BRIM_HOST].elastic > picked->counts[BRIM_HOST].elastic) {
             picked = node;
+        }
     }
     return picked;
 }
@@ -193,8 +204,9 @@ static uint64_t ask(brim_budget *node, uint64_t wanted) {
     brim__lock(&tree->lock);
     node->inside = false;
     brim__broadcast(&tree->left);
-    if (node->counts[BRIM_HOST].sum_elastic >= before)
+    if (node->counts[BRIM_HOST].sum_elastic >= before) {
         node->asked = tree->round;
+    }
     return given;
 }
 
@@ -224,20 +236,23 @@ brim_status brim__add_firmly(const struct brim__request *request) {
         while ((refuser = find_refuser(request, &passed)) != NULL) {
             const struct brim__count *count = &refuser->counts[BRIM_HOST];
             brim_budget *holder = pick_holder(refuser, request);
-            if (!holder)
+            if (!holder) {
                 break;
+            }
             ask(holder,
                 brim__min(passed - (count->limit - count->used), gain(holder, request, refuser)));
         }
     }
-    if (refuser)
+    if (refuser) {
         brim__budget_explain(refuser, request->kind, request->bytes, passed, request->who, text);
-    else
+    } else {
         brim__add(request);
-    if (collecting)
+    }
+    if (collecting) {
         end_collecting(tree);
-    else
+    } else {
         brim__unlock(&tree->lock);
+    }
     return refuser ? brim__fail_text(BRIM_BUDGET, text) : BRIM_OK;
 }
 
@@ -246,8 +261,9 @@ bool brim__add_if_free(const struct brim__request *request) {
     uint64_t passed;
     brim__lock(&tree->lock);
     const bool fits = !tree->collecting && !find_refuser(request, &passed);
-    if (fits)
+    if (fits) {
         brim__add(request);
+    }
     brim__unlock(&tree->lock);
     return fits;
 }
@@ -255,20 +271,23 @@ bool brim__add_if_free(const struct brim__request *request) {
 /* ---------------------------------------------------------------- revoking */
 
 void brim__budget_on_revoke(brim_budget *budget, brim__revoke *revoke, void *holder) {
-    if (brim__budget_forked(budget))
+    if (brim__budget_forked(budget)) {
         return;
+    }
     brim__lock(&budget->tree->lock);
     assert(!revoke || !budget->revoke);
     budget->revoke = revoke;
     budget->holder = holder;
-    while (!revoke && budget->inside)
+    while (!revoke && budget->inside) {
         brim__wait(&budget->tree->left, &budget->tree->lock, UINT64_MAX);
+    }
     brim__unlock(&budget->tree->lock);
 }
 
 uint64_t brim__budget_revoke(brim_budget *budget, uint64_t wanted) {
-    if (brim__budget_forked(budget))
+    if (brim__budget_forked(budget)) {
         return 0;
+    }
     struct brim__tree *tree = budget->tree;
     uint64_t given = 0;
     brim_budget *node;

@@ -13,11 +13,14 @@
 #include <stdio.h>
 
 brim_budget *brim__budget_after(const brim_budget *node, const brim_budget *top) {
-    if (node->first)
+    if (node->first) {
         return node->first;
-    for (; node != top; node = node->parent)
-        if (node->next)
+    }
+    for (; node != top; node = node->parent) {
+        if (node->next) {
             return node->next;
+        }
+    }
     return NULL;
 }
 
@@ -42,8 +45,9 @@ void brim__budget_list(const brim_budget *top, brim_memory kind, char *text, siz
         uint32_t left = 0;
         for (const brim_budget *node = top; node; node = brim__budget_after(node, top), place++) {
             const uint64_t here = held(node, kind);
-            if (here == 0 || here > last_bytes || (here == last_bytes && place <= last_place))
+            if (here == 0 || here > last_bytes || (here == last_bytes && place <= last_place)) {
                 continue;
+            }
             left++;
             if (here > largest_bytes) {
                 largest = node;
@@ -51,16 +55,18 @@ void brim__budget_list(const brim_budget *top, brim_memory kind, char *text, siz
                 largest_place = place;
             }
         }
-        if (!largest)
+        if (!largest) {
             return;
+        }
         char entry[BRIM_NAME_BYTES + BRIM__SIZE_TEXT + 4];
         char size[BRIM__SIZE_TEXT];
         const int length = snprintf(entry, sizeof entry, "%s%s %s", at ? ", " : "", largest->label,
                                     brim__size_text(largest_bytes, size));
         const bool fits = at + (size_t)length + (left > 1 ? tail : 1) <= bytes;
         if (!fits) {
-            if (at > 0 && at + tail <= bytes)
+            if (at > 0 && at + tail <= bytes) {
                 snprintf(text + at, bytes - at, ", and %u more", left);
+            }
             return;
         }
         memcpy(text + at, entry, (size_t)length + 1);
@@ -71,12 +77,13 @@ void brim__budget_list(const brim_budget *top, brim_memory kind, char *text, siz
 }
 
 static const char *kind_text(brim_memory kind, char text[32]) {
-    if (kind == BRIM_HOST)
+    if (kind == BRIM_HOST) {
         text[0] = '\0';
-    else if (kind == BRIM_PINNED)
+    } else if (kind == BRIM_PINNED) {
         snprintf(text, 32, " of page-locked memory");
-    else
+    } else {
         snprintf(text, 32, " on device %u", (unsigned)(kind - BRIM_DEVICE));
+    }
     return text;
 }
 
@@ -90,8 +97,9 @@ void brim__budget_explain(const brim_budget *refuser, brim_memory kind, uint64_t
     char needed_text[BRIM__SIZE_TEXT];
     char of_kind[32];
     uint64_t needed;
-    if (brim__add_overflows(count->used, passed, &needed))
+    if (brim__add_overflows(count->used, passed, &needed)) {
         needed = UINT64_MAX;
+    }
     brim__budget_list(refuser, kind, holders, sizeof holders);
     snprintf(text, BRIM__DETAIL_BYTES,
              "budget \"%s\" (limit %s%s) refused %s for \"%s\": %s is in use%s%s; raise the limit "
@@ -104,8 +112,9 @@ void brim__budget_explain(const brim_budget *refuser, brim_memory kind, uint64_t
 
 void brim__budget_holders(brim_budget *budget, char *text, size_t bytes) {
     text[0] = '\0';
-    if (brim__budget_forked(budget))
+    if (brim__budget_forked(budget)) {
         return;
+    }
     brim__lock(&budget->tree->lock);
     brim__budget_list(budget, BRIM_HOST, text, bytes);
     brim__unlock(&budget->tree->lock);
@@ -127,11 +136,13 @@ static brim_budget_info describe(const brim_budget *node, brim_memory kind) {
 
 brim_status brim_budget_read(brim_budget *budget, brim_memory kind, brim_budget_info *info) {
     const brim_status status = brim__budget_usable(budget, kind);
-    if (status)
+    if (status) {
         return status;
-    if (!info || info->size < sizeof info->size)
+    }
+    if (!info || info->size < sizeof info->size) {
         return brim__fail(BRIM_INVALID,
                           "info is NULL or its size is not set; use BRIM_BUDGET_INFO_INIT");
+    }
     const size_t size = info->size; /* of an older or a newer header */
     brim__lock(&budget->tree->lock);
     const brim_budget_info whole = describe(budget, kind);
@@ -144,15 +155,18 @@ brim_status brim_budget_read(brim_budget *budget, brim_memory kind, brim_budget_
 brim_status brim_budget_walk(brim_budget *budget, brim_memory kind, brim_budget_visit *visit,
                              void *user) {
     const brim_status status = brim__budget_usable(budget, kind);
-    if (status)
+    if (status) {
         return status;
-    if (!visit)
+    }
+    if (!visit) {
         return brim__fail(BRIM_INVALID, "visit is NULL");
+    }
     brim__lock(&budget->tree->lock);
     for (const brim_budget *node = budget; node; node = brim__budget_after(node, budget)) {
         const brim_budget_info info = describe(node, kind);
-        if (visit(user, &info) != 0)
+        if (visit(user, &info) != 0) {
             break;
+        }
     }
     brim__unlock(&budget->tree->lock);
     return BRIM_OK;
@@ -172,8 +186,9 @@ static bool is_right(const brim_budget *node, size_t kind) {
         charged += below->sum_charged;
         elastic += below->sum_elastic;
         reserved += below->sum_reserved;
-        if (child->parent != node || child->depth != node->depth + 1)
+        if (child->parent != node || child->depth != node->depth + 1) {
             return false;
+        }
     }
     return used == count->used && kept == count->kept && charged == count->sum_charged &&
            elastic == count->sum_elastic && reserved == count->sum_reserved &&
@@ -185,9 +200,11 @@ static bool is_right(const brim_budget *node, size_t kind) {
 void brim__budget_check(brim_budget *budget) {
     bool right = true;
     brim__lock(&budget->tree->lock);
-    for (const brim_budget *node = budget; node; node = brim__budget_after(node, budget))
-        for (size_t kind = 0; kind < BRIM_MEMORY_KINDS; kind++)
+    for (const brim_budget *node = budget; node; node = brim__budget_after(node, budget)) {
+        for (size_t kind = 0; kind < BRIM_MEMORY_KINDS; kind++) {
             right = right && is_right(node, kind);
+        }
+    }
     brim__unlock(&budget->tree->lock);
     assert(right);
     (void)right;

@@ -31,17 +31,20 @@ size_t brim__mix_bytes(void) {
 static brim_status normalise(const double *weights, uint32_t parts, double *shares) {
     double most = 0, sum = 0;
     for (uint32_t k = 0; k < parts; k++) {
-        if (!(weights[k] > 0) || weights[k] > DBL_MAX)
+        if (!(weights[k] > 0) || weights[k] > DBL_MAX) {
             return brim__fail(
                 BRIM_INVALID,
                 "mix: the weight of part %u is %g; weights are finite numbers above 0", k + 1,
                 weights[k]);
+        }
         most = weights[k] > most ? weights[k] : most;
     }
-    for (uint32_t k = 0; k < parts; k++)
+    for (uint32_t k = 0; k < parts; k++) {
         sum += weights[k] / most;
-    for (uint32_t k = 0; k < parts; k++)
+    }
+    for (uint32_t k = 0; k < parts; k++) {
         shares[k] = weights[k] / most / sum;
+    }
     return BRIM_OK;
 }
 
@@ -50,8 +53,9 @@ static bool block_fits(const double *shares, uint32_t parts, uint32_t block, uin
     for (uint32_t k = 0; k < parts; k++) {
         counts[k] = (uint32_t)(shares[k] * block + 0.5);
         const double error = (double)counts[k] / block - shares[k];
-        if (counts[k] == 0 || error > CLOSE || error < -CLOSE)
+        if (counts[k] == 0 || error > CLOSE || error < -CLOSE) {
             return false;
+        }
         sum += counts[k];
     }
     return sum == block;
@@ -72,24 +76,28 @@ static void largest_remainder(const double *shares, uint32_t parts, uint32_t *co
     }
     for (; sum < MOST_BLOCK; sum++) {
         uint32_t best = 0;
-        for (uint32_t k = 1; k < parts; k++)
+        for (uint32_t k = 1; k < parts; k++) {
             best = remainder[k] > remainder[best] ? k : best;
+        }
         counts[best]++;
         remainder[best] -= 1;
     }
     /* parts lifted to 1 may have made it too many: the largest part pays */
     for (; sum > MOST_BLOCK; sum--) {
         uint32_t largest = 0;
-        for (uint32_t k = 1; k < parts; k++)
+        for (uint32_t k = 1; k < parts; k++) {
             largest = counts[k] > counts[largest] ? k : largest;
+        }
         counts[largest]--;
     }
 }
 
 static void choose_block(struct brim__mix *mix, const double *shares) {
-    for (mix->block = 1; mix->block <= MOST_BLOCK; mix->block++)
-        if (block_fits(shares, mix->parts, mix->block, mix->in_block))
+    for (mix->block = 1; mix->block <= MOST_BLOCK; mix->block++) {
+        if (block_fits(shares, mix->parts, mix->block, mix->in_block)) {
             return;
+        }
+    }
     mix->block = MOST_BLOCK;
     largest_remainder(shares, mix->parts, mix->in_block);
 }
@@ -97,9 +105,11 @@ static void choose_block(struct brim__mix *mix, const double *shares) {
 static void fill_table(struct brim__mix *mix, uint64_t key) {
     uint16_t part_of[MOST_BLOCK];
     uint32_t at = 0;
-    for (uint32_t k = 0; k < mix->parts; k++)
-        for (uint32_t i = 0; i < mix->in_block[k]; i++)
+    for (uint32_t k = 0; k < mix->parts; k++) {
+        for (uint32_t i = 0; i < mix->in_block[k]; i++) {
             part_of[at++] = (uint16_t)k;
+        }
+    }
     assert(at == mix->block);
 
     const uint32_t blocks = BRIM__ORDER_PATTERN / mix->block;
@@ -120,8 +130,9 @@ static void fill_table(struct brim__mix *mix, uint64_t key) {
 
 uint64_t brim__mix_share(const struct brim__mix *mix, uint32_t part, uint64_t length) {
     uint64_t share = length / mix->table * mix->in_table[part];
-    for (uint32_t t = 0; t < length % mix->table; t++)
+    for (uint32_t t = 0; t < length % mix->table; t++) {
         share += mix->entry[t].part == part;
+    }
     return share;
 }
 
@@ -132,11 +143,13 @@ static uint64_t first_exhausted(const struct brim__mix *mix) {
         const struct brim__mix_entry entry = mix->entry[t];
         const uint64_t count = mix->part_count[entry.part];
         const uint64_t in_table = mix->in_table[entry.part];
-        if (count % in_table != entry.rank)
+        if (count % in_table != entry.rank) {
             continue;
+        }
         const unsigned __int128 end = (unsigned __int128)(count / in_table) * mix->table + t;
-        if (end < length)
+        if (end < length) {
             length = (uint64_t)end;
+        }
     }
     return length;
 }
@@ -144,37 +157,44 @@ static uint64_t first_exhausted(const struct brim__mix *mix) {
 brim_status brim__order_mix(struct brim__order *order, struct brim__mix *mix, uint64_t key,
                             const uint32_t *tops, const double *weights, size_t parts,
                             uint64_t length) {
-    if (parts == 0 || parts > BRIM__ORDER_PARTS)
+    if (parts == 0 || parts > BRIM__ORDER_PARTS) {
         return brim__fail(BRIM_INVALID, "mix: %zu parts; a mix has 1 to %d, a part may be a mix",
                           parts, BRIM__ORDER_PARTS);
-    if (length > MOST_COUNT)
+    }
+    if (length > MOST_COUNT) {
         return brim__fail(BRIM_INVALID, "mix: a length of %llu is more than 2^63",
                           (unsigned long long)length);
-    if (order->op_count == BRIM__ORDER_OPS)
+    }
+    if (order->op_count == BRIM__ORDER_OPS) {
         return brim__fail(BRIM_UNSUPPORTED,
                           "mix: the pipeline has more than %d sources and order stages in all",
                           BRIM__ORDER_OPS);
+    }
     double shares[BRIM__ORDER_PARTS] = { 0 };
     mix->parts = (uint32_t)parts;
     const brim_status status = normalise(weights, mix->parts, shares);
-    if (status != BRIM_OK)
+    if (status != BRIM_OK) {
         return status;
+    }
     for (uint32_t k = 0; k < mix->parts; k++) {
         assert(tops[k] < order->op_count);
         mix->top[k] = tops[k];
         mix->part_count[k] = order->op[tops[k]].count;
-        if (mix->part_count[k] == 0)
+        if (mix->part_count[k] == 0) {
             return brim__fail(BRIM_INVALID,
                               "mix: part %u of %zu has no samples; leave it out, or look at its "
                               "source and its take, skip and split stages",
                               k + 1, parts);
+        }
     }
     choose_block(mix, shares);
     fill_table(mix, key);
-    if (length == 0)
+    if (length == 0) {
         length = first_exhausted(mix);
-    for (uint32_t k = 0; k < mix->parts; k++)
+    }
+    for (uint32_t k = 0; k < mix->parts; k++) {
         mix->in_epoch[k] = brim__mix_share(mix, k, length);
+    }
 
     order->top = order->op_count++;
     order->op[order->top] = (struct brim__order_op){

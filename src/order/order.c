@@ -50,19 +50,21 @@ void brim__order_init(struct brim__order *order) {
 }
 
 static brim_status push(struct brim__order *order, struct brim__order_op op) {
-    if (order->op_count == BRIM__ORDER_OPS)
+    if (order->op_count == BRIM__ORDER_OPS) {
         return brim__fail(BRIM_UNSUPPORTED,
                           "%s: the pipeline has more than %d sources and order stages in all",
                           kind_name[op.kind], BRIM__ORDER_OPS);
+    }
     order->top = order->op_count++;
     order->op[order->top] = op;
     return BRIM_OK;
 }
 
 brim_status brim__order_leaf(struct brim__order *order, uint32_t leaf, uint64_t count) {
-    if (count > MOST_COUNT)
+    if (count > MOST_COUNT) {
         return brim__fail(BRIM_UNSUPPORTED, "source: %llu samples are more than 2^63",
                           (unsigned long long)count);
+    }
     return push(order, (struct brim__order_op){
                            .kind = BRIM__ORDER_LEAF,
                            .input = leaf,
@@ -92,13 +94,15 @@ brim_status brim__order_skip(struct brim__order *order, uint64_t count) {
 brim_status brim__order_repeat(struct brim__order *order, uint64_t times) {
     const uint64_t once = brim__order_count(order);
     uint64_t count;
-    if (times == 0)
+    if (times == 0) {
         return brim__fail(BRIM_INVALID, "repeat: 0 times; repeat at least once");
-    if (brim__mul_overflows(once, times, &count) || count > MOST_COUNT)
+    }
+    if (brim__mul_overflows(once, times, &count) || count > MOST_COUNT) {
         return brim__fail(BRIM_INVALID,
                           "repeat: %llu times %llu samples are more than 2^63; repeat fewer times, "
                           "or let the loader run for more epochs",
                           (unsigned long long)times, (unsigned long long)once);
+    }
     return push(order, (struct brim__order_op){
                            .kind = BRIM__ORDER_REPEAT,
                            .input = order->top,
@@ -122,10 +126,11 @@ brim_status brim__order_shuffle(struct brim__order *order, uint64_t key, uint64_
 brim_status brim__order_split(struct brim__order *order, uint64_t key, uint64_t first,
                               uint64_t count) {
     const uint64_t whole = brim__order_count(order);
-    if (first > whole || count > whole - first)
+    if (first > whole || count > whole - first) {
         return brim__fail(BRIM_INVALID, "split: %llu samples from number %llu on, of %llu",
                           (unsigned long long)count, (unsigned long long)first,
                           (unsigned long long)whole);
+    }
     return push(order, (struct brim__order_op){
                            .kind = BRIM__ORDER_SPLIT,
                            .input = order->top,
@@ -206,19 +211,23 @@ static void enter_group(struct block_shuffle *shuffle, uint64_t position) {
 static void block_shuffle_run(struct block_shuffle *shuffle, uint64_t *positions, size_t count) {
     uint64_t offset[LANES];
     for (size_t done = 0; done < count;) {
-        if (positions[done] - shuffle->group_begin >= shuffle->group_rows)
+        if (positions[done] - shuffle->group_begin >= shuffle->group_rows) {
             enter_group(shuffle, positions[done]);
+        }
         size_t end = done;
-        while (end < count && positions[end] - shuffle->group_begin < shuffle->group_rows)
+        while (end < count && positions[end] - shuffle->group_begin < shuffle->group_rows) {
             positions[end++] -= shuffle->group_begin;
+        }
         brim__permute_run(&shuffle->inside, positions + done, end - done);
-        for (; done < end; done++)
+        for (; done < end; done++) {
             positions[done] =
                 slot_at(shuffle, positions[done] + shuffle->group_begin, &offset[done]);
+        }
     }
     brim__permute_run(&shuffle->blocks, positions, count);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         positions[i] = positions[i] * shuffle->block + offset[i];
+    }
 }
 
 /* ---------------------------------------------------------------- locating */
@@ -264,8 +273,9 @@ static void shuffle_positions(const struct brim__order_op *op, uint64_t epoch, u
 
 static bool one_epoch(const struct lanes *lanes) {
     uint64_t difference = 0;
-    for (size_t i = 1; i < lanes->count; i++)
+    for (size_t i = 1; i < lanes->count; i++) {
         difference |= lanes->epoch[i] ^ lanes->epoch[0];
+    }
     return difference == 0;
 }
 
@@ -277,23 +287,27 @@ static void shuffle_lanes(const struct brim__order_op *op, struct lanes *lanes) 
     uint8_t pending[LANES], same[LANES];
     uint64_t positions[LANES];
     size_t left = lanes->count;
-    for (size_t i = 0; i < left; i++)
+    for (size_t i = 0; i < left; i++) {
         pending[i] = (uint8_t)i;
+    }
     while (left > 0) {
         const size_t taken = take_epoch(lanes, pending, &left, same);
-        for (size_t i = 0; i < taken; i++)
+        for (size_t i = 0; i < taken; i++) {
             positions[i] = lanes->position[same[i]];
+        }
         shuffle_positions(op, lanes->epoch[same[0]], positions, taken);
-        for (size_t i = 0; i < taken; i++)
+        for (size_t i = 0; i < taken; i++) {
             lanes->position[same[i]] = positions[i];
+        }
     }
 }
 
 static void split_lanes(const struct brim__order_op *op, uint64_t whole, struct lanes *lanes) {
     struct brim__permutation permutation;
     brim__permutation_init(&permutation, whole, op->key);
-    for (size_t i = 0; i < lanes->count; i++)
+    for (size_t i = 0; i < lanes->count; i++) {
         lanes->position[i] += op->amount;
+    }
     brim__permute_run(&permutation, lanes->position, lanes->count);
 }
 
@@ -344,12 +358,13 @@ static void walk(const struct brim__order *order, uint32_t at, struct lanes *lan
         const struct brim__order_op *op = &order->op[at];
         switch (op->kind) {
         case BRIM__ORDER_LEAF:
-            for (size_t i = 0; i < lanes->count; i++)
+            for (size_t i = 0; i < lanes->count; i++) {
                 places[lanes->place[i]] = (struct brim__place){
                     .sample = lanes->position[i],
                     .epoch = lanes->epoch[i],
                     .leaf = op->input,
                 };
+            }
             return;
         case BRIM__ORDER_MIX:
             mix_lanes(order, op->mix, lanes, places);
@@ -357,8 +372,9 @@ static void walk(const struct brim__order *order, uint32_t at, struct lanes *lan
         case BRIM__ORDER_TAKE:
             break;
         case BRIM__ORDER_SKIP:
-            for (size_t i = 0; i < lanes->count; i++)
+            for (size_t i = 0; i < lanes->count; i++) {
                 lanes->position[i] += op->amount;
+            }
             break;
         case BRIM__ORDER_SPLIT:
             split_lanes(op, order->op[op->input].count, lanes);

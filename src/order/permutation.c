@@ -64,8 +64,9 @@ void brim__permutation_init(struct brim__permutation *permutation, uint64_t coun
     permutation->right_bits = bits - bits / 2;
     permutation->left_mask = ((uint64_t)1 << (bits / 2)) - 1;
     permutation->right_mask = ((uint64_t)1 << permutation->right_bits) - 1;
-    for (uint64_t round = 0; round < BRIM__PERMUTATION_ROUNDS; round++)
+    for (uint64_t round = 0; round < BRIM__PERMUTATION_ROUNDS; round++) {
         permutation->round_key[round] = key_number(key, round);
+    }
 }
 
 /* The exclusive or between two multiplications is what makes it depend on the
@@ -130,8 +131,9 @@ static inline bool is_tiny(const struct brim__permutation *permutation) {
 
 uint64_t brim__permute(const struct brim__permutation *permutation, uint64_t position) {
     assert(position < permutation->count);
-    if (is_tiny(permutation))
+    if (is_tiny(permutation)) {
         return permutation->table[position];
+    }
     uint64_t value = position;
     do {
         value = forward(permutation, value);
@@ -182,10 +184,12 @@ static void permute_some(const struct brim__permutation *permutation, uint64_t *
 void brim__permute_run(const struct brim__permutation *permutation, uint64_t *values,
                        size_t count) {
     if (is_tiny(permutation)) {
-        for (size_t i = 0; i < count; i++)
+        for (size_t i = 0; i < count; i++) {
             values[i] = permutation->table[values[i]];
+        }
         return;
     }
-    for (size_t done = 0; done < count; done += RUN)
+    for (size_t done = 0; done < count; done += RUN) {
         permute_some(permutation, values + done, brim__min(count - done, RUN));
+    }
 }

@@ -21,31 +21,38 @@
 brim_status brim__shard_init(struct brim__shard *shard, const struct brim__batching *batching,
                              uint64_t count, uint32_t rank, uint32_t world) {
     uint64_t global_rows = batching->rows;
-    if (world == 0)
+    if (world == 0) {
         return brim__fail(BRIM_INVALID, "shard: a world of 0 ranks; it has at least 1");
-    if (rank >= world)
+    }
+    if (rank >= world) {
         return brim__fail(BRIM_INVALID, "shard: rank %u of a world of %u; ranks count from 0", rank,
                           world);
-    if (batching->rows == 0)
+    }
+    if (batching->rows == 0) {
         return brim__fail(BRIM_INVALID, "batch: 0 rows; a batch has at least 1");
-    if (!batching->global && brim__mul_overflows(batching->rows, world, &global_rows))
+    }
+    if (!batching->global && brim__mul_overflows(batching->rows, world, &global_rows)) {
         global_rows = UINT64_MAX;
-    if (global_rows > MOST_ROWS || count > (uint64_t)1 << 63)
+    }
+    if (global_rows > MOST_ROWS || count > (uint64_t)1 << 63) {
         return brim__fail(BRIM_INVALID,
                           "batch: %llu rows for %u ranks of %llu samples are too many to count",
                           (unsigned long long)batching->rows, world, (unsigned long long)count);
-    if (global_rows < world)
+    }
+    if (global_rows < world) {
         return brim__fail(BRIM_INVALID,
                           "batch: a global batch of %llu rows is smaller than the world of %u "
                           "ranks; give at least a row for each rank",
                           (unsigned long long)global_rows, world);
+    }
     const uint64_t rank_rows = brim__divide_up(global_rows, world);
     const uint64_t micro_rows =
         batching->micro == 0 ? rank_rows : brim__min(batching->micro, rank_rows);
-    if (brim__divide_up(rank_rows, micro_rows) > UINT32_MAX)
+    if (brim__divide_up(rank_rows, micro_rows) > UINT32_MAX) {
         return brim__fail(BRIM_INVALID,
                           "batch: %llu rows in micro-batches of %llu are too many micro-batches",
                           (unsigned long long)rank_rows, (unsigned long long)micro_rows);
+    }
     *shard = (struct brim__shard){
         .count = count,
         .base = 0,
@@ -65,8 +72,9 @@ static uint64_t full_steps(const struct brim__shard *shard) {
 /* Rows of the step after the full ones, 0 if there is none. */
 static uint64_t last_rows(const struct brim__shard *shard) {
     const uint64_t rows = (shard->count - shard->base) % shard->global_rows;
-    if (rows == 0 || shard->remainder == BRIM__DROP)
+    if (rows == 0 || shard->remainder == BRIM__DROP) {
         return 0;
+    }
     return shard->remainder == BRIM__PAD ? shard->global_rows : rows;
 }
 
@@ -90,8 +98,9 @@ uint64_t brim__shard_deliveries(const struct brim__shard *shard) {
 
 uint64_t brim__shard_delivery_of_step(const struct brim__shard *shard, uint64_t step) {
     const uint64_t full = full_steps(shard);
-    if (step > full)
+    if (step > full) {
         return brim__shard_deliveries(shard);
+    }
     return step * micro_count(shard, shard->global_rows);
 }
 

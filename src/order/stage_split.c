@@ -72,15 +72,17 @@ static uint64_t part_of(uint64_t count, uint64_t fraction) {
 static brim_status size_of(const struct brim__use *use, size_t argument, uint64_t count,
                            uint64_t *rows) {
     const double size = brim__item(use, argument)->real;
-    if (!(size >= 0 && size <= MOST_COUNT))
+    if (!(size >= 0 && size <= MOST_COUNT)) {
         return brim__fail(BRIM_INVALID, "split: %s=%g is not a size", arguments[argument].name,
                           size);
+    }
     *rows = size < 1 ? part_of(count, decimal(size)) : (uint64_t)size;
-    if (size >= 1 && (double)*rows != size)
+    if (size >= 1 && (double)*rows != size) {
         return brim__fail(
             BRIM_INVALID,
             "split: %s=%g is neither a fraction below 1 nor a whole number of samples",
             arguments[argument].name, size);
+    }
     return BRIM_OK;
 }
 
@@ -105,11 +107,12 @@ static brim_status check_below(const struct brim__order *order) {
         case BRIM__ORDER_SPLIT:
             break;
         }
-        if (why != NULL)
+        if (why != NULL) {
             return brim__fail(BRIM_INVALID,
                               "split: after %s the parts would share samples from epoch to epoch; "
                               "put split first",
                               why);
+        }
     }
 }
 
@@ -118,12 +121,15 @@ static brim_status add(const struct brim__use *use, uint64_t key, struct brim__o
     const uint64_t count = brim__order_count(order);
     uint64_t validation = 0, test = 0;
     brim_status status = check_below(order);
-    if (status == BRIM_OK)
+    if (status == BRIM_OK) {
         status = size_of(use, VALIDATION, count, &validation);
-    if (status == BRIM_OK)
+    }
+    if (status == BRIM_OK) {
         status = size_of(use, TEST, count, &test);
-    if (status != BRIM_OK)
+    }
+    if (status != BRIM_OK) {
         return status;
+    }
     const double validation_size = brim__item(use, VALIDATION)->real;
     const double test_size = brim__item(use, TEST)->real;
     bool overlap = validation > count || test > count - validation;
@@ -132,12 +138,13 @@ static brim_status add(const struct brim__use *use, uint64_t key, struct brim__o
         overlap = both > UNIT;
         test = overlap ? test : part_of(count, both) - validation;
     }
-    if (overlap)
+    if (overlap) {
         return brim__fail(BRIM_INVALID,
                           "split: validation=%.15g (%llu samples) and test=%.15g (%llu samples) "
                           "overlap: there are %llu samples; make one of them smaller",
                           validation_size, (unsigned long long)validation, test_size,
                           (unsigned long long)test, (unsigned long long)count);
+    }
 
     const uint64_t seed = (uint64_t)brim__item(use, SEED)->integer;
     const uint64_t split_key = brim__hash_words(seed, 0, BRIM__ORDER_SPLIT);

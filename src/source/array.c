@@ -53,9 +53,11 @@ static const struct brim__source_ops array_ops = {
 };
 
 static bool all_zero(const int64_t *strides, uint32_t rank) {
-    for (uint32_t i = 0; i < rank; i++)
-        if (strides[i] != 0)
+    for (uint32_t i = 0; i < rank; i++) {
+        if (strides[i] != 0) {
             return false;
+        }
+    }
     return true;
 }
 
@@ -63,33 +65,40 @@ static bool all_zero(const int64_t *strides, uint32_t rank) {
 static bool span_overflows(const brim_binding *binding, const int64_t *strides) {
     uint64_t span = brim_dtype_bytes(binding->dtype);
     for (uint32_t i = 0; i < binding->rank; i++) {
-        if (strides[i] == INT64_MIN)
+        if (strides[i] == INT64_MIN) {
             return true;
+        }
         const uint64_t step = (uint64_t)(strides[i] < 0 ? -strides[i] : strides[i]);
         uint64_t reach;
         if (brim__mul_overflows(step, (uint64_t)binding->shape[i] - 1, &reach) ||
-            brim__add_overflows(span, reach, &span) || span > INT64_MAX)
+            brim__add_overflows(span, reach, &span) || span > INT64_MAX) {
             return true;
+        }
     }
     return false;
 }
 
 static brim_status check_shape(const brim_binding *binding) {
     const char *name = binding->name;
-    if (binding->data == NULL)
+    if (binding->data == NULL) {
         return brim__fail(BRIM_INVALID, "array @%s: its `data` is NULL", name);
-    if (brim_dtype_bytes(binding->dtype) == 0)
+    }
+    if (brim_dtype_bytes(binding->dtype) == 0) {
         return brim__fail(BRIM_INVALID, "array @%s: %d is not a dtype", name, (int)binding->dtype);
-    if (binding->rank == 0 || binding->rank > BRIM_MAX_RANK)
+    }
+    if (binding->rank == 0 || binding->rank > BRIM_MAX_RANK) {
         return brim__fail(BRIM_INVALID,
                           "array @%s: rank %u, but an array has 1 to %d dimensions, of which the "
                           "first counts the samples",
                           name, binding->rank, BRIM_MAX_RANK);
-    for (uint32_t i = 0; i < binding->rank; i++)
-        if (binding->shape[i] < 1)
+    }
+    for (uint32_t i = 0; i < binding->rank; i++) {
+        if (binding->shape[i] < 1) {
             return brim__fail(BRIM_INVALID,
                               "array @%s: dimension %u is %lld, but must be at least 1", name, i,
                               (long long)binding->shape[i]);
+        }
+    }
     return BRIM_OK;
 }
 
@@ -99,32 +108,38 @@ static brim_status open_array(const struct brim__use *use, struct brim__opening 
     memset(source, 0, sizeof *source);
     brim_binding binding;
     brim_status status = brim__binding_find(opening, use, name, BRIM_BIND_ARRAY, &binding);
-    if (status != BRIM_OK)
+    if (status != BRIM_OK) {
         return status;
+    }
     status = check_shape(&binding);
-    if (status != BRIM_OK)
+    if (status != BRIM_OK) {
         return status;
+    }
 
     struct brim__source_field *field = &source->field[0];
     status = brim__field_name(
         field->name, brim__given(use, ARGUMENT_NAME) ? brim__item(use, ARGUMENT_NAME)->text : name);
-    if (status != BRIM_OK)
+    if (status != BRIM_OK) {
         return brim__fail_within(status, "array @%s", name);
+    }
 
     struct brim__shape whole = { .rank = binding.rank };
-    for (uint32_t i = 0; i < binding.rank; i++)
+    for (uint32_t i = 0; i < binding.rank; i++) {
         whole.dim[i] = (uint64_t)binding.shape[i];
+    }
     const uint64_t item_bytes = brim_dtype_bytes(binding.dtype);
     uint64_t bytes;
-    if (brim__shape_bytes_overflow(&whole, item_bytes, &bytes) || bytes > INT64_MAX)
+    if (brim__shape_bytes_overflow(&whole, item_bytes, &bytes) || bytes > INT64_MAX) {
         return brim__fail(BRIM_INVALID, "array @%s: its shape needs more than 2^63 bytes", name);
+    }
     struct brim__view view = { .dtype = binding.dtype, .shape = whole };
     brim__view_row_major(&view);
     const int64_t *strides =
         all_zero(binding.strides, binding.rank) ? view.stride : binding.strides;
-    if (span_overflows(&binding, strides))
+    if (span_overflows(&binding, strides)) {
         return brim__fail(BRIM_INVALID, "array @%s: its strides reach further than 2^63 bytes",
                           name);
+    }
 
     field->view =
         (struct brim__view){ .dtype = binding.dtype, .shape = { .rank = binding.rank - 1 } };
@@ -133,15 +148,17 @@ static brim_status open_array(const struct brim__use *use, struct brim__opening 
         const uint64_t steps = whole.dim[i] - 1;
         field->view.shape.dim[i - 1] = whole.dim[i];
         field->view.stride[i - 1] = strides[i];
-        if (strides[i] < 0)
+        if (strides[i] < 0) {
             field->view.offset += steps * (uint64_t)-strides[i];
+        }
         record_bytes += steps * (uint64_t)(strides[i] < 0 ? -strides[i] : strides[i]);
     }
 
     struct array *array;
     status = brim__arena_take(opening->arena, sizeof *array, &array);
-    if (status != BRIM_OK)
+    if (status != BRIM_OK) {
         return status;
+    }
     array->first = (const uint8_t *)binding.data - field->view.offset;
     array->stride = strides[0];
     brim__copy_text(array->name, sizeof array->name, name);
@@ -155,8 +172,9 @@ static brim_status open_array(const struct brim__use *use, struct brim__opening 
     source->in_memory = true;
     source->field_count = 1;
     source->identity = brim__hash("array", 5, (uint64_t)binding.dtype);
-    for (uint32_t i = 0; i < binding.rank; i++)
+    for (uint32_t i = 0; i < binding.rank; i++) {
         source->identity = brim__hash_words(source->identity, i, whole.dim[i]);
+    }
     source->ops = &array_ops;
     const char *version = brim__item(use, ARGUMENT_VERSION)->text;
     source->identity = brim__hash(version, strlen(version), source->identity);

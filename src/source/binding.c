@@ -28,8 +28,9 @@ static brim_status copy_binding(const struct brim__opening *opening, size_t inde
     const uint8_t *element = (const uint8_t *)opening->bindings + index * size;
     memset(binding, 0, sizeof *binding);
     memcpy(binding, element, size < sizeof *binding ? size : sizeof *binding);
-    if (binding->name == NULL)
+    if (binding->name == NULL) {
         return brim__fail(BRIM_INVALID, "binding %zu has no name: set its field `name`", index);
+    }
     return BRIM_OK;
 }
 
@@ -38,12 +39,14 @@ static void list_names(const struct brim__opening *opening, char *text, size_t b
     text[0] = '\0';
     for (size_t i = 0; i < opening->binding_count && used < bytes; i++) {
         brim_binding binding;
-        if (copy_binding(opening, i, &binding) != BRIM_OK)
+        if (copy_binding(opening, i, &binding) != BRIM_OK) {
             return;
+        }
         const int wrote =
             snprintf(text + used, bytes - used, "%s@%.47s", i == 0 ? "" : ", ", binding.name);
-        if (wrote < 0)
+        if (wrote < 0) {
             return;
+        }
         used += (size_t)wrote;
     }
 }
@@ -54,41 +57,47 @@ brim_status brim__binding_find(const struct brim__opening *opening, const struct
     /* as far as the oldest caller's struct reaches: all of the first version */
     const size_t least = offsetof(brim_binding, map) + sizeof binding->map;
     if (opening->binding_count > 0 &&
-        (opening->bindings == NULL || opening->bindings->size < least))
+        (opening->bindings == NULL || opening->bindings->size < least)) {
         return brim__fail(BRIM_INVALID,
                           "%s @%s: the bindings' `size` is not set: begin each with "
                           "BRIM_BINDING_INIT",
                           stage, name);
+    }
 
     bool found = false;
     for (size_t i = 0; i < opening->binding_count; i++) {
         brim_binding candidate;
         const brim_status status = copy_binding(opening, i, &candidate);
-        if (status != BRIM_OK)
+        if (status != BRIM_OK) {
             return status;
-        if (strcmp(candidate.name, name) != 0)
+        }
+        if (strcmp(candidate.name, name) != 0) {
             continue;
-        if (found)
+        }
+        if (found) {
             return brim__fail(BRIM_INVALID,
                               "%s @%s: two bindings have this name; give each its own", stage,
                               name);
+        }
         *binding = candidate;
         found = true;
     }
-    if (!found && opening->binding_count == 0)
+    if (!found && opening->binding_count == 0) {
         return brim__fail(BRIM_UNBOUND,
                           "%s @%s: nothing is bound: give a binding named \"%s\" when planning or "
                           "opening",
                           stage, name, name);
+    }
     if (!found) {
         char names[400];
         list_names(opening, names, sizeof names);
         return brim__fail(BRIM_UNBOUND, "%s @%s: no binding has this name; bound: %s", stage, name,
                           names);
     }
-    if (binding->kind != kind)
+    if (binding->kind != kind) {
         return brim__fail(BRIM_INVALID, "%s @%s: is bound to %s, but the stage takes %s", stage,
                           name, kind_text(binding->kind), kind_text(kind));
+    }
     return BRIM_OK;
 }
 
@@ -98,18 +107,22 @@ static bool may_stand_in_name(char c) {
 }
 
 brim_status brim__field_name(char to[BRIM_NAME_BYTES], const char *name) {
-    if (name == NULL || name[0] == '\0')
+    if (name == NULL || name[0] == '\0') {
         return brim__fail(BRIM_INVALID, "a field's name is empty");
+    }
     const size_t length = strnlen(name, BRIM_NAME_BYTES);
-    if (length == BRIM_NAME_BYTES)
+    if (length == BRIM_NAME_BYTES) {
         return brim__fail(BRIM_INVALID, "the field name \"%.47s...\" is longer than %d characters",
                           name, BRIM_NAME_BYTES - 1);
-    for (size_t i = 0; i < length; i++)
-        if (!may_stand_in_name(name[i]))
+    }
+    for (size_t i = 0; i < length; i++) {
+        if (!may_stand_in_name(name[i])) {
             return brim__fail(BRIM_INVALID,
                               "the field name \"%s\" has a character (byte %zu) that is not a "
                               "letter, a digit, '_', '.' or '-'",
                               name, i);
+        }
+    }
     memcpy(to, name, length + 1);
     return BRIM_OK;
 }

@@ -42,17 +42,19 @@ static brim_status fetch(const struct brim__source *source, const brim_call *cal
                                    .rank = view->shape.rank,
                                    .data = buffer + view->offset,
                                    .bytes = callback->bytes[i] };
-        for (uint32_t axis = 0; axis < view->shape.rank; axis++)
+        for (uint32_t axis = 0; axis < view->shape.rank; axis++) {
             outputs[i].shape[axis] = (int64_t)view->shape.dim[axis];
+        }
     }
     brim_call own = *call;
     own.key = brim__hash_words(call->key, callback->seed, 0);
     const int failed =
         callback->read(callback->user, &own, outputs, source->field_count, why, sizeof why);
     why[sizeof why - 1] = '\0';
-    if (failed != 0)
+    if (failed != 0) {
         return brim__fail(BRIM_CALLBACK, "%s (it returned %d)",
                           why[0] != '\0' ? why : "the function failed and gave no reason", failed);
+    }
     *records = buffer;
     *got = 1;
     return BRIM_OK;
@@ -79,12 +81,15 @@ static brim_status add_field(const brim_binding *binding, size_t index, struct b
                              uint64_t *bytes) {
     struct brim__source_field *field = &source->field[index];
     const brim_status status = brim__spec_field(binding, index, field, bytes);
-    if (status != BRIM_OK)
+    if (status != BRIM_OK) {
         return brim__fail_within(status, "callback");
-    for (size_t i = 0; i < index; i++)
-        if (strcmp(source->field[i].name, field->name) == 0)
+    }
+    for (size_t i = 0; i < index; i++) {
+        if (strcmp(source->field[i].name, field->name) == 0) {
             return brim__fail(BRIM_INVALID, "callback @%s: two fields have the name \"%s\"",
                               binding->name, field->name);
+        }
+    }
     field->view.offset = source->record_bytes;
     source->record_bytes += brim__align(*bytes, FIELD_ALIGNMENT);
     source->field_count++;
@@ -92,23 +97,27 @@ static brim_status add_field(const brim_binding *binding, size_t index, struct b
     source->identity =
         brim__hash(field->name, strlen(field->name),
                    brim__hash_words(source->identity, (uint64_t)field->view.dtype, shape->rank));
-    for (uint32_t axis = 0; axis < shape->rank; axis++)
+    for (uint32_t axis = 0; axis < shape->rank; axis++) {
         source->identity = brim__hash_words(source->identity, axis, shape->dim[axis]);
+    }
     return BRIM_OK;
 }
 
 static brim_status check_binding(const brim_binding *binding) {
     const char *name = binding->name;
-    if (binding->read == NULL)
+    if (binding->read == NULL) {
         return brim__fail(BRIM_INVALID, "callback @%s: its function `read` is NULL", name);
-    if (binding->count == 0 || binding->count > INT64_MAX)
+    }
+    if (binding->count == 0 || binding->count > INT64_MAX) {
         return brim__fail(BRIM_INVALID,
                           "callback @%s: its `count` is %llu; it must have between 1 "
                           "and 2^63 - 1 samples",
                           name, (unsigned long long)binding->count);
-    if (binding->field_count == 0 || binding->field_count > BRIM__MAX_FIELDS)
+    }
+    if (binding->field_count == 0 || binding->field_count > BRIM__MAX_FIELDS) {
         return brim__fail(BRIM_INVALID, "callback @%s: %zu fields, but a sample has 1 to %d", name,
                           binding->field_count, BRIM__MAX_FIELDS);
+    }
     return BRIM_OK;
 }
 
@@ -118,15 +127,18 @@ static brim_status open_callback(const struct brim__use *use, struct brim__openi
     memset(source, 0, sizeof *source);
     brim_binding binding;
     brim_status status = brim__binding_find(opening, use, name, BRIM_BIND_SOURCE, &binding);
-    if (status != BRIM_OK)
+    if (status != BRIM_OK) {
         return status;
+    }
     status = check_binding(&binding);
-    if (status != BRIM_OK)
+    if (status != BRIM_OK) {
         return status;
+    }
     struct callback *callback;
     status = brim__arena_take(opening->arena, sizeof *callback, &callback);
-    if (status != BRIM_OK)
+    if (status != BRIM_OK) {
         return status;
+    }
     callback->read = binding.read;
     callback->user = binding.user;
     callback->seed = (uint64_t)brim__item(use, ARGUMENT_SEED)->integer;
@@ -135,8 +147,9 @@ static brim_status open_callback(const struct brim__use *use, struct brim__openi
     source->identity = brim__hash("callback", 8, binding.count);
     for (size_t i = 0; i < binding.field_count; i++) {
         status = add_field(&binding, i, source, &callback->bytes[i]);
-        if (status != BRIM_OK)
+        if (status != BRIM_OK) {
             return status;
+        }
     }
 
     source->self = callback;

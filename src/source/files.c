@@ -14,18 +14,22 @@
 
 brim_status brim__files_init(struct brim__source *source, const char *stage, size_t count,
                              struct brim__opening *opening, struct brim__files **files) {
-    if (count == 0 || count > BRIM__MOST_FILES)
+    if (count == 0 || count > BRIM__MOST_FILES) {
         return brim__fail(BRIM_INVALID, "%s: %zu files, but one stage takes 1 to %d: join files",
                           stage, count, BRIM__MOST_FILES);
+    }
     struct brim__files *list;
     brim_status status = brim__arena_take(opening->arena, sizeof *list, &list);
-    if (status == BRIM_OK)
+    if (status == BRIM_OK) {
         status = brim__arena_take(opening->arena, count * sizeof *list->part, &list->part);
-    if (status != BRIM_OK)
+    }
+    if (status != BRIM_OK) {
         return status;
+    }
     list->count = count;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         list->part[i].file.fd = -1;
+    }
     source->self = list;
     source->ops = &brim__files_ops;
     *files = list;
@@ -35,11 +39,13 @@ brim_status brim__files_init(struct brim__source *source, const char *stage, siz
 brim_status brim__files_open(struct brim__files *files, size_t index, const char *path) {
     errno = 0;
     const brim_status status = brim__file_open(&files->part[index].file, path);
-    if (status == BRIM_OK || (errno != EMFILE && errno != ENFILE))
+    if (status == BRIM_OK || (errno != EMFILE && errno != ENFILE)) {
         return status;
+    }
     struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
         limit.rlim_cur = 0;
+    }
     return brim__fail(status,
                       "%s: the system lets this process open no more files: this is number %zu of "
                       "%zu, and its limit is %llu; raise it (ulimit -n) or join files",
@@ -52,19 +58,22 @@ brim_status brim__files_finish(struct brim__source *source, struct brim__files *
         struct brim__part *part = &files->part[i];
         part->first = source->count;
         if (brim__add_overflows(source->count, part->samples, &source->count) ||
-            source->count > INT64_MAX)
+            source->count > INT64_MAX) {
             return brim__fail(BRIM_INVALID, "%s: the files hold more than 2^63 %s together",
                               part->file.path, what);
+        }
         source->identity = brim__hash_words(source->identity, part->samples, part->file.bytes);
         if (map && part->samples > 0) {
             const brim_status status = brim__file_map(&part->file);
-            if (status != BRIM_OK)
+            if (status != BRIM_OK) {
                 return status;
+            }
         }
     }
-    if (source->count == 0)
+    if (source->count == 0) {
         return brim__fail(BRIM_INVALID, "%s: holds no %s%s", files->part[0].file.path, what,
                           files->count > 1 ? ", nor do the other files of the list" : "");
+    }
     /* far apart, reading what lies between neighbours costs more than a call */
     source->most_run = !map && source->pitch > 2 * source->record_bytes
                            ? 1
@@ -78,10 +87,11 @@ static const struct brim__part *find_part(const struct brim__files *files, uint6
     size_t low = 0, high = files->count;
     while (high - low > 1) {
         const size_t middle = low + (high - low) / 2;
-        if (files->part[middle].first <= sample)
+        if (files->part[middle].first <= sample) {
             low = middle;
-        else
+        } else {
             high = middle;
+        }
     }
     return &files->part[low];
 }
@@ -103,8 +113,9 @@ static brim_status fetch(const struct brim__source *source, const brim_call *cal
     } else {
         const brim_status status =
             brim__file_read(&part->file, at, buffer, brim__source_span(source, run));
-        if (status != BRIM_OK)
+        if (status != BRIM_OK) {
             return status;
+        }
         *records = buffer;
     }
     *got = run;
@@ -134,8 +145,9 @@ static void describe(const struct brim__source *source, uint64_t sample, char *t
 
 static void close_files(struct brim__source *source) {
     struct brim__files *files = source->self;
-    for (size_t i = 0; i < files->count; i++)
+    for (size_t i = 0; i < files->count; i++) {
         brim__file_close(&files->part[i].file);
+    }
     source->ops = NULL;
 }
 

@@ -41,13 +41,15 @@ static bool has_suffix(const char *path, size_t length, const char *suffix) {
 brim_status brim__megatron_paths(struct brim__arena *arena, const char *path, const char **bin,
                                  const char **idx) {
     size_t stem = strlen(path);
-    if (has_suffix(path, stem, ".bin") || has_suffix(path, stem, ".idx"))
+    if (has_suffix(path, stem, ".bin") || has_suffix(path, stem, ".idx")) {
         stem -= 4;
+    }
     char *copy[2];
     for (int i = 0; i < 2; i++) {
         const brim_status status = brim__arena_take(arena, stem + 5, &copy[i]);
-        if (status != BRIM_OK)
+        if (status != BRIM_OK) {
             return status;
+        }
         memcpy(copy[i], path, stem);
         memcpy(copy[i] + stem, i == 0 ? ".bin" : ".idx", 5);
     }
@@ -59,19 +61,22 @@ brim_status brim__megatron_paths(struct brim__arena *arena, const char *path, co
 brim_status brim__megatron_guess(struct brim__arena *arena, const char *path, bool *yes) {
     const size_t length = strlen(path);
     *yes = has_suffix(path, length, ".idx");
-    if (*yes || !has_suffix(path, length, ".bin"))
+    if (*yes || !has_suffix(path, length, ".bin")) {
         return BRIM_OK;
+    }
     const char *bin, *idx;
     brim_status status = brim__megatron_paths(arena, path, &bin, &idx);
     /* An index that is there but cannot be read is an error: taken for absent,
      * its tokens would be read with a guessed dtype. */
-    if (status != BRIM_OK || access(idx, F_OK) != 0)
+    if (status != BRIM_OK || access(idx, F_OK) != 0) {
         return status;
+    }
     struct brim__file file = { .fd = -1 };
     char begin[MAGIC_BYTES];
     status = brim__file_open(&file, idx);
-    if (status != BRIM_OK)
+    if (status != BRIM_OK) {
         return status;
+    }
     if (file.bytes >= sizeof begin) {
         status = brim__file_read(&file, 0, begin, sizeof begin);
         *yes = status == BRIM_OK && memcmp(begin, magic, sizeof magic) == 0;
@@ -87,53 +92,61 @@ struct header {
 
 static brim_status read_header(const struct brim__file *idx, struct header *header) {
     uint8_t bytes[HEADER_BYTES];
-    if (idx->bytes < HEADER_BYTES)
+    if (idx->bytes < HEADER_BYTES) {
         return brim__fail(BRIM_CORRUPT,
                           "%s: byte %llu: the file ends inside the index's header of %d bytes",
                           idx->path, (unsigned long long)idx->bytes, HEADER_BYTES);
+    }
     const brim_status status = brim__file_read(idx, 0, bytes, sizeof bytes);
-    if (status != BRIM_OK)
+    if (status != BRIM_OK) {
         return status;
-    if (memcmp(bytes, magic, sizeof magic) != 0)
+    }
+    if (memcmp(bytes, magic, sizeof magic) != 0) {
         return brim__fail(BRIM_CORRUPT,
                           "%s: byte 0: not a Megatron index: it does not begin with "
                           "MMIDIDX",
                           idx->path);
+    }
     uint64_t version, documents;
     memcpy(&version, bytes + 9, sizeof version);
     memcpy(&header->sequences, bytes + 18, sizeof header->sequences);
     memcpy(&documents, bytes + 26, sizeof documents);
-    if (version != 1)
+    if (version != 1) {
         return brim__fail(BRIM_UNSUPPORTED,
                           "%s: byte 9: version %llu of the index; only 1 is known", idx->path,
                           (unsigned long long)version);
+    }
     const uint8_t code = bytes[17];
-    if (code == 0 || code >= BRIM__COUNT(dtype_codes))
+    if (code == 0 || code >= BRIM__COUNT(dtype_codes)) {
         return brim__fail(BRIM_CORRUPT,
                           "%s: byte 17: the dtype's code is %u, but they go from 1 "
                           "to 8",
                           idx->path, code);
+    }
     header->dtype = dtype_codes[code];
-    if (header->dtype == BRIM_F32 || header->dtype == BRIM_F64)
+    if (header->dtype == BRIM_F32 || header->dtype == BRIM_F64) {
         return brim__fail(BRIM_UNSUPPORTED, "%s: byte 17: %s values are no tokens", idx->path,
                           brim_dtype_name(header->dtype));
+    }
     /* counts are claims: each is held against the bytes that are there before
      * it enters arithmetic */
     const uint64_t bytes_left = idx->bytes - HEADER_BYTES;
-    if (header->sequences > bytes_left / 12)
+    if (header->sequences > bytes_left / 12) {
         return brim__fail(BRIM_CORRUPT,
                           "%s: byte 18: %llu sequences need 12 bytes each, but the index has only "
                           "%llu left",
                           idx->path, (unsigned long long)header->sequences,
                           (unsigned long long)bytes_left);
+    }
     const uint64_t after = bytes_left - 12 * header->sequences;
     if (documents > after / 8 ||
-        (after - 8 * documents != 0 && after - 8 * documents != header->sequences))
+        (after - 8 * documents != 0 && after - 8 * documents != header->sequences)) {
         return brim__fail(BRIM_CORRUPT,
                           "%s: byte 26: %llu sequences and %llu document indices do not make an "
                           "index of %llu bytes",
                           idx->path, (unsigned long long)header->sequences,
                           (unsigned long long)documents, (unsigned long long)idx->bytes);
+    }
     return BRIM_OK;
 }
 
@@ -148,29 +161,34 @@ static brim_status check_sequences(const struct brim__file *idx, const struct he
     for (uint64_t first = 0; first < header->sequences; first += CHUNK) {
         const size_t count = brim__min(CHUNK, header->sequences - first);
         brim_status status = brim__file_read(idx, HEADER_BYTES + 4 * first, lengths, 4 * count);
-        if (status == BRIM_OK)
+        if (status == BRIM_OK) {
             status = brim__file_read(idx, pointers_at + 8 * first, pointers, 8 * count);
-        if (status != BRIM_OK)
+        }
+        if (status != BRIM_OK) {
             return status;
+        }
         for (size_t i = 0; i < count; i++) {
             const unsigned long long sequence = first + i;
-            if (lengths[i] < 0)
+            if (lengths[i] < 0) {
                 return brim__fail(BRIM_CORRUPT, "%s: byte %llu: sequence %llu has %d tokens",
                                   idx->path, HEADER_BYTES + 4 * sequence, sequence, lengths[i]);
-            if (pointers[i] < 0 || (uint64_t)pointers[i] != sum)
+            }
+            if (pointers[i] < 0 || (uint64_t)pointers[i] != sum) {
                 return brim__fail(BRIM_CORRUPT,
                                   "%s: byte %llu: sequence %llu begins at byte %lld of the tokens, "
                                   "but those before it end at %llu",
                                   idx->path, pointers_at + 8 * sequence, sequence,
                                   (long long)pointers[i], (unsigned long long)sum);
+            }
             sum += (uint64_t)lengths[i] * item_bytes;
-            if (sum > bin->bytes) /* at once: so the sum cannot overflow */
+            if (sum > bin->bytes) { /* at once: so the sum cannot overflow */
                 return brim__fail(
                     BRIM_CORRUPT,
                     "%s: byte %llu: the file ends, but by %s sequence %llu goes on to "
                     "byte %llu",
                     bin->path, (unsigned long long)bin->bytes, idx->path, sequence,
                     (unsigned long long)sum);
+            }
         }
     }
     *end = sum;
@@ -183,20 +201,24 @@ brim_status brim__megatron_read(const char *idx_path, const struct brim__file *b
     struct header header = { 0 };
     uint64_t end = 0;
     brim_status status = brim__file_open(&idx, idx_path);
-    if (status != BRIM_OK)
+    if (status != BRIM_OK) {
         return status;
+    }
     status = read_header(&idx, &header);
-    if (status == BRIM_OK)
+    if (status == BRIM_OK) {
         status = check_sequences(&idx, &header, bin, &end);
-    if (status == BRIM_OK && end != bin->bytes)
+    }
+    if (status == BRIM_OK && end != bin->bytes) {
         status = brim__fail(BRIM_CORRUPT,
                             "%s: byte %llu: the last sequence of %s ends here, but the file has "
                             "%llu bytes: is the index of another file?",
                             bin->path, (unsigned long long)end, idx_path,
                             (unsigned long long)bin->bytes);
-    if (status == BRIM_OK)
+    }
+    if (status == BRIM_OK) {
         *run = (struct brim__token_run){ .dtype = header.dtype,
                                          .tokens = end / brim_dtype_bytes(header.dtype) };
+    }
     brim__file_close(&idx);
     return status;
 }

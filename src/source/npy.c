@@ -27,27 +27,32 @@ static bool scattered(const struct brim__npy_header *header) {
 
 static struct brim__shape sample_shape(const struct brim__npy_header *header) {
     struct brim__shape shape = { .rank = header->shape.rank - 1 };
-    for (uint32_t i = 0; i < shape.rank; i++)
+    for (uint32_t i = 0; i < shape.rank; i++) {
         shape.dim[i] = header->shape.dim[i + 1];
+    }
     return shape;
 }
 
 /* One file alone: can it be a source at all? */
 static brim_status check_file(const char *path, const struct brim__npy_header *header, bool map) {
     char text[BRIM__SHAPE_TEXT];
-    if (header->shape.rank == 0)
+    if (header->shape.rank == 0) {
         return brim__fail(BRIM_INVALID,
                           "%s: a scalar, which has no samples: the first dimension counts them",
                           path);
-    for (uint32_t i = 1; i < header->shape.rank; i++)
-        if (header->shape.dim[i] == 0)
+    }
+    for (uint32_t i = 1; i < header->shape.rank; i++) {
+        if (header->shape.dim[i] == 0) {
             return brim__fail(BRIM_INVALID, "%s: shape %s: its samples have no elements", path,
                               brim__shape_text(&header->shape, text));
-    if (scattered(header) && !map)
+        }
+    }
+    if (scattered(header) && !map) {
         return brim__fail(BRIM_INVALID,
                           "%s: is in Fortran order, where a sample's elements lie all over the "
                           "file: say map=yes, or save it with numpy.ascontiguousarray",
                           path);
+    }
     return BRIM_OK;
 }
 
@@ -55,37 +60,42 @@ static brim_status check_file(const char *path, const struct brim__npy_header *h
 static brim_status check_agreement(const char *path, const struct brim__npy_header *header,
                                    const char *first_path, const struct brim__npy_header *first) {
     char text[BRIM__SHAPE_TEXT], first_text[BRIM__SHAPE_TEXT];
-    if (header->dtype != first->dtype)
+    if (header->dtype != first->dtype) {
         return brim__fail(BRIM_INVALID,
                           "%s has dtype %s, but %s has %s: files of one list must "
                           "agree",
                           path, brim_dtype_name(header->dtype), first_path,
                           brim_dtype_name(first->dtype));
-    if (header->swapped != first->swapped)
+    }
+    if (header->swapped != first->swapped) {
         return brim__fail(BRIM_INVALID,
                           "%s is %s-endian, but %s is %s-endian: files of one list "
                           "must agree",
                           path, header->swapped ? "big" : "little", first_path,
                           first->swapped ? "big" : "little");
+    }
     const struct brim__shape shape = sample_shape(header), first_shape = sample_shape(first);
-    if (!brim__shape_equal(&shape, &first_shape))
+    if (!brim__shape_equal(&shape, &first_shape)) {
         return brim__fail(BRIM_INVALID,
                           "%s has samples of shape %s, but %s of %s: files of one "
                           "list must agree in all dimensions but the first",
                           path, brim__shape_text(&shape, text), first_path,
                           brim__shape_text(&first_shape, first_text));
-    if (scattered(header) != scattered(first))
+    }
+    if (scattered(header) != scattered(first)) {
         return brim__fail(BRIM_INVALID,
                           "%s is in %s order, but %s in %s order: files of one list "
                           "must agree",
                           path, header->fortran ? "Fortran" : "C", first_path,
                           first->fortran ? "Fortran" : "C");
-    if (scattered(header) && header->shape.dim[0] != first->shape.dim[0])
+    }
+    if (scattered(header) && header->shape.dim[0] != first->shape.dim[0]) {
         return brim__fail(BRIM_INVALID,
                           "%s has %llu samples, but %s has %llu: in Fortran order "
                           "the files of one list must have equally many, or be in C order",
                           path, (unsigned long long)header->shape.dim[0], first_path,
                           (unsigned long long)first->shape.dim[0]);
+    }
     return BRIM_OK;
 }
 
@@ -98,8 +108,9 @@ static void set_view(struct brim__source *source, const struct brim__npy_header 
     if (!scattered(header)) {
         brim__view_row_major(view);
         source->record_bytes = item_bytes;
-        for (uint32_t i = 0; i < view->shape.rank; i++)
+        for (uint32_t i = 0; i < view->shape.rank; i++) {
             source->record_bytes *= view->shape.dim[i];
+        }
         source->pitch = source->record_bytes;
         return;
     }
@@ -122,24 +133,31 @@ static brim_status open_files(const struct brim__use *use, struct brim__opening 
     struct brim__npy_header first = { 0 };
     struct brim__files *files;
     brim_status status = brim__files_init(source, "npy", paths->count, opening, &files);
-    if (status != BRIM_OK)
+    if (status != BRIM_OK) {
         return status;
+    }
     for (size_t i = 0; i < files->count; i++) {
         struct brim__npy_header header;
         const char *path;
         status = brim__arena_text(opening->arena, paths->items[i].text, &path);
-        if (status == BRIM_OK)
+        if (status == BRIM_OK) {
             status = brim__files_open(files, i, path);
-        if (status == BRIM_OK)
+        }
+        if (status == BRIM_OK) {
             status = brim__npy_header_read(&files->part[i].file, &header);
-        if (status == BRIM_OK)
+        }
+        if (status == BRIM_OK) {
             status = check_file(path, &header, map);
-        if (status == BRIM_OK && i > 0)
+        }
+        if (status == BRIM_OK && i > 0) {
             status = check_agreement(path, &header, files->part[0].file.path, &first);
-        if (status != BRIM_OK)
+        }
+        if (status != BRIM_OK) {
             return status;
-        if (i == 0)
+        }
+        if (i == 0) {
             first = header;
+        }
         files->part[i].data = header.data;
         files->part[i].samples = header.shape.dim[0];
     }
@@ -147,10 +165,12 @@ static brim_status open_files(const struct brim__use *use, struct brim__opening 
     source->field_count = 1;
     source->identity = brim__hash_words(brim__hash("npy", 3, 0), (uint64_t)first.dtype,
                                         (uint64_t)first.swapped | (uint64_t)scattered(&first) << 1);
-    for (uint32_t i = 1; i < first.shape.rank; i++)
+    for (uint32_t i = 1; i < first.shape.rank; i++) {
         source->identity = brim__hash_words(source->identity, i, first.shape.dim[i]);
-    if (scattered(&first))
+    }
+    if (scattered(&first)) {
         source->ops = &brim__files_scattered_ops;
+    }
     return brim__files_finish(source, files, map, "samples");
 }
 
@@ -159,11 +179,13 @@ static brim_status open_npy(const struct brim__use *use, struct brim__opening *o
     memset(source, 0, sizeof *source);
     brim_status status =
         brim__field_name(source->field[0].name, brim__item(use, ARGUMENT_NAME)->text);
-    if (status != BRIM_OK)
+    if (status != BRIM_OK) {
         return brim__fail_within(status, "npy");
+    }
     status = open_files(use, opening, source);
-    if (status != BRIM_OK && source->ops != NULL)
+    if (status != BRIM_OK && source->ops != NULL) {
         source->ops->close(source);
+    }
     return status;
 }
 

@@ -44,8 +44,9 @@ static brim_status bad(const struct text *text, const char *what) {
 static void skip_space(struct text *text) {
     while (text->at < text->count &&
            (text->bytes[text->at] == ' ' || text->bytes[text->at] == '\t' ||
-            text->bytes[text->at] == '\n' || text->bytes[text->at] == '\r'))
+            text->bytes[text->at] == '\n' || text->bytes[text->at] == '\r')) {
         text->at++;
+    }
 }
 
 /* The next byte that is not space, or 0 at the end: 0 itself is never legal. */
@@ -55,8 +56,9 @@ static uint8_t peek(struct text *text) {
 }
 
 static bool take(struct text *text, char wanted) {
-    if (peek(text) != (uint8_t)wanted)
+    if (peek(text) != (uint8_t)wanted) {
         return false;
+    }
     text->at++;
     return true;
 }
@@ -64,8 +66,9 @@ static bool take(struct text *text, char wanted) {
 static bool take_word(struct text *text, const char *word) {
     const size_t length = strlen(word);
     skip_space(text);
-    if (text->count - text->at < length || memcmp(text->bytes + text->at, word, length) != 0)
+    if (text->count - text->at < length || memcmp(text->bytes + text->at, word, length) != 0) {
         return false;
+    }
     text->at += length;
     return true;
 }
@@ -74,17 +77,20 @@ static bool take_word(struct text *text, const char *word) {
 
 static brim_status take_string(struct text *text, char string[STRING_BYTES]) {
     const uint8_t quote = peek(text);
-    if (quote != '\'' && quote != '"')
+    if (quote != '\'' && quote != '"') {
         return bad(text, "expected a string in quotes");
+    }
     const size_t first = text->at + 1;
     size_t length = 0;
     while (first + length < text->count && text->bytes[first + length] != quote) {
         const uint8_t c = text->bytes[first + length];
         text->at = first + length;
-        if (c < ' ' || c > '~' || c == '\\')
+        if (c < ' ' || c > '~' || c == '\\') {
             return bad(text, "a character that cannot stand in the strings of a header");
-        if (length == STRING_BYTES - 1)
+        }
+        if (length == STRING_BYTES - 1) {
             return bad(text, "a string longer than any that is known here");
+        }
         string[length++] = (char)c;
     }
     if (first + length >= text->count) {
@@ -138,68 +144,82 @@ static brim_status refuse_dtype(const struct text *text, size_t at, const char *
 static brim_status take_descr(struct text *text, struct brim__npy_header *header) {
     const uint8_t next = peek(text);
     const size_t at = text->at;
-    if (next == '[' || next == '(')
+    if (next == '[' || next == '(') {
         return brim__fail(BRIM_UNSUPPORTED,
                           "%s: byte %llu: a structured dtype: save each of its fields as a file of "
                           "its own and join them with zip",
                           text->path, file_byte(text, at));
+    }
     char descr[STRING_BYTES] = "";
     const brim_status status = take_string(text, descr);
-    if (status != BRIM_OK)
+    if (status != BRIM_OK) {
         return status;
-    if (descr[0] == '<' || descr[0] == '>' || descr[0] == '|')
-        for (size_t i = 0; i < BRIM__COUNT(dtypes); i++)
+    }
+    if (descr[0] == '<' || descr[0] == '>' || descr[0] == '|') {
+        for (size_t i = 0; i < BRIM__COUNT(dtypes); i++) {
             if (strcmp(descr + 1, dtypes[i].code) == 0) {
                 const bool single = brim_dtype_bytes(dtypes[i].dtype) == 1;
-                if (descr[0] == '|' && !single)
+                if (descr[0] == '|' && !single) {
                     break; /* more than one byte, in no order */
+                }
                 header->dtype = dtypes[i].dtype;
                 header->swapped = descr[0] == '>' && !single;
                 return BRIM_OK;
             }
+        }
+    }
     return refuse_dtype(text, at, descr);
 }
 
 static brim_status take_dimension(struct text *text, uint64_t *value) {
     const uint8_t next = peek(text);
-    if (next == '-')
+    if (next == '-') {
         return bad(text, "a negative dimension");
-    if (next < '0' || next > '9')
+    }
+    if (next < '0' || next > '9') {
         return bad(text, "expected a dimension: a decimal number");
+    }
     const size_t first = text->at;
     uint64_t number = 0;
     while (text->at < text->count && text->bytes[text->at] >= '0' && text->bytes[text->at] <= '9') {
         if (brim__mul_overflows(number, 10, &number) ||
             brim__add_overflows(number, (uint64_t)(text->bytes[text->at] - '0'), &number) ||
-            number > INT64_MAX)
+            number > INT64_MAX) {
             return bad(text, "a dimension of 2^63 or more");
+        }
         text->at++;
     }
-    if (next == '0' && text->at - first > 1)
+    if (next == '0' && text->at - first > 1) {
         return bad(text, "a number that begins with 0");
-    if (text->at < text->count && text->bytes[text->at] == 'L')
+    }
+    if (text->at < text->count && text->bytes[text->at] == 'L') {
         text->at++;
+    }
     *value = number;
     return BRIM_OK;
 }
 
 static brim_status take_shape(struct text *text, struct brim__shape *shape) {
-    if (!take(text, '('))
+    if (!take(text, '(')) {
         return bad(text, "expected the shape: a tuple in parentheses");
+    }
     shape->rank = 0;
     bool comma = true; /* a number may follow */
     bool any_comma = false;
     while (!take(text, ')')) {
-        if (!comma)
+        if (!comma) {
             return bad(text, "expected ',' or ')' in the shape");
-        if (shape->rank == BRIM_MAX_RANK)
+        }
+        if (shape->rank == BRIM_MAX_RANK) {
             return brim__fail(BRIM_UNSUPPORTED,
                               "%s: byte %llu: the array has more than %d dimensions: reshape it "
                               "before saving",
                               text->path, file_byte(text, text->at), BRIM_MAX_RANK);
+        }
         const brim_status status = take_dimension(text, &shape->dim[shape->rank]);
-        if (status != BRIM_OK)
+        if (status != BRIM_OK) {
             return status;
+        }
         shape->rank++;
         comma = take(text, ',');
         any_comma = any_comma || comma;
@@ -218,8 +238,9 @@ static brim_status take_pair(struct text *text, unsigned *seen, struct brim__npy
     (void)peek(text);
     const size_t at = text->at;
     brim_status status = take_string(text, key);
-    if (status != BRIM_OK)
+    if (status != BRIM_OK) {
         return status;
+    }
     const unsigned which = strcmp(key, "descr") == 0           ? HAS_DESCR
                            : strcmp(key, "fortran_order") == 0 ? HAS_ORDER
                            : strcmp(key, "shape") == 0         ? HAS_SHAPE
@@ -230,41 +251,50 @@ static brim_status take_pair(struct text *text, unsigned *seen, struct brim__npy
                                     : "a key that stands there twice");
     }
     *seen |= which;
-    if (!take(text, ':'))
+    if (!take(text, ':')) {
         return bad(text, "expected ':' after a key");
-    if (which == HAS_DESCR)
+    }
+    if (which == HAS_DESCR) {
         return take_descr(text, header);
-    if (which == HAS_SHAPE)
+    }
+    if (which == HAS_SHAPE) {
         return take_shape(text, &header->shape);
-    if (take_word(text, "True"))
+    }
+    if (take_word(text, "True")) {
         header->fortran = true;
-    else if (take_word(text, "False"))
+    } else if (take_word(text, "False")) {
         header->fortran = false;
-    else
+    } else {
         return bad(text, "fortran_order must be True or False");
+    }
     return BRIM_OK;
 }
 
 static brim_status parse(struct text *text, struct brim__npy_header *header) {
     unsigned seen = 0;
-    if (!take(text, '{'))
+    if (!take(text, '{')) {
         return bad(text, "expected '{'");
+    }
     bool comma = true; /* a pair may follow */
     while (!take(text, '}')) {
-        if (!comma)
+        if (!comma) {
             return bad(text, "expected ',' or '}'");
+        }
         const brim_status status = take_pair(text, &seen, header);
-        if (status != BRIM_OK)
+        if (status != BRIM_OK) {
             return status;
+        }
         comma = take(text, ',');
     }
-    if (seen != HAS_ALL)
+    if (seen != HAS_ALL) {
         return bad(text, (seen & HAS_DESCR) == 0   ? "the key descr is missing"
                          : (seen & HAS_ORDER) == 0 ? "the key fortran_order is missing"
                                                    : "the key shape is missing");
+    }
     skip_space(text);
-    if (text->at != text->count)
+    if (text->at != text->count) {
         return bad(text, "something follows the closing '}'");
+    }
     return BRIM_OK;
 }
 
@@ -272,55 +302,65 @@ brim_status brim__npy_header_read(const struct brim__file *file, struct brim__np
     uint8_t bytes[BRIM__NPY_HEADER_BYTES];
     const char *path = file->path;
     memset(header, 0, sizeof *header);
-    if (file->bytes < 10)
+    if (file->bytes < 10) {
         return brim__fail(BRIM_CORRUPT,
                           "%s: byte %llu: the file ends inside the first 10 bytes of an npy header",
                           path, (unsigned long long)file->bytes);
+    }
     brim_status status = brim__file_read(file, 0, bytes, 10);
-    if (status != BRIM_OK)
+    if (status != BRIM_OK) {
         return status;
-    if (memcmp(bytes, "\x93NUMPY", 6) != 0)
+    }
+    if (memcmp(bytes, "\x93NUMPY", 6) != 0) {
         return brim__fail(BRIM_CORRUPT,
                           "%s: byte 0: not an npy file: it does not begin with "
                           "\\x93NUMPY",
                           path);
-    if (bytes[6] < 1 || bytes[6] > 3 || bytes[7] != 0)
+    }
+    if (bytes[6] < 1 || bytes[6] > 3 || bytes[7] != 0) {
         return brim__fail(BRIM_UNSUPPORTED,
                           "%s: byte 6: npy version %u.%u; known are 1.0, 2.0 and 3.0", path,
                           bytes[6], bytes[7]);
+    }
     struct text text = { .path = path, .begin = 10, .bytes = bytes };
     uint64_t length = (uint64_t)bytes[8] | (uint64_t)bytes[9] << 8;
     if (bytes[6] > 1) {
         text.begin = 12;
-        if (file->bytes < 12)
+        if (file->bytes < 12) {
             return brim__fail(BRIM_CORRUPT,
                               "%s: byte %llu: the file ends inside the header's "
                               "length",
                               path, (unsigned long long)file->bytes);
+        }
         status = brim__file_read(file, 10, bytes, 2);
-        if (status != BRIM_OK)
+        if (status != BRIM_OK) {
             return status;
+        }
         length |= (uint64_t)bytes[0] << 16 | (uint64_t)bytes[1] << 24;
     }
-    if (length > sizeof bytes)
+    if (length > sizeof bytes) {
         return brim__fail(BRIM_CORRUPT,
                           "%s: byte 8: a header of %llu bytes; more than %d is no header of a "
                           "numeric array",
                           path, (unsigned long long)length, BRIM__NPY_HEADER_BYTES);
-    if (length > file->bytes - text.begin)
+    }
+    if (length > file->bytes - text.begin) {
         return brim__fail(
             BRIM_CORRUPT,
             "%s: byte %llu: the file ends, but its header should have %llu bytes from "
             "byte %llu on",
             path, (unsigned long long)file->bytes, (unsigned long long)length,
             (unsigned long long)text.begin);
+    }
     status = brim__file_read(file, text.begin, bytes, length);
-    if (status != BRIM_OK)
+    if (status != BRIM_OK) {
         return status;
+    }
     text.count = length;
     status = parse(&text, header);
-    if (status != BRIM_OK)
+    if (status != BRIM_OK) {
         return status;
+    }
 
     header->data = text.begin + length;
     char shape[BRIM__SHAPE_TEXT];
@@ -333,17 +373,19 @@ brim_status brim__npy_header_read(const struct brim__file *file, struct brim__np
     }
     uint64_t bytes_needed;
     if (brim__shape_bytes_overflow(&solid, brim_dtype_bytes(header->dtype), &bytes_needed) ||
-        bytes_needed > INT64_MAX)
+        bytes_needed > INT64_MAX) {
         return brim__fail(
             BRIM_CORRUPT, "%s: byte %llu: an array of shape %s would take more than 2^63 bytes",
             path, (unsigned long long)text.begin, brim__shape_text(&header->shape, shape));
+    }
     header->bytes = empty ? 0 : bytes_needed;
-    if (header->bytes > file->bytes - header->data)
+    if (header->bytes > file->bytes - header->data) {
         return brim__fail(BRIM_CORRUPT,
                           "%s: byte %llu: the file ends, but %s of shape %s from byte %llu on take "
                           "%llu bytes: the file was cut short",
                           path, (unsigned long long)file->bytes, brim_dtype_name(header->dtype),
                           brim__shape_text(&header->shape, shape), (unsigned long long)header->data,
                           (unsigned long long)header->bytes);
+    }
     return BRIM_OK;
 }

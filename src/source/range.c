@@ -45,8 +45,9 @@ static brim_status open_range(const struct brim__use *use, struct brim__opening 
     memset(source, 0, sizeof *source);
     struct brim__source_field *field = &source->field[0];
     const brim_status status = brim__field_name(field->name, brim__item(use, ARGUMENT_NAME)->text);
-    if (status != BRIM_OK)
+    if (status != BRIM_OK) {
         return brim__fail_within(status, "range");
+    }
     field->view = (struct brim__view){ .dtype = BRIM_I64 };
     source->count = (uint64_t)brim__item(use, ARGUMENT_COUNT)->integer;
     source->record_bytes = sizeof(int64_t);

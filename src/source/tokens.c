@@ -42,21 +42,26 @@ static brim_status open_file(struct brim__files *files, size_t index, const char
     bool yes = false;
     if (*format == BRIM__TOKENS_AUTO) {
         status = brim__megatron_guess(arena, given, &yes);
-        if (yes)
+        if (yes) {
             *format = BRIM__TOKENS_MEGATRON;
+        }
     }
-    if (status == BRIM_OK)
+    if (status == BRIM_OK) {
         status = *format == BRIM__TOKENS_MEGATRON
                      ? brim__megatron_paths(arena, given, &path, &idx_path)
                      : brim__arena_text(arena, given, &path);
-    if (status == BRIM_OK)
+    }
+    if (status == BRIM_OK) {
         status = brim__files_open(files, index, path);
-    if (status != BRIM_OK)
+    }
+    if (status != BRIM_OK) {
         return status;
+    }
     if (*format == BRIM__TOKENS_AUTO) {
         status = brim__tokens_is_llmc(file, &yes);
-        if (status != BRIM_OK)
+        if (status != BRIM_OK) {
             return status;
+        }
         *format = yes ? BRIM__TOKENS_LLMC : BRIM__TOKENS_U16;
     }
     switch (*format) {
@@ -81,27 +86,30 @@ static brim_status open_files(const struct brim__use *use, struct brim__opening 
     brim_dtype dtype = BRIM_U16;
     struct brim__files *files;
     brim_status status = brim__files_init(source, "tokens", paths->count, opening, &files);
-    if (status != BRIM_OK)
+    if (status != BRIM_OK) {
         return status;
+    }
     for (size_t i = 0; i < files->count; i++) {
         enum brim__token_format format =
             (enum brim__token_format)brim__item(use, ARGUMENT_FORMAT)->integer;
         struct brim__token_run run;
         struct brim__part *part = &files->part[i];
         status = open_file(files, i, paths->items[i].text, opening->arena, &format, &run);
-        if (status != BRIM_OK)
+        if (status != BRIM_OK) {
             return status;
+        }
         if (i == 0) {
             first_format = format;
             dtype = run.dtype;
         }
-        if (format != first_format || run.dtype != dtype)
+        if (format != first_format || run.dtype != dtype) {
             return brim__fail(BRIM_INVALID,
                               "%s has %s tokens (format %s), but %s has %s tokens (format %s): "
                               "files of one list must agree; or say format=",
                               part->file.path, brim_dtype_name(run.dtype), format_names[format],
                               files->part[0].file.path, brim_dtype_name(dtype),
                               format_names[first_format]);
+        }
         part->data = run.data;
         part->samples = run.tokens < window ? 0 : (run.tokens - window) / stride + 1;
     }
@@ -121,12 +129,13 @@ static brim_status open_files(const struct brim__use *use, struct brim__opening 
     source->identity = brim__hash_words(brim__hash("tokens", 6, (uint64_t)dtype), window, stride);
     status = brim__files_finish(source, files, brim__item(use, ARGUMENT_MAP)->integer != 0,
                                 "whole windows");
-    if (status == BRIM_INVALID && source->count == 0)
+    if (status == BRIM_INVALID && source->count == 0) {
         return brim__fail(BRIM_INVALID,
                           "tokens: none of the %zu files (the first: %s) holds %llu tokens, which "
                           "a window of length=%llu needs%s",
                           files->count, files->part[0].file.path, (unsigned long long)window,
                           (unsigned long long)length, shift ? " with shift=yes" : "");
+    }
     return status;
 }
 
@@ -134,8 +143,9 @@ static brim_status open_tokens(const struct brim__use *use, struct brim__opening
                                struct brim__source *source) {
     memset(source, 0, sizeof *source);
     const brim_status status = open_files(use, opening, source);
-    if (status != BRIM_OK && source->ops != NULL)
+    if (status != BRIM_OK && source->ops != NULL) {
         source->ops->close(source);
+    }
     return status;
 }
 
