@@ -143,7 +143,7 @@ void brim__slots_abandon(brim_loader *loader);    /* everything in [take, make) 
 struct brim__shard brim__loader_shard(const brim_loader *loader, uint64_t epoch);
 void brim__slots_check(const brim_loader *loader); /* asserts what the drawing says */
 /* Takes the locks itself. A brim__revoke. */
-uint64_t brim__loader_revoke(void *loader, uint64_t wanted);
+uint64_t brim__loader_revoke(void *holder, uint64_t wanted);
 
 /* batch.c: lays the fields over a slot's memory; info.rows is set */
 void brim__batch_layout(struct brim_batch *batch, const brim_plan *plan, uint8_t *memory);

@@ -80,7 +80,7 @@ struct brim_plan {
 };
 
 brim_status brim__plan_build(const struct brim__plan_request *request,
-                             const brim_pipeline *pipeline, brim_plan **plan);
+                             const brim_pipeline *pipeline, brim_plan **out);
 void brim__plan_free(brim_plan *plan);
 
 /* compile.c: sources, order, programs; layout.c, called at its end: slots and
