@@ -158,6 +158,17 @@ static void begin_epoch(brim_loader *loader) {
     loader->epoch_bad = 0;
 }
 
+/* Mutex held, released meanwhile: workers may sleep because there was nothing to
+ * do, or no scratch to be had while memory was being collected. */
+static void call_workers(brim_loader *loader) {
+    atomic_store(&loader->wants, true);
+    if (atomic_load(&loader->runtime->sleepers) > 0) {
+        brim__unlock(&loader->mutex); /* in_call keeps the loader */
+        brim__pool_wake(loader->runtime);
+        brim__lock(&loader->mutex);
+    }
+}
+
 /* Mutex held, released meanwhile: workers that were revoked may come back. */
 static void regrow(brim_loader *loader, uint64_t now) {
     const brim_plan_info *info = &loader->plan->info;
@@ -192,11 +203,9 @@ static bool helps(const brim_loader *loader, uint64_t now) {
 /* The head is not ready: make rows, or wait for those who do. */
 static void await(brim_loader *loader, uint64_t deadline) {
     const uint64_t now = brim__now();
-    if (!loader->grow_slot) {
-        loader->grow_slot = true;
-        atomic_store(&loader->wants, true);
-    }
+    loader->grow_slot = true;
     regrow(loader, now);
+    /* where the workers leave no CPU, sleeping and being woken gains nothing */
     const bool spare = loader->plan->info.threads < loader->runtime->cpus;
     const bool help = helps(loader, now) || !spare;
     if (help) {
@@ -261,12 +270,12 @@ brim_status brim_loader_next(brim_loader *loader, int64_t timeout_ns, brim_batch
     if (head != NULL && head->state == BRIM__SLOT_READY && head->told) {
         /* only now: what made it fail may have been put right since */
         brim__slot_restart(head);
-        atomic_store(&loader->wants, true);
     }
     const bool starving = head == NULL || head->state != BRIM__SLOT_READY;
     if (starving) {
         atomic_store(&loader->starving, true);
         loader->waiting_since = loader->waiting_since == 0 ? began : loader->waiting_since;
+        call_workers(loader);
     }
     status = take(loader, deadline, out);
     if (starving) {
