@@ -7,7 +7,8 @@ Blocks are told apart by the word after their three backticks:
     c      with `int main`: compiled with the public header and the static library beside the
            command line, and run
     text   lines that begin with `brim `: the pipeline is planned
-    other  not looked at (console is for what must not be run)
+    console  lines that begin with `$ brim `: run, and what they say compared, numbers aside
+    other  not looked at
 
 A C program is saved as the NAME.c that the text before it, or its first line, gives in backticks or
 in a comment, so that a later `cc NAME.c -lbrim` finds it: `cc` there finds header and library.
@@ -65,6 +66,10 @@ def compiler():
 def compiler_flags():
     sanitize = cached("BRIM_SANITIZE") or os.environ.get("BRIM_SANITIZE", "")
     return ["-fsanitize=" + sanitize] if sanitize else []
+
+
+def plain_words(text):
+    return re.sub(r"\d[\d.]*\b", "N", text).split()
 
 
 class Page(unittest.TestCase):
@@ -134,6 +139,16 @@ class Page(unittest.TestCase):
                     kept += [word] if "=" in word else [word, next(rest)]
             self.run_in_folder([CLI, *kept], block.place, good=(0, 3))
 
+    def compare_console(self, block):
+        """What `$ brim ...` says is what the page shows: word for word, but for the numbers and
+        where lines are broken."""
+        for piece in re.split(r"^\$ ", block.text, flags=re.M)[1:]:
+            command, _, shown = piece.partition("\n")
+            if not command.startswith("brim "):
+                continue
+            done = self.run_in_folder(["sh", "-c", command + " 2>&1"], block.place, good=range(4))
+            self.assertEqual(plain_words(shown), plain_words(done.stdout.decode()), block.place)
+
     def check(self, page):
         blocks = blocks_of(page)
         for number, block in enumerate(blocks):
@@ -144,6 +159,10 @@ class Page(unittest.TestCase):
             if block.kind == "sh":
                 with self.subTest(block=block.place):
                     self.run_shell(block)
+        for block in blocks:
+            if block.kind == "console":
+                with self.subTest(block=block.place):
+                    self.compare_console(block)
         for block in blocks:
             if block.kind == "text":
                 with self.subTest(block=block.place):
