@@ -183,7 +183,9 @@ static void load_in_child(const struct family *family) {
     brim_pipeline *pipeline;
     brim_loader *loader;
     struct digest digest = { 0 };
-    runtime_options.threads = is_thread_sanitized() ? 0 : 2;
+    /* the sanitizers' own lock of threads may be held at the time of a fork, and
+     * then no thread can be started in the child: theirs to mend, not ours */
+    runtime_options.threads = is_sanitized() ? 0 : 2;
     runtime_options.host_bytes = (uint64_t)64 << 20;
     EXPECT(brim_runtime_new(&runtime_options, &runtime) == BRIM_OK);
     EXPECT(brim_pipeline_parse(text, &pipeline) == BRIM_OK);
