@@ -22,7 +22,7 @@ enum {
 struct command {
     const char *name;
     const char *summary; /* one line, for the list of commands */
-    const char *operand; /* what stands beside the options; NULL: nothing */
+    const char *operand; /* what stands beside the options, "PATH..." for several; NULL: nothing */
     int operand_required;
     const char *text; /* what its help says between usage and options */
     unsigned bit;     /* IN_...: which options it takes; 0: none but --help */
@@ -38,6 +38,10 @@ const char *nearest(const char *word, const char *const *words, size_t count);
 int command_plan(const struct options *options);
 int command_run(const struct options *options);
 int command_bench(const struct options *options);
+int command_cat(const struct options *options);
+int command_inspect(const struct options *options);
+int command_index(const struct options *options);
+int command_completion(const struct options *options);
 int command_stages(const struct options *options);
 int command_help(const struct options *options);
 int command_version(const struct options *options);

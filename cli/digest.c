@@ -2,7 +2,9 @@
  * digest.c: XXH3 (128 bits) over a canonical form of each batch.
  *
  *     number of fields
- *     for each field: name, dtype's name, rank, dimensions, elements row-major
+ *     for each field: name, dtype's name, rank, dimensions, then
+ *         dense: the elements, row-major
+ *         else: the form, and for each row its length and its elements
  *     number of rows, sample number of each row, valid flag of each row
  *
  * Numbers are 64 bits, little-endian; a name is its length and its bytes. The
@@ -11,6 +13,7 @@
 #include "digest.h"
 
 #include "output.h"
+#include "value.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -54,41 +57,29 @@ static void add_text(struct digest *digest, const char *text) {
     add_bytes(digest, text, length);
 }
 
-/* The elements in row-major order: dimensions from the last on that lie together
- * are taken as one run, the others are counted through. */
+struct run {
+    struct digest *digest;
+    size_t element_bytes;
+};
+
+static bool add_run(void *user, const unsigned char *data, uint64_t count) {
+    const struct run *run = user;
+    add_bytes(run->digest, data, count * run->element_bytes);
+    return true;
+}
+
 static void add_elements(struct digest *digest, const brim_field *field) {
-    uint64_t run = brim_dtype_bytes(field->dtype);
-    uint32_t outer = field->rank;
-    for (uint32_t i = 0; i < field->rank; i++) {
-        if (field->shape[i] == 0) {
-            return;
-        }
+    struct run run = { .digest = digest, .element_bytes = brim_dtype_bytes(field->dtype) };
+    if (field->form == BRIM_DENSE) {
+        const struct value all = value_of_batch(field);
+        (void)value_walk(&all, add_run, &run);
+        return;
     }
-    while (outer > 0 &&
-           (field->shape[outer - 1] == 1 || field->strides[outer - 1] == (int64_t)run)) {
-        outer--;
-        run *= (uint64_t)field->shape[outer];
-    }
-    int64_t index[BRIM_MAX_RANK] = { 0 };
-    const unsigned char *at = field->data;
-    for (;;) {
-        add_bytes(digest, at, run);
-        uint32_t d = outer;
-        while (d > 0) {
-            d--;
-            at += field->strides[d];
-            if (++index[d] < field->shape[d]) {
-                break;
-            }
-            at -= field->strides[d] * field->shape[d];
-            index[d] = 0;
-            if (d == 0) {
-                return;
-            }
-        }
-        if (outer == 0) {
-            return;
-        }
+    add_number(digest, (uint64_t)field->form);
+    for (int64_t row = 0; row < field->shape[0]; row++) {
+        const struct value value = value_of(field, (uint64_t)row);
+        add_number(digest, (uint64_t)value.shape[0]);
+        (void)value_walk(&value, add_run, &run);
     }
 }
 

@@ -7,6 +7,7 @@
 #include "cli.h"
 #include "output.h"
 
+#include <brim.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -85,6 +86,14 @@ void put_count(struct document *document, const char *key, uint64_t number) {
     put(document, key, json_integer(number > INT64_MAX ? INT64_MAX : (json_int_t)number));
 }
 
+void put_known(struct document *document, const char *key, uint64_t number) {
+    if (number == BRIM_UNKNOWN) {
+        put(document, key, json_null());
+    } else {
+        put_count(document, key, number);
+    }
+}
+
 void put_signed(struct document *document, const char *key, int64_t number) {
     put(document, key, json_integer(number));
 }
@@ -101,4 +110,14 @@ void put_hex(struct document *document, const char *key, uint64_t number) {
     char text[17];
     snprintf(text, sizeof(text), "%016" PRIx64, number);
     put_text(document, key, text);
+}
+
+bool json_string_write(FILE *file, const char *text, size_t length) {
+    json_t *value = json_stringn(text, length);
+    if (value == NULL) {
+        return false;
+    }
+    json_dumpf(value, file, JSON_ENCODE_ANY);
+    json_decref(value);
+    return true;
 }

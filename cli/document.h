@@ -9,6 +9,7 @@
 #define CLI_DOCUMENT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -28,9 +29,15 @@ void end_array(struct document *document);
  * becomes null. */
 void put_text(struct document *document, const char *key, const char *text);
 void put_count(struct document *document, const char *key, uint64_t number);
+/* The same, null for BRIM_UNKNOWN. */
+void put_known(struct document *document, const char *key, uint64_t number);
 void put_signed(struct document *document, const char *key, int64_t number);
 void put_real(struct document *document, const char *key, double number); /* not finite: null */
 void put_bool(struct document *document, const char *key, bool value);
 void put_hex(struct document *document, const char *key, uint64_t number); /* "0123456789abcdef" */
+
+/* One string, in quotes and escaped, outside of any document. False, and nothing
+ * is written, when the text is not UTF-8. */
+bool json_string_write(FILE *file, const char *text, size_t length);
 
 #endif

@@ -7,8 +7,6 @@
  */
 #include "feed.h"
 
-#include "progress.h"
-
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,13 +34,16 @@ static void watch(int number) {
     }
 }
 
-brim_status feed_open(struct feed *feed, const struct session *session) {
-    const size_t hold = (size_t)session->options->hold;
-    *feed = (struct feed){ .hold = hold, .begun = now_seconds() };
+void feed_watch(void) {
     watch(SIGINT);
     watch(SIGTERM);
-    const brim_status status =
-        brim_loader_open(session->runtime, session->pipeline, &session->open, &feed->loader);
+}
+
+brim_status feed_open(struct feed *feed, struct session *session) {
+    const size_t hold = (size_t)session->options->hold;
+    *feed = (struct feed){ .hold = hold, .begun = now_seconds() };
+    feed_watch();
+    const brim_status status = session_load(session, &feed->loader);
     /* after opening, which refuses what no budget can hold */
     if (status == BRIM_OK) {
         feed->held = take(hold, sizeof(feed->held[0]));

@@ -19,12 +19,14 @@ struct feed {
 };
 
 /* Opens the session's loader. The status of opening; feed_close in any case. */
-brim_status feed_open(struct feed *feed, const struct session *session);
+brim_status feed_open(struct feed *feed, struct session *session);
 /* The next batch, lent until a later call gives it back. BRIM_INTERRUPTED after
  * SIGINT or SIGTERM. */
 brim_status feed_next(struct feed *feed, const brim_batch **batch);
 void feed_close(struct feed *feed);
 
+/* From now on SIGINT and SIGTERM are noticed and do not end the process at once. */
+void feed_watch(void);
 /* The signal that came, 0 if none did. */
 int feed_signal(void);
 

@@ -9,8 +9,10 @@
 #include "session.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 const struct command commands[] = {
     { "plan", "show what a pipeline will do and need, before it runs", "PIPELINE", 1,
@@ -36,10 +38,44 @@ const struct command commands[] = {
       "example:\n"
       "  brim bench 'npy x.npy | normalize unit | batch 64' --repeat 9 --seconds 0.5\n",
       IN_BENCH, command_bench },
+    { "cat", "show the samples of a pipeline, or write them as .npy files", "PIPELINE", 1,
+      "Shows one epoch in the pipeline's order, a line for each sample: its number and its fields\n"
+      "with type, shape and first values. --json gives all values, --npy DIR writes FIELD.npy for\n"
+      "each field and, where samples differ in length, FIELD.offsets.npy.\n"
+      "\n"
+      "examples:\n"
+      "  brim cat 'npy x.npy | shuffle seed=7' -n 3\n"
+      "  brim cat 'npy x.npy | normalize unit' --npy out\n",
+      IN_CAT, command_cat },
+    { "inspect", "say what a file holds, and check it", "PATH...", 1,
+      "Finds out what a file is from its bytes and its name, and says how many samples it has,\n"
+      "their fields, and the pipeline that reads it. A pipeline may stand for a path. --verify\n"
+      "reads every sample; bad ones make the exit code 1.\n"
+      "\n"
+      "examples:\n"
+      "  brim inspect train.csv\n"
+      "  brim inspect *.npy --verify --json\n",
+      IN_INSPECT, command_inspect },
+    { "index", "find where the records of files lie, ahead of time", "PATH...", 1,
+      "Text, CSV and JSON lines have an index, which is made when a pipeline first opens them and\n"
+      "found again later. This makes it now, and says where it is. A pipeline may stand for a "
+      "path,\n"
+      "and should where one with other options will be run: options may decide what a record is.\n"
+      "\n"
+      "examples:\n"
+      "  brim index train.csv valid.csv\n"
+      "  brim index 'text corpus.txt index=beside' --verify\n",
+      IN_INDEX, command_index },
     { "stages", "list the stages, or show one in full", "NAME", 0,
       "example:\n"
       "  brim stages shuffle\n",
       IN_STAGES, command_stages },
+    { "completion", "print a script that completes brim in a shell", "SHELL", 1,
+      "SHELL is bash, zsh or fish.\n"
+      "\n"
+      "example:\n"
+      "  source <(brim completion bash)\n",
+      IN_OTHER, command_completion },
     { "help", "show this text, or a command's", "COMMAND", 0, "", IN_OTHER, command_help },
     { "version", "print the version", NULL, 0, "", IN_OTHER, command_version },
 };
@@ -99,7 +135,7 @@ static void print_help(FILE *file) {
           "\n",
           file);
     for (size_t i = 0; i < command_count; i++) {
-        fprintf(file, "  %-8s %s\n", commands[i].name, commands[i].summary);
+        fprintf(file, "  %-10s %s\n", commands[i].name, commands[i].summary);
     }
     fputs("\n"
           "A pipeline is one argument: brim run 'range 1000 | shuffle seed=7 | batch 64'\n"
@@ -192,14 +228,24 @@ static int dispatch(int count, char **words) {
     return command->run(&options);
 }
 
+/* What failed to be written before the end is known without its reason. */
+static bool is_reader_gone(void) {
+    struct pollfd out = { .fd = STDOUT_FILENO };
+    const int problem = errno;
+    const bool gone = poll(&out, 1, 0) == 1 && (out.revents & (POLLERR | POLLHUP)) != 0;
+    errno = problem;
+    return gone;
+}
+
 int main(int count, char **words) {
     const int code = dispatch(count, words);
     errno = 0;
     if (fflush(stdout) != 0 || ferror(stdout) != 0) {
-        if (errno == EPIPE) {
+        if (errno == EPIPE || is_reader_gone()) {
             return EXIT_SIGNAL + SIGPIPE;
         }
-        fprintf(stderr, "brim: cannot write the output: %s\n", strerror(errno));
+        fprintf(stderr, "brim: cannot write the output%s%s\n", errno != 0 ? ": " : "",
+                errno != 0 ? strerror(errno) : "");
         return code != EXIT_GOOD ? code : EXIT_FAILED;
     }
     return code;

@@ -20,6 +20,7 @@ enum form {
     FORM_FLAG,    /* bool */
     FORM_COUNT,   /* uint64_t from 1 */
     FORM_COUNT32, /* the same, at most UINT32_MAX */
+    FORM_NUMBER,  /* uint64_t from 0 */
     FORM_SIZE,    /* uint64_t, bytes */
     FORM_THREADS, /* int32_t: "auto" or a number from 0 */
     FORM_SECONDS, /* double above 0 */
@@ -38,16 +39,21 @@ struct row {
 };
 
 #define FIELD(name) offsetof(struct options, name)
-#define IN_ALL      (IN_PLAN | IN_RUN | IN_BENCH)
+#define IN_OPENING \
+    (IN_PLAN | IN_RUN | IN_BENCH | IN_CAT | IN_INSPECT | IN_INDEX) /* take a budget */
+#define IN_TRAINING (IN_PLAN | IN_RUN | IN_BENCH)                  /* as a loop would */
 
 static const struct row rows[] = {
-    { "--memory", FORM_SIZE, "SIZE", IN_ALL, FIELD(memory),
+    { "--memory", FORM_SIZE, "SIZE", IN_OPENING, FIELD(memory),
       "the budget, e.g. 64MiB; default: a quarter of what is free" },
-    { "--threads", FORM_THREADS, "N", IN_ALL, FIELD(threads),
+    { "--threads", FORM_THREADS, "N", IN_OPENING, FIELD(threads),
       "at most N workers; 0: the calling thread works; default: auto, the CPUs" },
-    { "--shard", FORM_SHARD, "R/N", IN_ALL, 0, "be rank R (from 0) of N" },
-    { "--hold", FORM_COUNT32, "N", IN_ALL, FIELD(hold), "keep N batches at a time; default: 1" },
-    { "--slots", FORM_COUNT32, "N", IN_ALL, FIELD(slots), "at most N slots for batches" },
+    { "--cache-dir", FORM_TEXT, "DIR", IN_OPENING, FIELD(cache_dir),
+      "keep indexes there; default: $XDG_CACHE_HOME/brim, else ~/.cache/brim" },
+    { "--shard", FORM_SHARD, "R/N", IN_TRAINING | IN_CAT, 0, "be rank R (from 0) of N" },
+    { "--hold", FORM_COUNT32, "N", IN_TRAINING, FIELD(hold),
+      "keep N batches at a time; default: 1" },
+    { "--slots", FORM_COUNT32, "N", IN_TRAINING, FIELD(slots), "at most N slots for batches" },
     { "--epochs", FORM_COUNT, "N", IN_RUN, FIELD(epochs), "run N epochs; default: 1" },
     { "--steps", FORM_COUNT, "N", IN_RUN | IN_BENCH, FIELD(steps),
       "stop after N steps (bench: in each repeat)" },
@@ -61,12 +67,24 @@ static const struct row rows[] = {
     { "--repeat", FORM_COUNT, "N", IN_BENCH, FIELD(repeat), "measure N times; default: 5" },
     { "--seconds", FORM_SECONDS, "S", IN_BENCH, FIELD(seconds),
       "measure for S seconds each time; default: 1" },
-    { "--json", FORM_FLAG, NULL, IN_ALL | IN_STAGES, FIELD(json), "print one JSON object" },
-    { "--quiet", FORM_FLAG, NULL, IN_RUN | IN_BENCH, FIELD(quiet),
+    { "--count", FORM_COUNT, "N", IN_CAT, FIELD(count), "stop after N samples" },
+    { "--skip", FORM_NUMBER, "K", IN_CAT, FIELD(skip), "leave out the first K samples" },
+    { "--npy", FORM_TEXT, "DIR", IN_CAT, FIELD(npy), "write one .npy file for each field to DIR" },
+    { "--verify", FORM_FLAG, NULL, IN_INSPECT | IN_INDEX, FIELD(verify),
+      "read every sample (index: compare every checksum)" },
+    { "--markdown", FORM_FLAG, NULL, IN_STAGES, FIELD(markdown), "print all stages as a page" },
+    { "--json", FORM_FLAG, NULL, IN_OPENING | IN_STAGES, FIELD(json),
+      "print one JSON object (cat: one for each sample)" },
+    { "--quiet", FORM_FLAG, NULL, IN_RUN | IN_BENCH | IN_INSPECT | IN_INDEX, FIELD(quiet),
       "no progress line; run: no summary either, only the digest" },
-    { "--help", FORM_FLAG, NULL, IN_ALL | IN_STAGES | IN_OTHER, FIELD(help), "show this text" },
+    { "--help", FORM_FLAG, NULL, IN_OPENING | IN_STAGES | IN_OTHER, FIELD(help), "show this text" },
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
+
+/* The letter that stands for an option after one dash; 0: none. */
+static char letter_of(const struct row *row) {
+    return strcmp(row->name, "--help") == 0 ? 'h' : strcmp(row->name, "--count") == 0 ? 'n' : '\0';
+}
 
 static bool is_digit(char c) {
     return c >= '0' && c <= '9';
@@ -191,6 +209,9 @@ static bool value_store(const struct row *row, const char *text, struct options 
         *wanted = "a whole number from 1 to 4294967295";
         return number_parse(text, field) && *(uint64_t *)field >= 1 &&
                *(uint64_t *)field <= UINT32_MAX;
+    case FORM_NUMBER:
+        *wanted = "a whole number from 0";
+        return number_parse(text, field);
     case FORM_SIZE:
         *wanted = "bytes, or a number with KiB, MiB, GiB, TiB, kB, MB, GB or TB, such as 64MiB";
         return size_parse(text, field);
@@ -214,9 +235,11 @@ static bool value_store(const struct row *row, const char *text, struct options 
     return false;
 }
 
+/* By its name, or by its letter after one dash. */
 static const struct row *row_find(const char *word, size_t length) {
     for (size_t i = 0; i < ROWS; i++) {
-        if (strlen(rows[i].name) == length && memcmp(rows[i].name, word, length) == 0) {
+        if ((strlen(rows[i].name) == length && memcmp(rows[i].name, word, length) == 0) ||
+            (length == 2 && letter_of(&rows[i]) != '\0' && word[1] == letter_of(&rows[i]))) {
             return &rows[i];
         }
     }
@@ -253,6 +276,14 @@ static void explain_unknown(const struct command *command, const char *word, siz
     }
 }
 
+static bool takes_pipeline(const struct command *command) {
+    return command->operand != NULL && strcmp(command->operand, "PIPELINE") == 0;
+}
+
+static bool takes_many(const struct command *command) {
+    return strstr(command->operand, "...") != NULL;
+}
+
 /* What must hold between options. */
 static bool check(const struct options *options, char *why, size_t why_bytes) {
     if (options->help) {
@@ -260,8 +291,22 @@ static bool check(const struct options *options, char *why, size_t why_bytes) {
     }
     const struct command *command = options->command;
     if (command->operand_required && options->operand == NULL) {
-        snprintf(why, why_bytes, "the pipeline is missing: brim %s '... | batch 64'",
-                 command->name);
+        if (takes_pipeline(command)) {
+            snprintf(why, why_bytes, "the pipeline is missing: brim %s '... | batch 64'",
+                     command->name);
+        } else {
+            snprintf(why, why_bytes, "something is missing: brim %s %s", command->name,
+                     command->operand);
+        }
+        return false;
+    }
+    if (options->json && options->npy != NULL) {
+        snprintf(why, why_bytes, "--json and --npy both say what to write: give one of them");
+        return false;
+    }
+    if (options->markdown && (options->json || options->operand != NULL)) {
+        snprintf(why, why_bytes, "--markdown prints the page of all stages: no %s beside it",
+                 options->json ? "--json" : "name");
         return false;
     }
     if (options->state_every > 0 && options->state == NULL) {
@@ -275,10 +320,11 @@ static bool check(const struct options *options, char *why, size_t why_bytes) {
     return true;
 }
 
-bool options_parse(struct options *options, const struct command *command, int count,
-                   char *const *words, char *why, size_t why_bytes) {
+bool options_parse(struct options *options, const struct command *command, int count, char **words,
+                   char *why, size_t why_bytes) {
     *options = (struct options){
         .command = command,
+        .operands = words,
         .threads = BRIM_THREADS_AUTO,
         .epochs = 1,
         .world = 1,
@@ -287,32 +333,30 @@ bool options_parse(struct options *options, const struct command *command, int c
         .seconds = 1,
     };
     /* known before anything can be wrong, so that mistakes are JSON too */
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count && strcmp(words[i], "--") != 0; i++) {
         options->json |= (command->bit & ~IN_OTHER) != 0 && strcmp(words[i], "--json") == 0;
     }
     bool operands_only = false;
     for (int i = 0; i < count; i++) {
-        const char *word = words[i];
+        char *word = words[i];
         if (operands_only || word[0] != '-' || word[1] == '\0') {
             if (command->operand == NULL) {
                 snprintf(why, why_bytes, "brim %s takes no '%s'", command->name, word);
                 return false;
             }
-            if (options->operand != NULL) {
+            if (options->operand != NULL && !takes_many(command)) {
                 snprintf(why, why_bytes, "'%s' is one word too many: %s", word,
-                         command->operand_required ? "put the pipeline in quotes, as one argument"
-                                                   : "one name is expected");
+                         takes_pipeline(command) ? "put the pipeline in quotes, as one argument"
+                                                 : "one name is expected");
                 return false;
             }
-            options->operand = word;
+            words[options->operand_count++] = word; /* a place that is parsed already */
+            options->operand = words[0];
             continue;
         }
         if (strcmp(word, "--") == 0) {
             operands_only = true;
             continue;
-        }
-        if (strcmp(word, "-h") == 0) {
-            word = "--help";
         }
         const char *equals = strchr(word, '=');
         const size_t length = equals != NULL ? (size_t)(equals - word) : strlen(word);
@@ -343,14 +387,33 @@ bool options_parse(struct options *options, const struct command *command, int c
     return check(options, why, why_bytes);
 }
 
+bool option_at(const struct command *command, size_t index, struct option_info *info) {
+    for (size_t i = 0; i < ROWS; i++) {
+        if ((rows[i].commands & command->bit) && index-- == 0) {
+            *info = (struct option_info){
+                .name = rows[i].name,
+                .letter = letter_of(&rows[i]),
+                .value = rows[i].value,
+                .file = rows[i].form == FORM_TEXT,
+                .help = rows[i].help,
+            };
+            return true;
+        }
+    }
+    return false;
+}
+
 void options_help(FILE *file, const struct command *command) {
     fputs("\noptions:\n", file);
-    for (size_t i = 0; i < ROWS; i++) {
-        if (rows[i].commands & command->bit) {
-            char left[40];
-            snprintf(left, sizeof(left), "%s%s%s", rows[i].name, rows[i].value ? " " : "",
-                     rows[i].value ? rows[i].value : "");
-            fprintf(file, "  %-19s  %s\n", left, rows[i].help);
+    struct option_info option;
+    for (size_t i = 0; option_at(command, i, &option); i++) {
+        char left[40];
+        snprintf(left, sizeof(left), "%s%s%s", option.name, option.value != NULL ? " " : "",
+                 option.value != NULL ? option.value : "");
+        if (option.letter != '\0') {
+            const size_t length = strlen(left);
+            snprintf(left + length, sizeof(left) - length, ", -%c", option.letter);
         }
+        fprintf(file, "  %-19s  %s\n", left, option.help);
     }
 }

@@ -9,22 +9,28 @@
 #define CLI_OPTIONS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
 /* Which commands take an option. */
-#define IN_PLAN   1u
-#define IN_RUN    2u
-#define IN_BENCH  4u
-#define IN_STAGES 8u
-#define IN_OTHER  16u
+#define IN_PLAN    1u
+#define IN_RUN     2u
+#define IN_BENCH   4u
+#define IN_STAGES  8u
+#define IN_OTHER   16u
+#define IN_CAT     32u
+#define IN_INSPECT 64u
+#define IN_INDEX   128u
 
 struct command;
 
 struct options {
     const struct command *command;
-    const char *operand; /* the pipeline, or the name that follows stages and help */
-    uint64_t memory;     /* 0: the library's choice */
+    const char *operand;   /* the first: the pipeline, or the name that follows stages and help */
+    char *const *operands; /* all of them, of a command that takes many */
+    size_t operand_count;
+    uint64_t memory; /* 0: the library's choice */
     int32_t threads;
     uint64_t epochs;
     uint64_t steps; /* 0: no limit */
@@ -38,16 +44,31 @@ struct options {
     const char *resume;
     uint64_t repeat;
     double seconds;
-    bool digest, json, quiet, help;
+    uint64_t count, skip;  /* samples; count 0: all */
+    const char *npy;       /* a folder */
+    const char *cache_dir; /* NULL: by default */
+    bool digest, json, quiet, help, markdown, verify;
 };
 
-/* Parses what follows the command's name. On a mistake *why (of why_bytes) says
- * which, and false is returned; options->json is right even then. */
-bool options_parse(struct options *options, const struct command *command, int count,
-                   char *const *words, char *why, size_t why_bytes);
+/* Parses what follows the command's name, and moves the operands to the front of
+ * `words`, where options->operands finds them. On a mistake *why (of why_bytes)
+ * says which, and false is returned; options->json is right even then. */
+bool options_parse(struct options *options, const struct command *command, int count, char **words,
+                   char *why, size_t why_bytes);
 
 /* Prints the options that a command takes. */
 void options_help(FILE *file, const struct command *command);
+
+/* One option as the help and the shells' completions see it. */
+struct option_info {
+    const char *name;  /* "--memory" */
+    char letter;       /* 'h' for -h; 0: none */
+    const char *value; /* what its value is called; NULL: it takes none */
+    bool file;         /* the value is a file or a folder */
+    const char *help;
+};
+/* The option `index` of those that a command takes; false past the last. */
+bool option_at(const struct command *command, size_t index, struct option_info *info);
 
 /* "16MiB", "1.5GB", "4096": bytes, at least 1. */
 bool size_parse(const char *text, uint64_t *bytes);

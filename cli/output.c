@@ -90,6 +90,10 @@ const char *bytes_text(double bytes, char text[NUMBER_TEXT]) {
 }
 
 const char *count_text(uint64_t count, char text[NUMBER_TEXT]) {
+    if (count == BRIM_UNKNOWN) {
+        snprintf(text, NUMBER_TEXT, "unknown");
+        return text;
+    }
     char digits[24];
     const int length = snprintf(digits, sizeof(digits), "%" PRIu64, count);
     size_t to = 0;
@@ -138,6 +142,39 @@ const char *shape_text(const int64_t *shape, uint32_t rank, char text[SHAPE_TEXT
     for (uint32_t i = 0; i < rank && at < SHAPE_TEXT; i++) {
         at +=
             (size_t)snprintf(text + at, SHAPE_TEXT - at, "%s%" PRId64, i > 0 ? "x" : "", shape[i]);
+    }
+    return text;
+}
+
+const char *field_shape_text(const brim_plan_field *field, bool batch, char text[SHAPE_TEXT]) {
+    const uint32_t bound = field->form == BRIM_DENSE ? UINT32_MAX : 1;
+    size_t at = 0;
+    snprintf(text, SHAPE_TEXT, "scalar");
+    for (uint32_t i = batch ? 0 : 1; i < field->rank && at < SHAPE_TEXT; i++) {
+        at += (size_t)snprintf(text + at, SHAPE_TEXT - at, "%s%s%" PRId64, at > 0 ? "x" : "",
+                               i == bound ? "<=" : "", field->shape[i]);
+    }
+    return text;
+}
+
+const char *form_name(brim_form form) {
+    static const char *const names[] = {
+        [BRIM_DENSE] = "dense",
+        [BRIM_RAGGED] = "ragged",
+        [BRIM_TEXT] = "text",
+        [BRIM_BYTES] = "bytes",
+    };
+    return (size_t)form < sizeof(names) / sizeof(names[0]) ? names[form] : "unknown";
+}
+
+const char *field_type_text(const brim_plan_field *field, char text[NUMBER_TEXT]) {
+    const char *dtype = brim_dtype_name(field->dtype);
+    if (field->form == BRIM_DENSE) {
+        snprintf(text, NUMBER_TEXT, "%s", dtype);
+    } else if (field->form == BRIM_RAGGED) {
+        snprintf(text, NUMBER_TEXT, "ragged %s", dtype);
+    } else {
+        snprintf(text, NUMBER_TEXT, "%s", form_name(field->form));
     }
     return text;
 }

@@ -4,6 +4,7 @@
 #ifndef CLI_OUTPUT_H
 #define CLI_OUTPUT_H
 
+#include <brim.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -30,11 +31,16 @@ void table_print(struct table *table, FILE *file); /* and frees it */
 
 #define NUMBER_TEXT 32
 const char *bytes_text(double bytes, char text[NUMBER_TEXT]);   /* "1.5 MiB" */
-const char *count_text(uint64_t count, char text[NUMBER_TEXT]); /* "60,000" */
+const char *count_text(uint64_t count, char text[NUMBER_TEXT]); /* "60,000", "unknown" */
 const char *rate_text(double rate, char text[NUMBER_TEXT]);     /* "48,780", "3.25" */
 const char *time_text(double seconds, char text[NUMBER_TEXT]);  /* "12.3 ms", "4:05 min" */
 #define SHAPE_TEXT 192
 const char *shape_text(const int64_t *shape, uint32_t rank, char text[SHAPE_TEXT]); /* "64x3" */
+/* Of a planned field, the batch's dimension first or left out; a bound is marked: "64x<=3". */
+const char *field_shape_text(const brim_plan_field *field, bool batch, char text[SHAPE_TEXT]);
+const char *form_name(brim_form form); /* "dense", "ragged", "text", "bytes" */
+/* "float32"; "ragged int64"; "text"; "bytes" */
+const char *field_type_text(const brim_plan_field *field, char text[NUMBER_TEXT]);
 
 /* Text from files and users on its way to a terminal: control characters are
  * shown as '?'. */

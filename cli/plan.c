@@ -28,16 +28,19 @@ static void print_json(const brim_plan *plan, const struct session *session) {
     put_count(&json, "slots", info->slots);
     put_count(&json, "minimum_slots", info->minimum_slots);
     put_count(&json, "hold", info->hold);
-    put_count(&json, "samples", info->samples);
-    put_count(&json, "batches", info->batches);
-    put_count(&json, "steps", info->steps);
+    put_known(&json, "samples", info->samples);
+    put_known(&json, "batches", info->batches);
+    put_known(&json, "steps", info->steps);
     put_count(&json, "batch_rows", info->batch_rows);
+    put_bool(&json, "sequenced", info->sequenced != 0);
+    put_count(&json, "window_bytes", info->window_bytes);
     put_array(&json, "fields");
     for (uint32_t i = 0; i < info->field_count; i++) {
         const brim_plan_field *field = brim_plan_field_at(plan, i);
         put_object(&json, NULL);
         put_text(&json, "name", field->name);
         put_text(&json, "dtype", brim_dtype_name(field->dtype));
+        put_text(&json, "form", form_name(field->form));
         put_array(&json, "shape");
         for (uint32_t d = 0; d < field->rank; d++) {
             put_signed(&json, NULL, field->shape[d]);
@@ -92,9 +95,9 @@ static void print_fields(const brim_plan *plan) {
     table_row(&table, (const char *[]){ "field", "dtype", "shape", "a batch" });
     for (uint32_t i = 0; i < info->field_count; i++) {
         const brim_plan_field *field = brim_plan_field_at(plan, i);
-        char shape[SHAPE_TEXT], bytes[NUMBER_TEXT];
-        table_row(&table, (const char *[]){ field->name, brim_dtype_name(field->dtype),
-                                            shape_text(field->shape, field->rank, shape),
+        char type[NUMBER_TEXT], shape[SHAPE_TEXT], bytes[NUMBER_TEXT];
+        table_row(&table, (const char *[]){ field->name, field_type_text(field, type),
+                                            field_shape_text(field, true, shape),
                                             bytes_text((double)field->bytes, bytes) });
     }
     table_print(&table, stdout);
@@ -116,6 +119,10 @@ static void print_table(const brim_plan *plan) {
     printf("planned      %s: slots of %s, scratch of %s and a stack of %s for each thread\n",
            bytes_text((double)info->planned_bytes, a), bytes_text((double)info->slot_bytes, b),
            bytes_text((double)info->scratch_bytes, c), bytes_text((double)info->stack_bytes, d));
+    if (info->sequenced) {
+        printf("window       %s: samples are placed one after the other\n",
+               bytes_text((double)info->window_bytes, a));
+    }
     printf("limit        %s: ", bytes_text((double)info->limit_bytes, a));
     put_clean(stdout, info->limit_origin);
     printf("\nthreads      %" PRIu32 "%s\n", info->threads,
@@ -132,8 +139,7 @@ int command_plan(const struct options *options) {
     int code = session_begin(&session, options);
     if (code == EXIT_GOOD) {
         brim_plan *plan;
-        const brim_status status =
-            brim_plan_new(session.runtime, session.pipeline, &session.open, &plan);
+        const brim_status status = session_plan(&session, &plan);
         if (status != BRIM_OK) {
             const struct failure failure = failure_now(&session, status);
             code = failure_tell(options, &failure);

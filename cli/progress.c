@@ -9,6 +9,7 @@
 #include "output.h"
 
 #include <inttypes.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
@@ -31,16 +32,49 @@ static int terminal_columns(void) {
     return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
 }
 
-void progress_update(struct progress *progress, brim_runtime *runtime, brim_loader *loader,
-                     double done) {
-    if (!progress->shown) {
-        return;
-    }
-    const double now = now_seconds();
-    if (now - progress->drawn < INTERVAL_SECONDS) {
-        return;
+/* Whether a line is to be drawn now. */
+static bool is_due(struct progress *progress, double now) {
+    if (!progress->shown || now - progress->drawn < INTERVAL_SECONDS) {
+        return false;
     }
     progress->drawn = now;
+    return true;
+}
+
+/* Control characters, which may come from a file's name, would break the line. */
+static void draw(struct progress *progress, char *line) {
+    const int columns = terminal_columns() - 1;
+    if (strlen(line) > (size_t)columns) {
+        line[columns] = '\0';
+    }
+    fputc('\r', stderr);
+    put_clean(stderr, line);
+    fputs("\033[K", stderr);
+    fflush(stderr);
+    progress->on_screen = true;
+}
+
+void progress_opening(struct progress *progress, const char *what, uint64_t done, uint64_t total) {
+    const double now = now_seconds();
+    if (!is_due(progress, now)) {
+        return;
+    }
+    char line[512], a[NUMBER_TEXT], b[NUMBER_TEXT];
+    if (total > 0) {
+        snprintf(line, sizeof(line), "%s, %s of %s", what, bytes_text((double)done, a),
+                 bytes_text((double)total, b));
+    } else {
+        snprintf(line, sizeof(line), "%s, %s", what, bytes_text((double)done, a));
+    }
+    draw(progress, line);
+}
+
+void progress_update(struct progress *progress, brim_runtime *runtime, brim_loader *loader,
+                     double done) {
+    const double now = now_seconds();
+    if (!is_due(progress, now)) {
+        return;
+    }
     brim_stats stats = BRIM_STATS_INIT;
     brim_usage usage = BRIM_USAGE_INIT;
     if (brim_loader_stats(loader, &stats) != BRIM_OK ||
@@ -61,9 +95,7 @@ void progress_update(struct progress *progress, brim_runtime *runtime, brim_load
              rate_text((double)stats.samples / seconds, rate),
              bytes_text((double)(usage.charged + usage.reserved), used),
              bytes_text((double)usage.limit, limit), left);
-    fprintf(stderr, "\r%.*s\033[K", terminal_columns() - 1, line);
-    fflush(stderr);
-    progress->on_screen = true;
+    draw(progress, line);
 }
 
 void progress_end(struct progress *progress) {

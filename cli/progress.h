@@ -19,6 +19,8 @@ void progress_begin(struct progress *progress, bool wanted);
  * 0 if unknown. */
 void progress_update(struct progress *progress, brim_runtime *runtime, brim_loader *loader,
                      double done);
+/* The same while a pipeline is planned or opened, from a brim_progress_callback. */
+void progress_opening(struct progress *progress, const char *what, uint64_t done, uint64_t total);
 void progress_end(struct progress *progress); /* clears the line */
 
 double now_seconds(void);

@@ -13,6 +13,7 @@
 #include "state.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #define ERRORS_SHOWN 3
@@ -40,6 +41,9 @@ static double share_done(const struct run *run, const brim_batch *batch) {
     }
     double left = (double)(plan->batches - at) +
                   (double)(run->options->epochs - run->epochs - 1) * (double)plan->batches;
+    if (plan->batches == BRIM_UNKNOWN) {
+        left = INFINITY; /* only --steps can tell */
+    }
     const double steps_left =
         (double)(run->options->steps - run->steps) * (double)info->micro_count;
     if (run->options->steps > 0 && steps_left < left) {

@@ -8,20 +8,45 @@
 #include "session.h"
 
 #include "cli.h"
+#include "feed.h"
 
 #include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define AMPLE_BYTES (1ull << 50)
 
-static brim_status runtime_new(uint64_t bytes, int32_t threads, brim_runtime **runtime) {
+/* Where indexes go: as said, or as the user's environment says (only an absolute
+ * path counts), or NULL for the library's choice. */
+static const char *cache_directory(const struct options *options, char text[PATH_MAX]) {
+    const char *home = getenv("XDG_CACHE_HOME");
+    if (options->cache_dir != NULL) {
+        return options->cache_dir;
+    }
+    if (home == NULL || home[0] != '/' || snprintf(text, PATH_MAX, "%s/brim", home) >= PATH_MAX) {
+        return NULL;
+    }
+    return text;
+}
+
+static brim_status runtime_new(const struct options *options, uint64_t bytes, int32_t threads,
+                               brim_runtime **runtime) {
+    char text[PATH_MAX];
     brim_runtime_options given = BRIM_RUNTIME_OPTIONS_INIT;
     given.host_bytes = bytes;
     given.threads = threads;
+    given.cache_dir = cache_directory(options, text);
     return brim_runtime_new(&given, runtime);
 }
 
-int session_begin(struct session *session, const struct options *options) {
+static int on_progress(void *user, const char *what, uint64_t done, uint64_t total) {
+    progress_opening(user, what, done, total);
+    return feed_signal() != 0;
+}
+
+brim_status session_open(struct session *session, const struct options *options, const char *text,
+                         struct failure *failure) {
     *session = (struct session){
         .options = options,
         .open = BRIM_OPEN_OPTIONS_INIT,
@@ -31,16 +56,42 @@ int session_begin(struct session *session, const struct options *options) {
     session->open.world = options->world;
     session->open.hold = (uint32_t)options->hold;
     session->open.slots = (uint32_t)options->slots;
+    session->open.progress = on_progress;
+    session->open.progress_user = &session->opening;
 
-    brim_status status = brim_pipeline_parse(options->operand, &session->pipeline);
+    brim_status status = brim_pipeline_parse(text, &session->pipeline);
     if (status == BRIM_OK) {
-        status = runtime_new(options->memory, options->threads, &session->runtime);
+        status = runtime_new(options, options->memory, options->threads, &session->runtime);
     }
     if (status != BRIM_OK) {
-        const struct failure failure = failure_now(session, status);
+        *failure = failure_now(session, status);
+    }
+    return status;
+}
+
+int session_begin(struct session *session, const struct options *options) {
+    struct failure failure;
+    if (session_open(session, options, options->operand, &failure) != BRIM_OK) {
         return failure_tell(options, &failure);
     }
     return EXIT_GOOD;
+}
+
+brim_status session_plan(struct session *session, brim_plan **plan) {
+    feed_watch();
+    progress_begin(&session->opening, !session->options->quiet && !session->options->json);
+    const brim_status status =
+        brim_plan_new(session->runtime, session->pipeline, &session->open, plan);
+    progress_end(&session->opening);
+    return status;
+}
+
+brim_status session_load(struct session *session, brim_loader **loader) {
+    progress_begin(&session->opening, !session->options->quiet && !session->options->json);
+    const brim_status status =
+        brim_loader_open(session->runtime, session->pipeline, &session->open, loader);
+    progress_end(&session->opening);
+    return status;
 }
 
 void session_end(struct session *session) {
@@ -69,7 +120,8 @@ struct failure failure_now(const struct session *session, brim_status status) {
     if (status == BRIM_BUDGET) {
         failure.minimum_bytes = minimum_of(session, session->runtime);
         brim_runtime *ample;
-        if (failure.minimum_bytes == 0 && runtime_new(AMPLE_BYTES, 0, &ample) == BRIM_OK) {
+        if (failure.minimum_bytes == 0 &&
+            runtime_new(session->options, AMPLE_BYTES, 0, &ample) == BRIM_OK) {
             failure.minimum_bytes = minimum_of(session, ample);
             brim_runtime_free(ample);
         }
@@ -87,6 +139,8 @@ static int exit_code(brim_status status) {
     case BRIM_SYNTAX:
     case BRIM_UNBOUND:
         return EXIT_USAGE;
+    case BRIM_INTERRUPTED:
+        return EXIT_SIGNAL + feed_signal();
     default:
         return EXIT_FAILED;
     }

@@ -1,6 +1,6 @@
 /*
- * session.h: what plan, run and bench begin with (a runtime and a pipeline), and
- * how a failure of any command is told.
+ * session.h: what commands that open a pipeline begin with (a runtime and the
+ * pipeline), and how a failure of any command is told.
  */
 #ifndef CLI_SESSION_H
 #define CLI_SESSION_H
@@ -8,6 +8,7 @@
 #include "document.h"
 #include "options.h"
 #include "output.h"
+#include "progress.h"
 
 #include <brim.h>
 
@@ -16,6 +17,7 @@ struct session {
     brim_runtime *runtime;
     brim_pipeline *pipeline;
     brim_open_options open;
+    struct progress opening; /* shows long work of planning and opening */
 };
 
 /* A failure: its status, its words, and the smallest budget where it is one. */
@@ -28,7 +30,15 @@ struct failure {
 /* Parses the pipeline and makes the runtime. Returns EXIT_GOOD, or an exit code
  * after telling why. session_end is called in either case. */
 int session_begin(struct session *session, const struct options *options);
+/* The same for any pipeline's text, and nothing is told: *failure says why. */
+brim_status session_open(struct session *session, const struct options *options, const char *text,
+                         struct failure *failure);
 void session_end(struct session *session);
+
+/* brim_plan_new and brim_loader_open of the session, with progress. SIGINT and
+ * SIGTERM end them with BRIM_INTERRUPTED, so that nothing half done is left. */
+brim_status session_plan(struct session *session, brim_plan **plan);
+brim_status session_load(struct session *session, brim_loader **loader);
 
 /* The calling thread's last failure; when it is the budget, with the minimum
  * that planning finds. */

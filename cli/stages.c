@@ -1,11 +1,12 @@
 /*
- * stages.c: `brim stages`: the table of stages as a list, one stage in full, and
- * both as JSON. All of it comes from the library's table.
+ * stages.c: `brim stages`: the table of stages as a list, one stage in full, both
+ * as JSON, and all of it as a page. All of it comes from the library's table.
  */
 #include "cli.h"
 #include "output.h"
 #include "session.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +57,7 @@ static void print_list(void) {
 }
 
 /* "integer 1 .. 1000", "integer from 0", "drop|keep|pad", "path ..." */
-static void print_form(const brim_argument_info *argument) {
+static void print_type(const brim_argument_info *argument) {
     const double boundless = 0x1p53; /* limits past this are those of the number's type */
     fputs(argument->choices != NULL ? argument->choices : type_name(argument->type), stdout);
     if (has_range(argument) && argument->most >= boundless) {
@@ -67,6 +68,10 @@ static void print_form(const brim_argument_info *argument) {
     if (argument->flags & BRIM_LIST) {
         fputs(" ...", stdout);
     }
+}
+
+static void print_form(const brim_argument_info *argument) {
+    print_type(argument);
     if (argument->fallback != NULL) {
         printf(", default %s", argument->fallback);
     } else if (argument->flags & BRIM_REQUIRED) {
@@ -89,6 +94,71 @@ static void print_stage(const brim_stage_info *stage) {
         printf(argument->flags & BRIM_POSITIONAL ? "  [%s=]  " : "  %s=  ", argument->name);
         print_form(argument);
         printf("\n      %s\n", argument->help);
+    }
+}
+
+/* --------------------------------------------------------------------- page */
+
+/* Text in a table: a '|' would end its cell, a '<' would begin a tag. */
+static void print_cell(const char *text) {
+    for (; *text != '\0'; text++) {
+        if (*text == '|') {
+            fputs("\\|", stdout);
+        } else if (*text == '<') {
+            fputs("&lt;", stdout);
+        } else {
+            putchar(*text);
+        }
+    }
+}
+
+static void page_argument(const brim_argument_info *argument) {
+    printf(argument->flags & BRIM_POSITIONAL ? "| `[%s=]` | " : "| `%s=` | ", argument->name);
+    if (argument->choices != NULL) {
+        print_cell(argument->choices);
+        fputs(argument->flags & BRIM_LIST ? " ..." : "", stdout);
+    } else {
+        print_type(argument);
+    }
+    fputs(" | ", stdout);
+    if (argument->fallback != NULL) {
+        putchar('`');
+        print_cell(argument->fallback);
+        putchar('`');
+    } else if (argument->flags & BRIM_REQUIRED) {
+        fputs("required", stdout);
+    }
+    fputs(" | ", stdout);
+    print_cell(argument->help);
+    puts(" |");
+}
+
+static void page_stage(const brim_stage_info *stage) {
+    printf("\n### %s\n\n", stage->name);
+    putchar(toupper((unsigned char)stage->summary[0]));
+    print_cell(stage->summary + 1);
+    printf(". Version %" PRIu32 ".\n\n    %s\n", stage->version, stage->example);
+    if (stage->argument_count > 0) {
+        puts("\n| argument | takes | default | means |\n|---|---|---|---|");
+        for (size_t i = 0; i < stage->argument_count; i++) {
+            page_argument(&stage->arguments[i]);
+        }
+    }
+}
+
+static void print_page(void) {
+    puts("# Stages\n\n"
+         "All stages, by the four rooms in which they stand. This page is what `brim stages\n"
+         "--markdown` prints; `make stages` writes it. An argument whose key stands in brackets "
+         "may\n"
+         "be given without it; `...` takes several values. [plan.md](plan.md) has the grammar.");
+    for (size_t room = 0; room < ROOMS; room++) {
+        printf("\n## %s: %s\n", rooms[room].name, rooms[room].says);
+        for (size_t i = 0; i < brim_stage_count(); i++) {
+            if ((size_t)brim_stage_at(i)->room == room) {
+                page_stage(brim_stage_at(i));
+            }
+        }
     }
 }
 
@@ -165,7 +235,9 @@ int command_stages(const struct options *options) {
         }
     }
     struct document json = { .file = stdout };
-    if (options->json && one != NULL) {
+    if (options->markdown) {
+        print_page();
+    } else if (options->json && one != NULL) {
         stage_json(&json, one);
     } else if (options->json) {
         put_object(&json, NULL);

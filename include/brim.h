@@ -137,6 +137,18 @@ BRIM_API size_t brim_dtype_bytes(brim_dtype dtype);     /* 0 if unknown */
 #define BRIM_MAX_RANK   8  /* dimensions of a field, with the batch's */
 #define BRIM_NAME_BYTES 48 /* longest field or label, with its zero */
 
+/* How the samples of a field differ. Ragged fields differ in their first
+ * dimension, up to a bound; text and bytes are ragged uint8. */
+typedef enum brim_form {
+    BRIM_DENSE = 0,  /* all have one shape */
+    BRIM_RAGGED = 1, /* so many elements as the sample has */
+    BRIM_TEXT = 2,   /* UTF-8, without a zero at its end */
+    BRIM_BYTES = 3,  /* any bytes */
+} brim_form;
+
+/* A count that nobody can tell before the end: of streams, behind filters. */
+#define BRIM_UNKNOWN UINT64_MAX
+
 /* ----------------------------------------------------------------- memory */
 
 /* Kinds of memory that a budget counts. Device k is BRIM_DEVICE + k. */
@@ -203,6 +215,8 @@ typedef struct brim_runtime_options {
     uint64_t pinned_bytes; /* 0: none */
     uint64_t device_bytes; /* 0: none */
     int32_t threads; /* BRIM_THREADS_AUTO, 0 (the caller's thread does the work), or a number */
+    const char *cache_dir; /* where indexes are kept; NULL: .cache/brim in the user's home, as the
+                              system's user database says it */
 } brim_runtime_options;
 #define BRIM_RUNTIME_OPTIONS_INIT \
     { .size = sizeof(brim_runtime_options), .threads = BRIM_THREADS_AUTO }
@@ -290,6 +304,9 @@ typedef struct brim_value {
     int64_t shape[BRIM_MAX_RANK];
     void *data; /* contiguous, row-major; inputs aligned to 64 bytes, outputs to their element */
     uint64_t bytes;
+    /* not dense: shape[0] and bytes of an input are this sample's; of an output
+     * they are the bound, and the callback sets shape[0] to what it wrote */
+    brim_form form;
 } brim_value;
 
 /* What a callback promises to put out. */
@@ -300,6 +317,7 @@ typedef struct brim_field_spec {
     uint32_t rank;
     int64_t shape[BRIM_MAX_RANK];
     uint64_t largest_bytes; /* bound for one sample; 0: what the shape says */
+    brim_form form;         /* not dense: shape[0] is the bound */
 } brim_field_spec;
 #define BRIM_FIELD_SPEC_INIT \
     { .size = sizeof(brim_field_spec) }
@@ -329,10 +347,32 @@ typedef int brim_map_callback(void *user, const brim_call *call, const brim_valu
                               size_t input_count, brim_value *outputs, size_t output_count,
                               char *why, size_t why_bytes);
 
+/* 1: keep the sample, 0: leave it out, negative: a bad sample. */
+typedef int brim_filter_callback(void *user, const brim_call *call, const brim_value *inputs,
+                                 size_t input_count, char *why, size_t why_bytes);
+/* Makes sample `index` (0, 1, ...) of those that one sample becomes. 1: made,
+ * 0: there are no more, negative: a bad sample. */
+typedef int brim_flat_map_callback(void *user, const brim_call *call, uint64_t index,
+                                   const brim_value *inputs, size_t input_count,
+                                   brim_value *outputs, size_t output_count, char *why,
+                                   size_t why_bytes);
+/* The next sample of a stream. 1: given, 0: the stream has ended, negative: a
+ * bad sample, behind which the stream goes on. Called by one thread at a time,
+ * in order. */
+typedef int brim_pull_callback(void *user, brim_value *outputs, size_t output_count, char *why,
+                               size_t why_bytes);
+/* Makes `sample` of `epoch` the one that is pulled next. 0, or non-zero for a
+ * failure. */
+typedef int brim_reopen_callback(void *user, uint64_t epoch, uint64_t sample, char *why,
+                                 size_t why_bytes);
+
 typedef enum brim_binding_kind {
-    BRIM_BIND_ARRAY = 0,  /* array @name */
-    BRIM_BIND_SOURCE = 1, /* callback @name: samples by number */
-    BRIM_BIND_MAP = 2,    /* map @name */
+    BRIM_BIND_ARRAY = 0,    /* array @name */
+    BRIM_BIND_SOURCE = 1,   /* callback @name: samples by number */
+    BRIM_BIND_MAP = 2,      /* map @name */
+    BRIM_BIND_STREAM = 3,   /* stream @name: samples one after the other */
+    BRIM_BIND_FILTER = 4,   /* filter by=@name */
+    BRIM_BIND_FLAT_MAP = 5, /* flat_map @name: many samples from one */
 } brim_binding_kind;
 
 typedef struct brim_binding {
@@ -349,12 +389,16 @@ typedef struct brim_binding {
     int64_t strides[BRIM_MAX_RANK];
     /* callbacks: what they put out (a map callback's fields replace all of the
      * sample's), and how they may be called */
-    uint64_t count;                /* samples of a source */
+    uint64_t count;                /* samples of a source; most that flat_map makes of one */
     const brim_field_spec *fields; /* elements lie fields->size bytes apart */
     size_t field_count;
     uint32_t flags; /* BRIM_PURE, BRIM_CONCURRENT */
     brim_read_callback *read;
     brim_map_callback *map;
+    brim_filter_callback *filter;
+    brim_flat_map_callback *flat_map;
+    brim_pull_callback *pull;
+    brim_reopen_callback *reopen; /* of a stream; NULL: it can be read only once */
 } brim_binding;
 #define BRIM_BINDING_INIT \
     { .size = sizeof(brim_binding) }
@@ -365,6 +409,12 @@ typedef enum brim_growth {
     BRIM_GROW = 0,  /* start at the minimum, take more when it pays */
     BRIM_FIXED = 1, /* take all that is planned when opening, as far as it is free */
 } brim_growth;
+
+/* Told while planning or opening does long work, such as building an index:
+ * what it is doing, and how far it is, in bytes. Non-zero: give up, and the call
+ * returns BRIM_INTERRUPTED. Called on the thread of that call, at most some
+ * times a second. */
+typedef int brim_progress_callback(void *user, const char *what, uint64_t done, uint64_t total);
 
 typedef struct brim_open_options {
     size_t size;
@@ -380,6 +430,8 @@ typedef struct brim_open_options {
     uint32_t device_index;
     const brim_binding *bindings; /* elements lie bindings->size bytes apart */
     size_t binding_count;
+    brim_progress_callback *progress; /* NULL: none */
+    void *progress_user;
 } brim_open_options;
 #define BRIM_OPEN_OPTIONS_INIT \
     { .size = sizeof(brim_open_options), .threads = BRIM_THREADS_AUTO }
@@ -399,7 +451,7 @@ typedef struct brim_plan_info {
     uint32_t slots;
     uint32_t minimum_slots;
     uint32_t hold;
-    uint64_t samples;    /* in an epoch, over all ranks */
+    uint64_t samples;    /* in an epoch, over all ranks; or BRIM_UNKNOWN, as the next two */
     uint64_t batches;    /* that one rank receives in an epoch, micro-batches counted one by one */
     uint64_t steps;      /* batches, counting all micro-batches of one as one */
     uint64_t batch_rows; /* most rows in what next returns */
@@ -410,14 +462,18 @@ typedef struct brim_plan_info {
     uint32_t stage_count;
     const char *reason;       /* why it does not fit; "" if it does */
     const char *limit_origin; /* how the limit came about */
+    int sequenced;            /* 1: samples are placed one after the other */
+    uint64_t window_bytes;    /* sequenced: samples on their way, and shuffle buffers */
+    uint32_t index_count;     /* indexes of files, see brim_plan_index_at */
 } brim_plan_info;
 
 typedef struct brim_plan_field {
     const char *name;
     brim_dtype dtype;
-    uint32_t rank; /* with the batch's dimension first */
-    int64_t shape[BRIM_MAX_RANK];
-    uint64_t bytes; /* of a full batch */
+    uint32_t rank;                /* with the batch's dimension first */
+    int64_t shape[BRIM_MAX_RANK]; /* ragged: shape[1] is the bound */
+    uint64_t bytes;               /* of a full batch */
+    brim_form form;
 } brim_plan_field;
 
 typedef struct brim_plan_stage {
@@ -428,6 +484,17 @@ typedef struct brim_plan_stage {
     uint64_t samples;   /* after it; 0 if it does not change the count */
     int fused;          /* 1: done in one pass with the stage before it */
 } brim_plan_stage;
+
+/* The index of one file: where its records lie. */
+typedef struct brim_plan_index {
+    const char *path;       /* of the index */
+    const char *data_path;  /* of the file */
+    uint64_t records;       /* in it */
+    uint64_t largest_bytes; /* the longest record's */
+    uint64_t data_bytes;    /* the file's */
+    uint64_t bytes;         /* the index's */
+    int made;               /* 1: made for this plan; 0: it was there, and fresh */
+} brim_plan_index;
 
 /* Fits a pipeline into what a runtime (and options->budget) has free, without
  * reading samples. A pipeline that does not fit still gives a plan, whose info
@@ -440,6 +507,10 @@ BRIM_API void brim_plan_free(brim_plan *plan);
 BRIM_API const brim_plan_info *brim_plan_get(const brim_plan *plan);
 BRIM_API const brim_plan_field *brim_plan_field_at(const brim_plan *plan, size_t index);
 BRIM_API const brim_plan_stage *brim_plan_stage_at(const brim_plan *plan, size_t index);
+BRIM_API const brim_plan_index *brim_plan_index_at(const brim_plan *plan, size_t index);
+/* Reads all indexes of the plan and compares their checksums. BRIM_CORRUPT names
+ * the first that is damaged. */
+BRIM_API brim_status brim_plan_verify(const brim_plan *plan);
 
 /* ----------------------------------------------------------------- loader */
 
@@ -474,7 +545,7 @@ BRIM_API void brim_loader_detail(brim_loader *loader, char *text, size_t text_by
 
 /* Where a loader stands: everything after the batches delivered so far. Plain
  * bytes, the same on every machine; they may be stored as they are. */
-#define BRIM_STATE_BYTES 96
+#define BRIM_STATE_BYTES 128
 typedef struct brim_state {
     unsigned char bytes[BRIM_STATE_BYTES];
 } brim_state;
@@ -540,6 +611,11 @@ typedef struct brim_field {
     int32_t device_kind; /* a brim_device */
     uint32_t device_index;
     void *ready; /* an event of the device to wait for; NULL on the host */
+    brim_form form;
+    /* not dense: the rows lie one behind the other, row r from offsets[r] to
+     * offsets[r + 1], counted in the first dimension; shape[1] is -1 and
+     * strides[0] 0. NULL when dense. */
+    const int64_t *offsets;
 } brim_field;
 
 typedef struct brim_batch_info {
@@ -617,6 +693,11 @@ typedef struct brim_stage_info {
 BRIM_API size_t brim_stage_count(void);
 BRIM_API const brim_stage_info *brim_stage_at(size_t index); /* NULL past the end */
 BRIM_API const brim_stage_info *brim_stage_find(const char *name);
+
+/* What a file is, from its bytes and its name: writes the pipeline that reads
+ * it, such as "idx train-images.gz". BRIM_UNSUPPORTED if nothing is known that
+ * would. */
+BRIM_API brim_status brim_guess(const char *path, char *pipeline, size_t pipeline_bytes);
 
 #ifdef __cplusplus
 }

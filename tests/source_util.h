@@ -38,6 +38,11 @@ static inline struct brim__item use_item(const brim_argument_info *argument, con
     struct brim__item item = { .text = text };
     if (argument->type == BRIM_TYPE_INTEGER) {
         item.integer = strtoll(text, NULL, 10);
+    } else if (argument->type == BRIM_TYPE_SIZE) {
+        char *unit;
+        item.integer = strtoll(text, &unit, 10);
+        assert_true(*unit == '\0' || strcmp(unit, "KiB") == 0 || strcmp(unit, "MiB") == 0);
+        item.integer <<= *unit == 'K' ? 10 : *unit == 'M' ? 20 : 0;
     } else if (argument->type == BRIM_TYPE_YESNO) {
         assert_true(strcmp(text, "yes") == 0 || strcmp(text, "no") == 0);
         item.integer = text[0] == 'y';
@@ -127,9 +132,9 @@ static inline brim_status fetch_run(const struct brim__source *source, uint64_t 
 /* A buffer of exactly the size that a fetch of `count` needs, so that the
  * sanitizer sees one byte too many. */
 static inline uint8_t *new_buffer(const struct brim__source *source, uint64_t count) {
-    const uint64_t span = brim__source_span(source, count);
+    const uint64_t bytes = brim__source_buffer(source, count);
     uint8_t *buffer = NULL;
-    assert_int_equal(posix_memalign((void **)&buffer, 64, span > 0 ? span : 1), 0);
+    assert_int_equal(posix_memalign((void **)&buffer, 64, bytes > 0 ? bytes : 1), 0);
     return buffer;
 }
 

@@ -17,7 +17,8 @@ enum brim__fault_kind {
     BRIM__FAULT_MAP,    /* mmap of memory or of a file */
     BRIM__FAULT_THREAD, /* thread start */
     BRIM__FAULT_OPEN,   /* open, fstat */
-    BRIM__FAULT_READ,   /* pread */
+    BRIM__FAULT_READ,   /* pread, read */
+    BRIM__FAULT_WRITE,  /* making, writing, syncing and renaming files, making directories */
     BRIM__FAULT_KINDS
 };
 

@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pwd.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -161,6 +162,16 @@ uint32_t brim__process(void) {
 
 size_t brim__page_bytes(void) {
     return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+bool brim__home_directory(char *path, size_t bytes) {
+    char strings[4096];
+    struct passwd entry;
+    struct passwd *found = NULL;
+    path[0] = '\0';
+    return getpwuid_r(geteuid(), &entry, strings, sizeof strings, &found) == 0 && found != NULL &&
+           found->pw_dir != NULL && found->pw_dir[0] == '/' &&
+           brim__copy_text(path, bytes, found->pw_dir);
 }
 
 bool brim__system_text(const char *path, char *text, size_t bytes) {

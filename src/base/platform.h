@@ -59,6 +59,10 @@ size_t brim__page_bytes(void);
  * Allocates nothing. */
 void brim__resident(uint64_t *now, uint64_t *peak);
 
+/* The user's home directory, as the system's user database says it; false: it
+ * says none, or one that is too long. */
+bool brim__home_directory(char *path, size_t bytes);
+
 /* The beginning of a file of /proc or /sys as text, at most bytes - 1
  * characters of it. false, with "" in text: it could not be read. */
 bool brim__system_text(const char *path, char *text, size_t bytes);

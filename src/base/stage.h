@@ -20,9 +20,9 @@ struct brim__use;
 
 typedef brim_status brim__source_open(const struct brim__use *use, struct brim__opening *opening,
                                       struct brim__source *source);
-/* key: from the stage's place and branch; a seed of the stage is mixed into it. */
-typedef brim_status brim__order_add(const struct brim__use *use, uint64_t key,
-                                    struct brim__order *order);
+struct brim__order_site; /* order/order.h */
+typedef brim_status brim__order_add(const struct brim__use *use,
+                                    const struct brim__order_site *site);
 typedef brim_status brim__transform_add(const struct brim__use *use, struct brim__program *program);
 typedef brim_status brim__batching_set(const struct brim__use *use,
                                        struct brim__batching *batching);

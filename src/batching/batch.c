@@ -68,14 +68,12 @@ static const brim_argument_info arguments[] = {
 };
 
 static brim_status set(const struct brim__use *use, struct brim__batching *batching) {
-    *batching = (struct brim__batching){
-        .rows = (uint64_t)brim__item(use, ROWS)->integer,
-        .global = brim__item(use, PER)->integer == PER_GLOBAL,
-        .micro = (uint64_t)brim__item(use, MICRO)->integer,
-        .remainder = (enum brim__remainder)brim__item(use, REMAINDER)->integer,
-        .on_error = (enum brim__on_error)brim__item(use, ON_ERROR)->integer,
-        .max_errors = (uint64_t)brim__item(use, MAX_ERRORS)->integer,
-    };
+    batching->rows = (uint64_t)brim__item(use, ROWS)->integer;
+    batching->global = brim__item(use, PER)->integer == PER_GLOBAL;
+    batching->micro = (uint64_t)brim__item(use, MICRO)->integer;
+    batching->remainder = (enum brim__remainder)brim__item(use, REMAINDER)->integer;
+    batching->on_error = (enum brim__on_error)brim__item(use, ON_ERROR)->integer;
+    batching->max_errors = (uint64_t)brim__item(use, MAX_ERRORS)->integer;
     return BRIM_OK;
 }
 

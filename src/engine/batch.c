@@ -2,28 +2,46 @@
  * batch.c: what the user holds: a slot lent, or a copy of one.
  */
 #include "engine/loader.h"
+#include "engine/place.h"
 #include "engine/state.h"
+
+static void describe(const struct brim__output *output, uint64_t rows, bool shared, uint8_t *memory,
+                     brim_field *field) {
+    *field = (brim_field){ .name = output->name,
+                           .dtype = output->dtype,
+                           .rank = output->shape.rank + 1,
+                           .data = memory + output->offset,
+                           .bytes = rows * output->row_bytes };
+    int64_t stride = (int64_t)brim_dtype_bytes(output->dtype);
+    for (uint32_t i = output->shape.rank; i > 0; i--) {
+        field->shape[i] = (int64_t)output->shape.dim[i - 1];
+        field->strides[i] = stride;
+        stride *= field->shape[i];
+    }
+    field->shape[0] = (int64_t)rows;
+    field->strides[0] = (int64_t)output->row_bytes;
+    if (output->padded) {
+        const uint64_t width = brim__place_width(output, memory, rows);
+        field->shape[1] = (int64_t)width;
+        field->strides[0] = (int64_t)(shared ? width * output->unit_bytes : output->row_bytes);
+        field->bytes = rows * width * output->unit_bytes;
+    } else if (output->form != BRIM_DENSE) {
+        field->form = output->form;
+        field->offsets = (const int64_t *)(const void *)(memory + output->lengths);
+        field->shape[1] = -1;
+        field->strides[0] = 0;
+        field->bytes = (uint64_t)field->offsets[rows] * output->unit_bytes;
+    }
+}
 
 /* info.rows is set; fields and arrays are laid over `memory`. */
 void brim__batch_layout(struct brim_batch *batch, const brim_plan *plan, uint8_t *memory) {
-    batch->info.samples = (const uint64_t *)(const void *)(memory + plan->ids_offset);
-    batch->info.valid = memory + plan->valid_offset;
-    for (uint32_t f = 0; f < plan->output_count; f++) {
-        const struct brim__output *output = &plan->output[f];
-        brim_field *field = &batch->field[f];
-        *field = (brim_field){ .name = output->name,
-                               .dtype = output->dtype,
-                               .rank = output->shape.rank + 1,
-                               .data = memory + output->offset,
-                               .bytes = batch->info.rows * output->row_bytes };
-        int64_t stride = (int64_t)brim_dtype_bytes(output->dtype);
-        for (uint32_t i = output->shape.rank; i > 0; i--) {
-            field->shape[i] = (int64_t)output->shape.dim[i - 1];
-            field->strides[i] = stride;
-            stride *= field->shape[i];
-        }
-        field->shape[0] = (int64_t)batch->info.rows;
-        field->strides[0] = (int64_t)output->row_bytes;
+    const struct brim__layout *layout = &plan->delivered;
+    batch->info.samples = brim__layout_ids(layout, memory);
+    batch->info.valid = memory + layout->valid_offset;
+    for (uint32_t f = 0; f < layout->output_count; f++) {
+        describe(&layout->output[f], batch->info.rows, plan->batching.bucket.on, memory,
+                 &batch->field[f]);
     }
 }
 
@@ -55,7 +73,9 @@ brim_status brim_batch_state(const brim_batch *batch, brim_state *state) {
         .sample = delivery->resume,
         .micro = delivery->micro + 1,
     };
-    if (position.micro == delivery->micro_count) {
+    if (batch->loader->sequencer != NULL) {
+        position = batch->resume;
+    } else if (position.micro == delivery->micro_count) {
         struct brim__shard rest = batch->loader->plan->shard;
         rest.base = delivery->resume_next;
         position.sample = brim__shard_steps(&rest) > 0 ? rest.base : UINT64_MAX;
@@ -77,7 +97,8 @@ brim_status brim_batch_copy(const brim_batch *batch, brim_batch **out) {
     /* the record lies behind the rows, in pages of its own */
     const brim_status status = brim__pages_new(
         &pages, loader->budget,
-        slot_bytes + sizeof(brim_batch) + plan->output_count * sizeof(brim_field), false, false);
+        slot_bytes + sizeof(brim_batch) + plan->delivered.output_count * sizeof(brim_field), false,
+        false);
     if (status != BRIM_OK) {
         return status;
     }

@@ -17,6 +17,10 @@
  * make them without any lock, and report back. Seeking abandons what is in
  * [take, make): slots in which a thread is busy are freed when it leaves.
  *
+ * In a direct plan these slots are the ones that are lent. In a sequenced plan
+ * (plan/sequence.h) they are chunks: a sequencer takes their rows in order and
+ * fills the slots that are lent, which know only FREE, READY and LENT.
+ *
  * Everything below `mutex` is guarded by it unless a comment says otherwise.
  * The loader's core lives as long as the handle or any lent batch.
  */
@@ -24,6 +28,7 @@
 #define BRIM_LOADER_H
 
 #include "engine/runtime.h"
+#include "engine/state.h"
 #include "plan/plan.h"
 
 #define BRIM__ERRORS_KEPT  8
@@ -44,6 +49,7 @@ struct brim_batch {
     struct brim__slot *slot;  /* NULL: a copy */
     struct brim__pages pages; /* of a copy */
     struct brim__delivery delivery;
+    struct brim__position resume; /* sequenced: where a loader stands after it */
 };
 
 struct brim__slot {
@@ -56,6 +62,9 @@ struct brim__slot {
     uint32_t rows, claimed, done; /* rows in all, given out, made */
     uint32_t busy;                /* threads inside */
     uint32_t bad_rows, replaced_rows;
+    uint32_t skipped; /* sequenced: bad samples met on the way to this batch */
+    bool ended;       /* a chunk: the stream ended behind it */
+    struct brim__position resume;
     uint32_t bad_first;                /* first row of the lowest run with a bad sample ... */
     char bad_text[BRIM__SAMPLE_ERROR]; /* ... and the text of its first; "": none */
     bool told;         /* READY, and next has returned its error: made again when asked again */
@@ -95,12 +104,15 @@ struct brim_loader {
     bool in_call;  /* a thread is inside next, seek, state or restore */
     bool revoking; /* memory is being given up: claim nothing new */
     uint32_t hold, lent;
-    uint32_t slot_count;           /* with memory */
-    struct brim__slot *slot;       /* plan->slot_cap of them */
-    struct brim__scratch *scratch; /* plan->thread_cap + 1 of them; 0: firm, for `next` alone */
-    uint32_t scratch_count;        /* with memory */
-    bool grow_slot;                /* a consumer has waited since the last slot was added */
-    uint64_t waiting_since;        /* the first call in vain for the next batch; 0: none */
+    uint32_t slot_count;     /* with memory */
+    struct brim__slot *slot; /* plan->slot_cap of them: those that are lent */
+    struct brim__slot *ring; /* those that workers fill: the same, or chunks */
+    uint32_t ring_cap;
+    struct brim__sequencer *sequencer; /* NULL: a direct plan */
+    struct brim__scratch *scratch;     /* plan->thread_cap + 1 of them; 0: firm, for `next` alone */
+    uint32_t scratch_count;            /* with memory */
+    bool grow_slot;                    /* a consumer has waited since the last slot was added */
+    uint64_t waiting_since;            /* the first call in vain for the next batch; 0: none */
 
     uint64_t take_ticket, make_ticket;
     uint64_t take_epoch, take_index; /* of the next batch */
@@ -111,6 +123,12 @@ struct brim_loader {
     uint64_t runs;
     bool cold; /* reads take long: give advice */
 
+    /* a stream, which one thread at a time pulls from */
+    bool pulling, stream_ended;
+    bool stuck;         /* the system failed: nobody pulls until `next` has said so */
+    bool rewind;        /* before the next pull: to stream_at of make_epoch */
+    uint64_t stream_at; /* number of the next sample */
+
     uint64_t opened_ns, regrown_ns;
     brim_stats stats;
     struct brim__stage_time *stage; /* plan->info.stage_count */
@@ -119,12 +137,15 @@ struct brim_loader {
     uint64_t errors;
 };
 
+struct brim__run;
+
 /* open.c */
 void brim__loader_ref(brim_loader *loader);
 void brim__loader_unref(brim_loader *loader);
 
 /* slots.c: all with the mutex held */
 struct brim__slot *brim__slot_head(brim_loader *loader); /* of take_ticket, or NULL */
+struct brim__slot *brim__slot_find_free(struct brim__slot *slots, uint32_t count);
 /* A run of rows of the lowest ticket that has any left; head_only: of the batch
  * that is wanted next, no other. */
 bool brim__slot_claim(brim_loader *loader, bool head_only, struct brim__slot **slot,
@@ -152,6 +173,22 @@ void brim__batch_layout(struct brim_batch *batch, const brim_plan *plan, uint8_t
  * it waits for. Takes the mutex itself. */
 bool brim__loader_work(brim_loader *loader, bool is_next);
 
+/* work.c, for stream.c: the beginning and the end of a run. mutex held. */
+struct brim__scratch *brim__scratch_take(brim_loader *loader, bool is_next);
+void brim__run_begin(struct brim__run *run, brim_loader *loader, const struct brim__slot *slot,
+                     const struct brim__scratch *scratch);
+/* Reports what became of the run, and releases the mutex. */
+void brim__run_end(struct brim__run *run, struct brim__slot *slot, struct brim__scratch *scratch,
+                   uint64_t took);
+
+/* Nobody can use this thread now: gives the scratch back (NULL: none), and
+ * releases the mutex. */
+void brim__nothing_to_do(brim_loader *loader, bool is_next, struct brim__scratch *scratch);
+
+/* stream.c: pulls samples of a stream into a chunk and makes them, if it can.
+ * The mutex is held before, and not after. */
+bool brim__stream_work(brim_loader *loader, bool is_next);
+
 /* rows.c: makes rows [first, first + count) of a slot; no lock held. */
 struct brim__run {
     brim_loader *loader;
@@ -173,7 +210,9 @@ struct brim__run {
     char text[2][BRIM__SAMPLE_ERROR]; /* of the first bad samples */
 };
 void brim__rows_make(struct brim__run *run);
-/* Closes up the rows that were skipped; only when some were. */
-void brim__rows_close_up(const brim_plan *plan, struct brim__slot *slot);
+/* The same for run->count samples of a stream, from number `sample` on, whose
+ * records were pulled; and for one that could not be. */
+void brim__rows_pulled(struct brim__run *run, uint64_t sample, const uint8_t *records);
+void brim__rows_unpulled(struct brim__run *run, uint64_t sample, brim_status status);
 
 #endif

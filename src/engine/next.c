@@ -13,7 +13,7 @@
  * whether anything has happened, if the workers leave a CPU for that.
  */
 #include "engine/loader.h"
-#include "engine/state.h"
+#include "engine/sequencer.h"
 
 #include <stdio.h>
 
@@ -97,24 +97,30 @@ static void lend(brim_loader *loader, struct brim__slot *slot, brim_batch **out)
         .micro_count = delivery->micro_count,
         .rows = rows,
         .valid_rows = delivery->valid_rows - slot->bad_rows,
-        .skipped = slot->bad_rows,
+        .skipped = slot->bad_rows + slot->skipped,
         .step_rows = delivery->step_rows,
         .global_rows = delivery->global_rows,
         .first_position = delivery->first,
-        .field_count = loader->plan->output_count,
+        .field_count = loader->plan->delivered.output_count,
     };
+    batch->resume = slot->resume;
     brim__batch_layout(batch, loader->plan, slot->pages.memory);
     slot->state = BRIM__SLOT_LENT;
     loader->lent++;
-    loader->take_ticket++;
-    loader->take_index++;
-    loader->epoch_bad += slot->bad_rows;
+    if (loader->sequencer != NULL) {
+        loader->sequencer->take++;
+        loader->sequencer->delivered = slot->resume;
+    } else {
+        loader->take_ticket++;
+        loader->take_index++;
+    }
+    loader->epoch_bad += batch->info.skipped;
     brim__loader_ref(loader);
 
     brim_stats *stats = &loader->stats;
     stats->samples += batch->info.valid_rows;
     stats->batches++;
-    stats->skipped += slot->bad_rows;
+    stats->skipped += batch->info.skipped;
     stats->replaced += slot->replaced_rows;
     for (uint32_t f = 0; f < batch->info.field_count; f++) {
         stats->bytes += batch->field[f].bytes;
@@ -132,9 +138,9 @@ static brim_status deliver(brim_loader *loader, struct brim__slot *slot, brim_ba
         return brim__fail_text(slot->error, slot->error_text);
     }
     const uint64_t cap = loader->plan->batching.max_errors;
-    if (slot->bad_rows + slot->replaced_rows > 0 &&
-        loader->epoch_bad + slot->bad_rows + slot->replaced_rows > cap) {
-        slot->told = true;
+    const uint64_t bad = slot->bad_rows + slot->skipped + slot->replaced_rows;
+    if (bad > 0 && loader->epoch_bad + bad > cap) {
+        slot->told = loader->sequencer == NULL;
         return brim__fail(BRIM_CORRUPT,
                           "more than max_errors=%llu bad samples in epoch %llu by step %llu: %s",
                           (unsigned long long)cap, (unsigned long long)slot->epoch,
@@ -147,15 +153,43 @@ static brim_status deliver(brim_loader *loader, struct brim__slot *slot, brim_ba
 
 /* ----------------------------------------------------------------- waiting */
 
+/* The batch that is wanted next, if it has a slot. */
+static struct brim__slot *find_head(brim_loader *loader) {
+    return loader->sequencer != NULL ? brim__sequencer_head(loader) : brim__slot_head(loader);
+}
+
 static bool at_end(brim_loader *loader) {
+    if (loader->sequencer != NULL) {
+        return loader->sequencer->end && loader->sequencer->take == loader->sequencer->make;
+    }
     const struct brim__shard shard = brim__loader_shard(loader, loader->take_epoch);
     return loader->take_index >= brim__shard_deliveries(&shard);
 }
 
+static void go(brim_loader *loader, uint64_t epoch, uint64_t index, uint64_t base);
+static void go_sequenced(brim_loader *loader, const struct brim__position *position);
+
+/* What has been made of the next epoch is kept. */
 static void begin_epoch(brim_loader *loader) {
-    loader->take_epoch++;
-    loader->take_index = 0;
+    struct brim__sequencer *sequencer = loader->sequencer;
     loader->epoch_bad = 0;
+    if (sequencer == NULL) {
+        loader->take_epoch++;
+        loader->take_index = 0;
+        return;
+    }
+    const struct brim__position begin = { .epoch = sequencer->delivered.epoch + 1 };
+    const struct brim__shard shard = brim__loader_shard(loader, loader->take_epoch);
+    const bool stream = loader->plan->sequence.stream;
+    if (!stream && sequencer->chunk == NULL &&
+        loader->take_index >= brim__shard_deliveries(&shard)) {
+        loader->take_epoch++;
+        loader->take_index = 0;
+        brim__sequencer_go(loader, &begin);
+    } else {
+        go_sequenced(loader, &begin);
+    }
+    sequencer->spent = stream && !loader->plan->sequence.seekable;
 }
 
 /* Mutex held, released meanwhile: workers may sleep because there was nothing to
@@ -200,6 +234,11 @@ static bool helps(const brim_loader *loader, uint64_t now) {
            now - loader->waiting_since >= HELP_NS;
 }
 
+static bool failed(const brim_loader *loader) {
+    return loader->sequencer != NULL && loader->sequencer->error != BRIM_OK &&
+           loader->sequencer->take == loader->sequencer->make;
+}
+
 /* The head is not ready: make rows, or wait for those who do. */
 static void await(brim_loader *loader, uint64_t deadline) {
     const uint64_t now = brim__now();
@@ -219,11 +258,23 @@ static void await(brim_loader *loader, uint64_t deadline) {
     if (!help && look(loader, brim__min(deadline, now + SPIN_NS))) {
         return;
     }
-    const struct brim__slot *head = brim__slot_head(loader);
-    if ((head == NULL || head->state != BRIM__SLOT_READY) && !loader->closing &&
-        !atomic_load(&loader->interrupted)) {
+    const struct brim__slot *head = find_head(loader);
+    if ((head == NULL || head->state != BRIM__SLOT_READY) && !loader->closing && !at_end(loader) &&
+        !failed(loader) && !atomic_load(&loader->interrupted)) {
         brim__wait(&loader->ready, &loader->mutex, brim__min(deadline, now + HELP_NS));
     }
+}
+
+/* After a seek whose step nobody could check: was there one? */
+static brim_status check_past_end(brim_loader *loader) {
+    struct brim__sequencer *sequencer = loader->sequencer;
+    if (sequencer == NULL || sequencer->step >= sequencer->discard_step ||
+        sequencer->delivered.sample == UINT64_MAX) {
+        return BRIM_OK;
+    }
+    return brim__fail(BRIM_INVALID, "seek to step %llu: the epoch has only %llu steps",
+                      (unsigned long long)sequencer->discard_step,
+                      (unsigned long long)sequencer->step);
 }
 
 static brim_status take(brim_loader *loader, uint64_t deadline, brim_batch **out) {
@@ -238,12 +289,25 @@ static brim_status take(brim_loader *loader, uint64_t deadline, brim_batch **out
         if (atomic_exchange(&loader->interrupted, false)) {
             return brim__fail(BRIM_INTERRUPTED, "interrupted");
         }
-        if (at_end(loader)) {
-            begin_epoch(loader);
-            return brim__fail(BRIM_END, "the end of epoch %llu",
-                              (unsigned long long)loader->take_epoch - 1);
+        if (loader->sequencer != NULL && loader->sequencer->spent) {
+            return brim__fail(BRIM_UNSEEKABLE,
+                              "the stream has ended and cannot be read again: give it a reopen "
+                              "function, or open another loader");
         }
-        struct brim__slot *head = brim__slot_head(loader);
+        if (at_end(loader)) {
+            const uint64_t epoch =
+                loader->sequencer != NULL ? loader->sequencer->delivered.epoch : loader->take_epoch;
+            const brim_status status = check_past_end(loader);
+            begin_epoch(loader);
+            return status != BRIM_OK
+                       ? status
+                       : brim__fail(BRIM_END, "the end of epoch %llu", (unsigned long long)epoch);
+        }
+        struct brim__slot *head = find_head(loader);
+        if (failed(loader)) {
+            loader->sequencer->told = true;
+            return brim__fail_text(loader->sequencer->error, loader->sequencer->error_text);
+        }
         if (head != NULL && head->state == BRIM__SLOT_READY) {
             return deliver(loader, head, out);
         }
@@ -266,10 +330,13 @@ brim_status brim_loader_next(brim_loader *loader, int64_t timeout_ns, brim_batch
     if (timeout_ns >= 0 && brim__add_overflows(began, (uint64_t)timeout_ns, &deadline)) {
         deadline = UINT64_MAX;
     }
-    struct brim__slot *head = brim__slot_head(loader);
+    struct brim__slot *head = find_head(loader);
     if (head != NULL && head->state == BRIM__SLOT_READY && head->told) {
         /* only now: what made it fail may have been put right since */
         brim__slot_restart(head);
+    }
+    if (failed(loader) && loader->sequencer->told) {
+        brim__sequencer_retry(loader);
     }
     const bool starving = head == NULL || head->state != BRIM__SLOT_READY;
     if (starving) {
@@ -307,6 +374,22 @@ brim_status brim_loader_interrupt(brim_loader *loader) {
 
 /* --------------------------------------------------------- going elsewhere */
 
+/* Mutex held: batches are placed from a position on. */
+static void go_sequenced(brim_loader *loader, const struct brim__position *position) {
+    struct brim__position at = *position;
+    brim__sequencer_go(loader, position);
+    if (at.sample == UINT64_MAX) { /* the end: chunks are those of the epoch after it */
+        at = (struct brim__position){ .epoch = at.epoch };
+        loader->stream_ended = true;
+    } else {
+        loader->stream_ended = false;
+    }
+    loader->stuck = false;
+    loader->stream_at = at.sample;
+    loader->rewind = loader->plan->sequence.seekable;
+    go(loader, at.epoch, 0, at.sample);
+}
+
 /* Mutex held: the next batch is delivery `index` of `epoch`, which begins at
  * `base`. */
 static void go(brim_loader *loader, uint64_t epoch, uint64_t index, uint64_t base) {
@@ -319,6 +402,16 @@ static void go(brim_loader *loader, uint64_t epoch, uint64_t index, uint64_t bas
     atomic_store(&loader->wants, true);
 }
 
+/* Mutex held. */
+static brim_status check_seekable(brim_loader *loader) {
+    if (!loader->plan->sequence.stream || loader->plan->sequence.seekable) {
+        return BRIM_OK;
+    }
+    return keep_detail(loader, brim__fail(BRIM_UNSEEKABLE,
+                                          "the stream can be read only once, from its begin to its "
+                                          "end: give it a reopen function"));
+}
+
 brim_status brim_loader_seek(brim_loader *loader, uint64_t epoch, uint64_t step) {
     brim_status status = enter(loader);
     if (status != BRIM_OK) {
@@ -326,7 +419,14 @@ brim_status brim_loader_seek(brim_loader *loader, uint64_t epoch, uint64_t step)
     }
     const struct brim__shard shard = loader->plan->shard; /* base 0: whole epochs */
     const uint64_t steps = brim__shard_steps(&shard);
-    if (step > steps) {
+    if (loader->sequencer != NULL) {
+        status = check_seekable(loader);
+        if (status == BRIM_OK) {
+            const struct brim__position begin = { .epoch = epoch };
+            go_sequenced(loader, &begin);
+            loader->sequencer->discard_step = step; /* made and thrown away */
+        }
+    } else if (step > steps) {
         status = brim__fail(BRIM_INVALID, "seek to step %llu: an epoch has %llu steps",
                             (unsigned long long)step, (unsigned long long)steps);
         keep_detail(loader, status);
@@ -347,7 +447,9 @@ brim_status brim_loader_state(brim_loader *loader, brim_state *state) {
     }
     const struct brim__shard shard = brim__loader_shard(loader, loader->take_epoch);
     struct brim__position position = { .epoch = loader->take_epoch };
-    if (loader->take_index < brim__shard_deliveries(&shard)) {
+    if (loader->sequencer != NULL) {
+        position = loader->sequencer->delivered;
+    } else if (loader->take_index < brim__shard_deliveries(&shard)) {
         struct brim__delivery delivery;
         brim__shard_delivery(&shard, loader->take_index, &delivery);
         position.sample = delivery.resume;
@@ -369,6 +471,11 @@ brim_status brim_loader_restore(brim_loader *loader, const brim_state *state) {
     status = brim__state_read(loader->plan, state, &position);
     if (status != BRIM_OK) {
         keep_detail(loader, status);
+    } else if (loader->sequencer != NULL) {
+        status = check_seekable(loader);
+        if (status == BRIM_OK) {
+            go_sequenced(loader, &position);
+        }
     } else {
         const struct brim__shard *shard = &loader->plan->shard;
         const uint64_t sample = brim__min(position.sample, shard->count);

@@ -6,6 +6,7 @@
  * then workers and (growth fixed) elastic slots as far as memory is free.
  */
 #include "engine/loader.h"
+#include "engine/sequencer.h"
 
 #include <stdio.h>
 
@@ -50,7 +51,9 @@ static uint64_t align_record(uint64_t bytes) {
 static uint64_t loader_bytes(const brim_plan *plan) {
     return align_record(sizeof(brim_loader)) +
            align_record(plan->slot_cap * sizeof(struct brim__slot)) +
-           align_record(plan->slot_cap * plan->output_count * sizeof(brim_field)) +
+           align_record(plan->slot_cap * plan->delivered.output_count * sizeof(brim_field)) +
+           align_record(plan->sequence.on ? sizeof(struct brim__sequencer) : 0) +
+           align_record(plan->sequence.chunks * sizeof(struct brim__slot)) +
            align_record((plan->thread_cap + 1) * sizeof(struct brim__scratch)) +
            plan->info.stage_count * sizeof(struct brim__stage_time);
 }
@@ -71,6 +74,7 @@ static brim_status build(brim_runtime *runtime, const brim_pipeline *pipeline,
         .threads = runtime->threads,
         .running = { brim__pool_suited(runtime, false), brim__pool_suited(runtime, true) },
         .limit_origin = runtime->origin,
+        .cache_dir = runtime->cache_dir,
     };
     status = brim__plan_build(&request, pipeline, plan);
     if (status != BRIM_OK) {
@@ -112,9 +116,19 @@ static brim_loader *place(brim_runtime *runtime, brim_plan *plan, brim_budget *b
     loader->slot = (struct brim__slot *)(void *)memory;
     memory += align_record(plan->slot_cap * sizeof(struct brim__slot));
     for (uint32_t i = 0; i < plan->slot_cap; i++) {
-        loader->slot[i].batch.field = (brim_field *)(void *)memory + i * plan->output_count;
+        loader->slot[i].batch.field =
+            (brim_field *)(void *)memory + i * plan->delivered.output_count;
     }
-    memory += align_record(plan->slot_cap * plan->output_count * sizeof(brim_field));
+    memory += align_record(plan->slot_cap * plan->delivered.output_count * sizeof(brim_field));
+    loader->ring = loader->slot;
+    loader->ring_cap = plan->slot_cap;
+    if (plan->sequence.on) {
+        loader->sequencer = (struct brim__sequencer *)(void *)memory;
+        memory += align_record(sizeof(struct brim__sequencer));
+        loader->ring = (struct brim__slot *)(void *)memory;
+        loader->ring_cap = plan->sequence.chunks;
+        memory += align_record(plan->sequence.chunks * sizeof(struct brim__slot));
+    }
     loader->scratch = (struct brim__scratch *)(void *)memory;
     memory += align_record((plan->thread_cap + 1) * sizeof(struct brim__scratch));
     loader->stage = (struct brim__stage_time *)(void *)memory;
@@ -129,7 +143,25 @@ static brim_loader *place(brim_runtime *runtime, brim_plan *plan, brim_budget *b
     return loader;
 }
 
-/* The minimum: hold + 1 slots and one scratch, firm. */
+static brim_status take_window(brim_loader *loader) {
+    brim_status status = BRIM_OK;
+    for (uint32_t i = 0; status == BRIM_OK && i < loader->ring_cap; i++) {
+        struct brim__slot *chunk = &loader->ring[i];
+        status =
+            brim__pages_new(&chunk->pages, loader->budget, loader->plan->made.bytes, false, false);
+        chunk->state = status == BRIM_OK ? BRIM__SLOT_FREE : BRIM__SLOT_EMPTY;
+    }
+    if (status == BRIM_OK) {
+        status = brim__sequencer_init(loader);
+    }
+    if (status == BRIM_OK) {
+        const struct brim__position begin = { .epoch = 0 };
+        brim__sequencer_go(loader, &begin);
+    }
+    return status;
+}
+
+/* The minimum: hold + 1 slots, one scratch and the window, firm. */
 static brim_status take_minimum(brim_loader *loader) {
     const brim_plan_info *info = &loader->plan->info;
     brim_status status = brim__pages_new(&loader->scratch[0].pages, loader->budget,
@@ -143,7 +175,7 @@ static brim_status take_minimum(brim_loader *loader) {
             loader->slot_count++;
         }
     }
-    return status;
+    return status == BRIM_OK && loader->sequencer != NULL ? take_window(loader) : status;
 }
 
 /* Everything that is neither lent nor part of the plan. */
@@ -161,6 +193,12 @@ static void give_back(brim_loader *loader) {
     }
     for (uint32_t i = 0; i <= loader->plan->thread_cap; i++) {
         brim__pages_free(&loader->scratch[i].pages);
+    }
+    if (loader->sequencer != NULL) {
+        for (uint32_t i = 0; i < loader->ring_cap; i++) {
+            brim__pages_free(&loader->ring[i].pages);
+        }
+        brim__sequencer_fini(loader);
     }
 }
 

@@ -1,11 +1,15 @@
 /*
  * rows.c: making rows: locate, fetch, run the program, deal with bad samples.
  *
- * Positions are located in chunks; neighbours in the same source (sequential
+ * Positions are located in groups; neighbours in the same source (sequential
  * order) are fetched by one read. When such a read fails its samples are fetched
  * one by one, so that a bad record never takes its neighbours along.
+ *
+ * Where one sample becomes several rows (plan->most), sample i of a slot has the
+ * rows i * most and following; rows that it does not use are marked as dropped.
  */
 #include "engine/loader.h"
+#include "engine/place.h"
 
 #include "order/philox.h"
 
@@ -13,10 +17,6 @@
 
 #define CHUNK         64
 #define REPLACE_TRIES 16
-
-static uint64_t *row_ids(const brim_plan *plan, uint8_t *slot) {
-    return (uint64_t *)(void *)(slot + plan->ids_offset);
-}
 
 /* A failure of this kind is the sample's fault, not the system's or ours. */
 static bool is_bad_sample(brim_status status) {
@@ -29,8 +29,8 @@ struct group {
     struct brim__run *run;
     const struct brim__leaf *leaf;
     struct brim__frame frame;
-    uint64_t sample; /* of the first row */
-    uint32_t row, count;
+    uint64_t sample;     /* the first one's number */
+    uint32_t row, count; /* samples of the slot */
     /* after a failure: the source to describe the sample by, and whether that
      * sample alone failed (else a read of several did) */
     uint32_t source;
@@ -41,11 +41,10 @@ static brim_status fetch(struct group *group, uint32_t s, const uint8_t **record
     const struct brim__leaf *leaf = group->leaf;
     const struct brim__source *source = leaf->source[s];
     const int32_t direct = leaf->program.direct[s];
-    const struct brim__output *output =
-        direct >= 0 ? &group->run->loader->plan->output[direct] : NULL;
+    const struct brim__layout *made = &group->run->loader->plan->made;
     uint8_t *buffer =
-        output != NULL ? group->run->slot_memory + output->offset + group->row * output->row_bytes
-                       : group->run->scratch + leaf->buffer[s];
+        direct >= 0 ? brim__layout_row(&made->output[direct], group->run->slot_memory, group->row)
+                    : group->run->scratch + leaf->buffer[s];
     brim_call call = group->frame.call;
     call.sample = group->sample;
     call.key = leaf->key[s];
@@ -67,10 +66,10 @@ static brim_status fetch(struct group *group, uint32_t s, const uint8_t **record
     return status;
 }
 
-static brim_status run_timed(const struct group *group) {
+static brim_status run_timed(const struct group *group, uint32_t first, uint32_t end) {
     const struct brim__program *program = &group->leaf->program;
     uint64_t before = brim__now();
-    for (uint32_t i = 0; i < program->step_count; i++) {
+    for (uint32_t i = first; i < end; i++) {
         const brim_status status = program->step[i]->run(program->step[i], &group->frame);
         const uint64_t after = brim__now();
         group->run->stage_ns[program->step[i]->stage] += after - before;
@@ -82,14 +81,90 @@ static brim_status run_timed(const struct group *group) {
     return BRIM_OK;
 }
 
-/* Makes rows row .. row + count - 1 of consecutive samples; group->count says
- * how many were made, which may be fewer even when none failed. A failure is
- * that of the sample after these. */
+static brim_status run_steps(const struct group *group, uint32_t first, uint32_t end) {
+    return group->run->timed ? run_timed(group, first, end)
+                             : brim__program_run(&group->leaf->program, first, end, &group->frame);
+}
+
+static void aim(struct group *group, uint64_t row) {
+    uint8_t *memory = group->run->slot_memory;
+    const struct brim__layout *made = &group->run->loader->plan->made;
+    for (uint32_t f = 0; f < made->output_count; f++) {
+        const struct brim__output *output = &made->output[f];
+        group->frame.row[f] = brim__layout_row(output, memory, row);
+        if (output->form != BRIM_DENSE) {
+            group->frame.length[f] = brim__layout_lengths(output, memory) + row;
+        }
+    }
+}
+
+/* One sample that becomes several rows: those after its last are dropped. */
+static brim_status make_many(struct group *group, uint64_t first) {
+    const brim_plan *plan = group->run->loader->plan;
+    const struct brim__program *program = &group->leaf->program;
+    uint8_t *fate = group->run->slot_memory + plan->made.fate_offset + first;
+    uint64_t *ids = brim__layout_ids(&plan->made, group->run->slot_memory) + first;
+    memset(fate, BRIM__ROW_DROPPED, plan->most);
+    aim(group, first);
+    const uint32_t expand =
+        program->expand == BRIM__NO_EXPAND ? program->step_count : program->expand;
+    brim_status status = run_steps(group, 0, expand);
+    for (uint64_t i = 0; status == BRIM_OK && i < program->most; i++) {
+        group->frame.sub = i;
+        aim(group, first + i);
+        status = run_steps(group, expand, program->step_count);
+        if (status == BRIM_OK) {
+            fate[i] = BRIM__ROW_MADE;
+            ids[i] = group->leaf->first_id + group->frame.call.sample;
+        } else if (status == BRIM__DROPPED) {
+            status = BRIM_OK;
+        } else if (status != BRIM__EXHAUSTED) {
+            fate[i] = BRIM__ROW_BAD;
+        }
+    }
+    return status == BRIM__EXHAUSTED || status == BRIM__DROPPED ? BRIM_OK : status;
+}
+
+static brim_status make_one(struct group *group, uint64_t row) {
+    const brim_plan *plan = group->run->loader->plan;
+    aim(group, row);
+    brim_status status = run_steps(group, 0, group->leaf->program.step_count);
+    if (status == BRIM__DROPPED) {
+        group->run->slot_memory[plan->made.fate_offset + row] = BRIM__ROW_DROPPED;
+        status = BRIM_OK;
+    }
+    if (status == BRIM_OK) {
+        brim__layout_ids(&plan->made, group->run->slot_memory)[row] =
+            group->leaf->first_id + group->frame.call.sample;
+    }
+    return status;
+}
+
+/* Runs the program for samples whose records have been fetched; group->count
+ * says how many were made. A failure is that of the sample after these. */
+static brim_status run_group(struct group *group, const uint8_t *const *records) {
+    const struct brim__leaf *leaf = group->leaf;
+    const uint64_t most = group->run->loader->plan->most;
+    for (uint32_t i = 0; i < group->count; i++) {
+        group->frame.call.sample = group->sample + i;
+        for (uint32_t s = 0; s < leaf->source_count; s++) {
+            group->frame.record[s] = records[s] + i * leaf->source[s]->pitch;
+        }
+        const brim_status status =
+            most == 1 ? make_one(group, group->row + i) : make_many(group, (group->row + i) * most);
+        if (BRIM__UNLIKELY(status != BRIM_OK)) {
+            group->count = i;
+            group->certain = true;
+            return status;
+        }
+    }
+    return BRIM_OK;
+}
+
+/* Makes `count` consecutive samples, or fewer even when none failed. */
 static brim_status make_group(struct group *group) {
     struct brim__run *run = group->run;
-    const brim_plan *plan = run->loader->plan;
     const struct brim__leaf *leaf = group->leaf;
-    struct brim__frame *frame = &group->frame;
     const uint8_t *records[BRIM__MAX_SOURCES];
     const uint32_t wanted = group->count;
     for (uint32_t s = 0; s < leaf->source_count; s++) {
@@ -107,27 +182,7 @@ static brim_status make_group(struct group *group) {
             return status;
         }
     }
-    uint64_t *ids = row_ids(plan, run->slot_memory);
-    for (uint32_t i = 0; i < group->count; i++) {
-        const uint32_t row = group->row + i;
-        frame->call.sample = group->sample + i;
-        for (uint32_t s = 0; s < leaf->source_count; s++) {
-            frame->record[s] = records[s] + i * leaf->source[s]->pitch;
-        }
-        for (uint32_t f = 0; f < plan->output_count; f++) {
-            frame->row[f] =
-                run->slot_memory + plan->output[f].offset + row * plan->output[f].row_bytes;
-        }
-        const brim_status status =
-            run->timed ? run_timed(group) : brim__program_run(&leaf->program, frame);
-        if (status != BRIM_OK) {
-            group->count = i;
-            group->certain = true;
-            return status;
-        }
-        ids[row] = leaf->first_id + frame->call.sample;
-    }
-    return BRIM_OK;
+    return run_group(group, records);
 }
 
 static struct group begin_group(struct brim__run *run, const struct brim__place *place,
@@ -186,13 +241,23 @@ static brim_status replace(struct brim__run *run, uint32_t row) {
     return brim__fail_within(status, "%d other samples failed too, the last one", REPLACE_TRIES);
 }
 
+/* Marks the rows of a bad sample: from the one that failed to its last, since who
+ * reads them may begin at any; all of them if it failed before its first. */
+static void mark_bad(const struct brim__run *run, uint32_t row) {
+    const brim_plan *plan = run->loader->plan;
+    uint8_t *fate = run->slot_memory + plan->made.fate_offset + row * plan->most;
+    const uint8_t *failed = memchr(fate, BRIM__ROW_BAD, plan->most);
+    const uint64_t from = failed == NULL ? 0 : (uint64_t)(failed - fate);
+    memset(fate + from, BRIM__ROW_BAD, plan->most - from);
+}
+
 static void handle_bad(struct brim__run *run, brim_status status, uint32_t row) {
     const brim_plan *plan = run->loader->plan;
     const enum brim__on_error policy = plan->batching.on_error;
     if (is_bad_sample(status) && policy != BRIM__FAIL) {
         keep_text(run);
         if (policy == BRIM__SKIP) {
-            run->slot_memory[plan->bad_offset + row] = 1;
+            mark_bad(run, row);
             run->bad_rows++;
             return;
         }
@@ -200,6 +265,9 @@ static void handle_bad(struct brim__run *run, brim_status status, uint32_t row) 
         if (status == BRIM_OK) {
             return;
         }
+    }
+    if (plan->sequence.on) {
+        mark_bad(run, row); /* the rows before it are used all the same */
     }
     if (run->error == BRIM_OK || row < run->error_row) {
         run->error = status;
@@ -223,7 +291,7 @@ static uint32_t neighbours(const struct brim__place *places, uint32_t count) {
 static void advise(const struct brim__run *run, uint32_t row, uint32_t count) {
     const brim_plan *plan = run->loader->plan;
     const uint64_t total = brim__order_count(&plan->order);
-    const uint64_t first = run->slot->delivery.first + row + plan->shard.global_rows;
+    const uint64_t first = run->slot->delivery.first + row + plan->deliveries.global_rows;
     struct brim__place places[CHUNK];
     if (first >= total) {
         return;
@@ -242,7 +310,7 @@ static void advise(const struct brim__run *run, uint32_t row, uint32_t count) {
     }
 }
 
-static void make_chunk(struct brim__run *run, uint32_t row, uint32_t count) {
+static void make_located(struct brim__run *run, uint32_t row, uint32_t count) {
     const brim_plan *plan = run->loader->plan;
     struct brim__place places[CHUNK];
     if (run->advise) {
@@ -263,23 +331,37 @@ static void make_chunk(struct brim__run *run, uint32_t row, uint32_t count) {
             alone = i + n;
             continue;
         }
-        row_ids(plan, run->slot_memory)[row + i] = group.leaf->first_id + places[i].sample;
+        brim__layout_ids(&plan->made, run->slot_memory)[(row + i) * plan->most] =
+            group.leaf->first_id + places[i].sample;
         handle_bad(run, name_sample(&group, status), row + i);
         i++;
     }
 }
 
-/* Rows that only fill the batch up: zeros, flagged invalid. */
-static void pad(struct brim__run *run, uint32_t row, uint32_t count) {
+void brim__rows_pulled(struct brim__run *run, uint64_t sample, const uint8_t *records) {
     const brim_plan *plan = run->loader->plan;
-    for (uint32_t f = 0; f < plan->output_count; f++) {
-        const struct brim__output *output = &plan->output[f];
-        memset(run->slot_memory + output->offset + row * output->row_bytes, 0,
-               count * output->row_bytes);
+    const uint8_t *const record[] = { records };
+    memset(run->slot_memory + plan->made.fate_offset, BRIM__ROW_MADE, run->count * plan->most);
+    for (uint32_t i = 0; i < run->count;) {
+        const struct brim__place place = { .sample = sample + i, .epoch = run->slot->epoch };
+        struct group group = begin_group(run, &place, i, run->count - i);
+        const uint8_t *const rest[] = { record[0] + i * group.leaf->source[0]->pitch };
+        const brim_status status = run_group(&group, rest);
+        i += group.count;
+        if (status != BRIM_OK) {
+            handle_bad(run, name_sample(&group, status), i);
+            i++;
+        }
     }
-    for (uint32_t i = 0; i < count; i++) {
-        row_ids(plan, run->slot_memory)[row + i] = UINT64_MAX;
-    }
+}
+
+void brim__rows_unpulled(struct brim__run *run, uint64_t sample, brim_status status) {
+    const brim_plan *plan = run->loader->plan;
+    const struct brim__place place = { .sample = sample, .epoch = run->slot->epoch };
+    const struct group group = begin_group(run, &place, 0, 0);
+    run->count = 1;
+    memset(run->slot_memory + plan->made.fate_offset, BRIM__ROW_DROPPED, plan->most);
+    handle_bad(run, name_sample(&group, status), 0);
 }
 
 void brim__rows_make(struct brim__run *run) {
@@ -287,36 +369,15 @@ void brim__rows_make(struct brim__run *run) {
     const uint32_t end = run->first + run->count;
     const uint32_t valid =
         (uint32_t)brim__max(run->first, brim__min(end, run->slot->delivery.valid_rows));
-    memset(run->slot_memory + plan->valid_offset + run->first, 1, valid - run->first);
-    memset(run->slot_memory + plan->valid_offset + valid, 0, end - valid);
-    memset(run->slot_memory + plan->bad_offset + run->first, 0, run->count);
+    memset(run->slot_memory + plan->made.fate_offset + run->first * plan->most, BRIM__ROW_MADE,
+           run->count * plan->most);
+    if (!plan->sequence.on) {
+        memset(run->slot_memory + plan->made.valid_offset + run->first, 1, valid - run->first);
+    }
     for (uint32_t row = run->first; row < valid; row += CHUNK) {
-        make_chunk(run, row, (uint32_t)brim__min(CHUNK, valid - row));
+        make_located(run, row, (uint32_t)brim__min(CHUNK, valid - row));
     }
     if (valid < end) {
-        pad(run, valid, end - valid);
-    }
-}
-
-void brim__rows_close_up(const brim_plan *plan, struct brim__slot *slot) {
-    uint8_t *memory = slot->pages.memory;
-    const uint8_t *bad = memory + plan->bad_offset;
-    uint8_t *valid = memory + plan->valid_offset;
-    uint64_t *ids = row_ids(plan, memory);
-    uint32_t to = 0;
-    for (uint32_t from = 0; from < slot->rows; from++) {
-        if (bad[from]) {
-            continue;
-        }
-        if (to != from) {
-            for (uint32_t f = 0; f < plan->output_count; f++) {
-                uint8_t *field = memory + plan->output[f].offset;
-                const uint64_t bytes = plan->output[f].row_bytes;
-                memcpy(field + to * bytes, field + from * bytes, bytes);
-            }
-            ids[to] = ids[from];
-            valid[to] = valid[from];
-        }
-        to++;
+        brim__place_padding(&plan->made, run->slot_memory, valid, end);
     }
 }

@@ -68,6 +68,13 @@ static brim_status init_budgets(brim_runtime *runtime, const brim_runtime_option
         status =
             brim_budget_charge(runtime->budget, BRIM_HOST, brim__alloc_bytes(sizeof(*runtime)));
     }
+    if (status == BRIM_OK && options->cache_dir != NULL) {
+        const size_t bytes = strlen(options->cache_dir) + 1;
+        runtime->cache_dir = brim__alloc(runtime->budget, bytes, &status);
+        if (runtime->cache_dir != NULL) {
+            memcpy(runtime->cache_dir, options->cache_dir, bytes);
+        }
+    }
     if (status == BRIM_OK) {
         status = brim_budget_new(runtime->budget, "workers", BRIM_UNLIMITED, 0,
                                  &runtime->workers_budget);
@@ -85,6 +92,7 @@ static void destroy(brim_runtime *runtime) {
         brim__budget_on_revoke(runtime->workers_budget, NULL, NULL);
     }
     brim__pool_stop(runtime);
+    brim__free(runtime->cache_dir);
     brim_budget_free(runtime->workers_budget);
     brim_budget_free(runtime->budget);
     brim__condition_fini(&runtime->left);

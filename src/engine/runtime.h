@@ -39,6 +39,7 @@ struct brim_runtime {
     uint32_t threads;    /* most workers */
     uint32_t cpus;       /* that this process may use */
     char origin[160];
+    char *cache_dir; /* a copy, charged; NULL: none was given */
 
     brim__mutex pool;
     brim__condition work; /* something to do, or quit */

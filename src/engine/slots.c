@@ -10,14 +10,14 @@
 #define MOST_RUN 256
 
 struct brim__shard brim__loader_shard(const brim_loader *loader, uint64_t epoch) {
-    struct brim__shard shard = loader->plan->shard;
+    struct brim__shard shard = loader->plan->deliveries;
     shard.base = epoch == loader->base_epoch ? loader->base : 0;
     return shard;
 }
 
 struct brim__slot *brim__slot_head(brim_loader *loader) {
-    for (uint32_t i = 0; i < loader->plan->slot_cap; i++) {
-        struct brim__slot *slot = &loader->slot[i];
+    for (uint32_t i = 0; i < loader->ring_cap; i++) {
+        struct brim__slot *slot = &loader->ring[i];
         if ((slot->state == BRIM__SLOT_READY ||
              (slot->state == BRIM__SLOT_FILLING && !slot->abandoned)) &&
             slot->ticket == loader->take_ticket) {
@@ -41,8 +41,8 @@ void brim__slot_restart(struct brim__slot *slot) {
 }
 
 void brim__slots_abandon(brim_loader *loader) {
-    for (uint32_t i = 0; i < loader->plan->slot_cap; i++) {
-        struct brim__slot *slot = &loader->slot[i];
+    for (uint32_t i = 0; i < loader->ring_cap; i++) {
+        struct brim__slot *slot = &loader->ring[i];
         if (slot->state == BRIM__SLOT_FILLING && slot->busy > 0) {
             slot->abandoned = true;
         } else if (slot->state == BRIM__SLOT_FILLING || slot->state == BRIM__SLOT_READY) {
@@ -56,10 +56,10 @@ void brim__slots_abandon(brim_loader *loader) {
 
 /* ---------------------------------------------------------------- claiming */
 
-static struct brim__slot *find_free(brim_loader *loader) {
-    for (uint32_t i = 0; i < loader->plan->slot_cap; i++) {
-        if (loader->slot[i].state == BRIM__SLOT_FREE) {
-            return &loader->slot[i];
+struct brim__slot *brim__slot_find_free(struct brim__slot *slots, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        if (slots[i].state == BRIM__SLOT_FREE) {
+            return &slots[i];
         }
     }
     return NULL;
@@ -67,9 +67,9 @@ static struct brim__slot *find_free(brim_loader *loader) {
 
 /* Gives the next delivery a slot. NULL: no slot, or no data at all. */
 static struct brim__slot *begin_delivery(brim_loader *loader) {
-    struct brim__slot *slot = find_free(loader);
-    if (slot == NULL && loader->grow_slot && brim__slot_grow(loader)) {
-        slot = find_free(loader);
+    struct brim__slot *slot = brim__slot_find_free(loader->ring, loader->ring_cap);
+    if (slot == NULL && loader->sequencer == NULL && loader->grow_slot && brim__slot_grow(loader)) {
+        slot = brim__slot_find_free(loader->ring, loader->ring_cap);
     }
     if (slot == NULL) {
         return NULL;
@@ -98,8 +98,8 @@ static struct brim__slot *begin_delivery(brim_loader *loader) {
 
 static struct brim__slot *find_unclaimed(brim_loader *loader) {
     struct brim__slot *lowest = NULL;
-    for (uint32_t i = 0; i < loader->plan->slot_cap; i++) {
-        struct brim__slot *slot = &loader->slot[i];
+    for (uint32_t i = 0; i < loader->ring_cap; i++) {
+        struct brim__slot *slot = &loader->ring[i];
         if (slot->state == BRIM__SLOT_FILLING && !slot->abandoned && slot->claimed < slot->rows &&
             (lowest == NULL || slot->ticket < lowest->ticket)) {
             lowest = slot;
@@ -179,9 +179,13 @@ bool brim__scratch_grow(brim_loader *loader) {
 
 /* ------------------------------------------------------------- giving way */
 
-/* The slot to give up next: a free one, else the one furthest ahead. */
+/* The slot to give up next: a free one, else the one furthest ahead. What a
+ * sequencer has filled is kept: it could be made again only from far back. */
 static struct brim__slot *find_victim(brim_loader *loader) {
-    struct brim__slot *victim = find_free(loader);
+    struct brim__slot *victim = brim__slot_find_free(loader->slot, loader->plan->slot_cap);
+    if (loader->sequencer != NULL) {
+        return victim;
+    }
     for (uint32_t i = 0; victim == NULL && i < loader->plan->slot_cap; i++) {
         struct brim__slot *slot = &loader->slot[i];
         if ((slot->state == BRIM__SLOT_READY ||
@@ -229,8 +233,8 @@ static uint64_t revoke_slots(brim_loader *loader, uint64_t wanted) {
         }
         if (victim != NULL && victim->state == BRIM__SLOT_FREE) {
             freed += unmap_slot(loader, victim);
-        } else if (loader->plan->callback) {
-            break; /* a thread is in the user's code: nobody waits for that */
+        } else if (loader->plan->callback || loader->sequencer != NULL) {
+            break; /* a thread is in the user's code: nobody waits for that, nor for the user */
         } else {
             brim__wait(&loader->ready, &loader->mutex, UINT64_MAX);
         }
@@ -277,15 +281,10 @@ uint64_t brim__loader_revoke(void *holder, uint64_t wanted) {
     return freed;
 }
 
-void brim__slots_check(const brim_loader *loader) {
-    uint32_t mapped = 0, lent = 0, firm = 0;
+static uint64_t check_ring(const brim_loader *loader) {
     uint64_t waiting = 0;
-    for (uint32_t i = 0; i < loader->plan->slot_cap; i++) {
-        const struct brim__slot *slot = &loader->slot[i];
-        mapped += slot->state != BRIM__SLOT_EMPTY;
-        lent += slot->state == BRIM__SLOT_LENT;
-        firm += slot->state != BRIM__SLOT_EMPTY && !slot->pages.elastic;
-        assert((slot->state == BRIM__SLOT_EMPTY) == (slot->pages.memory == NULL));
+    for (uint32_t i = 0; i < loader->ring_cap; i++) {
+        const struct brim__slot *slot = &loader->ring[i];
         assert(slot->done <= slot->claimed && slot->claimed <= slot->rows);
         assert(!slot->abandoned || (slot->state == BRIM__SLOT_FILLING && slot->busy > 0));
         if (slot->state == BRIM__SLOT_READY ||
@@ -294,9 +293,22 @@ void brim__slots_check(const brim_loader *loader) {
             waiting++;
         }
     }
+    return waiting;
+}
+
+void brim__slots_check(const brim_loader *loader) {
+    uint32_t mapped = 0, lent = 0, firm = 0;
+    for (uint32_t i = 0; i < loader->plan->slot_cap; i++) {
+        const struct brim__slot *slot = &loader->slot[i];
+        mapped += slot->state != BRIM__SLOT_EMPTY;
+        lent += slot->state == BRIM__SLOT_LENT;
+        firm += slot->state != BRIM__SLOT_EMPTY && !slot->pages.elastic;
+        assert((slot->state == BRIM__SLOT_EMPTY) == (slot->pages.memory == NULL));
+    }
     assert(mapped == loader->slot_count && mapped >= loader->plan->info.minimum_slots);
     assert(firm == loader->plan->info.minimum_slots);
     assert(lent == loader->lent && lent <= loader->hold);
+    const uint64_t waiting = check_ring(loader);
     assert(waiting == loader->make_ticket - loader->take_ticket);
     (void)mapped, (void)lent, (void)firm, (void)waiting;
 }

@@ -3,7 +3,7 @@
  */
 #include "engine/state.h"
 
-static const char magic[8] = { 'B', 'R', 'I', 'M', 'S', 'T', 'A', '1' };
+static const char magic[8] = { 'B', 'R', 'I', 'M', 'S', 'T', 'A', '2' };
 
 enum {
     AT_DATA = 8,
@@ -15,7 +15,12 @@ enum {
     AT_GLOBAL_ROWS = 48,
     AT_MICRO_ROWS = 56,
     AT_REMAINDER = 64,
-    AT_CHECKSUM = 88,
+    AT_ROW = 72,
+    AT_PASSED = 80,
+    AT_OFFSET = 88,
+    AT_GIVEN = 96,
+    AT_STEP = 104,
+    AT_CHECKSUM = 120,
 };
 static_assert(AT_CHECKSUM + 8 == BRIM_STATE_BYTES, "the checksum ends the state");
 
@@ -46,6 +51,11 @@ void brim__state_write(const brim_plan *plan, const struct brim__position *posit
     put(state, AT_GLOBAL_ROWS, plan->shard.global_rows, 8);
     put(state, AT_MICRO_ROWS, plan->shard.micro_rows, 8);
     put(state, AT_REMAINDER, plan->shard.remainder, 1);
+    put(state, AT_ROW, position->row, 8);
+    put(state, AT_PASSED, position->passed, 8);
+    put(state, AT_OFFSET, position->offset, 8);
+    put(state, AT_GIVEN, position->given, 8);
+    put(state, AT_STEP, position->step, 8);
     put(state, AT_CHECKSUM, brim__hash(state->bytes, AT_CHECKSUM, 0), 8);
 }
 
@@ -66,12 +76,19 @@ brim_status brim__state_read(const brim_plan *plan, const brim_state *state,
     if (get(state, AT_ORDER, 8) != plan->info.order_fingerprint) {
         return brim__fail(BRIM_MISMATCH,
                           "the state was written for another order (fingerprint %016llx, here "
-                          "%016llx): shuffle, split, take, skip, repeat or mix differ",
+                          "%016llx): shuffle, split, filter and the like differ",
                           (unsigned long long)get(state, AT_ORDER, 8),
                           (unsigned long long)plan->info.order_fingerprint);
     }
-    position->epoch = get(state, AT_EPOCH, 8);
-    position->sample = get(state, AT_SAMPLE, 8);
+    *position = (struct brim__position){
+        .epoch = get(state, AT_EPOCH, 8),
+        .sample = get(state, AT_SAMPLE, 8),
+        .row = get(state, AT_ROW, 8),
+        .passed = get(state, AT_PASSED, 8),
+        .offset = get(state, AT_OFFSET, 8),
+        .given = get(state, AT_GIVEN, 8),
+        .step = get(state, AT_STEP, 8),
+    };
     const bool same = get(state, AT_WORLD, 4) == plan->shard.world &&
                       get(state, AT_GLOBAL_ROWS, 8) == plan->shard.global_rows &&
                       get(state, AT_MICRO_ROWS, 8) == plan->shard.micro_rows &&

@@ -3,7 +3,7 @@
  *
  * Little-endian on every machine:
  *
- *      0  8  "BRIMSTA1"
+ *      0  8  "BRIMSTA2"
  *      8  8  data fingerprint
  *     16  8  order fingerprint
  *     24  8  epoch
@@ -13,10 +13,17 @@
  *     48  8  rows of the global batch when written
  *     56  8  rows of a micro-batch when written
  *     64  1  what was done with the remainder
- *     65 23  zero
- *     88  8  XXH3 of bytes 0 to 87
+ *     65  7  zero
+ *     72  8  sequenced: rows that the sample at that position has given already
+ *     80  8  sequenced: rows kept by filters before that, for take and skip
+ *     88  8  sequenced: elements of the next row that are packed already
+ *     96  8  sequenced: rows (bucket: batches) of the buffer that begins here
+ *                       already given out
+ *    104  8  sequenced: the step's number
+ *    112  8  zero
+ *    120  8  XXH3 of bytes 0 to 119
  *
- * The position is global, so every rank of a world writes the same bytes, and
+ * The position is global (of the input, where it is sequenced), so every rank of a world writes the same bytes, and
  * a world of another size reads them.
  */
 #ifndef BRIM_STATE_H
@@ -28,6 +35,12 @@ struct brim__position {
     uint64_t epoch;
     uint64_t sample; /* UINT64_MAX: the end */
     uint32_t micro;
+    /* where samples are placed one after the other; else 0 */
+    uint64_t row;    /* rows that `sample` has given already */
+    uint64_t passed; /* rows kept so far, for take and skip */
+    uint64_t offset; /* elements of the next row that are packed already */
+    uint64_t given;  /* of the block of rows that begins here */
+    uint64_t step;
 };
 
 void brim__state_write(const brim_plan *plan, const struct brim__position *position,

@@ -3,13 +3,15 @@
  * `next` when no worker does it.
  */
 #include "engine/loader.h"
+#include "engine/place.h"
+#include "engine/sequencer.h"
 
 #define TIMED_EVERY 32    /* runs; the clock is read for each stage then */
 #define COLD_NS     50000 /* a read slower than this did not come from the page cache */
 #define MEAN_SHIFT  3     /* weight of a new run in the running mean: 1/8 */
 
 /* mutex held; the first is kept for `next`, so that it never depends on others */
-static struct brim__scratch *take_scratch(brim_loader *loader, bool is_next) {
+struct brim__scratch *brim__scratch_take(brim_loader *loader, bool is_next) {
     if (is_next) {
         assert(!loader->scratch[0].busy);
         loader->scratch[0].busy = true;
@@ -32,7 +34,7 @@ static struct brim__scratch *take_scratch(brim_loader *loader, bool is_next) {
 
 /* mutex held: time and counts of a run enter the loader's. */
 static void account(brim_loader *loader, const struct brim__run *run, uint64_t took) {
-    const uint64_t per_row = brim__max(1, took / run->count);
+    const uint64_t per_row = brim__max(1, took / brim__max(1, run->count));
     loader->ns_per_row = loader->ns_per_row == 0
                              ? per_row
                              : loader->ns_per_row - (loader->ns_per_row >> MEAN_SHIFT) +
@@ -70,11 +72,23 @@ static void report(struct brim__slot *slot, const struct brim__run *run) {
     }
 }
 
-/* mutex held, and released while rows are closed up; true: `ready` has news. */
+/* The batch as the user sees it: without bad rows, and those of unequal length
+ * moved together or filled up. */
+static void finish(const struct brim__layout *layout, const struct brim__slot *slot) {
+    const uint64_t rows = slot->bad_rows > 0
+                              ? brim__place_close_up(layout, slot->pages.memory, slot->rows)
+                              : slot->rows;
+    brim__place_finish(layout, slot->pages.memory, rows, 0);
+}
+
+/* mutex held, and released while the batch is finished; true: `ready` has news. */
 static bool leave_slot(brim_loader *loader, struct brim__slot *slot) {
-    if (!slot->abandoned && slot->done == slot->rows && slot->bad_rows > 0) {
+    const struct brim__layout *layout = &loader->plan->delivered;
+    /* what failed is not finished: the lengths of rows that were not made say nothing */
+    if (!slot->abandoned && slot->done == slot->rows && loader->sequencer == NULL &&
+        slot->error == BRIM_OK && (slot->bad_rows > 0 || layout->ragged)) {
         brim__unlock(&loader->mutex);
-        brim__rows_close_up(loader->plan, slot);
+        finish(layout, slot);
         brim__lock(&loader->mutex);
     }
     slot->busy--;
@@ -89,44 +103,27 @@ static bool leave_slot(brim_loader *loader, struct brim__slot *slot) {
     return false;
 }
 
-bool brim__loader_work(brim_loader *loader, bool is_next) {
-    struct brim__run run;
-    struct brim__slot *slot;
-    brim__lock(&loader->mutex);
-    struct brim__scratch *scratch =
-        loader->closing || loader->revoking ? NULL : take_scratch(loader, is_next);
-    if (scratch == NULL || !brim__slot_claim(loader, is_next, &slot, &run.first, &run.count)) {
-        if (scratch != NULL) {
-            scratch->busy = false;
-        }
-        if (!is_next) {
-            atomic_store(&loader->wants, false);
-        }
-        brim__unlock(&loader->mutex);
-        return false;
+void brim__run_begin(struct brim__run *run, brim_loader *loader, const struct brim__slot *slot,
+                     const struct brim__scratch *scratch) {
+    run->loader = loader;
+    run->slot = slot;
+    run->slot_memory = slot->pages.memory;
+    run->scratch = scratch->pages.memory;
+    run->timed = loader->runs++ % TIMED_EVERY == 0;
+    run->advise = loader->cold;
+    run->error = BRIM_OK;
+    run->error_row = run->bad_rows = run->replaced_rows = run->texts = 0;
+    run->read_bytes = run->slowest_fetch_ns = 0;
+    if (run->timed) {
+        memset(run->stage_ns, 0, loader->plan->info.stage_count * sizeof(run->stage_ns[0]));
     }
-    run.loader = loader;
-    run.slot = slot;
-    run.slot_memory = slot->pages.memory;
-    run.scratch = scratch->pages.memory;
-    run.timed = loader->runs++ % TIMED_EVERY == 0;
-    run.advise = loader->cold;
-    run.error = BRIM_OK;
-    run.error_row = run.bad_rows = run.replaced_rows = run.texts = 0;
-    run.read_bytes = run.slowest_fetch_ns = 0;
-    if (run.timed) {
-        memset(run.stage_ns, 0, loader->plan->info.stage_count * sizeof(run.stage_ns[0]));
-    }
-    brim__unlock(&loader->mutex);
-    brim__pool_wake(loader->runtime); /* there may be more for another worker */
+}
 
-    const uint64_t before = brim__now();
-    brim__rows_make(&run);
-    const uint64_t took = brim__now() - before;
-
-    brim__lock(&loader->mutex);
-    account(loader, &run, took);
-    report(slot, &run);
+void brim__run_end(struct brim__run *run, struct brim__slot *slot, struct brim__scratch *scratch,
+                   uint64_t took) {
+    brim_loader *loader = run->loader;
+    account(loader, run, took);
+    report(slot, run);
     const bool news = leave_slot(loader, slot) || loader->revoking;
     scratch->busy = false;
     if (news) {
@@ -139,5 +136,50 @@ bool brim__loader_work(brim_loader *loader, bool is_next) {
          * inside, or `next` itself, keeps the loader alive */
         brim__broadcast(&loader->ready);
     }
+}
+
+/* mutex held, and not after: claims rows and makes them. */
+static bool make_rows(brim_loader *loader, bool is_next) {
+    struct brim__run run;
+    struct brim__slot *slot;
+    struct brim__scratch *scratch = brim__scratch_take(loader, is_next);
+    if (scratch == NULL || !brim__slot_claim(loader, is_next, &slot, &run.first, &run.count)) {
+        brim__nothing_to_do(loader, is_next, scratch);
+        return false;
+    }
+    brim__run_begin(&run, loader, slot, scratch);
+    brim__unlock(&loader->mutex);
+    brim__pool_wake(loader->runtime); /* there may be more for another worker */
+
+    const uint64_t before = brim__now();
+    brim__rows_make(&run);
+    const uint64_t took = brim__now() - before;
+
+    brim__lock(&loader->mutex);
+    brim__run_end(&run, slot, scratch, took);
     return true;
+}
+
+void brim__nothing_to_do(brim_loader *loader, bool is_next, struct brim__scratch *scratch) {
+    if (scratch != NULL) {
+        scratch->busy = false;
+    }
+    if (!is_next) {
+        atomic_store(&loader->wants, false);
+    }
+    brim__unlock(&loader->mutex);
+}
+
+bool brim__loader_work(brim_loader *loader, bool is_next) {
+    brim__lock(&loader->mutex);
+    if (!loader->closing && loader->sequencer != NULL && brim__sequencer_turn(loader)) {
+        brim__unlock(&loader->mutex);
+        return true;
+    }
+    if (loader->closing || loader->revoking) {
+        brim__nothing_to_do(loader, is_next, NULL);
+        return false;
+    }
+    return loader->plan->sequence.stream ? brim__stream_work(loader, is_next)
+                                         : make_rows(loader, is_next);
 }

@@ -7,42 +7,36 @@
  * an operation before the next operation is looked at, so a permutation is set
  * up once for each (operation, epoch) in the run, however the lanes lie, and
  * evaluations that do not depend on each other stand side by side for the CPU.
- * A mix deals its lanes out to its parts and walks each part; the recursion is
- * as deep as mixes are nested.
- *
- * A shuffle by blocks cuts n samples into blocks (the last may be short),
- * permutes the blocks over as many slots, cuts the slots into groups of
- * GROUP_SLOTS and permutes the samples inside each group:
- *
- *     slot      0     1     2     3     4              stream = the slots in
- *     block   | 3   | 0   | 4 | 1     | 2     |        order; block 4 is short
- *     group   |--- 0 -----------|--- 1 -------|        (drawn with 3 slots)
- *
- * The short block's slot comes from the inverse permutation; it alone decides
- * where slots and groups begin, so nothing is searched.
+ * A mix or a concat deals its lanes out to its parts and walks each part; the
+ * recursion is as deep as they are nested.
  *
  * Epochs are numbers of 64 bits: what repeat and mix make of them wraps at 2^64,
  * which changes keys and nothing else. Counts are at most 2^63.
  */
 #include "order/order.h"
 
+#include "order/block_shuffle.h"
+#include "order/concat.h"
 #include "order/mix.h"
+#include "order/numbers.h"
+#include "order/part.h"
 #include "order/permutation.h"
+#include "order/sampling.h"
 
-#define MOST_COUNT  ((uint64_t)1 << 63)
-#define LANES       64
-#define GROUP_SLOTS 16
+#define MOST_COUNT ((uint64_t)1 << 63)
+#define LANES      BRIM__PERMUTATION_LANES
 
-/* Which permutation of an operation a key is for. */
-enum key_use { KEY_WHOLE, KEY_BLOCKS, KEY_GROUP };
+/* Which permutation of a shuffle a key is for; block_shuffle.c has others. */
+enum key_use { KEY_WHOLE };
 
 /* ---------------------------------------------------------------- building */
 
 static const char *const kind_name[] = {
-    [BRIM__ORDER_LEAF] = "source",     [BRIM__ORDER_TAKE] = "take",
-    [BRIM__ORDER_SKIP] = "skip",       [BRIM__ORDER_SPLIT] = "split",
-    [BRIM__ORDER_SHUFFLE] = "shuffle", [BRIM__ORDER_REPEAT] = "repeat",
-    [BRIM__ORDER_MIX] = "mix",
+    [BRIM__ORDER_LEAF] = "source",       [BRIM__ORDER_TAKE] = "take",
+    [BRIM__ORDER_SKIP] = "skip",         [BRIM__ORDER_SPLIT] = "split",
+    [BRIM__ORDER_SHUFFLE] = "shuffle",   [BRIM__ORDER_REPEAT] = "repeat",
+    [BRIM__ORDER_SUBSET] = "subset",     [BRIM__ORDER_BALANCE] = "balance",
+    [BRIM__ORDER_WEIGHTED] = "weighted", [BRIM__ORDER_PART] = "split or fold",
 };
 
 void brim__order_init(struct brim__order *order) {
@@ -140,94 +134,69 @@ brim_status brim__order_split(struct brim__order *order, uint64_t key, uint64_t 
                        });
 }
 
+brim_status brim__order_subset(struct brim__order *order, const struct brim__numbers *numbers) {
+    return push(order, (struct brim__order_op){
+                           .kind = BRIM__ORDER_SUBSET,
+                           .input = order->top,
+                           .count = numbers->count,
+                           .numbers = numbers,
+                       });
+}
+
+static brim_status push_sampling(struct brim__order *order, enum brim__order_kind kind,
+                                 const struct brim__sampling *sampling, uint64_t key) {
+    assert(sampling->classes->samples == brim__order_count(order));
+    return push(order, (struct brim__order_op){
+                           .kind = kind,
+                           .input = order->top,
+                           .count = sampling->length,
+                           .key = key,
+                           .sampling = sampling,
+                       });
+}
+
+brim_status brim__order_balance(struct brim__order *order, const struct brim__sampling *sampling,
+                                uint64_t key) {
+    return push_sampling(order, BRIM__ORDER_BALANCE, sampling, key);
+}
+
+brim_status brim__order_weighted(struct brim__order *order, const struct brim__sampling *sampling,
+                                 uint64_t key) {
+    return push_sampling(order, BRIM__ORDER_WEIGHTED, sampling, key);
+}
+
+brim_status brim__order_part(struct brim__order *order, const struct brim__part *part,
+                             uint64_t key) {
+    assert(part->whole == brim__order_count(order));
+    return push(order, (struct brim__order_op){
+                           .kind = BRIM__ORDER_PART,
+                           .input = order->top,
+                           .count = brim__part_count(part),
+                           .key = key,
+                           .part = part,
+                       });
+}
+
 bool brim__order_jumps(const struct brim__order *order) {
     for (uint32_t i = 0; i < order->op_count; i++) {
-        const enum brim__order_kind kind = order->op[i].kind;
-        if (kind == BRIM__ORDER_SHUFFLE || kind == BRIM__ORDER_SPLIT || kind == BRIM__ORDER_MIX) {
+        switch (order->op[i].kind) {
+        case BRIM__ORDER_LEAF:
+        case BRIM__ORDER_TAKE:
+        case BRIM__ORDER_SKIP:
+        case BRIM__ORDER_REPEAT:
+        case BRIM__ORDER_CONCAT:
+            break;
+        case BRIM__ORDER_SPLIT:
+        case BRIM__ORDER_SHUFFLE:
+        case BRIM__ORDER_MIX:
+        case BRIM__ORDER_SUBSET:
+        case BRIM__ORDER_BALANCE:
+        case BRIM__ORDER_WEIGHTED:
+        case BRIM__ORDER_PART:
             return true;
         }
     }
     return false;
-}
-
-/* -------------------------------------------------------- shuffle by blocks */
-
-/* The shuffle of one epoch. Blocks, slots and groups as drawn above. */
-struct block_shuffle {
-    struct brim__permutation blocks; /* slot -> block */
-    struct brim__permutation inside; /* of the group that was looked at last */
-    uint64_t key;
-    uint64_t block;                   /* samples of a full block */
-    uint64_t slots;                   /* at least 1 */
-    uint64_t short_slot;              /* slot of the last block ... */
-    uint64_t short_begin;             /* ... its place in the stream ... */
-    uint64_t short_rows;              /* ... and its samples, 1 .. block */
-    uint64_t group_begin, group_rows; /* 0 rows: none yet */
-};
-
-static void block_shuffle_init(struct block_shuffle *shuffle, uint64_t count, uint64_t block,
-                               uint64_t key) {
-    shuffle->key = key;
-    shuffle->block = block;
-    shuffle->slots = brim__divide_up(count, block);
-    brim__permutation_init(&shuffle->blocks, shuffle->slots, brim__hash_words(key, 0, KEY_BLOCKS));
-    shuffle->short_slot = brim__unpermute(&shuffle->blocks, shuffle->slots - 1);
-    shuffle->short_begin = shuffle->short_slot * block;
-    shuffle->short_rows = count - (shuffle->slots - 1) * block;
-    shuffle->group_begin = shuffle->group_rows = 0;
-}
-
-/* Where a slot begins in the stream; slot == slots gives the end. */
-static uint64_t slot_begin(const struct block_shuffle *shuffle, uint64_t slot) {
-    return slot <= shuffle->short_slot ? slot * shuffle->block
-                                       : (slot - 1) * shuffle->block + shuffle->short_rows;
-}
-
-/* The slot of a place in the stream, and the offset in it. */
-static uint64_t slot_at(const struct block_shuffle *shuffle, uint64_t place, uint64_t *offset) {
-    const uint64_t behind = place - shuffle->short_begin;
-    if (place >= shuffle->short_begin && behind < shuffle->short_rows) {
-        *offset = behind;
-        return shuffle->short_slot;
-    }
-    const bool after = place > shuffle->short_begin;
-    const uint64_t even = after ? place - shuffle->short_rows : place;
-    *offset = even % shuffle->block;
-    return even / shuffle->block + after;
-}
-
-static void enter_group(struct block_shuffle *shuffle, uint64_t position) {
-    uint64_t offset;
-    const uint64_t group = slot_at(shuffle, position, &offset) / GROUP_SLOTS;
-    const uint64_t last = brim__min(group * GROUP_SLOTS + GROUP_SLOTS, shuffle->slots);
-    shuffle->group_begin = slot_begin(shuffle, group * GROUP_SLOTS);
-    shuffle->group_rows = slot_begin(shuffle, last) - shuffle->group_begin;
-    brim__permutation_init(&shuffle->inside, shuffle->group_rows,
-                           brim__hash_words(shuffle->key, group, KEY_GROUP));
-}
-
-/* Lanes that follow each other mostly share a group: they go through its
- * permutation together. */
-static void block_shuffle_run(struct block_shuffle *shuffle, uint64_t *positions, size_t count) {
-    uint64_t offset[LANES];
-    for (size_t done = 0; done < count;) {
-        if (positions[done] - shuffle->group_begin >= shuffle->group_rows) {
-            enter_group(shuffle, positions[done]);
-        }
-        size_t end = done;
-        while (end < count && positions[end] - shuffle->group_begin < shuffle->group_rows) {
-            positions[end++] -= shuffle->group_begin;
-        }
-        brim__permute_run(&shuffle->inside, positions + done, end - done);
-        for (; done < end; done++) {
-            positions[done] =
-                slot_at(shuffle, positions[done] + shuffle->group_begin, &offset[done]);
-        }
-    }
-    brim__permute_run(&shuffle->blocks, positions, count);
-    for (size_t i = 0; i < count; i++) {
-        positions[i] = positions[i] * shuffle->block + offset[i];
-    }
 }
 
 /* ---------------------------------------------------------------- locating */
@@ -261,9 +230,9 @@ static void shuffle_positions(const struct brim__order_op *op, uint64_t epoch, u
                               size_t count) {
     const uint64_t key = op->each_epoch ? brim__hash_words(op->key, epoch, KEY_WHOLE) : op->key;
     if (op->amount > 1) {
-        struct block_shuffle shuffle;
-        block_shuffle_init(&shuffle, op->count, op->amount, key);
-        block_shuffle_run(&shuffle, positions, count);
+        struct brim__block_shuffle shuffle;
+        brim__block_shuffle_init(&shuffle, op->count, op->amount, key);
+        brim__block_shuffle_run(&shuffle, positions, count);
     } else {
         struct brim__permutation permutation;
         brim__permutation_init(&permutation, op->count, key);
@@ -321,6 +290,20 @@ static void repeat_lanes(const struct brim__order_op *op, uint64_t once, struct 
 static void walk(const struct brim__order *order, uint32_t at, struct lanes *lanes,
                  struct brim__place *places);
 
+/* Walks the lanes whose `part` is k, with copies of their own. */
+static void walk_part(const struct brim__order *order, uint32_t top, const struct lanes *lanes,
+                      const uint8_t *part, uint32_t k, struct brim__place *places) {
+    struct lanes below;
+    below.count = 0;
+    for (size_t i = 0; i < lanes->count; i++) {
+        below.epoch[below.count] = lanes->epoch[i];
+        below.position[below.count] = lanes->position[i];
+        below.place[below.count] = lanes->place[i];
+        below.count += part[i] == k;
+    }
+    walk(order, top, &below, places);
+}
+
 static void mix_lanes(const struct brim__order *order, const struct brim__mix *mix,
                       struct lanes *lanes, struct brim__place *places) {
     struct brim__mix_start start;
@@ -338,18 +321,26 @@ static void mix_lanes(const struct brim__order *order, const struct brim__mix *m
     }
     for (; seen != 0; seen &= seen - 1) {
         const uint32_t k = (uint32_t)__builtin_ctz(seen);
-        struct lanes below;
-        below.count = 0;
-        for (size_t i = 0; i < lanes->count; i++) {
-            below.epoch[below.count] = lanes->epoch[i];
-            below.position[below.count] = lanes->position[i];
-            below.place[below.count] = lanes->place[i];
-            below.count += part[i] == k;
-        }
-        walk(order, mix->top[k], &below, places);
+        walk_part(order, mix->top[k], lanes, part, k, places);
     }
 }
-static_assert(BRIM__ORDER_PARTS <= 32, "the parts seen are bits of 32");
+
+static void concat_lanes(const struct brim__order *order, const struct brim__concat *concat,
+                         struct lanes *lanes, struct brim__place *places) {
+    uint8_t part[LANES];
+    uint32_t seen = 0, at = 0;
+    for (size_t i = 0; i < lanes->count; i++) {
+        at = brim__concat_at(concat, at, lanes->position[i]);
+        lanes->position[i] -= concat->part[at].begin;
+        part[i] = (uint8_t)at;
+        seen |= 1u << at;
+    }
+    for (; seen != 0; seen &= seen - 1) {
+        const uint32_t k = (uint32_t)__builtin_ctz(seen);
+        walk_part(order, concat->part[k].top, lanes, part, k, places);
+    }
+}
+static_assert(BRIM__ORDER_PARTS <= 32 && BRIM__CONCAT_PARTS <= 32, "the parts seen are bits of 32");
 
 static void walk(const struct brim__order *order, uint32_t at, struct lanes *lanes,
                  struct brim__place *places) {
@@ -369,6 +360,9 @@ static void walk(const struct brim__order *order, uint32_t at, struct lanes *lan
         case BRIM__ORDER_MIX:
             mix_lanes(order, op->mix, lanes, places);
             return;
+        case BRIM__ORDER_CONCAT:
+            concat_lanes(order, op->concat, lanes, places);
+            return;
         case BRIM__ORDER_TAKE:
             break;
         case BRIM__ORDER_SKIP:
@@ -384,6 +378,20 @@ static void walk(const struct brim__order *order, uint32_t at, struct lanes *lan
             break;
         case BRIM__ORDER_REPEAT:
             repeat_lanes(op, order->op[op->input].count, lanes);
+            break;
+        case BRIM__ORDER_SUBSET:
+            for (size_t i = 0; i < lanes->count; i++) {
+                lanes->position[i] = brim__number_at(op->numbers, lanes->position[i]);
+            }
+            break;
+        case BRIM__ORDER_BALANCE:
+            brim__balance_run(op->sampling, op->key, lanes->epoch, lanes->position, lanes->count);
+            break;
+        case BRIM__ORDER_WEIGHTED:
+            brim__weighted_run(op->sampling, op->key, lanes->epoch, lanes->position, lanes->count);
+            break;
+        case BRIM__ORDER_PART:
+            brim__part_run(op->part, op->key, lanes->position, lanes->count);
             break;
         }
         at = op->input;

@@ -10,21 +10,28 @@
  * `repeat` and `mix` count passes over what lies below them as epochs of it:
  * `repeat 3` in epoch e sees epochs 3e, 3e+1, 3e+2, so that a pass enters
  * every random key without a rule of its own; a part of a mix goes on in its
- * own epochs, each a full permutation, across the epochs of the mix.
+ * own epochs, each a full permutation, across the epochs of the mix. `balance`
+ * and `weighted`, which may show a sample twice in an epoch, count likewise.
  * These numbers wrap at 2^64, which changes keys and nothing else.
  *
- * No allocation, no I/O. An order is built once and read by any thread.
+ * Most operations are arithmetic and take no memory. What cannot be (a list of
+ * numbers, the members of a class) lies in tables that a stage makes when the
+ * order is built. Locating neither allocates nor reads. An order is built once
+ * and read by any thread.
  */
 #ifndef BRIM_ORDER_H
 #define BRIM_ORDER_H
 
 #include "base/base.h"
 #include "base/stage.h"
+#include "memory/alloc.h"
 
-#define BRIM__ORDER_OPS     48 /* operations in a whole pipeline */
+#define BRIM__ORDER_OPS     96 /* operations in a whole pipeline */
 #define BRIM__ORDER_PARTS   16 /* parts of a mix */
 #define BRIM__ORDER_PATTERN 1024
+#define BRIM__CONCAT_PARTS  32
 
+/* The numbers enter keys: new ones go to the end. */
 enum brim__order_kind {
     BRIM__ORDER_LEAF,
     BRIM__ORDER_TAKE,
@@ -33,9 +40,18 @@ enum brim__order_kind {
     BRIM__ORDER_SHUFFLE,
     BRIM__ORDER_REPEAT,
     BRIM__ORDER_MIX,
+    BRIM__ORDER_CONCAT,
+    BRIM__ORDER_SUBSET,
+    BRIM__ORDER_BALANCE,
+    BRIM__ORDER_WEIGHTED,
+    BRIM__ORDER_PART, /* a stratified split, or a fold */
 };
 
-struct brim__mix; /* pattern of a mix; memory of the caller, see brim__order_mix */
+struct brim__mix;      /* pattern of a mix; memory of the caller, see brim__order_mix */
+struct brim__concat;   /* where the parts begin; memory of the caller, see brim__order_concat */
+struct brim__numbers;  /* order/numbers.h */
+struct brim__sampling; /* order/sampling.h */
+struct brim__part;     /* order/part.h */
 
 struct brim__order_op {
     enum brim__order_kind kind;
@@ -45,19 +61,41 @@ struct brim__order_op {
     uint64_t amount; /* take, skip, repeat: the argument; split: first position of the part;
                         shuffle: block, 0 for none */
     bool each_epoch; /* shuffle: a new order every epoch */
-    struct brim__mix *mix;
+    union {
+        struct brim__mix *mix;
+        struct brim__concat *concat;
+        const struct brim__numbers *numbers;   /* subset */
+        const struct brim__sampling *sampling; /* balance, weighted */
+        const struct brim__part *part;
+    };
 };
 
 struct brim__order {
     struct brim__order_op op[BRIM__ORDER_OPS];
     uint32_t op_count;
     uint32_t top; /* last operation added: where locating begins */
+    /* of what decides the order and stands in no text: the numbers of a subset,
+     * the labels of classes */
+    uint64_t fingerprint;
 };
 
 struct brim__place {
     uint64_t sample;
     uint64_t epoch;
     uint32_t leaf;
+};
+
+/* What a stage adds itself to an order with. */
+struct brim__order_site {
+    struct brim__order *order;
+    uint64_t key; /* from the stage's place and branch; a seed of the stage is mixed into it */
+    struct brim__arena *arena; /* for tables that live as long as the order */
+    /* The values of an integer or text field (text: a hash of it) of the samples
+     * that stand at positions [first, first + count) of the order so far, in epoch
+     * 0. Reads the source: a long list is worth reading in runs. */
+    brim_status (*labels)(void *user, const char *field, uint64_t first, uint64_t count,
+                          int64_t *labels);
+    void *user;
 };
 
 void brim__order_init(struct brim__order *order);
@@ -81,6 +119,29 @@ size_t brim__mix_bytes(void);
 brim_status brim__order_mix(struct brim__order *order, struct brim__mix *mix, uint64_t key,
                             const uint32_t *tops, const double *weights, size_t parts,
                             uint64_t length);
+
+/* The parts one after the other, each in the same epoch. `concat`
+ * (brim__concat_bytes(parts) bytes, aligned to 8) belongs to the caller and must
+ * outlive the order. */
+size_t brim__concat_bytes(size_t parts);
+brim_status brim__order_concat(struct brim__order *order, struct brim__concat *concat,
+                               const uint32_t *tops, size_t parts);
+
+/* The tables must outlive the order. */
+brim_status brim__order_subset(struct brim__order *order, const struct brim__numbers *numbers);
+brim_status brim__order_balance(struct brim__order *order, const struct brim__sampling *sampling,
+                                uint64_t key);
+brim_status brim__order_weighted(struct brim__order *order, const struct brim__sampling *sampling,
+                                 uint64_t key);
+brim_status brim__order_part(struct brim__order *order, const struct brim__part *part,
+                             uint64_t key);
+
+/* Refuses, in the name of `stage`, a top that does not show the same samples at
+ * the same positions in every epoch; with `once`, also one that shows a sample
+ * twice. Memory that the look at a subset's numbers takes is charged to `budget`
+ * and given back. */
+brim_status brim__order_check_below(const struct brim__order *order, const char *stage, bool once,
+                                    brim_budget *budget);
 
 static inline uint64_t brim__order_count(const struct brim__order *order) {
     return order->op[order->top].count;

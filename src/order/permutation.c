@@ -193,3 +193,32 @@ void brim__permute_run(const struct brim__permutation *permutation, uint64_t *va
         permute_some(permutation, values + done, brim__min(count - done, RUN));
     }
 }
+
+void brim__permute_each(struct brim__permutation_lane *lanes, size_t count) {
+    assert(count <= BRIM__PERMUTATION_LANES);
+    uint8_t pending[BRIM__PERMUTATION_LANES], same[BRIM__PERMUTATION_LANES];
+    for (size_t i = 0; i < count; i++) {
+        pending[i] = (uint8_t)i;
+    }
+    for (size_t left = count; left > 0;) {
+        const struct brim__permutation_lane first = lanes[pending[0]];
+        uint64_t together[BRIM__PERMUTATION_LANES];
+        size_t taken = 0, kept = 0;
+        for (size_t i = 0; i < left; i++) {
+            const uint8_t at = pending[i];
+            const bool is_same = lanes[at].key == first.key;
+            same[taken] = at;
+            together[taken] = lanes[at].value;
+            taken += is_same;
+            pending[kept] = at;
+            kept += !is_same;
+        }
+        left = kept;
+        struct brim__permutation permutation;
+        brim__permutation_init(&permutation, first.count, first.key);
+        brim__permute_run(&permutation, together, taken);
+        for (size_t i = 0; i < taken; i++) {
+            lanes[same[i]].value = together[i];
+        }
+    }
+}

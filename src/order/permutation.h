@@ -27,4 +27,13 @@ uint64_t brim__unpermute(const struct brim__permutation *permutation, uint64_t v
 /* Permutes each of `values` in place: several times as fast as one by one. */
 void brim__permute_run(const struct brim__permutation *permutation, uint64_t *values, size_t count);
 
+/* Permutes the value of each lane by the permutation of its count and key, for up
+ * to BRIM__PERMUTATION_LANES of them. Equal keys have equal counts and are set up
+ * once. */
+#define BRIM__PERMUTATION_LANES 64
+struct brim__permutation_lane {
+    uint64_t key, count, value;
+};
+void brim__permute_each(struct brim__permutation_lane *lanes, size_t count);
+
 #endif

@@ -19,9 +19,8 @@ static const brim_argument_info arguments[] = {
     },
 };
 
-static brim_status add(const struct brim__use *use, uint64_t key, struct brim__order *order) {
-    (void)key;
-    return brim__order_repeat(order, (uint64_t)brim__item(use, TIMES)->integer);
+static brim_status add(const struct brim__use *use, const struct brim__order_site *site) {
+    return brim__order_repeat(site->order, (uint64_t)brim__item(use, TIMES)->integer);
 }
 
 const struct brim__stage brim__stage_repeat = {

@@ -7,7 +7,12 @@
 #include "order/order.h"
 #include "order/stages.h"
 
-enum { SEED, BLOCK, EACH_EPOCH };
+enum {
+    SEED = BRIM__SHUFFLE_SEED,
+    BLOCK = BRIM__SHUFFLE_BLOCK,
+    EACH_EPOCH = BRIM__SHUFFLE_EACH_EPOCH,
+    BUFFER = BRIM__SHUFFLE_BUFFER,
+};
 
 static const brim_argument_info arguments[] = {
     [SEED] = {
@@ -31,11 +36,25 @@ static const brim_argument_info arguments[] = {
         .fallback = "yes",
         .help = "a new order in every epoch; no: the same in all",
     },
+    [BUFFER] = {
+        .name = "buffer",
+        .type = BRIM_TYPE_SIZE,
+        .fallback = "0",
+        .least = 0,
+        .most = 1099511627776.0, /* 2^40 */
+        .help = "only for streams and behind filters, where no sample has a number: memory among "
+                "whose samples to shuffle; half of it is filled while the other half is given out",
+    },
 };
 
-static brim_status add(const struct brim__use *use, uint64_t key, struct brim__order *order) {
+static brim_status add(const struct brim__use *use, const struct brim__order_site *site) {
     const uint64_t seed = (uint64_t)brim__item(use, SEED)->integer;
-    return brim__order_shuffle(order, brim__hash_words(key, seed, BRIM__ORDER_SHUFFLE),
+    if (brim__item(use, BUFFER)->integer != 0) {
+        return brim__fail(BRIM_INVALID,
+                          "shuffle: buffer= is for streams and behind filters; here every sample "
+                          "has a number, and all of them are shuffled in no memory: leave it out");
+    }
+    return brim__order_shuffle(site->order, brim__hash_words(site->key, seed, BRIM__ORDER_SHUFFLE),
                                (uint64_t)brim__item(use, BLOCK)->integer,
                                brim__item(use, EACH_EPOCH)->integer != 0);
 }

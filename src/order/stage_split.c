@@ -15,14 +15,17 @@
  * Fractions are taken as decimals of 15 digits and multiplied as integers, so
  * 0.3 of 5 samples is 1.5 and rounds to 2, for every count. Two fractions round
  * together: the test part ends where their sum does, and so never overlaps.
+ *
+ * Stratified, the parts have the same sizes, but are spread over each class
+ * (part.h).
  */
-#include "order/order.h"
+#include "order/part.h"
 #include "order/stages.h"
 
 #define UNIT       1000000000000000u  /* 1 as a decimal of 15 digits */
 #define MOST_COUNT 9007199254740992.0 /* 2^53: a count is exact as a double */
 
-enum { PART, VALIDATION, TEST, SEED };
+enum { PART, VALIDATION, TEST, SEED, STRATIFY };
 enum { TRAIN_PART, VALIDATION_PART, TEST_PART };
 
 static const brim_argument_info arguments[] = {
@@ -57,6 +60,12 @@ static const brim_argument_info arguments[] = {
         .fallback = "0",
         .help = "another number gives other parts; all pipelines over one source need the same",
     },
+    [STRATIFY] = {
+        .name = "stratify",
+        .type = BRIM_TYPE_WORD,
+        .help = "field whose values are divided alike over the parts; all are read when the "
+                "pipeline is opened",
+    },
 };
 
 static uint64_t decimal(double fraction) {
@@ -86,41 +95,34 @@ static brim_status size_of(const struct brim__use *use, size_t argument, uint64_
     return BRIM_OK;
 }
 
-static brim_status check_below(const struct brim__order *order) {
-    for (uint32_t at = order->top;; at = order->op[at].input) {
-        const struct brim__order_op *op = &order->op[at];
-        const char *why = NULL;
-        switch (op->kind) {
-        case BRIM__ORDER_LEAF:
-            return BRIM_OK;
-        case BRIM__ORDER_SHUFFLE:
-            why = op->each_epoch ? "a shuffle that changes each epoch" : NULL;
-            break;
-        case BRIM__ORDER_REPEAT:
-            why = op->amount > 1 ? "repeat" : NULL;
-            break;
-        case BRIM__ORDER_MIX:
-            why = "mix";
-            break;
-        case BRIM__ORDER_TAKE:
-        case BRIM__ORDER_SKIP:
-        case BRIM__ORDER_SPLIT:
-            break;
-        }
-        if (why != NULL) {
-            return brim__fail(BRIM_INVALID,
-                              "split: after %s the parts would share samples from epoch to epoch; "
-                              "put split first",
-                              why);
-        }
+/* The parts spread over the classes of a field. */
+static brim_status add_stratified(const struct brim__use *use, const struct brim__order_site *site,
+                                  uint64_t validation, uint64_t test) {
+    static const enum brim__part_kind kinds[] = {
+        [TRAIN_PART] = BRIM__PART_TRAIN,
+        [VALIDATION_PART] = BRIM__PART_VALIDATION,
+        [TEST_PART] = BRIM__PART_TEST,
+    };
+    struct brim__part *part;
+    brim_status status = brim__arena_take(site->arena, sizeof *part, &part);
+    if (status == BRIM_OK) {
+        status = brim__classes_read(site, "split", brim__item(use, STRATIFY)->text, &part->classes);
     }
+    if (status != BRIM_OK) {
+        return status;
+    }
+    part->kind = kinds[brim__item(use, PART)->integer];
+    part->whole = brim__order_count(site->order);
+    part->validation = validation;
+    part->test = test;
+    const uint64_t seed = (uint64_t)brim__item(use, SEED)->integer;
+    return brim__order_part(site->order, part, brim__hash_words(seed, 0, BRIM__ORDER_PART));
 }
 
-static brim_status add(const struct brim__use *use, uint64_t key, struct brim__order *order) {
-    (void)key;
-    const uint64_t count = brim__order_count(order);
+static brim_status add(const struct brim__use *use, const struct brim__order_site *site) {
+    const uint64_t count = brim__order_count(site->order);
     uint64_t validation = 0, test = 0;
-    brim_status status = check_below(order);
+    brim_status status = brim__order_check_below(site->order, "split", true, site->arena->budget);
     if (status == BRIM_OK) {
         status = size_of(use, VALIDATION, count, &validation);
     }
@@ -146,15 +148,19 @@ static brim_status add(const struct brim__use *use, uint64_t key, struct brim__o
                           (unsigned long long)test, (unsigned long long)count);
     }
 
+    if (brim__given(use, STRATIFY)) {
+        return add_stratified(use, site, validation, test);
+    }
     const uint64_t seed = (uint64_t)brim__item(use, SEED)->integer;
     const uint64_t split_key = brim__hash_words(seed, 0, BRIM__ORDER_SPLIT);
     switch (brim__item(use, PART)->integer) {
     case VALIDATION_PART:
-        return brim__order_split(order, split_key, 0, validation);
+        return brim__order_split(site->order, split_key, 0, validation);
     case TEST_PART:
-        return brim__order_split(order, split_key, validation, test);
+        return brim__order_split(site->order, split_key, validation, test);
     default:
-        return brim__order_split(order, split_key, validation + test, count - validation - test);
+        return brim__order_split(site->order, split_key, validation + test,
+                                 count - validation - test);
     }
 }
 

@@ -17,9 +17,8 @@ static const brim_argument_info arguments[] = {
     },
 };
 
-static brim_status add(const struct brim__use *use, uint64_t key, struct brim__order *order) {
-    (void)key;
-    return brim__order_take(order, (uint64_t)brim__item(use, COUNT)->integer);
+static brim_status add(const struct brim__use *use, const struct brim__order_site *site) {
+    return brim__order_take(site->order, (uint64_t)brim__item(use, COUNT)->integer);
 }
 
 const struct brim__stage brim__stage_take = {

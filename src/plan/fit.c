@@ -1,7 +1,7 @@
 /*
  * fit.c: how much of a plan the budget holds.
  *
- *     minimum = what was there + arena + (hold + 1) slots + 1 scratch
+ *     minimum = what was there + arena + (hold + 1) slots + 1 scratch + window
  *     planned = minimum + workers x (stack, if not running, + scratch) + more slots
  *
  * Above the minimum first come workers, up to what the runtime runs, then slots:
@@ -29,17 +29,22 @@ static uint64_t plus(uint64_t a, uint64_t b) {
 }
 
 static void explain(const brim_plan *plan, uint64_t needed, uint64_t available, char *text) {
-    char holders[256], sizes[4][BRIM__SIZE_TEXT];
+    char holders[256], window[64] = "", sizes[5][BRIM__SIZE_TEXT];
     const brim_plan_info *info = &plan->info;
     brim__budget_holders(brim__budget_tightest(plan->budget), holders, sizeof(holders));
+    if (info->window_bytes > 0) {
+        snprintf(window, sizeof(window), " and %s of window",
+                 brim__size_text(info->window_bytes, sizes[4]));
+    }
     snprintf(text, REASON_BYTES,
-             "needs at least %s more (%u slots of %s and %s of scratch), but only %s can be had; "
+             "needs at least %s more (%u slots of %s%s%s of scratch%s), but only %s can be had; "
              "held by: %s; alone it fits into a budget of %llu bytes; make the batch smaller, use "
              "micro-batches, or raise the budget",
              brim__size_text(needed, sizes[0]), info->minimum_slots,
-             brim__size_text(info->slot_bytes, sizes[1]),
-             brim__size_text(info->scratch_bytes, sizes[2]), brim__size_text(available, sizes[3]),
-             holders[0] != '\0' ? holders : "nobody", (unsigned long long)info->minimum_bytes);
+             brim__size_text(info->slot_bytes, sizes[1]), window[0] != '\0' ? ", " : " and ",
+             brim__size_text(info->scratch_bytes, sizes[2]), window,
+             brim__size_text(available, sizes[3]), holders[0] != '\0' ? holders : "nobody",
+             (unsigned long long)info->minimum_bytes);
 }
 
 /* What the batch stage puts out, and what its slots need. */
@@ -49,9 +54,13 @@ static brim_status describe_batches(brim_plan *plan) {
     if (plan->batch_stage == NULL) {
         return BRIM_OK;
     }
-    const int length =
-        snprintf(text, sizeof(text), "%llu batches of %llu rows", (unsigned long long)info->batches,
-                 (unsigned long long)info->batch_rows);
+    int length = snprintf(text, sizeof(text), "%llu batches of %llu rows",
+                          (unsigned long long)info->batches, (unsigned long long)info->batch_rows);
+    if (info->batches == BRIM_UNKNOWN) {
+        length = snprintf(text, sizeof(text), "batches of %s%llu rows",
+                          plan->batching.bucket.on ? "up to " : "",
+                          (unsigned long long)info->batch_rows);
+    }
     if (info->batches != info->steps) {
         snprintf(text + length, sizeof(text) - (size_t)length, " in %llu steps",
                  (unsigned long long)info->steps);
@@ -83,8 +92,13 @@ brim_status brim__plan_fit(brim_plan *plan, const struct brim__plan_request *req
     info->samples = brim__order_count(&plan->order);
     info->batches = brim__shard_deliveries(&plan->shard);
     info->steps = brim__shard_steps(&plan->shard);
+    if (plan->sequence.on) {
+        info->samples = info->batches = info->steps = BRIM_UNKNOWN;
+        info->sequenced = 1;
+        info->window_bytes = brim__sequence_bytes(plan);
+    }
     info->batch_rows = plan->shard.micro_rows;
-    info->field_count = plan->output_count;
+    info->field_count = plan->delivered.output_count;
 
     plan->thread_cap = options->threads < 0
                            ? request->threads
@@ -110,9 +124,18 @@ brim_status brim__plan_fit(brim_plan *plan, const struct brim__plan_request *req
     }
     info->reason = reason;
     info->fixed_bytes = plan->arena.bytes;
-    const uint64_t needed = plus(times(info->minimum_slots, info->slot_bytes), info->scratch_bytes);
+    const uint64_t needed =
+        plus(plus(times(info->minimum_slots, info->slot_bytes), info->scratch_bytes),
+             info->window_bytes);
+    /* opening may have needed more for a while, to build an index or count labels */
+    brim_budget_info opening = BRIM_BUDGET_INFO_INIT;
+    status = brim_budget_read(plan->budget, BRIM_HOST, &opening);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    const uint64_t running = plus(plus(request->base_bytes, info->fixed_bytes), needed);
     info->minimum_bytes =
-        brim__max(plus(plus(request->base_bytes, info->fixed_bytes), needed), BRIM__BUDGET_FLOOR);
+        brim__max(brim__max(running, plus(request->base_bytes, opening.peak)), BRIM__BUDGET_FLOOR);
     info->limit_bytes = brim__budget_limit(plan->budget);
 
     const uint64_t available = brim__budget_available(plan->budget);

@@ -8,12 +8,27 @@
 
 #define TEXT_BYTES 384
 
-void brim__append_field(char *text, size_t bytes, const char *name, brim_dtype dtype,
-                        const struct brim__shape *shape) {
+void brim__append_field(char *text, size_t bytes, const char *name, brim_form form,
+                        brim_dtype dtype, const struct brim__shape *shape) {
     char shape_text[BRIM__SHAPE_TEXT];
     const size_t length = strlen(text);
-    snprintf(text + length, bytes - length, "%s%s %s %s", length > 0 ? ", " : "", name,
-             brim_dtype_name(dtype), brim__shape_text(shape, shape_text));
+    const char *type = form == BRIM_TEXT    ? "text"
+                       : form == BRIM_BYTES ? "bytes"
+                                            : brim_dtype_name(dtype);
+    snprintf(text + length, bytes - length, "%s%s %s %s%s", length > 0 ? ", " : "", name, type,
+             form != BRIM_DENSE ? "up to " : "", brim__shape_text(shape, shape_text));
+}
+
+/* Fields that are not dense agree in all but their bound. */
+static bool same_shape(const struct brim__program_field *a, const struct brim__program_field *b) {
+    struct brim__shape left = a->pending.from.shape, right = b->pending.from.shape;
+    if (a->form != b->form) {
+        return false;
+    }
+    if (a->form != BRIM_DENSE && left.rank > 0 && right.rank > 0) {
+        left.dim[0] = right.dim[0] = 1;
+    }
+    return brim__shape_equal(&left, &right);
 }
 
 static brim_status check_same_fields(const brim_plan *plan, uint32_t other) {
@@ -22,56 +37,85 @@ static brim_status check_same_fields(const brim_plan *plan, uint32_t other) {
     for (uint32_t f = 0; same && f < a->field_count; f++) {
         same = strcmp(a->field[f].name, b->field[f].name) == 0 &&
                a->field[f].pending.to == b->field[f].pending.to &&
-               brim__shape_equal(&a->field[f].pending.from.shape, &b->field[f].pending.from.shape);
+               same_shape(&a->field[f], &b->field[f]);
     }
     if (same) {
         return BRIM_OK;
     }
     char left[TEXT_BYTES] = "", right[TEXT_BYTES] = "";
     for (uint32_t f = 0; f < a->field_count; f++) {
-        brim__append_field(left, sizeof(left), a->field[f].name, a->field[f].pending.to,
-                           &a->field[f].pending.from.shape);
+        brim__append_field(left, sizeof(left), a->field[f].name, a->field[f].form,
+                           a->field[f].pending.to, &a->field[f].pending.from.shape);
     }
     for (uint32_t f = 0; f < b->field_count; f++) {
-        brim__append_field(right, sizeof(right), b->field[f].name, b->field[f].pending.to,
-                           &b->field[f].pending.from.shape);
+        brim__append_field(right, sizeof(right), b->field[f].name, b->field[f].form,
+                           b->field[f].pending.to, &b->field[f].pending.from.shape);
     }
     return brim__fail(BRIM_INVALID,
-                      "the parts of a mix must give the same fields, but source 1 gives (%s) and "
-                      "source %u gives (%s)",
+                      "the parts of a mix or concat must give the same fields, but source 1 gives "
+                      "(%s) and source %u gives (%s)",
                       left, other + 1, right);
 }
 
-/* Where each field, the numbers and the flags lie in a slot. */
-static brim_status place_rows(brim_plan *plan) {
+/* The fields that the programs give, the longest bound of all leaves for each. */
+static void collect_outputs(brim_plan *plan) {
+    struct brim__layout *layout = &plan->made;
     const struct brim__program *program = &plan->leaf[0]->program;
-    const uint64_t rows = plan->shard.micro_rows;
-    uint64_t offset = 0;
-    plan->output_count = program->field_count;
+    layout->output_count = program->field_count;
     for (uint32_t f = 0; f < program->field_count; f++) {
         const struct brim__program_field *field = &program->field[f];
-        struct brim__output *output = &plan->output[f];
+        struct brim__output *output = &layout->output[f];
         memcpy(output->name, field->name, sizeof(output->name));
         output->dtype = field->pending.to;
+        output->form = field->form;
         output->shape = field->pending.from.shape;
-        output->offset = offset;
+        output->padded = field->padded;
+        memcpy(output->pad_value, field->pad_value, sizeof(output->pad_value));
+        for (uint32_t i = 1; field->form != BRIM_DENSE && i < plan->leaf_count; i++) {
+            const struct brim__program_field *other = &plan->leaf[i]->program.field[f];
+            output->shape.dim[0] =
+                brim__max(output->shape.dim[0], other->pending.from.shape.dim[0]);
+        }
+    }
+}
+
+brim_status brim__layout_place(struct brim__layout *layout, uint64_t rows, uint64_t area) {
+    uint64_t offset = 0;
+    layout->rows = rows;
+    layout->ragged = false;
+    for (uint32_t f = 0; f < layout->output_count; f++) {
+        struct brim__output *output = &layout->output[f];
+        struct brim__shape unit = output->shape;
         uint64_t bytes;
-        if (brim__shape_bytes_overflow(&output->shape, brim_dtype_bytes(output->dtype),
+        bool too_large = rows >= UINT32_MAX;
+        output->offset = offset;
+        if (output->form != BRIM_DENSE) {
+            unit.dim[0] = 1;
+            layout->ragged = true;
+        }
+        too_large |=
+            brim__shape_bytes_overflow(&output->shape, brim_dtype_bytes(output->dtype),
                                        &output->row_bytes) ||
-            brim__mul_overflows(output->row_bytes, rows, &bytes) || bytes > UINT64_MAX / 4 ||
-            brim__add_overflows(offset, brim__align(bytes, BRIM__CACHE_LINE), &offset)) {
-            return brim__fail(BRIM_INVALID, "field '%s': a batch of %llu rows is too large",
+            brim__shape_bytes_overflow(&unit, brim_dtype_bytes(output->dtype), &output->unit_bytes);
+        const bool shared = area != 0 && output->padded;
+        too_large |= brim__mul_overflows(shared ? output->unit_bytes : output->row_bytes,
+                                         shared ? area : rows, &bytes) ||
+                     bytes > UINT64_MAX / 8 ||
+                     brim__add_overflows(offset, brim__align(bytes, BRIM__CACHE_LINE), &offset);
+        if (!too_large && output->form != BRIM_DENSE) {
+            output->lengths = offset;
+            too_large = brim__add_overflows(
+                offset, brim__align((rows + 1) * sizeof(uint64_t), BRIM__CACHE_LINE), &offset);
+        }
+        if (too_large || offset > UINT64_MAX / 8) {
+            return brim__fail(BRIM_INVALID, "field '%s': %llu rows of it are too large",
                               output->name, (unsigned long long)rows);
         }
     }
-    plan->ids_offset = offset;
-    plan->valid_offset = plan->ids_offset + rows * sizeof(uint64_t);
-    plan->bad_offset = plan->valid_offset + rows;
-    if (offset > UINT64_MAX / 4 || rows > UINT32_MAX) {
-        return brim__fail(BRIM_INVALID, "a batch of %llu rows is too large",
-                          (unsigned long long)rows);
-    }
-    plan->info.slot_bytes = brim__align(plan->bad_offset + rows, brim__page_bytes());
+    layout->ids_offset = offset;
+    layout->valid_offset = layout->ids_offset + rows * sizeof(uint64_t);
+    layout->fate_offset = layout->valid_offset + rows;
+    layout->bytes = brim__align(layout->fate_offset + rows, brim__page_bytes());
     return BRIM_OK;
 }
 
@@ -84,10 +128,10 @@ static brim_status size_scratch(brim_plan *plan) {
         for (uint32_t s = 0; s < leaf->source_count; s++) {
             const struct brim__source *source = leaf->source[s];
             uint64_t span = 0;
-            leaf->run[s] = brim__min(source->most_run, plan->shard.micro_rows);
+            leaf->run[s] = brim__min(source->most_run, plan->deliveries.micro_rows);
             leaf->buffer[s] = offset;
             if (leaf->program.direct[s] < 0) {
-                span = brim__source_span(source, leaf->run[s]);
+                span = brim__source_buffer(source, leaf->run[s]);
                 plan->stage[leaf->source_stage[s]].bytes += span;
             }
             if (span > UINT64_MAX / 4 ||
@@ -108,35 +152,49 @@ static brim_status size_scratch(brim_plan *plan) {
 }
 
 static brim_status describe_fields(brim_plan *plan) {
-    const brim_status status =
-        brim__arena_take(&plan->arena, plan->output_count * sizeof(brim_plan_field), &plan->field);
-    for (uint32_t f = 0; status == BRIM_OK && f < plan->output_count; f++) {
-        const struct brim__output *output = &plan->output[f];
+    const struct brim__layout *layout = &plan->delivered;
+    const brim_status status = brim__arena_take(
+        &plan->arena, layout->output_count * sizeof(brim_plan_field), &plan->field);
+    for (uint32_t f = 0; status == BRIM_OK && f < layout->output_count; f++) {
+        const struct brim__output *output = &layout->output[f];
         brim_plan_field *field = &plan->field[f];
         field->name = output->name;
         field->dtype = output->dtype;
+        field->form = output->padded ? BRIM_DENSE : output->form;
         field->rank = output->shape.rank + 1;
-        field->shape[0] = (int64_t)plan->shard.micro_rows;
+        field->shape[0] = (int64_t)layout->rows;
         for (uint32_t i = 0; i < output->shape.rank; i++) {
             field->shape[i + 1] = (int64_t)output->shape.dim[i];
         }
-        field->bytes = output->row_bytes * plan->shard.micro_rows;
+        field->bytes = output->form != BRIM_DENSE ? output->lengths - output->offset
+                                                  : output->row_bytes * layout->rows;
     }
     return status;
 }
 
 brim_status brim__plan_lay_out(brim_plan *plan) {
     brim_status status = BRIM_OK;
+    plan->most = 1;
     for (uint32_t i = 1; status == BRIM_OK && i < plan->leaf_count; i++) {
         status = check_same_fields(plan, i);
     }
     for (uint32_t i = 0; status == BRIM_OK && i < plan->leaf_count; i++) {
         struct brim__leaf *leaf = plan->leaf[i];
+        plan->most = brim__max(plan->most, leaf->program.most);
         status = brim__program_finish(&leaf->program, leaf->source, leaf->source_count);
     }
-    if (status == BRIM_OK) {
-        status = place_rows(plan);
+    if (status != BRIM_OK) {
+        return status;
     }
+    collect_outputs(plan);
+    if (plan->sequence.on) {
+        status = brim__sequence_lay_out(plan);
+    } else {
+        plan->deliveries = plan->shard;
+        status = brim__layout_place(&plan->made, plan->shard.micro_rows, 0);
+        plan->delivered = plan->made;
+    }
+    plan->info.slot_bytes = plan->delivered.bytes;
     if (status == BRIM_OK) {
         status = size_scratch(plan);
     }

@@ -9,7 +9,8 @@
  *     leaf 0: sources side by side ─ program ─┐
  *     leaf 1: (another part of a mix) ────────┴─► rows of a slot:
  *
- *     slot: | field 0: rows x bytes | field 1 ... | sample numbers | valid | bad |
+ *     (layout.h), straight into a batch, or into a chunk from which a sequencer
+ *     fills batches (sequence.h)
  */
 #ifndef BRIM_PLAN_H
 #define BRIM_PLAN_H
@@ -17,7 +18,9 @@
 #include "memory/alloc.h"
 #include "order/order.h"
 #include "order/shard.h"
+#include "plan/layout.h"
 #include "plan/pipeline.h"
+#include "plan/sequence.h"
 #include "source/source.h"
 #include "transform/program.h"
 
@@ -37,14 +40,6 @@ struct brim__leaf {
     struct brim__program program;
 };
 
-struct brim__output {
-    char name[BRIM_NAME_BYTES];
-    brim_dtype dtype;
-    struct brim__shape shape; /* of one sample */
-    uint64_t row_bytes;
-    uint64_t offset; /* in a slot */
-};
-
 /* What a plan is made for. */
 struct brim__plan_request {
     brim_budget *budget; /* the loader's own node; the plan holds a reference */
@@ -54,6 +49,7 @@ struct brim__plan_request {
     uint32_t threads;                               /* workers that the runtime would run */
     uint32_t running[2]; /* that it runs already: with any stack, with a large one */
     const char *limit_origin;
+    const char *cache_dir; /* for indexes; NULL: in the user's home */
 };
 
 struct brim_plan {
@@ -61,21 +57,25 @@ struct brim_plan {
     brim_budget *budget;
     struct brim__order order;
     struct brim__batching batching;
-    struct brim__shard shard;
+    struct brim__shard shard;      /* how rows become batches */
+    struct brim__shard deliveries; /* how positions become what workers fill: the same, or chunks */
+    struct brim__sequence sequence;
     struct brim__serial *serials;
+    struct brim__index *indexes; /* newest first */
     struct brim__leaf *leaf[BRIM__MAX_LEAVES];
     uint32_t leaf_count;
-    struct brim__output output[BRIM__MAX_FIELDS];
-    uint32_t output_count;
-    uint64_t ids_offset, valid_offset, bad_offset; /* in a slot */
-    uint64_t replace_key;                          /* which sample replaces a bad one */
-    bool callback;                                 /* runs the user's code */
+    struct brim__layout made;      /* what workers fill */
+    struct brim__layout delivered; /* what the user gets: the same, if not sequenced */
+    uint64_t most;                 /* rows that one sample becomes at most */
+    uint64_t replace_key;          /* which sample replaces a bad one */
+    bool callback;                 /* runs the user's code */
     uint64_t stack_usable;
     uint32_t slot_cap, thread_cap; /* never more, however much is free */
     void *extra;                   /* what extra_bytes asked for, zeroed: the loader */
     brim_plan_stage *stage;
     brim_plan_stage *batch_stage; /* NULL: batches of 1, as nothing was said */
     brim_plan_field *field;
+    brim_plan_index *index; /* in the order of opening */
     brim_plan_info info;
 };
 
@@ -88,11 +88,21 @@ void brim__plan_free(brim_plan *plan);
 brim_status brim__plan_compile(brim_plan *plan, const struct brim__plan_request *request,
                                const brim_pipeline *pipeline);
 brim_status brim__plan_lay_out(brim_plan *plan);
+/* sequence.c: stages that only a sequenced plan has, or has another way. */
+brim_status brim__sequence_order(brim_plan *plan, const struct brim__use *use, uint64_t key);
+brim_status brim__sequence_begin(brim_plan *plan, const char *stage, bool nested);
+brim_status brim__sequence_lay_out(brim_plan *plan);
+uint64_t brim__sequence_bytes(const brim_plan *plan); /* of its window */
+/* labels.c: a brim__order_site's labels. */
+brim_status brim__plan_labels(void *user, const char *name, uint64_t first, uint64_t count,
+                              int64_t *labels);
+/* indexes.c: plan->index, from the list. */
+brim_status brim__plan_list_indexes(brim_plan *plan);
 brim_status brim__plan_fit(brim_plan *plan, const struct brim__plan_request *request);
 
 /* Appends "name dtype shape" to a list; cut silently, it is for people. */
-void brim__append_field(char *text, size_t bytes, const char *name, brim_dtype dtype,
-                        const struct brim__shape *shape);
+void brim__append_field(char *text, size_t bytes, const char *name, brim_form form,
+                        brim_dtype dtype, const struct brim__shape *shape);
 
 /* Less than this no budget may be: a small plan fits into it, so that a refusal
  * can always say the minimum. */

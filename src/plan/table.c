@@ -13,18 +13,32 @@
 const struct brim__stage *const brim__stages[] = {
     /* sources */
     &brim__stage_npy,
+    &brim__stage_safetensors,
+    &brim__stage_jsonl,
+    &brim__stage_npz,
+    &brim__stage_idx,
+    &brim__stage_cifar,
+    &brim__stage_records,
     &brim__stage_tokens,
+    &brim__stage_csv,
+    &brim__stage_text,
     &brim__stage_array,
     &brim__stage_callback,
+    &brim__stage_stream,
     &brim__stage_range,
     &brim__stage_zip,
     /* order */
     &brim__stage_shuffle,
     &brim__stage_split,
+    &brim__stage_fold,
     &brim__stage_take,
     &brim__stage_skip,
     &brim__stage_repeat,
     &brim__stage_mix,
+    &brim__stage_concat,
+    &brim__stage_subset,
+    &brim__stage_balance,
+    &brim__stage_weighted,
     /* transforms */
     &brim__stage_cast,
     &brim__stage_normalize,
@@ -32,8 +46,14 @@ const struct brim__stage *const brim__stages[] = {
     &brim__stage_reshape,
     &brim__stage_one_hot,
     &brim__stage_map,
+    &brim__stage_filter,
+    &brim__stage_flat_map,
+    &brim__stage_unbatch,
+    &brim__stage_pad,
     /* batching */
     &brim__stage_batch,
+    &brim__stage_bucket,
+    &brim__stage_pack_sequences,
 };
 
 const size_t brim__stages_count = BRIM__COUNT(brim__stages);

@@ -18,6 +18,12 @@ static const char *kind_text(brim_binding_kind kind) {
         return "a function that reads samples (BRIM_BIND_SOURCE)";
     case BRIM_BIND_MAP:
         return "a function that maps samples (BRIM_BIND_MAP)";
+    case BRIM_BIND_STREAM:
+        return "a stream of samples (BRIM_BIND_STREAM)";
+    case BRIM_BIND_FILTER:
+        return "a function that keeps or drops samples (BRIM_BIND_FILTER)";
+    case BRIM_BIND_FLAT_MAP:
+        return "a function that makes many samples of one (BRIM_BIND_FLAT_MAP)";
     }
     return "of a kind that this version does not know";
 }
@@ -125,6 +131,23 @@ brim_status brim__field_name(char to[BRIM_NAME_BYTES], const char *name) {
     }
     memcpy(to, name, length + 1);
     return BRIM_OK;
+}
+
+void brim__field_name_of(char to[BRIM_NAME_BYTES], const char *text, size_t length) {
+    size_t used = 0;
+    bool gap = false;
+    for (size_t i = 0; i < length; i++) {
+        if (!may_stand_in_name(text[i])) {
+            gap = used > 0;
+        } else if (used + 2 < BRIM_NAME_BYTES) {
+            if (gap) {
+                to[used++] = '_';
+            }
+            to[used++] = text[i];
+            gap = false;
+        }
+    }
+    to[used] = '\0';
 }
 
 brim_status brim__serial_find(struct brim__opening *opening, const char *name,

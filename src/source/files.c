@@ -52,8 +52,17 @@ brim_status brim__files_open(struct brim__files *files, size_t index, const char
                       path, index + 1, files->count, (unsigned long long)limit.rlim_cur);
 }
 
+void brim__files_hold(struct brim__files *files, size_t index, const uint8_t *memory,
+                      uint64_t bytes) {
+    struct brim__part *part = &files->part[index];
+    brim__file_close(&part->file);
+    part->file.bytes = bytes;
+    part->memory = memory;
+}
+
 brim_status brim__files_finish(struct brim__source *source, struct brim__files *files, bool map,
                                const char *what) {
+    bool any_read = false;
     for (size_t i = 0; i < files->count; i++) {
         struct brim__part *part = &files->part[i];
         part->first = source->count;
@@ -63,23 +72,25 @@ brim_status brim__files_finish(struct brim__source *source, struct brim__files *
                               part->file.path, what);
         }
         source->identity = brim__hash_words(source->identity, part->samples, part->file.bytes);
-        if (map && part->samples > 0) {
+        if (map && part->samples > 0 && part->memory == NULL) {
             const brim_status status = brim__file_map(&part->file);
             if (status != BRIM_OK) {
                 return status;
             }
+            part->memory = part->file.map;
         }
+        any_read = any_read || (part->memory == NULL && part->samples > 0);
+        source->is_file = source->is_file || part->file.fd >= 0;
     }
     if (source->count == 0) {
         return brim__fail(BRIM_INVALID, "%s: holds no %s%s", files->part[0].file.path, what,
                           files->count > 1 ? ", nor do the other files of the list" : "");
     }
     /* far apart, reading what lies between neighbours costs more than a call */
-    source->most_run = !map && source->pitch > 2 * source->record_bytes
+    source->most_run = any_read && source->pitch > 2 * source->record_bytes
                            ? 1
                            : brim__max(1, BRIM__READ_WINDOW / source->pitch);
-    source->in_memory = map;
-    source->is_file = true;
+    source->in_memory = !any_read;
     return BRIM_OK;
 }
 
@@ -109,7 +120,10 @@ static brim_status fetch(const struct brim__source *source, const brim_call *cal
     const uint64_t run = brim__min(brim__min(count, source->most_run), left);
     const uint64_t at = record_byte(source, part, call->sample);
     if (source->in_memory) {
-        *records = part->file.map + at;
+        *records = part->memory + at;
+    } else if (part->memory != NULL) { /* other files of the list are read, so the buffer counts */
+        memcpy(buffer, part->memory + at, brim__source_span(source, run));
+        *records = buffer;
     } else {
         const brim_status status =
             brim__file_read(&part->file, at, buffer, brim__source_span(source, run));
@@ -131,8 +145,10 @@ static void advise(const struct brim__source *source, uint64_t sample, uint64_t 
         if (source->most_run == 1) {
             run = 1; /* far apart: what lies between is not read */
         }
-        brim__file_advise(&part->file, record_byte(source, part, sample),
-                          (run - 1) * source->pitch + source->record_bytes);
+        if (part->file.fd >= 0) {
+            brim__file_advise(&part->file, record_byte(source, part, sample),
+                              (run - 1) * source->pitch + source->record_bytes);
+        }
         sample += run;
     }
 }

@@ -11,9 +11,13 @@
  *
  * A source of this kind has a brim__files as its `self` and brim__files_ops.
  *
+ * A file that is compressed is inflated into memory when it is opened, and
+ * closed: its records are then found in that memory.
+ *
  * Invariants once finished: every file is open (and mapped, if asked for and
- * it holds samples); `first` grows by `samples`; every record of a file lies
- * inside the size that the file had when it was opened.
+ * it holds samples) or held in memory; `first` grows by `samples`; every record
+ * of a file lies inside the size that the file had when it was opened, or
+ * inside the memory.
  */
 #ifndef BRIM_FILES_H
 #define BRIM_FILES_H
@@ -27,6 +31,9 @@ struct brim__part {
     uint64_t data;    /* byte of its first record */
     uint64_t samples; /* records in it; may be 0 */
     uint64_t first;   /* number of its first record in the source */
+    /* the content, of which `data` is a byte: the map, or what was inflated;
+     * NULL: read from the file */
+    const uint8_t *memory;
 };
 
 struct brim__files {
@@ -40,6 +47,10 @@ brim_status brim__files_init(struct brim__source *source, const char *stage, siz
                              struct brim__opening *opening, struct brim__files **files);
 /* Opens file `index`; `path` must live in the opening's arena. */
 brim_status brim__files_open(struct brim__files *files, size_t index, const char *path);
+/* The content of file `index` is what lies in `memory`, which outlives the
+ * source: the file is closed, and its size is that of the content. */
+void brim__files_hold(struct brim__files *files, size_t index, const uint8_t *memory,
+                      uint64_t bytes);
 /* With data and samples of all files, and the source's pitch, record_bytes and
  * identity set: numbers the samples, maps the files if asked to, and fills in
  * what the source says about reading. `what` names records in messages. */

@@ -21,7 +21,7 @@
 
 enum { ARGUMENT_FILES, ARGUMENT_MAP, ARGUMENT_NAME };
 
-static bool scattered(const struct brim__npy_header *header) {
+bool brim__npy_scattered(const struct brim__npy_header *header) {
     return header->fortran && header->shape.rank > 1;
 }
 
@@ -33,8 +33,8 @@ static struct brim__shape sample_shape(const struct brim__npy_header *header) {
     return shape;
 }
 
-/* One file alone: can it be a source at all? */
-static brim_status check_file(const char *path, const struct brim__npy_header *header, bool map) {
+brim_status brim__npy_check(const char *path, const struct brim__npy_header *header,
+                            bool in_memory) {
     char text[BRIM__SHAPE_TEXT];
     if (header->shape.rank == 0) {
         return brim__fail(BRIM_INVALID,
@@ -47,7 +47,7 @@ static brim_status check_file(const char *path, const struct brim__npy_header *h
                               brim__shape_text(&header->shape, text));
         }
     }
-    if (scattered(header) && !map) {
+    if (brim__npy_scattered(header) && !in_memory) {
         return brim__fail(BRIM_INVALID,
                           "%s: is in Fortran order, where a sample's elements lie all over the "
                           "file: say map=yes, or save it with numpy.ascontiguousarray",
@@ -82,14 +82,14 @@ static brim_status check_agreement(const char *path, const struct brim__npy_head
                           path, brim__shape_text(&shape, text), first_path,
                           brim__shape_text(&first_shape, first_text));
     }
-    if (scattered(header) != scattered(first)) {
+    if (brim__npy_scattered(header) != brim__npy_scattered(first)) {
         return brim__fail(BRIM_INVALID,
                           "%s is in %s order, but %s in %s order: files of one list "
                           "must agree",
                           path, header->fortran ? "Fortran" : "C", first_path,
                           first->fortran ? "Fortran" : "C");
     }
-    if (scattered(header) && header->shape.dim[0] != first->shape.dim[0]) {
+    if (brim__npy_scattered(header) && header->shape.dim[0] != first->shape.dim[0]) {
         return brim__fail(BRIM_INVALID,
                           "%s has %llu samples, but %s has %llu: in Fortran order "
                           "the files of one list must have equally many, or be in C order",
@@ -99,13 +99,20 @@ static brim_status check_agreement(const char *path, const struct brim__npy_head
     return BRIM_OK;
 }
 
-static void set_view(struct brim__source *source, const struct brim__npy_header *header) {
+void brim__npy_set_source(struct brim__source *source, const struct brim__npy_header *header) {
     struct brim__view *view = &source->field[0].view;
     const uint64_t item_bytes = brim_dtype_bytes(header->dtype);
     *view = (struct brim__view){ .dtype = header->dtype,
                                  .swapped = header->swapped,
                                  .shape = sample_shape(header) };
-    if (!scattered(header)) {
+    source->field_count = 1;
+    source->identity =
+        brim__hash_words(brim__hash("npy", 3, 0), (uint64_t)header->dtype,
+                         (uint64_t)header->swapped | (uint64_t)brim__npy_scattered(header) << 1);
+    for (uint32_t i = 1; i < header->shape.rank; i++) {
+        source->identity = brim__hash_words(source->identity, i, header->shape.dim[i]);
+    }
+    if (!brim__npy_scattered(header)) {
         brim__view_row_major(view);
         source->record_bytes = item_bytes;
         for (uint32_t i = 0; i < view->shape.rank; i++) {
@@ -114,6 +121,7 @@ static void set_view(struct brim__source *source, const struct brim__npy_header 
         source->pitch = source->record_bytes;
         return;
     }
+    source->ops = &brim__files_scattered_ops;
     /* nothing overflows: the header's size fits in 63 bits, and where it is 0
      * the source has no samples and is refused */
     uint64_t stride = item_bytes * brim__max(1, header->shape.dim[0]);
@@ -147,7 +155,7 @@ static brim_status open_files(const struct brim__use *use, struct brim__opening 
             status = brim__npy_header_read(&files->part[i].file, &header);
         }
         if (status == BRIM_OK) {
-            status = check_file(path, &header, map);
+            status = brim__npy_check(path, &header, map);
         }
         if (status == BRIM_OK && i > 0) {
             status = check_agreement(path, &header, files->part[0].file.path, &first);
@@ -161,16 +169,7 @@ static brim_status open_files(const struct brim__use *use, struct brim__opening 
         files->part[i].data = header.data;
         files->part[i].samples = header.shape.dim[0];
     }
-    set_view(source, &first);
-    source->field_count = 1;
-    source->identity = brim__hash_words(brim__hash("npy", 3, 0), (uint64_t)first.dtype,
-                                        (uint64_t)first.swapped | (uint64_t)scattered(&first) << 1);
-    for (uint32_t i = 1; i < first.shape.rank; i++) {
-        source->identity = brim__hash_words(source->identity, i, first.shape.dim[i]);
-    }
-    if (scattered(&first)) {
-        source->ops = &brim__files_scattered_ops;
-    }
+    brim__npy_set_source(source, &first);
     return brim__files_finish(source, files, map, "samples");
 }
 

@@ -298,71 +298,90 @@ static brim_status parse(struct text *text, struct brim__npy_header *header) {
     return BRIM_OK;
 }
 
-brim_status brim__npy_header_read(const struct brim__file *file, struct brim__npy_header *header) {
-    uint8_t bytes[BRIM__NPY_HEADER_BYTES];
-    const char *path = file->path;
-    memset(header, 0, sizeof *header);
-    if (file->bytes < 10) {
-        return brim__fail(BRIM_CORRUPT,
-                          "%s: byte %llu: the file ends inside the first 10 bytes of an npy header",
-                          path, (unsigned long long)file->bytes);
+/* Bytes [at, at + count) of the place, which are inside it. */
+static brim_status read_place(const struct brim__npy_place *place, uint64_t at, void *to,
+                              size_t count) {
+    assert(at <= place->bytes && count <= place->bytes - at);
+    if (place->file != NULL) {
+        return brim__file_read(place->file, place->begin + at, to, count);
     }
-    brim_status status = brim__file_read(file, 0, bytes, 10);
+    memcpy(to, place->memory + at, count);
+    return BRIM_OK;
+}
+
+/* The place ends before something does. */
+static brim_status ends(const struct brim__npy_place *place, const char *what) {
+    const unsigned long long end = place->begin + place->bytes;
+    return brim__fail(BRIM_CORRUPT, "%s: byte %llu: the %s ends inside %s", place->path, end,
+                      place->noun, what);
+}
+
+/* The header's text, in `bytes`: text->begin, count. */
+static brim_status read_text(const struct brim__npy_place *place, struct text *text,
+                             uint8_t bytes[BRIM__NPY_HEADER_BYTES]) {
+    if (place->bytes < 10) {
+        return ends(place, "the first 10 bytes of an npy header");
+    }
+    brim_status status = read_place(place, 0, bytes, 10);
     if (status != BRIM_OK) {
         return status;
     }
     if (memcmp(bytes, "\x93NUMPY", 6) != 0) {
         return brim__fail(BRIM_CORRUPT,
-                          "%s: byte 0: not an npy file: it does not begin with "
-                          "\\x93NUMPY",
-                          path);
+                          "%s: byte %llu: not an npy file: it does not begin with \\x93NUMPY",
+                          place->path, (unsigned long long)place->begin);
     }
     if (bytes[6] < 1 || bytes[6] > 3 || bytes[7] != 0) {
         return brim__fail(BRIM_UNSUPPORTED,
-                          "%s: byte 6: npy version %u.%u; known are 1.0, 2.0 and 3.0", path,
-                          bytes[6], bytes[7]);
+                          "%s: byte %llu: npy version %u.%u; known are 1.0, 2.0 and 3.0",
+                          place->path, (unsigned long long)place->begin + 6, bytes[6], bytes[7]);
     }
-    struct text text = { .path = path, .begin = 10, .bytes = bytes };
-    uint64_t length = (uint64_t)bytes[8] | (uint64_t)bytes[9] << 8;
+    uint64_t at = 10, length = (uint64_t)bytes[8] | (uint64_t)bytes[9] << 8;
     if (bytes[6] > 1) {
-        text.begin = 12;
-        if (file->bytes < 12) {
-            return brim__fail(BRIM_CORRUPT,
-                              "%s: byte %llu: the file ends inside the header's "
-                              "length",
-                              path, (unsigned long long)file->bytes);
+        at = 12;
+        if (place->bytes < 12) {
+            return ends(place, "the header's length");
         }
-        status = brim__file_read(file, 10, bytes, 2);
+        status = read_place(place, 10, bytes, 2);
         if (status != BRIM_OK) {
             return status;
         }
         length |= (uint64_t)bytes[0] << 16 | (uint64_t)bytes[1] << 24;
     }
-    if (length > sizeof bytes) {
+    if (length > BRIM__NPY_HEADER_BYTES) {
         return brim__fail(BRIM_CORRUPT,
-                          "%s: byte 8: a header of %llu bytes; more than %d is no header of a "
+                          "%s: byte %llu: a header of %llu bytes; more than %d is no header of a "
                           "numeric array",
-                          path, (unsigned long long)length, BRIM__NPY_HEADER_BYTES);
+                          place->path, (unsigned long long)place->begin + 8,
+                          (unsigned long long)length, BRIM__NPY_HEADER_BYTES);
     }
-    if (length > file->bytes - text.begin) {
+    text->begin = place->begin + at;
+    text->count = length;
+    if (length > place->bytes - at) {
+        const unsigned long long end = place->begin + place->bytes;
         return brim__fail(
             BRIM_CORRUPT,
-            "%s: byte %llu: the file ends, but its header should have %llu bytes from "
-            "byte %llu on",
-            path, (unsigned long long)file->bytes, (unsigned long long)length,
-            (unsigned long long)text.begin);
+            "%s: byte %llu: the %s ends, but its header should have %llu bytes from byte %llu on",
+            place->path, end, place->noun, (unsigned long long)length,
+            (unsigned long long)text->begin);
     }
-    status = brim__file_read(file, text.begin, bytes, length);
-    if (status != BRIM_OK) {
-        return status;
+    return read_place(place, at, bytes, length);
+}
+
+brim_status brim__npy_header_read_in(const struct brim__npy_place *place,
+                                     struct brim__npy_header *header) {
+    uint8_t bytes[BRIM__NPY_HEADER_BYTES];
+    struct text text = { .path = place->path, .bytes = bytes };
+    memset(header, 0, sizeof *header);
+    brim_status status = read_text(place, &text, bytes);
+    if (status == BRIM_OK) {
+        status = parse(&text, header);
     }
-    text.count = length;
-    status = parse(&text, header);
     if (status != BRIM_OK) {
         return status;
     }
 
-    header->data = text.begin + length;
+    header->data = text.begin + text.count;
     char shape[BRIM__SHAPE_TEXT];
     /* a dimension of 0 must not hide an overflow of the others */
     struct brim__shape solid = header->shape;
@@ -376,16 +395,24 @@ brim_status brim__npy_header_read(const struct brim__file *file, struct brim__np
         bytes_needed > INT64_MAX) {
         return brim__fail(
             BRIM_CORRUPT, "%s: byte %llu: an array of shape %s would take more than 2^63 bytes",
-            path, (unsigned long long)text.begin, brim__shape_text(&header->shape, shape));
+            place->path, (unsigned long long)text.begin, brim__shape_text(&header->shape, shape));
     }
     header->bytes = empty ? 0 : bytes_needed;
-    if (header->bytes > file->bytes - header->data) {
+    const uint64_t end = place->begin + place->bytes;
+    if (header->bytes > end - header->data) {
         return brim__fail(BRIM_CORRUPT,
-                          "%s: byte %llu: the file ends, but %s of shape %s from byte %llu on take "
+                          "%s: byte %llu: the %s ends, but %s of shape %s from byte %llu on take "
                           "%llu bytes: the file was cut short",
-                          path, (unsigned long long)file->bytes, brim_dtype_name(header->dtype),
-                          brim__shape_text(&header->shape, shape), (unsigned long long)header->data,
-                          (unsigned long long)header->bytes);
+                          place->path, (unsigned long long)end, place->noun,
+                          brim_dtype_name(header->dtype), brim__shape_text(&header->shape, shape),
+                          (unsigned long long)header->data, (unsigned long long)header->bytes);
     }
     return BRIM_OK;
+}
+
+brim_status brim__npy_header_read(const struct brim__file *file, struct brim__npy_header *header) {
+    const struct brim__npy_place place = {
+        .file = file, .bytes = file->bytes, .path = file->path, .noun = "file"
+    };
+    return brim__npy_header_read_in(&place, header);
 }

@@ -10,6 +10,16 @@
  * Consecutive samples may come from one read: their records then lie `pitch`
  * bytes apart. A source takes all its memory when it is opened, from the
  * opening's arena; fetching takes none, and is safe from any number of threads.
+ *
+ * A dense field is a view into the record. Of any other form the record holds,
+ * at view.offset, a brim__span: where the sample's elements lie (behind the
+ * records in the same buffer, or in memory that stays) and how many there are;
+ * view.shape.dim[0] is the bound that the span's count never exceeds.
+ *
+ *     buffer: | record | record | ... | extra_bytes: what spans point to |
+ *
+ * A stream has no numbers to fetch by: its samples are pulled one after the
+ * other by one thread at a time.
  */
 #ifndef BRIM_SOURCE_H
 #define BRIM_SOURCE_H
@@ -23,12 +33,18 @@
 #define BRIM__MAX_FIELDS  16
 #define BRIM__READ_WINDOW 65536 /* neighbours are read together up to this many bytes */
 
+struct brim__index; /* source/index.h */
+
 /* What a source is opened with. */
 struct brim__opening {
     struct brim__arena *arena;
     const brim_binding *bindings;
     size_t binding_count;
+    const char *cache_dir;            /* where indexes are kept; NULL: in the user's home */
+    brim_progress_callback *progress; /* NULL: nobody wants to know */
+    void *progress_user;
     struct brim__serial **serials; /* list of the plan, which ends them */
+    struct brim__index **indexes;  /* list of the plan, newest first; or NULL */
 };
 
 /* The lock of a function that must not run on two threads at once: one for a
@@ -40,8 +56,16 @@ struct brim__serial {
 };
 brim_status brim__serial_find(struct brim__opening *opening, const char *name, brim__mutex **mutex);
 
+/* The elements of a field that is not dense: contiguous, row-major, native byte
+ * order, not necessarily aligned. Lies in a record at a multiple of 8. */
+struct brim__span {
+    const uint8_t *data;
+    uint64_t count; /* in the first dimension */
+};
+
 struct brim__source_field {
     char name[BRIM_NAME_BYTES];
+    brim_form form;
     struct brim__view view;
 };
 
@@ -49,6 +73,15 @@ struct brim__source_ops {
     /* call->sample is the first sample's number. *got: 1 .. count. */
     brim_status (*fetch)(const struct brim__source *source, const brim_call *call, uint64_t count,
                          uint8_t *buffer, const uint8_t **records, uint64_t *got);
+    /* Streams: the next samples, 1 .. count of them, waiting at most until
+     * something comes or deadline_ns of brim__now(): then BRIM_TIMEOUT. BRIM_END at
+     * the end, again and again. A bad sample (BRIM_CORRUPT, BRIM_CALLBACK) is
+     * returned alone and the stream goes on behind it. One thread at a time. */
+    brim_status (*pull)(const struct brim__source *source, uint64_t count, uint64_t deadline_ns,
+                        uint8_t *buffer, const uint8_t **records, uint64_t *got);
+    /* Streams: makes `sample` of `epoch` the next to be pulled; NULL: it cannot,
+     * and is read once. */
+    brim_status (*rewind)(const struct brim__source *source, uint64_t epoch, uint64_t sample);
     /* The order will jump about; may be NULL. */
     void (*expect_random)(const struct brim__source *source);
     /* Samples [sample, sample + count) will be read soon; may be NULL. */
@@ -63,20 +96,31 @@ struct brim__source {
     void *self;                         /* in the opening's arena */
     uint64_t count;
     uint64_t record_bytes;
-    uint64_t pitch;      /* between consecutive records of one fetch */
-    uint64_t most_run;   /* most samples of one fetch; 1: no neighbours */
-    bool in_memory;      /* fetch never uses the buffer */
-    bool is_file;        /* reads may be slow: worth advice */
-    bool callback;       /* runs the user's code: needs a large stack */
-    brim__mutex *serial; /* held while fetching; NULL: fetch from any threads at once */
-    uint64_t identity;   /* hash of what the data are, without paths */
+    uint64_t pitch;       /* between consecutive records of one fetch */
+    uint64_t most_run;    /* most samples of one fetch; 1: no neighbours */
+    uint64_t extra_bytes; /* of the buffer, behind the records of one fetch */
+    bool stream;          /* count is BRIM_UNKNOWN, and pull takes the place of fetch */
+    bool in_memory;       /* fetch never uses the buffer */
+    bool is_file;         /* reads may be slow: worth advice */
+    bool callback;        /* runs the user's code: needs a large stack */
+    brim__mutex *serial;  /* held while fetching; NULL: fetch from any threads at once */
+    uint64_t identity;    /* hash of what the data are, without paths */
     uint32_t field_count;
     struct brim__source_field field[BRIM__MAX_FIELDS];
 };
 
-/* Bytes of buffer that a fetch of `count` samples needs. */
+/* Bytes from the first record of a fetch of `count` samples to the last one's end. */
 static inline uint64_t brim__source_span(const struct brim__source *source, uint64_t count) {
     return source->in_memory ? 0 : (count - 1) * source->pitch + source->record_bytes;
+}
+/* Where the extra bytes of such a fetch begin in its buffer, and all that the
+ * buffer must hold. */
+static inline uint64_t brim__source_extra(const struct brim__source *source, uint64_t count) {
+    return brim__align(brim__source_span(source, count), BRIM__CACHE_LINE);
+}
+static inline uint64_t brim__source_buffer(const struct brim__source *source, uint64_t count) {
+    return source->extra_bytes == 0 ? brim__source_span(source, count)
+                                    : brim__source_extra(source, count) + source->extra_bytes;
 }
 
 /* The binding that a stage's @name means: found and of the right kind, or an
@@ -86,17 +130,24 @@ brim_status brim__binding_find(const struct brim__opening *opening, const struct
 /* Copies a name into a field after checking that it is one (letters, digits,
  * '_', '.', '-', at most BRIM_NAME_BYTES - 1). */
 brim_status brim__field_name(char to[BRIM_NAME_BYTES], const char *name);
-
-/* Field `index` that a callback's binding declares, with a row-major view at
- * offset 0 and its bytes. */
-brim_status brim__spec_field(const brim_binding *binding, size_t index,
-                             struct brim__source_field *field, uint64_t *bytes);
+/* Makes a name of any text: "sepal length (cm)" becomes "sepal_length_cm". What a
+ * name cannot hold is one '_', and left out at the ends. Nothing may be left: "". */
+void brim__field_name_of(char to[BRIM_NAME_BYTES], const char *text, size_t length);
 
 /* The rows of the table; each is defined by its own file. */
 extern const struct brim__stage brim__stage_npy;
+extern const struct brim__stage brim__stage_safetensors;
+extern const struct brim__stage brim__stage_jsonl;
+extern const struct brim__stage brim__stage_npz;
+extern const struct brim__stage brim__stage_idx;
+extern const struct brim__stage brim__stage_cifar;
+extern const struct brim__stage brim__stage_records;
 extern const struct brim__stage brim__stage_tokens;
+extern const struct brim__stage brim__stage_csv;
+extern const struct brim__stage brim__stage_text;
 extern const struct brim__stage brim__stage_array;
 extern const struct brim__stage brim__stage_callback;
+extern const struct brim__stage brim__stage_stream;
 extern const struct brim__stage brim__stage_range;
 extern const struct brim__stage brim__stage_zip;
 

@@ -5,6 +5,9 @@
  * second does the same without it: integers wrap, but integers that became floats
  * saturate. A cast to a float type after normalize is part of normalize's
  * conversion.
+ *
+ * Fields that differ in length are cast element by element. Text and bytes are
+ * cast only if they are named, and are numbers from then on.
  */
 #include "transform/program.h"
 #include "transform/transform.h"
@@ -23,27 +26,46 @@ static bool fuses(const struct brim__conversion *pending, brim_dtype dtype) {
            !(saturates && brim__dtype_is_integer(pending->from.dtype));
 }
 
+static bool is_text(const struct brim__program_field *field) {
+    return field->form == BRIM_TEXT || field->form == BRIM_BYTES;
+}
+
+static brim_status cast(struct brim__program *program, uint32_t f, brim_dtype dtype) {
+    struct brim__program_field *field = &program->field[f];
+    if (brim__dtype_is_complex(dtype) || brim__dtype_is_complex(field->pending.to)) {
+        return brim__fail(BRIM_UNSUPPORTED, "cast: field '%s': complex numbers cannot be cast",
+                          field->name);
+    }
+    if (!fuses(&field->pending, dtype)) {
+        const brim_status status = brim__program_flush(program, f, false);
+        if (status != BRIM_OK) {
+            return status;
+        }
+    }
+    if (field->padded) {
+        uint8_t value[sizeof(field->pad_value)] = { 0 };
+        brim__kernels()->convert[field->pending.to][dtype](field->pad_value, value, 1);
+        memcpy(field->pad_value, value, sizeof(value));
+    }
+    field->form = is_text(field) ? BRIM_RAGGED : field->form;
+    field->pending.to = dtype;
+    field->stage = program->stage;
+    return BRIM_OK;
+}
+
 static brim_status add(const struct brim__use *use, struct brim__program *program) {
     brim_dtype dtype;
     brim_status status = brim__dtype_parse(brim__item(use, DTYPE)->text, &dtype);
     uint32_t fields = 0;
     if (status == BRIM_OK) {
-        status = brim__program_on(program, use, ON, BRIM__ON_ALL, &fields);
+        status = brim__program_on(program, use, ON, BRIM__ON_ALL, false, &fields);
     }
     for (uint32_t f = 0; status == BRIM_OK && f < program->field_count; f++) {
-        struct brim__program_field *field = &program->field[f];
-        if ((fields >> f & 1) == 0 || field->pending.to == dtype) {
-            continue;
+        const struct brim__program_field *field = &program->field[f];
+        const bool meant = (fields >> f & 1) != 0 && (brim__given(use, ON) || !is_text(field));
+        if (meant && (field->pending.to != dtype || is_text(field))) {
+            status = cast(program, f, dtype);
         }
-        if (brim__dtype_is_complex(dtype) || brim__dtype_is_complex(field->pending.to)) {
-            return brim__fail(BRIM_UNSUPPORTED, "cast: field '%s': complex numbers cannot be cast",
-                              field->name);
-        }
-        if (!fuses(&field->pending, dtype)) {
-            status = brim__program_flush(program, f, false);
-        }
-        field->pending.to = dtype;
-        field->stage = program->stage;
     }
     return status;
 }
@@ -56,7 +78,7 @@ static const brim_argument_info arguments[] = {
     [ON] = { .name = "on",
              .type = BRIM_TYPE_WORD,
              .flags = BRIM_LIST,
-             .help = "fields to convert; all if not given" },
+             .help = "fields to convert; all but text and bytes if not given" },
 };
 
 const struct brim__stage brim__stage_cast = {

@@ -30,7 +30,7 @@ static brim_status match(const char *from, const char *to, uint32_t rank, uint32
 
 static brim_status add(const struct brim__use *use, struct brim__program *program) {
     uint32_t fields = 0;
-    brim_status status = brim__program_on(program, use, ON, BRIM__ON_FIRST, &fields);
+    brim_status status = brim__program_on(program, use, ON, BRIM__ON_FIRST, true, &fields);
     for (uint32_t f = 0; status == BRIM_OK && f < program->field_count; f++) {
         struct brim__program_field *field = &program->field[f];
         uint32_t place[BRIM_MAX_RANK];

@@ -86,7 +86,7 @@ static brim_status encode(const struct brim__use *use, struct brim__program *pro
     step->run = run;
     step->self = self;
     step->from = field->at;
-    brim__program_set(program, index, dtype, &shape, &step->to);
+    brim__program_set(program, index, BRIM_DENSE, dtype, &shape, &step->to);
     return BRIM_OK;
 }
 
@@ -98,7 +98,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
         status = brim__fail(BRIM_UNSUPPORTED, "one_hot: not to complex numbers");
     }
     if (status == BRIM_OK) {
-        status = brim__program_on(program, use, ON, BRIM__ON_LAST, &fields);
+        status = brim__program_on(program, use, ON, BRIM__ON_LAST, true, &fields);
     }
     for (uint32_t f = 0; status == BRIM_OK && f < program->field_count; f++) {
         if (fields >> f & 1) {

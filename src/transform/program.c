@@ -14,6 +14,32 @@ static brim_status run_conversion(const struct brim__step *step, const struct br
     return BRIM_OK;
 }
 
+/* Elements of a value that is not dense. They may be more than a row holds only
+ * if the source broke its promise: checked all the same, rows have neighbours. */
+static brim_status run_ragged(const struct brim__step *step, const struct brim__frame *frame) {
+    const struct brim__conversion *conversion = &step->conversion;
+    const struct brim__span from = brim__operand_span(&step->from, conversion->from.offset, frame);
+    uint64_t *count;
+    uint8_t *to = brim__operand_ragged(&step->to, frame, &count);
+    const uint64_t bound = conversion->from.shape.dim[0];
+    if (BRIM__UNLIKELY(from.count > bound)) {
+        return brim__fail(BRIM_CORRUPT, "a value has %llu elements, but its bound is %llu",
+                          (unsigned long long)from.count, (unsigned long long)bound);
+    }
+    const uint64_t elements = from.count * (conversion->elements / brim__max(1, bound));
+    *count = from.count;
+    if (elements == 0) { /* of nothing, the address may be NULL */
+        return BRIM_OK;
+    }
+    if (conversion->from.dtype == conversion->to) {
+        memcpy(to, from.data, elements * brim_dtype_bytes(conversion->to));
+    } else {
+        conversion->kernels->convert[conversion->from.dtype][conversion->to](from.data, to,
+                                                                             elements);
+    }
+    return BRIM_OK;
+}
+
 brim_status brim__program_step(struct brim__program *program, struct brim__step **step) {
     if (program->step_count == BRIM__MAX_STEPS) {
         return brim__fail(BRIM_UNSUPPORTED, "a sample needs more than %d steps: use fewer stages",
@@ -41,12 +67,22 @@ brim_status brim__program_scratch(struct brim__program *program, uint64_t bytes,
     return BRIM_OK;
 }
 
-void brim__program_set(struct brim__program *program, uint32_t field, brim_dtype dtype,
-                       const struct brim__shape *shape, struct brim__operand *written) {
+brim_status brim__program_room(struct brim__program *program, brim_form form, uint64_t bytes,
+                               struct brim__operand *operand) {
+    if (form != BRIM_DENSE && brim__add_overflows(bytes, BRIM__SPAN_ROOM, &bytes)) {
+        bytes = UINT64_MAX;
+    }
+    return brim__program_scratch(program, bytes, operand);
+}
+
+void brim__program_set(struct brim__program *program, uint32_t field, brim_form form,
+                       brim_dtype dtype, const struct brim__shape *shape,
+                       struct brim__operand *written) {
     struct brim__program_field *target = &program->field[field];
     struct brim__view view = { .dtype = dtype, .shape = *shape };
     brim__view_row_major(&view);
     brim__conversion_init(&target->pending, &view);
+    target->form = form;
     target->at = *written;
     target->written = written;
     target->stage = program->stage;
@@ -64,7 +100,7 @@ static brim_status emit(struct brim__program *program, uint32_t field, struct br
     if (status != BRIM_OK) {
         return status;
     }
-    step->run = run_conversion;
+    step->run = source->form == BRIM_DENSE ? run_conversion : run_ragged;
     step->stage = source->stage;
     step->from = source->at;
     step->to = to;
@@ -74,7 +110,8 @@ static brim_status emit(struct brim__program *program, uint32_t field, struct br
 
 brim_status brim__program_flush(struct brim__program *program, uint32_t field, bool always) {
     struct brim__program_field *source = &program->field[field];
-    if (brim__conversion_is_copy(&source->pending) && (source->written != NULL || !always)) {
+    if (brim__conversion_is_copy(&source->pending) &&
+        (source->at.where == BRIM__IN_SCRATCH || !always)) {
         return BRIM_OK;
     }
     const struct brim__shape shape = source->pending.from.shape;
@@ -84,13 +121,13 @@ brim_status brim__program_flush(struct brim__program *program, uint32_t field, b
         return brim__fail(BRIM_INVALID, "field '%s' is too large", source->name);
     }
     struct brim__operand to;
-    brim_status status = brim__program_scratch(program, bytes, &to);
+    brim_status status = brim__program_room(program, source->form, bytes, &to);
     if (status != BRIM_OK) {
         return status;
     }
     status = emit(program, field, to);
     if (status == BRIM_OK) {
-        brim__program_set(program, field, dtype, &shape,
+        brim__program_set(program, field, source->form, dtype, &shape,
                           &program->step[program->step_count - 1]->to);
     }
     return status;
@@ -99,8 +136,11 @@ brim_status brim__program_flush(struct brim__program *program, uint32_t field, b
 brim_status brim__program_init(struct brim__program *program, struct brim__opening *opening,
                                struct brim__source *const *sources, uint32_t source_count,
                                uint32_t stage) {
-    *program =
-        (struct brim__program){ .arena = opening->arena, .opening = opening, .stage = stage };
+    *program = (struct brim__program){ .arena = opening->arena,
+                                       .opening = opening,
+                                       .stage = stage,
+                                       .expand = BRIM__NO_EXPAND,
+                                       .most = 1 };
     for (uint32_t s = 0; s < source_count; s++) {
         for (uint32_t f = 0; f < sources[s]->field_count; f++) {
             const struct brim__source_field *from = &sources[s]->field[f];
@@ -123,6 +163,7 @@ brim_status brim__program_init(struct brim__program *program, struct brim__openi
             }
             struct brim__program_field *field = &program->field[program->field_count++];
             memcpy(field->name, from->name, sizeof(field->name));
+            field->form = from->form;
             brim__conversion_init(&field->pending, &from->view);
             field->at = (struct brim__operand){ .where = BRIM__IN_RECORD, .index = s };
             field->stage = stage;
@@ -136,8 +177,10 @@ brim_status brim__program_init(struct brim__program *program, struct brim__openi
 static bool record_is_row(const struct brim__program_field *field,
                           const struct brim__source *source) {
     uint64_t bytes;
-    return field->at.where == BRIM__IN_RECORD && brim__conversion_is_copy(&field->pending) &&
-           !source->in_memory && source->field_count == 1 && field->pending.from.offset == 0 &&
+    return field->form == BRIM_DENSE && field->at.where == BRIM__IN_RECORD &&
+           brim__conversion_is_copy(&field->pending) && !source->in_memory &&
+           source->extra_bytes == 0 && /* a row has no room behind it */
+           source->field_count == 1 && field->pending.from.offset == 0 &&
            !brim__shape_bytes_overflow(&field->pending.from.shape,
                                        brim_dtype_bytes(field->pending.to), &bytes) &&
            bytes == source->record_bytes &&
@@ -155,7 +198,8 @@ brim_status brim__program_finish(struct brim__program *program, struct brim__sou
         const struct brim__operand row = { .where = BRIM__IN_ROW, .index = f };
         if (field->written != NULL && brim__conversion_is_copy(&field->pending)) {
             *field->written = row;
-        } else if (field->at.where == BRIM__IN_RECORD && field->at.index < source_count &&
+        } else if (program->expand == BRIM__NO_EXPAND && field->at.where == BRIM__IN_RECORD &&
+                   field->at.index < source_count &&
                    record_is_row(field, sources[field->at.index])) {
             program->direct[field->at.index] = (int32_t)f;
         } else {
@@ -187,24 +231,94 @@ static brim_status unknown_field(const struct brim__program *program, const char
                       near != NULL ? "'?" : "", list);
 }
 
+brim_status brim__program_find(const struct brim__program *program, const char *stage,
+                               const char *name, uint32_t *field) {
+    for (uint32_t f = 0; f < program->field_count; f++) {
+        if (strcmp(program->field[f].name, name) == 0) {
+            *field = f;
+            return BRIM_OK;
+        }
+    }
+    return unknown_field(program, stage, name);
+}
+
+brim_status brim__program_field(struct brim__program *program, const char *stage, const char *name,
+                                uint32_t *field) {
+    if (program->field_count == BRIM__MAX_FIELDS) {
+        return brim__fail(BRIM_UNSUPPORTED, "%s: a sample has more than %d fields", stage,
+                          BRIM__MAX_FIELDS);
+    }
+    for (uint32_t f = 0; f < program->field_count; f++) {
+        if (strcmp(program->field[f].name, name) == 0) {
+            return brim__fail(BRIM_INVALID, "%s: there is a field '%s' already", stage, name);
+        }
+    }
+    struct brim__program_field *added = &program->field[program->field_count];
+    *added = (struct brim__program_field){ .stage = program->stage };
+    const brim_status status = brim__field_name(added->name, name);
+    if (status != BRIM_OK) {
+        return brim__fail_within(status, "%s", stage);
+    }
+    *field = program->field_count++;
+    return BRIM_OK;
+}
+
+void brim__program_reader(const struct brim__program *program, uint32_t field,
+                          struct brim__reader *reader) {
+    const struct brim__program_field *from = &program->field[field];
+    *reader = (struct brim__reader){ .operand = from->written,
+                                     .own = from->at,
+                                     .offset = from->pending.from.offset };
+}
+
+brim_status brim__program_expand(struct brim__program *program, const char *stage, uint64_t most) {
+    if (program->expand != BRIM__NO_EXPAND) {
+        return brim__fail(BRIM_UNSUPPORTED,
+                          "%s: a pipeline can make many samples of one only once: leave out the "
+                          "second unbatch or flat_map",
+                          stage);
+    }
+    for (uint32_t f = 0; f < program->field_count; f++) {
+        program->field[f].written = NULL;
+    }
+    program->expand = program->step_count;
+    program->most = most;
+    return BRIM_OK;
+}
+
 brim_status brim__program_on(const struct brim__program *program, const struct brim__use *use,
-                             size_t argument, enum brim__on fallback, uint32_t *fields) {
+                             size_t argument, enum brim__on fallback, bool dense,
+                             uint32_t *fields) {
     const struct brim__values *on = &use->values[argument];
+    const char *stage = use->stage->info.name;
+    uint32_t able = 0; /* fields that it can act on at all */
+    for (uint32_t f = 0; f < program->field_count; f++) {
+        able |= (uint32_t)(!dense || program->field[f].form == BRIM_DENSE) << f;
+    }
+    if (on->count == 0 && able == 0) {
+        return brim__fail(BRIM_INVALID,
+                          "%s: every field here differs in length from sample to sample: make "
+                          "one of one shape first, with pad to=",
+                          stage);
+    }
     if (on->count == 0) {
-        const uint32_t count = program->field_count;
-        *fields = fallback == BRIM__ON_ALL     ? (1u << count) - 1
-                  : fallback == BRIM__ON_FIRST ? 1u
-                                               : 1u << (count - 1);
+        *fields = fallback == BRIM__ON_ALL     ? able
+                  : fallback == BRIM__ON_FIRST ? able & -able
+                                               : 1u << (31 - __builtin_clz(able));
         return BRIM_OK;
     }
     *fields = 0;
     for (size_t i = 0; i < on->count; i++) {
         uint32_t f = 0;
-        while (f < program->field_count && strcmp(program->field[f].name, on->items[i].text) != 0) {
-            f++;
+        const brim_status status = brim__program_find(program, stage, on->items[i].text, &f);
+        if (status != BRIM_OK) {
+            return status;
         }
-        if (f == program->field_count) {
-            return unknown_field(program, use->stage->info.name, on->items[i].text);
+        if ((able >> f & 1) == 0) {
+            return brim__fail(BRIM_INVALID,
+                              "%s: field '%s' differs in length from sample to sample: make it "
+                              "one shape first, with pad to=",
+                              stage, on->items[i].text);
         }
         *fields |= 1u << f;
     }

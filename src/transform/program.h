@@ -11,6 +11,14 @@
  *     record --(cast, normalize, layout: one conversion)--> row
  *     record --(conversion)--> scratch --(map)--> row
  *
+ * A value that is not dense lies as a brim__span, in a record or at the begin of
+ * its scratch with the elements BRIM__SPAN_ROOM bytes behind; in a row its elements lie
+ * in the row and their number in the row's length.
+ *
+ * A step may drop the sample. One stage may expand it: the steps from `expand`
+ * on then run for frame->sub = 0, 1, ... and make a row each, until the first
+ * of them says that there are no more.
+ *
  * Running needs no memory but the scratch that the program declared, and a
  * frame, which belongs to one thread.
  */
@@ -23,8 +31,14 @@
 #include "source/source.h"
 #include "tensor/tensor.h"
 
-#define BRIM__MAX_STEPS   64
-#define BRIM__MAX_SOURCES 16 /* side by side in one sample */
+#define BRIM__MAX_STEPS 64
+#define BRIM__NO_EXPAND UINT32_MAX
+#define BRIM__SPAN_ROOM 64 /* of a span in scratch, before its elements */
+
+/* What a step may return besides a brim_status. */
+#define BRIM__DROPPED     ((brim_status)1000) /* the sample is left out */
+#define BRIM__EXHAUSTED   ((brim_status)1001) /* an expansion has no more samples */
+#define BRIM__MAX_SOURCES 16                  /* side by side in one sample */
 
 enum brim__where { BRIM__IN_RECORD, BRIM__IN_SCRATCH, BRIM__IN_ROW };
 
@@ -39,7 +53,9 @@ struct brim__frame {
     const uint8_t *record[BRIM__MAX_SOURCES];
     uint8_t *scratch;
     uint8_t *row[BRIM__MAX_FIELDS];
-    brim_call call; /* sample and epoch; each step sets its own key in a copy */
+    uint64_t *length[BRIM__MAX_FIELDS]; /* of a row that is not dense */
+    uint64_t sub;                       /* which sample of an expansion */
+    brim_call call;                     /* sample and epoch; each step sets its own key in a copy */
 };
 
 struct brim__step {
@@ -52,7 +68,12 @@ struct brim__step {
 
 struct brim__program_field {
     char name[BRIM_NAME_BYTES];
-    struct brim__conversion pending;
+    brim_form form;
+    /* not dense: in the batch, rows are filled up with pad_value (an element of
+     * pending.to) to the longest row */
+    bool padded;
+    uint8_t pad_value[16];
+    struct brim__conversion pending; /* not dense: from.shape.dim[0] is the bound */
     struct brim__operand at;
     /* the operand through which a step wrote this field to scratch; it may be
      * turned to the row if nothing is left to convert. NULL in a record */
@@ -72,6 +93,9 @@ struct brim__program {
     uint64_t scratch_bytes;
     bool callback;                     /* runs the user's code */
     bool impure;                       /* some stage may put out something else each time */
+    bool drops;                        /* some step may return BRIM__DROPPED */
+    uint32_t expand;                   /* first step of those that run for each sub, or none */
+    uint64_t most;                     /* rows that one sample becomes at most; 1 without expand */
     int32_t direct[BRIM__MAX_SOURCES]; /* field whose row a source's record is, or -1 */
 };
 
@@ -83,9 +107,10 @@ brim_status brim__program_init(struct brim__program *program, struct brim__openi
 brim_status brim__program_finish(struct brim__program *program, struct brim__source *const *sources,
                                  uint32_t source_count);
 
-static inline brim_status brim__program_run(const struct brim__program *program,
-                                            const struct brim__frame *frame) {
-    for (uint32_t i = 0; i < program->step_count; i++) {
+/* Steps first .. end - 1. */
+static inline brim_status brim__program_run(const struct brim__program *program, uint32_t first,
+                                            uint32_t end, const struct brim__frame *frame) {
+    for (uint32_t i = first; i < end; i++) {
         const brim_status status = program->step[i]->run(program->step[i], frame);
         if (BRIM__UNLIKELY(status != BRIM_OK)) {
             return status;
@@ -97,10 +122,16 @@ static inline brim_status brim__program_run(const struct brim__program *program,
 /* ------------------------------------------------------ for the stages */
 
 /* Which fields a stage's `on` argument means, as bits. `fallback` says which
- * when it is not given. */
+ * when it is not given. dense: only dense fields, others named are an error. */
 enum brim__on { BRIM__ON_ALL, BRIM__ON_FIRST, BRIM__ON_LAST };
 brim_status brim__program_on(const struct brim__program *program, const struct brim__use *use,
-                             size_t argument, enum brim__on fallback, uint32_t *fields);
+                             size_t argument, enum brim__on fallback, bool dense, uint32_t *fields);
+/* Finds one field by name; unknown: an error that lists them. */
+brim_status brim__program_find(const struct brim__program *program, const char *stage,
+                               const char *name, uint32_t *field);
+/* A new field at the end, its name unique, still without a value. */
+brim_status brim__program_field(struct brim__program *program, const char *stage, const char *name,
+                                uint32_t *field);
 
 /* Carries out a field's pending conversion into scratch; afterwards the field
  * is a contiguous, aligned, native array there. always: even if it already is
@@ -111,9 +142,27 @@ brim_status brim__program_flush(struct brim__program *program, uint32_t field, b
 brim_status brim__program_step(struct brim__program *program, struct brim__step **step);
 brim_status brim__program_scratch(struct brim__program *program, uint64_t bytes,
                                   struct brim__operand *operand);
+/* The same for a value of any form: bytes at its bound. */
+brim_status brim__program_room(struct brim__program *program, brim_form form, uint64_t bytes,
+                               struct brim__operand *operand);
 /* Makes the field what a step wrote at *written. */
-void brim__program_set(struct brim__program *program, uint32_t field, brim_dtype dtype,
-                       const struct brim__shape *shape, struct brim__operand *written);
+void brim__program_set(struct brim__program *program, uint32_t field, brim_form form,
+                       brim_dtype dtype, const struct brim__shape *shape,
+                       struct brim__operand *written);
+
+/* Where a step finds a field that it only looks at: the value may yet be moved
+ * to its row, so who wrote it is asked each time. */
+struct brim__reader {
+    const struct brim__operand *operand; /* NULL: `own` */
+    struct brim__operand own;
+    uint64_t offset;
+};
+void brim__program_reader(const struct brim__program *program, uint32_t field,
+                          struct brim__reader *reader);
+
+/* Begins an expansion at the next step: values made so far stay in scratch and
+ * are copied to each row. Refused if there is one already. */
+brim_status brim__program_expand(struct brim__program *program, const char *stage, uint64_t most);
 
 static inline const uint8_t *brim__operand_read(const struct brim__operand *operand,
                                                 const struct brim__frame *frame) {
@@ -131,6 +180,42 @@ static inline uint8_t *brim__operand_write(const struct brim__operand *operand,
                                            const struct brim__frame *frame) {
     return operand->where == BRIM__IN_ROW ? frame->row[operand->index]
                                           : frame->scratch + operand->offset;
+}
+/* A value that is not dense; offset: of the span in its record. */
+static inline struct brim__span brim__operand_span(const struct brim__operand *operand,
+                                                   uint64_t offset,
+                                                   const struct brim__frame *frame) {
+    if (operand->where == BRIM__IN_ROW) {
+        return (struct brim__span){ frame->row[operand->index], *frame->length[operand->index] };
+    }
+    return *(const struct brim__span *)(const void *)(brim__operand_read(operand, frame) + offset);
+}
+/* Where to write such a value: its elements, and how many there are. */
+static inline uint8_t *brim__operand_ragged(const struct brim__operand *operand,
+                                            const struct brim__frame *frame, uint64_t **count) {
+    if (operand->where == BRIM__IN_ROW) {
+        *count = frame->length[operand->index];
+        return frame->row[operand->index];
+    }
+    struct brim__span *span = (struct brim__span *)(void *)(frame->scratch + operand->offset);
+    uint8_t *data = frame->scratch + operand->offset + BRIM__SPAN_ROOM;
+    span->data = data;
+    *count = &span->count;
+    return data;
+}
+
+static inline const struct brim__operand *brim__reader_operand(const struct brim__reader *reader) {
+    return reader->operand != NULL ? reader->operand : &reader->own;
+}
+/* A dense value, as the view at its place says; the pending conversion is not
+ * applied: flush first. */
+static inline const uint8_t *brim__reader_data(const struct brim__reader *reader,
+                                               const struct brim__frame *frame) {
+    return brim__operand_read(brim__reader_operand(reader), frame) + reader->offset;
+}
+static inline struct brim__span brim__reader_span(const struct brim__reader *reader,
+                                                  const struct brim__frame *frame) {
+    return brim__operand_span(brim__reader_operand(reader), reader->offset, frame);
 }
 
 #endif

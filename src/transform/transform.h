@@ -12,5 +12,9 @@ extern const struct brim__stage brim__stage_layout;
 extern const struct brim__stage brim__stage_reshape;
 extern const struct brim__stage brim__stage_one_hot;
 extern const struct brim__stage brim__stage_map;
+extern const struct brim__stage brim__stage_filter;
+extern const struct brim__stage brim__stage_flat_map;
+extern const struct brim__stage brim__stage_unbatch;
+extern const struct brim__stage brim__stage_pad;
 
 #endif

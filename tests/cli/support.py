@@ -19,7 +19,7 @@ CLI = os.environ["BRIM_CLI"]
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIMIT = 120  # seconds that one command may take, sanitizers included
 MIB = 1 << 20
-STATE_BYTES = 96
+STATE_BYTES = 128
 
 
 def is_sanitized():

@@ -84,13 +84,14 @@ class Help(Case):
 
     def test_help_texts_are_the_golden_ones(self):
         self.golden("help.txt", self.good("help"))
-        for command in ("plan", "run", "bench", "stages"):
+        for command in ("plan", "run", "bench", "cat", "inspect", "index", "stages", "completion"):
             self.golden("help-%s.txt" % command, self.good("help", command))
 
     def test_all_ways_to_help_say_the_same(self):
         self.assertEqual(self.good("help"), self.good("--help"))
         self.assertEqual(self.good("help"), self.good("-h"))
-        for command in ("plan", "run", "bench", "stages", "help", "version"):
+        for command in ("plan", "run", "bench", "cat", "inspect", "index", "stages", "completion",
+                        "help", "version"):
             self.assertEqual(self.good("help", command), self.good(command, "--help"))
             self.assertEqual(self.good("help", command), self.good(command, "-h"))
 
@@ -411,7 +412,7 @@ class State(Case):
 
     def test_resume_goes_on_where_the_run_stopped(self):
         self.good("run", RANGE, "--steps=5", "--state", self.path)
-        self.assertEqual(os.path.getsize(self.path), 96)
+        self.assertEqual(os.path.getsize(self.path), support.STATE_BYTES)
         self.assertEqual(os.listdir(self.folder), ["at.state"])
         sought = self.rest("--seek=0:5")
         for words in ([], ["--threads=0"]):
@@ -444,7 +445,7 @@ class State(Case):
         finally:
             process.kill()
             process.wait()
-        self.assertEqual(os.path.getsize(self.path), 96)
+        self.assertEqual(os.path.getsize(self.path), support.STATE_BYTES)
         self.good("run", pipeline, "--steps=1", "--resume", self.path)
 
     def test_a_state_of_another_order_or_other_data_is_refused(self):
@@ -454,7 +455,8 @@ class State(Case):
             self.assertEqual(told["status"], "BRIM_MISMATCH")
 
     def test_files_that_are_no_states(self):
-        for content in (b"", b"x" * 95, b"x" * 97, b"x" * 96):
+        size = support.STATE_BYTES
+        for content in (b"", b"x" * (size - 1), b"x" * (size + 1), b"x" * size):
             pathlib.Path(self.path).write_bytes(content)
             with self.subTest(length=len(content)):
                 self.bad_json(1, "run", RANGE, "--resume", self.path)

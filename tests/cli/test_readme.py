@@ -88,7 +88,7 @@ class Page(unittest.TestCase):
         if compiler():
             words = [compiler(), *compiler_flags(), "-I" + str(ROOT / "include"), "-L" + str(BUILD)]
             for name in ("cc", "gcc", "clang"):
-                (tools / name).write_text("#!/bin/sh\nexec %s \"$@\" -lxxhash -pthread\n"
+                (tools / name).write_text("#!/bin/sh\nexec %s \"$@\" -lxxhash -lz -lyajl -pthread\n"
                                           % " ".join(map(shlex.quote, words)))
                 (tools / name).chmod(0o755)
         self.environment = dict(os.environ)
@@ -116,8 +116,8 @@ class Page(unittest.TestCase):
         source.write_text(block.text)
         self.run_in_folder(
             [compiler(), *compiler_flags(), "-std=c17", "-Wall", "-Wextra", "-Werror",
-             "-I", ROOT / "include", source, BUILD / "libbrim.a", "-lxxhash", "-pthread",
-             "-o", program], block.place)
+             "-I", ROOT / "include", source, BUILD / "libbrim.a", "-lxxhash", "-lz", "-lyajl",
+             "-pthread", "-o", program], block.place)
         self.run_in_folder([program], block.place)
 
     def plan_commands(self, block):

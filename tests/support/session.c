@@ -171,14 +171,25 @@ brim_batch *take_batch(struct session *session) {
 
 /* ----------------------------------------------------------------- digests */
 
-/* Brim lays fields out row-major; a hash over their bytes relies on it. */
-static void assert_row_major(const brim_field *field) {
+/* The bytes of one row. Inside a row brim lays elements out row-major; rows lie
+ * one behind the other, or further apart where they are padded. */
+static const char *row_bytes(const brim_field *field, uint64_t row, size_t *bytes) {
     int64_t stride = (int64_t)brim_dtype_bytes(field->dtype);
-    for (uint32_t i = field->rank; i-- > 0;) {
+    for (uint32_t i = field->rank; i-- > (field->form == BRIM_DENSE ? 1u : 2u);) {
         assert_int_equal(field->strides[i], stride);
         stride *= field->shape[i];
     }
-    assert_int_equal(field->bytes, stride);
+    if (field->form == BRIM_DENSE) {
+        assert_true(field->strides[0] >= stride);
+        *bytes = (size_t)stride;
+        return (const char *)field->data + (int64_t)row * field->strides[0];
+    }
+    const int64_t *offsets = field->offsets + row;
+    assert_int_equal(field->offsets[0], 0);
+    assert_int_equal(field->offsets[field->shape[0]] * stride, field->bytes);
+    assert_true(offsets[0] <= offsets[1]);
+    *bytes = (size_t)((offsets[1] - offsets[0]) * stride);
+    return (const char *)field->data + offsets[0] * stride;
 }
 
 void digest_batch(void *user, const brim_batch *batch) {
@@ -193,10 +204,13 @@ void digest_batch(void *user, const brim_batch *batch) {
     value = XXH3_64bits_withSeed(info->valid, info->rows, value);
     for (uint32_t i = 0; i < info->field_count; i++) {
         const brim_field *field = brim_batch_field_at(batch, i);
-        assert_row_major(field);
         value = XXH3_64bits_withSeed(field->name, strlen(field->name), value + field->dtype);
         value = XXH3_64bits_withSeed(field->shape, field->rank * sizeof field->shape[0], value);
-        value = XXH3_64bits_withSeed(field->data, field->bytes, value);
+        for (uint64_t r = 0; r < info->rows; r++) {
+            size_t bytes;
+            const char *row = row_bytes(field, r, &bytes);
+            value = XXH3_64bits_withSeed(row, bytes, value + bytes);
+        }
     }
     digest->value = value;
     digest->batches++;
@@ -228,10 +242,9 @@ void log_batch(void *user, const brim_batch *batch) {
         assert_true(info->valid[r] <= 1);
         for (uint32_t f = 0; f < info->field_count; f++) {
             const brim_field *field = brim_batch_field_at(batch, f);
-            assert_row_major(field);
-            const size_t bytes = (size_t)field->strides[0];
-            row->hash =
-                XXH3_64bits_withSeed((const char *)field->data + r * bytes, bytes, row->hash + f);
+            size_t bytes;
+            const char *at = row_bytes(field, r, &bytes);
+            row->hash = XXH3_64bits_withSeed(at, bytes, row->hash + f);
         }
     }
 }

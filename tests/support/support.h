@@ -24,6 +24,9 @@
 /* Set-up and tear-down of a cmocka group: a temporary directory, and an alarm
  * that ends a test that hangs. */
 int begin_tests(void **state);
+/* The directory is one in memory where there is such: for tests that make many
+ * indexes, each of which is synchronised with the disk. */
+int begin_tests_in_memory(void **state);
 int end_tests(void **state);
 
 /* ------------------------------------------------------------------- files */

@@ -1,0 +1,131 @@
+/*
+ * index.c: `brim index`: makes the indexes of files ahead of time, and checks them.
+ *
+ * Planning a pipeline opens its indexes and makes those that are missing or
+ * stale; all that is done here is planning, and telling what the plan has.
+ */
+#include "cli.h"
+#include "session.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+#define TEXT_BYTES 8192
+
+/* A path becomes the pipeline that reads it. A word with blanks that is no file
+ * is a pipeline. */
+static brim_status find_text(const char *subject, char text[TEXT_BYTES]) {
+    struct stat file;
+    if (stat(subject, &file) != 0 && strchr(subject, ' ') != NULL && strlen(subject) < TEXT_BYTES) {
+        strcpy(text, subject);
+        return BRIM_OK;
+    }
+    return brim_guess(subject, text, TEXT_BYTES);
+}
+
+static void print_json(struct document *json, const struct session *session, const brim_plan *plan,
+                       bool verified) {
+    const brim_plan_index *index;
+    put_text(json, "pipeline", brim_pipeline_text(session->pipeline));
+    put_array(json, "indexes");
+    for (size_t i = 0; (index = brim_plan_index_at(plan, i)) != NULL; i++) {
+        put_object(json, NULL);
+        put_text(json, "data", index->data_path);
+        put_text(json, "index", index->path);
+        put_count(json, "records", index->records);
+        put_count(json, "largest_bytes", index->largest_bytes);
+        put_count(json, "data_bytes", index->data_bytes);
+        put_count(json, "index_bytes", index->bytes);
+        put_bool(json, "made", index->made != 0);
+        end_object(json);
+    }
+    end_array(json);
+    if (verified) {
+        put_bool(json, "verified", true);
+    }
+}
+
+static void print_text(const brim_plan *plan, bool verified) {
+    const brim_plan_index *index;
+    char records[NUMBER_TEXT], bytes[NUMBER_TEXT];
+    for (size_t i = 0; (index = brim_plan_index_at(plan, i)) != NULL; i++) {
+        put_clean(stdout, index->data_path);
+        printf("\n  records  %s in %s\n", count_text(index->records, records),
+               bytes_text((double)index->data_bytes, bytes));
+        printf("  largest  %s\n  index    ", bytes_text((double)index->largest_bytes, bytes));
+        put_clean(stdout, index->path);
+        printf(", %s, %s%s\n", bytes_text((double)index->bytes, bytes),
+               index->made ? "made now" : "was there", verified ? ", verified" : "");
+    }
+}
+
+/* One path or pipeline: an object in `json`, or lines if that is NULL. */
+static int make(const struct options *options, const char *subject, struct document *json,
+                struct failure *failure) {
+    struct session session = { .options = options };
+    char text[TEXT_BYTES];
+    brim_plan *plan = NULL;
+    *failure = (struct failure){ .status = BRIM_OK };
+    brim_status status = find_text(subject, text);
+    if (status == BRIM_OK) {
+        status = session_open(&session, options, text, failure);
+    }
+    if (status == BRIM_OK) {
+        status = session_plan(&session, &plan);
+    }
+    if (status == BRIM_OK && options->verify) {
+        status = brim_plan_verify(plan);
+    }
+    if (status != BRIM_OK && failure->status == BRIM_OK) {
+        *failure = failure_now(&session, status);
+    }
+    if (json != NULL) {
+        put_object(json, NULL);
+        put_text(json, "path", subject);
+        if (status == BRIM_OK) {
+            print_json(json, &session, plan, options->verify);
+        } else {
+            failure_json(json, failure);
+        }
+        end_object(json);
+    } else if (status == BRIM_OK) {
+        print_text(plan, options->verify);
+        if (brim_plan_get(plan)->index_count == 0) {
+            put_clean(stdout, subject);
+            puts("\n  has no use for an index");
+        }
+    }
+    brim_plan_free(plan);
+    session_end(&session);
+    if (status != BRIM_OK) {
+        fflush(stdout);
+        return failure_print(options, failure);
+    }
+    return EXIT_GOOD;
+}
+
+int command_index(const struct options *options) {
+    struct document json = { .file = stdout };
+    struct failure first = { .status = BRIM_OK };
+    int code = EXIT_GOOD;
+    if (options->json) {
+        put_object(&json, NULL);
+        put_array(&json, "files");
+    }
+    for (size_t i = 0; i < options->operand_count && code < EXIT_SIGNAL; i++) {
+        struct failure failure;
+        const int own = make(options, options->operands[i], options->json ? &json : NULL, &failure);
+        if (first.status == BRIM_OK) {
+            first = failure;
+        }
+        code = code == EXIT_GOOD || own >= EXIT_SIGNAL ? own : code;
+    }
+    if (options->json) {
+        end_array(&json);
+        if (first.status != BRIM_OK) {
+            failure_json(&json, &first);
+        }
+        end_object(&json);
+    }
+    return code;
+}

@@ -1,0 +1,35 @@
+/*
+ * file_write.h: files that the library makes.
+ *
+ * A new file takes its name only when it is whole: it is written under a name of
+ * its own in the same directory, synced and renamed, so that whoever opens the
+ * final name finds either what was there before or all of the new file. After a
+ * crash a file with a temporary name may be left; nobody ever reads it.
+ */
+#ifndef BRIM_FILE_WRITE_H
+#define BRIM_FILE_WRITE_H
+
+#include "base/base.h"
+
+#include <limits.h>
+
+struct brim__new_file {
+    int fd;           /* -1: none */
+    const char *path; /* its name when it is whole; must outlive it */
+    char temporary[PATH_MAX];
+};
+
+/* For reading and writing by its owner only. All failures are BRIM_IO. */
+brim_status brim__new_file_begin(struct brim__new_file *file, const char *path);
+brim_status brim__new_file_write(struct brim__new_file *file, uint64_t offset, const void *bytes,
+                                 size_t count);
+/* Syncs, renames, syncs the directory; in any case the file is closed, and after
+ * a failure before the renaming it is gone. */
+brim_status brim__new_file_commit(struct brim__new_file *file);
+void brim__new_file_abandon(struct brim__new_file *file); /* harmless after commit, and twice */
+
+/* Makes the directory that `path` lies in, and those above it, for their owner
+ * only, where they are missing. */
+brim_status brim__make_directory_of(const char *path);
+
+#endif

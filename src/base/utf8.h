@@ -1,0 +1,14 @@
+/*
+ * utf8.h: is it UTF-8?
+ */
+#ifndef BRIM_UTF8_H
+#define BRIM_UTF8_H
+
+#include "base/base.h"
+
+/* How many bytes at the beginning are whole characters of UTF-8 (RFC 3629: no
+ * surrogates, none written longer than needed, none above U+10FFFF): `count` if
+ * all are, else the place of the first that is wrong. */
+size_t brim__utf8_valid(const uint8_t *bytes, size_t count);
+
+#endif

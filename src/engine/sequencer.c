@@ -1,0 +1,589 @@
+/*
+ * sequencer.c: rows placed one after the other; see sequencer.h.
+ */
+#include "engine/sequencer.h"
+
+#include "engine/place.h"
+
+#include <stdio.h>
+
+/* ------------------------------------------------------------- from chunks */
+
+/* The chunk to read from, or why there is none. */
+static enum brim__flow take_chunk(brim_loader *loader) {
+    struct brim__sequencer *sequencer = loader->sequencer;
+    enum brim__flow flow = BRIM__FLOW_ROW;
+    if (sequencer->chunk != NULL) {
+        return flow;
+    }
+    brim__lock(&loader->mutex);
+    const struct brim__shard shard = brim__loader_shard(loader, loader->take_epoch);
+    struct brim__slot *head = brim__slot_head(loader);
+    if (!loader->plan->sequence.stream && loader->take_index >= brim__shard_deliveries(&shard)) {
+        flow = BRIM__FLOW_END;
+    } else if (head == NULL || head->state != BRIM__SLOT_READY) {
+        flow = BRIM__FLOW_WAIT;
+    } else {
+        sequencer->chunk = head;
+        sequencer->chunk_row = sequencer->origin_row;
+        sequencer->origin_row = 0;
+    }
+    brim__unlock(&loader->mutex);
+    return flow;
+}
+
+static void leave_chunk(brim_loader *loader) {
+    struct brim__sequencer *sequencer = loader->sequencer;
+    brim__lock(&loader->mutex);
+    brim__slot_free(sequencer->chunk);
+    loader->take_ticket++;
+    loader->take_index++;
+    atomic_store(&loader->wants, true);
+    brim__unlock(&loader->mutex);
+    brim__pool_wake(loader->runtime);
+    sequencer->chunk = NULL;
+}
+
+static enum brim__flow fail(brim_loader *loader, const struct brim__slot *chunk) {
+    struct brim__sequencer *sequencer = loader->sequencer;
+    const uint64_t sample = sequencer->chunk_row / loader->plan->most;
+    const uint64_t number = chunk->delivery.first + sample;
+    if (chunk->error != BRIM_OK && chunk->error_row == sample) {
+        sequencer->failure = chunk->error;
+        brim__copy_text(sequencer->error_text, sizeof(sequencer->error_text), chunk->error_text);
+    } else {
+        sequencer->failure = BRIM_CORRUPT;
+        snprintf(sequencer->error_text, sizeof(sequencer->error_text),
+                 "sample %llu is bad; one before it in the stream said why",
+                 (unsigned long long)number);
+    }
+    return BRIM__FLOW_FAIL;
+}
+
+/* The rest of the sample's rows are passed over. */
+static void leave_sample(brim_loader *loader) {
+    const uint64_t most = loader->plan->most;
+    loader->sequencer->chunk_row += most - loader->sequencer->chunk_row % most;
+}
+
+/* Up to `most` neighbouring rows that were kept: *first of the chunk on. */
+static enum brim__flow take_rows(brim_loader *loader, uint64_t most, uint64_t *first,
+                                 uint64_t *count) {
+    const brim_plan *plan = loader->plan;
+    const struct brim__sequence *sequence = &plan->sequence;
+    struct brim__sequencer *sequencer = loader->sequencer;
+    for (;;) {
+        if (sequencer->at.passed >= sequence->take &&
+            sequencer->at.passed - sequence->take >= sequence->skip) {
+            return BRIM__FLOW_END;
+        }
+        const enum brim__flow flow = take_chunk(loader);
+        if (flow != BRIM__FLOW_ROW) {
+            return flow;
+        }
+        const struct brim__slot *chunk = sequencer->chunk;
+        const uint8_t *fate = chunk->pages.memory + plan->made.fate_offset;
+        const uint64_t rows = chunk->rows * plan->most;
+        if (sequencer->chunk_row == rows) {
+            if (chunk->ended) {
+                return BRIM__FLOW_END;
+            }
+            leave_chunk(loader);
+            continue;
+        }
+        const uint64_t at = sequencer->chunk_row;
+        uint64_t run = 1;
+        if (fate[at] == BRIM__ROW_BAD && plan->batching.on_error == BRIM__FAIL) {
+            return fail(loader, chunk);
+        }
+        if (fate[at] == BRIM__ROW_MADE) {
+            /* rows that skip leaves out come one by one; take ends a run */
+            const bool skipped = sequencer->at.passed < sequence->skip;
+            const uint64_t left = skipped ? 1
+                                  : sequence->take == UINT64_MAX
+                                      ? UINT64_MAX
+                                      : sequence->skip + sequence->take - sequencer->at.passed;
+            const uint64_t end = brim__min(rows - at, brim__min(most, left));
+            while (run < end && fate[at + run] == BRIM__ROW_MADE) {
+                run++;
+            }
+            sequencer->at.passed += run;
+            sequencer->chunk_row += run;
+            if (!skipped) {
+                *first = at;
+                *count = run;
+                return BRIM__FLOW_ROW;
+            }
+            continue;
+        }
+        if (fate[at] == BRIM__ROW_BAD) {
+            leave_sample(loader);
+            sequencer->skipped++;
+        } else {
+            sequencer->chunk_row++;
+        }
+    }
+}
+
+/* The position behind the last row taken. */
+static struct brim__position position_now(const brim_loader *loader) {
+    const struct brim__sequencer *sequencer = loader->sequencer;
+    struct brim__position position = sequencer->at;
+    position.sample = sequencer->chunk->delivery.first + sequencer->chunk_row / loader->plan->most;
+    position.row = sequencer->chunk_row % loader->plan->most;
+    return position;
+}
+
+static enum brim__flow made_next(brim_loader *loader, struct brim__row *row) {
+    uint64_t first, count;
+    const enum brim__flow flow = take_rows(loader, 1, &first, &count);
+    if (flow == BRIM__FLOW_ROW) {
+        *row = (struct brim__row){ .layout = &loader->plan->made,
+                                   .memory = loader->sequencer->chunk->pages.memory,
+                                   .at = first,
+                                   .after = position_now(loader) };
+    }
+    return flow;
+}
+
+/* ------------------------------------------------------------- to batches */
+
+/* A slot to fill; false: none is free. */
+static bool take_slot(brim_loader *loader) {
+    struct brim__sequencer *sequencer = loader->sequencer;
+    if (sequencer->slot != NULL) {
+        return true;
+    }
+    brim__lock(&loader->mutex);
+    struct brim__slot *slot = brim__slot_find_free(loader->slot, loader->plan->slot_cap);
+    if (slot == NULL && loader->grow_slot && brim__slot_grow(loader)) {
+        slot = brim__slot_find_free(loader->slot, loader->plan->slot_cap);
+    }
+    if (slot != NULL) {
+        slot->state = BRIM__SLOT_FILLING;
+        slot->abandoned = slot->told = false;
+        slot->bad_rows = slot->replaced_rows = slot->busy = 0;
+        slot->rows = slot->claimed = slot->done = 0;
+        slot->error = BRIM_OK;
+        slot->bad_text[0] = '\0';
+        sequencer->slot = slot;
+        sequencer->rows = sequencer->width = 0;
+    }
+    brim__unlock(&loader->mutex);
+    return slot != NULL;
+}
+
+/* What this rank takes of every global batch. */
+static void own_range(const struct brim__shard *shard, uint64_t *begin, uint64_t *end) {
+    *begin = (uint64_t)((unsigned __int128)shard->global_rows * shard->rank / shard->world);
+    *end = (uint64_t)((unsigned __int128)shard->global_rows * (shard->rank + 1) / shard->world);
+}
+
+/* Micro-batches of a step with so many rows over all ranks: the same at each. */
+static uint32_t micro_count(const struct brim__shard *shard, uint64_t rows) {
+    const uint64_t most = brim__divide_up(shard->global_rows, shard->world);
+    return (uint32_t)brim__divide_up(brim__min(rows, most), shard->micro_rows);
+}
+
+/* Hands the slot out, or throws it away if it lies before what is wanted.
+ * micros: how many the step has; resume: behind it. */
+static void publish(brim_loader *loader, uint32_t micros, const struct brim__position *resume) {
+    const brim_plan *plan = loader->plan;
+    struct brim__sequencer *sequencer = loader->sequencer;
+    struct brim__slot *slot = sequencer->slot;
+    uint8_t *memory = slot->pages.memory;
+    const uint64_t valid = sequencer->rows;
+    uint64_t begin, end, rows = valid;
+    own_range(&plan->shard, &begin, &end);
+    memset(memory + plan->delivered.valid_offset, 1, valid);
+    const uint64_t first = begin + sequencer->micro * plan->shard.micro_rows;
+    if (plan->shard.remainder == BRIM__PAD && !plan->batching.bucket.on) {
+        rows = brim__min(plan->shard.micro_rows, end - brim__min(end, first));
+        brim__place_padding(&plan->delivered, memory, valid, rows);
+    }
+    brim__place_finish(&plan->delivered, memory, rows, sequencer->width);
+    slot->delivery = (struct brim__delivery){
+        .step = sequencer->step,
+        .micro = sequencer->micro,
+        .micro_count = micros,
+        .first = plan->batching.bucket.on ? 0 : sequencer->total + first,
+        .rows = rows,
+        .valid_rows = valid,
+        .step_rows = micros == 1 ? valid : end - begin,
+        .global_rows = sequencer->held ? sequencer->step_rows : plan->shard.global_rows,
+    };
+    slot->epoch = sequencer->at.epoch;
+    slot->rows = slot->claimed = slot->done = (uint32_t)rows;
+    slot->skipped = sequencer->skipped;
+    slot->resume = *resume;
+    sequencer->skipped = 0;
+    sequencer->slot = NULL;
+    sequencer->held = false;
+    sequencer->micro++;
+    brim__lock(&loader->mutex);
+    if (sequencer->step < sequencer->discard_step ||
+        (sequencer->step == sequencer->discard_step &&
+         slot->delivery.micro < sequencer->discard_micro)) {
+        brim__slot_free(slot);
+        sequencer->delivered = slot->resume;
+    } else {
+        slot->ticket = sequencer->make++;
+        slot->state = BRIM__SLOT_READY;
+    }
+    brim__loader_event(loader);
+    brim__unlock(&loader->mutex);
+    brim__broadcast(&loader->ready);
+}
+
+/* The step's begin, with so many of its micro-batches delivered. */
+static struct brim__position inside_step(const struct brim__sequencer *sequencer) {
+    struct brim__position position = sequencer->step_begin;
+    position.step = sequencer->step;
+    position.micro = sequencer->micro + 1;
+    return position;
+}
+
+static void next_step(struct brim__sequencer *sequencer) {
+    sequencer->total += sequencer->step_rows;
+    sequencer->step++;
+    sequencer->step_rows = 0;
+    sequencer->micro = 0;
+    sequencer->step_begin = sequencer->last;
+}
+
+/* Rows were counted, and perhaps placed: what is complete now? */
+static void advance(brim_loader *loader, uint64_t count) {
+    const struct brim__shard *shard = &loader->plan->shard;
+    struct brim__sequencer *sequencer = loader->sequencer;
+    uint64_t begin, end;
+    own_range(shard, &begin, &end);
+    sequencer->step_rows += count;
+    if (sequencer->slot != NULL && !sequencer->held &&
+        (sequencer->rows == shard->micro_rows || sequencer->step_rows == end)) {
+        if (sequencer->step_rows < end) {
+            const struct brim__position inside = inside_step(sequencer);
+            publish(loader, micro_count(shard, shard->global_rows), &inside);
+        } else {
+            sequencer->held = true;
+        }
+    }
+    if (sequencer->step_rows == shard->global_rows) {
+        struct brim__position behind = sequencer->last;
+        behind.step = sequencer->step + 1;
+        behind.micro = 0;
+        if (sequencer->held) {
+            publish(loader, micro_count(shard, shard->global_rows), &behind);
+        }
+        next_step(sequencer);
+    }
+}
+
+/* Where the next row of the step belongs: how many rows from here on do not
+ * concern this rank, or how many its slot takes. */
+static uint64_t room(const brim_loader *loader, bool *own) {
+    const struct brim__shard *shard = &loader->plan->shard;
+    const struct brim__sequencer *sequencer = loader->sequencer;
+    uint64_t begin, end;
+    own_range(shard, &begin, &end);
+    *own = sequencer->step_rows >= begin && sequencer->step_rows < end;
+    if (!*own) {
+        return sequencer->step_rows < begin ? begin - sequencer->step_rows
+                                            : shard->global_rows - sequencer->step_rows;
+    }
+    const uint64_t taken = sequencer->slot == NULL ? 0 : sequencer->rows;
+    return brim__min(end - sequencer->step_rows, shard->micro_rows - taken);
+}
+
+/* Straight from chunk to batch: as many rows at once as lie together. */
+static enum brim__flow place_run(brim_loader *loader) {
+    const brim_plan *plan = loader->plan;
+    struct brim__sequencer *sequencer = loader->sequencer;
+    bool own;
+    uint64_t first, count;
+    const uint64_t most = room(loader, &own);
+    if (own && !take_slot(loader)) {
+        return BRIM__FLOW_WAIT;
+    }
+    const enum brim__flow flow = take_rows(loader, most, &first, &count);
+    if (flow != BRIM__FLOW_ROW) {
+        return flow;
+    }
+    if (own) {
+        brim__place_copy(&plan->made, sequencer->chunk->pages.memory, first, &plan->delivered,
+                         sequencer->slot->pages.memory, sequencer->rows, count);
+        sequencer->rows += count;
+    }
+    sequencer->last = position_now(loader);
+    advance(loader, count);
+    return BRIM__FLOW_ROW;
+}
+
+/* One row that was packed or gathered. */
+static enum brim__flow place_row(brim_loader *loader) {
+    struct brim__sequencer *sequencer = loader->sequencer;
+    struct brim__row row;
+    bool own;
+    room(loader, &own);
+    if (own && !take_slot(loader)) {
+        return BRIM__FLOW_WAIT;
+    }
+    const enum brim__flow flow = sequencer->top(loader, &row);
+    if (flow != BRIM__FLOW_ROW) {
+        return flow;
+    }
+    if (own) {
+        brim__row_place(&row, &loader->plan->delivered, sequencer->slot->pages.memory,
+                        sequencer->rows++, 0);
+    }
+    sequencer->last = row.after;
+    advance(loader, 1);
+    return BRIM__FLOW_ROW;
+}
+
+/* One batch of rows of like length: a step is one for each rank. */
+static enum brim__flow place_bucket(brim_loader *loader) {
+    const brim_plan *plan = loader->plan;
+    struct brim__sequencer *sequencer = loader->sequencer;
+    struct brim__bucket_batch batch;
+    const uint32_t turn = sequencer->micro; /* whose batch it is */
+    const bool own = turn == plan->shard.rank;
+    if (own && !take_slot(loader)) {
+        return BRIM__FLOW_WAIT;
+    }
+    const enum brim__flow flow = brim__gather_batch(loader, &batch);
+    if (flow != BRIM__FLOW_ROW) {
+        return flow;
+    }
+    if (own) {
+        sequencer->width = batch.width;
+        sequencer->rows = batch.rows;
+        sequencer->held = true;
+        for (uint64_t i = 0; i < batch.rows; i++) {
+            const struct brim__row row = { .layout = &plan->made,
+                                           .packed =
+                                               brim__block_row(batch.block, batch.first + i) };
+            brim__row_place(&row, &plan->delivered, sequencer->slot->pages.memory, i, batch.width);
+        }
+    }
+    sequencer->last = batch.after;
+    sequencer->step_rows += batch.rows;
+    sequencer->micro = turn + 1;
+    if (sequencer->micro == plan->shard.world) {
+        struct brim__position behind = batch.after;
+        behind.step = sequencer->step + 1;
+        sequencer->micro = 0; /* one batch, not a micro-batch */
+        publish(loader, 1, &behind);
+        next_step(sequencer);
+    }
+    return BRIM__FLOW_ROW;
+}
+
+/* ------------------------------------------------------------- the end */
+
+/* What is left of the last step is handed out, padded or dropped; false: a slot
+ * is missing for that. */
+static bool finish_step(brim_loader *loader) {
+    const struct brim__shard *shard = &loader->plan->shard;
+    struct brim__sequencer *sequencer = loader->sequencer;
+    const struct brim__position end = { .epoch = sequencer->at.epoch, .sample = UINT64_MAX };
+    const bool bucket = loader->plan->batching.bucket.on;
+    if (sequencer->step_rows == 0) {
+        return true;
+    }
+    if (shard->remainder == BRIM__DROP && !bucket) {
+        return true; /* the slot is given back by who ends the epoch */
+    }
+    const uint32_t micros = bucket ? 1
+                            : shard->remainder == BRIM__PAD
+                                ? micro_count(shard, shard->global_rows)
+                                : micro_count(shard, sequencer->step_rows);
+    if (bucket) {
+        sequencer->micro = 0;
+    }
+    while (sequencer->micro < micros) {
+        if (!take_slot(loader)) {
+            return false;
+        }
+        if (sequencer->rows == 0) {
+            sequencer->width = bucket ? 1 : 0; /* nothing came for this rank */
+        }
+        const struct brim__position inside = inside_step(sequencer);
+        sequencer->held = true; /* the step's rows are known */
+        publish(loader, micros, sequencer->micro + 1 < micros ? &inside : &end);
+    }
+    sequencer->step_rows = 0;
+    return true;
+}
+
+/* mutex held: the epoch's batches have all been made. */
+static void end_epoch(brim_loader *loader) {
+    struct brim__sequencer *sequencer = loader->sequencer;
+    if (sequencer->slot != NULL) {
+        brim__slot_free(sequencer->slot);
+        sequencer->slot = NULL;
+    }
+    loader->stats.skipped += sequencer->skipped;
+    sequencer->skipped = 0;
+    sequencer->end = true;
+}
+
+/* ------------------------------------------------------------------ running */
+
+static enum brim__flow place(brim_loader *loader) {
+    const struct brim__sequence *sequence = &loader->plan->sequence;
+    if (loader->sequencer->input_ended) {
+        return BRIM__FLOW_END;
+    }
+    if (sequence->gather == BRIM__BUCKETED) {
+        return place_bucket(loader);
+    }
+    return loader->sequencer->top == made_next ? place_run(loader) : place_row(loader);
+}
+
+/* Until a batch is made, or nothing more can be done; whether anything was. */
+static bool run(brim_loader *loader, bool *ended, bool *failed) {
+    struct brim__sequencer *sequencer = loader->sequencer;
+    const uint64_t made = sequencer->make;
+    bool did = false;
+    for (;;) {
+        const enum brim__flow flow = place(loader);
+        if (flow == BRIM__FLOW_END) {
+            sequencer->input_ended = true;
+            *ended = finish_step(loader);
+            return did || *ended || sequencer->make != made;
+        }
+        if (flow == BRIM__FLOW_FAIL) {
+            *failed = true;
+            return did;
+        }
+        if (flow == BRIM__FLOW_WAIT) {
+            const bool gathers = loader->plan->sequence.gather != BRIM__IN_ORDER;
+            return (gathers && brim__gather_absorb(loader)) || did;
+        }
+        did = true;
+        if (sequencer->make != made) {
+            return true;
+        }
+    }
+}
+
+bool brim__sequencer_turn(brim_loader *loader) {
+    struct brim__sequencer *sequencer = loader->sequencer;
+    bool ended = false, failed = false;
+    if (sequencer->running || sequencer->end || sequencer->error != BRIM_OK) {
+        return false;
+    }
+    sequencer->running = true;
+    brim__unlock(&loader->mutex);
+    const bool did = run(loader, &ended, &failed);
+    brim__lock(&loader->mutex);
+    sequencer->running = false;
+    if (ended) {
+        end_epoch(loader);
+    }
+    sequencer->error = failed ? sequencer->failure : BRIM_OK;
+    if (did || failed) {
+        atomic_store(&loader->wants, true);
+        brim__loader_event(loader);
+    }
+    brim__broadcast(&loader->ready); /* a seek may wait for it to stop running */
+    return did;
+}
+
+void brim__sequencer_retry(brim_loader *loader) {
+    struct brim__sequencer *sequencer = loader->sequencer;
+    struct brim__slot *chunk = sequencer->chunk;
+    sequencer->error = BRIM_OK;
+    sequencer->told = false;
+    if (loader->plan->sequence.stream) {
+        /* what was pulled cannot be pulled again */
+        loader->stuck = false;
+        leave_sample(loader);
+    } else {
+        sequencer->origin_row = sequencer->chunk_row;
+        sequencer->chunk = NULL;
+        brim__slot_restart(chunk);
+        /* those before it have been placed: were they made again, they might fail now */
+        chunk->claimed = chunk->done = (uint32_t)(sequencer->chunk_row / loader->plan->most);
+    }
+    atomic_store(&loader->wants, true);
+}
+
+struct brim__slot *brim__sequencer_head(brim_loader *loader) {
+    for (uint32_t i = 0; i < loader->plan->slot_cap; i++) {
+        struct brim__slot *slot = &loader->slot[i];
+        if (slot->state == BRIM__SLOT_READY && slot->ticket == loader->sequencer->take) {
+            return slot;
+        }
+    }
+    return NULL;
+}
+
+/* ------------------------------------------------------- beginning, ending */
+
+void brim__sequencer_go(brim_loader *loader, const struct brim__position *position) {
+    struct brim__sequencer *sequencer = loader->sequencer;
+    while (sequencer->running) {
+        brim__wait(&loader->ready, &loader->mutex, UINT64_MAX);
+    }
+    for (uint32_t i = 0; i < loader->plan->slot_cap; i++) {
+        struct brim__slot *slot = &loader->slot[i];
+        if (slot->state == BRIM__SLOT_READY || slot->state == BRIM__SLOT_FILLING) {
+            brim__slot_free(slot);
+        }
+    }
+    const bool at_end = position->sample == UINT64_MAX;
+    struct brim__position at = *position;
+    at.sample = at_end ? 0 : at.sample;
+    at.offset = at.given = at.micro = 0;
+    sequencer->end = at_end;
+    sequencer->spent = sequencer->held = sequencer->input_ended = false;
+    sequencer->error = BRIM_OK;
+    sequencer->told = false;
+    sequencer->take = sequencer->make;
+    sequencer->delivered = *position;
+    sequencer->discard_step = position->step;
+    sequencer->discard_micro = position->micro;
+    sequencer->chunk = NULL;
+    sequencer->slot = NULL;
+    sequencer->at = at;
+    sequencer->origin_row = at.row;
+    sequencer->step = position->step;
+    sequencer->step_rows = sequencer->micro = sequencer->skipped = 0;
+    sequencer->total = position->step * loader->plan->shard.global_rows;
+    sequencer->step_begin = sequencer->last = *position;
+    sequencer->step_begin.micro = 0;
+    brim__pack_go(loader, position);
+    brim__gather_go(loader, position);
+}
+
+brim_status brim__sequencer_init(brim_loader *loader) {
+    const struct brim__sequence *sequence = &loader->plan->sequence;
+    struct brim__sequencer *sequencer = loader->sequencer;
+    brim_status status = BRIM_OK;
+    if (sequence->pack) {
+        status =
+            brim__pages_new(&sequencer->item, loader->budget, sequence->item.bytes, false, false);
+    }
+    if (status == BRIM_OK && sequence->gather != BRIM__IN_ORDER) {
+        status = brim__pages_new(&sequencer->blocks, loader->budget, 2 * sequence->block_bytes,
+                                 false, false);
+        for (uint32_t i = 0; status == BRIM_OK && i < 2; i++) {
+            sequencer->gatherer.block[i].memory =
+                sequencer->blocks.memory + i * sequence->block_bytes;
+            sequencer->gatherer.block[i].bytes = sequence->block_bytes;
+        }
+    }
+    const bool gathers = sequence->gather != BRIM__IN_ORDER;
+    sequencer->gather_below = sequence->pack && sequence->pack_first ? brim__pack_next : made_next;
+    sequencer->pack_below = gathers && !sequence->pack_first ? brim__gather_next : made_next;
+    sequencer->top = sequence->pack && !(gathers && sequence->pack_first) ? brim__pack_next
+                     : gathers                                            ? brim__gather_next
+                                                                          : made_next;
+    return status;
+}
+
+void brim__sequencer_fini(brim_loader *loader) {
+    brim__pages_free(&loader->sequencer->item);
+    brim__pages_free(&loader->sequencer->blocks);
+}

@@ -1,0 +1,108 @@
+/*
+ * stream.c: chunks of a stream: one thread at a time pulls samples into its
+ * scratch, in order, and then makes them while the next one pulls.
+ *
+ * A pull waits PULL_NS at most, so that whoever wants to interrupt, close or seek
+ * is not kept for long by a pipe into which nobody writes.
+ */
+#include "engine/loader.h"
+
+#define PULL_NS 20000000
+
+/* mutex held: a chunk for what will be pulled, or NULL. */
+static struct brim__slot *begin_chunk(brim_loader *loader) {
+    struct brim__slot *slot = brim__slot_find_free(loader->ring, loader->ring_cap);
+    if (slot == NULL || loader->pulling || loader->stream_ended || loader->stuck) {
+        return NULL;
+    }
+    slot->ticket = loader->make_ticket++;
+    slot->epoch = loader->make_epoch;
+    slot->index = loader->make_index++;
+    slot->rows = slot->claimed = slot->done = slot->bad_rows = slot->replaced_rows = 0;
+    slot->error = BRIM_OK;
+    slot->told = slot->ended = false;
+    slot->bad_text[0] = '\0';
+    slot->delivery = (struct brim__delivery){ .first = loader->stream_at };
+    slot->state = BRIM__SLOT_FILLING;
+    slot->busy = 1;
+    return slot;
+}
+
+/* mutex held: nothing came; the chunk was never begun. */
+static void give_up(brim_loader *loader, struct brim__slot *slot) {
+    if (!slot->abandoned) {
+        loader->make_ticket--;
+        loader->make_index--;
+    }
+    slot->busy = 0;
+    brim__slot_free(slot);
+    brim__loader_event(loader);
+}
+
+static bool is_bad_sample(brim_status status) {
+    return status == BRIM_CORRUPT || status == BRIM_CALLBACK;
+}
+
+bool brim__stream_work(brim_loader *loader, bool is_next) {
+    const struct brim__leaf *leaf = loader->plan->leaf[0];
+    const struct brim__source *source = leaf->source[0];
+    struct brim__scratch *scratch = brim__scratch_take(loader, is_next);
+    struct brim__slot *slot = scratch != NULL ? begin_chunk(loader) : NULL;
+    if (slot == NULL) {
+        brim__nothing_to_do(loader, is_next, scratch);
+        return false;
+    }
+    struct brim__run run;
+    brim__run_begin(&run, loader, slot, scratch);
+    const bool rewind = loader->rewind;
+    const uint64_t sample = loader->stream_at, epoch = slot->epoch;
+    loader->pulling = true;
+    loader->rewind = false;
+    brim__unlock(&loader->mutex);
+
+    const uint8_t *records = NULL;
+    uint64_t got = 0;
+    const uint64_t before = brim__now();
+    brim_status status = rewind ? source->ops->rewind(source, epoch, sample) : BRIM_OK;
+    const bool lost = status != BRIM_OK;
+    if (!lost) {
+        status = source->ops->pull(source, leaf->run[0], before + PULL_NS,
+                                   run.scratch + leaf->buffer[0], &records, &got);
+    }
+    run.first = 0;
+    run.count = (uint32_t)got;
+
+    brim__lock(&loader->mutex);
+    loader->pulling = false;
+    if (slot->abandoned || status == BRIM_TIMEOUT) {
+        /* what was pulled for nobody is pulled again: who abandoned it wants a rewind */
+        give_up(loader, slot);
+        scratch->busy = false;
+        loader->rewind |= lost;
+        brim__unlock(&loader->mutex);
+        brim__broadcast(&loader->ready);
+        return true;
+    }
+    if (status == BRIM_END) {
+        loader->stream_ended = slot->ended = true;
+    } else {
+        slot->rows = slot->claimed = status == BRIM_OK ? run.count : 1;
+        loader->stuck = lost || (status != BRIM_OK && !is_bad_sample(status));
+        loader->stream_at += loader->stuck ? 0 : slot->rows;
+        loader->rewind |= lost;
+    }
+    atomic_store(&loader->wants, true);
+    brim__unlock(&loader->mutex);
+    brim__pool_wake(loader->runtime); /* the next one may pull */
+
+    if (status == BRIM_OK) {
+        brim__rows_pulled(&run, sample, records);
+        run.read_bytes = source->is_file ? brim__source_span(source, got) : 0;
+    } else if (status != BRIM_END) {
+        brim__rows_unpulled(&run, sample, status);
+    }
+    const uint64_t took = brim__now() - before;
+    brim__lock(&loader->mutex);
+    brim__run_end(&run, slot, scratch, took);
+    return true;
+}

@@ -1,0 +1,86 @@
+/*
+ * describe.c: what a plan says of each stage, and what it enters into the
+ * fingerprints.
+ */
+#include "plan/compile.h"
+
+#include <stdio.h>
+
+size_t brim__count_stages(const brim_pipeline *pipeline) {
+    size_t count = pipeline->use_count;
+    for (size_t u = 0; u < pipeline->use_count; u++) {
+        const struct brim__use *use = &pipeline->use[u];
+        for (size_t a = 0; a < use->stage->info.argument_count; a++) {
+            for (size_t i = 0; i < use->values[a].count; i++) {
+                const brim_pipeline *nested = use->values[a].items[i].pipeline;
+                count += nested != NULL ? brim__count_stages(nested) : 0;
+            }
+        }
+    }
+    return count;
+}
+
+/* Begins the record of a stage: its name and full text. */
+brim_status brim__begin_stage(struct brim__compiler *compiler, const struct brim__use *use,
+                              uint32_t *place) {
+    brim_plan_stage *stage = &compiler->plan->stage[compiler->stage];
+    *place = compiler->stage++;
+    stage->name = use->stage->info.name;
+    stage->effect = "";
+    const size_t length = brim__use_text(use, true, false, NULL, 0);
+    char *text;
+    const brim_status status =
+        brim__arena_take(&compiler->plan->arena, (uint64_t)length + 1, &text);
+    if (status == BRIM_OK) {
+        brim__use_text(use, true, false, text, length + 1);
+        stage->text = text;
+    }
+    return status;
+}
+
+brim_status brim__set_effect(struct brim__compiler *compiler, uint32_t place, const char *text) {
+    return brim__arena_text(&compiler->plan->arena, text, &compiler->plan->stage[place].effect);
+}
+
+brim_status brim__effect_of_program(struct brim__compiler *compiler, uint32_t place,
+                                    const struct brim__program *program) {
+    char text[BRIM__EFFECT_BYTES] = "";
+    for (uint32_t f = 0; f < program->field_count; f++) {
+        const struct brim__program_field *field = &program->field[f];
+        brim__append_field(text, sizeof(text), field->name, field->form, field->pending.to,
+                           &field->pending.from.shape);
+    }
+    const size_t length = strlen(text);
+    snprintf(text + length, sizeof(text) - length, "%s", program->impure ? "; not pure" : "");
+    return brim__set_effect(compiler, place, text);
+}
+
+/* Enters a stage into a fingerprint: its version and full text without paths. */
+brim_status brim__enter_stage(struct brim__compiler *compiler, uint64_t *fingerprint,
+                              const struct brim__use *use) {
+    char small[1024];
+    char *text = small;
+    const size_t length = brim__use_text(use, true, true, small, sizeof(small));
+    if (length >= sizeof(small)) {
+        const brim_status status =
+            brim__arena_take(&compiler->plan->arena, (uint64_t)length + 1, &text);
+        if (status != BRIM_OK) {
+            return status;
+        }
+        brim__use_text(use, true, true, text, length + 1);
+    }
+    *fingerprint =
+        brim__hash_words(*fingerprint, brim__hash(text, length, use->stage->info.version), 0);
+    return BRIM_OK;
+}
+
+brim_status brim__effect_of_order(struct brim__compiler *compiler, uint32_t place) {
+    char text[BRIM__EFFECT_BYTES];
+    const uint64_t count = brim__order_count(&compiler->plan->order);
+    if (compiler->plan->sequence.on) {
+        return BRIM_OK; /* nobody can tell */
+    }
+    compiler->plan->stage[place].samples = count;
+    snprintf(text, sizeof(text), "%llu samples", (unsigned long long)count);
+    return brim__set_effect(compiler, place, text);
+}

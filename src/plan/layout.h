@@ -1,0 +1,63 @@
+/*
+ * layout.h: how rows lie in memory: of a slot, or of a chunk of samples on their
+ * way to one.
+ *
+ *     | field 0: rows x row_bytes | its lengths | field 1 ... | numbers | valid | fate |
+ *
+ * While rows are made, every field has its rows at equal distances, those that
+ * are not dense at the distance of their bound, with the number of elements of
+ * each in `lengths`. When a batch is complete they are brought into the form that
+ * the user sees (engine/place.c).
+ */
+#ifndef BRIM_LAYOUT_H
+#define BRIM_LAYOUT_H
+
+#include "source/source.h"
+#include "tensor/tensor.h"
+
+struct brim__output {
+    char name[BRIM_NAME_BYTES];
+    brim_dtype dtype;
+    brim_form form; /* while rows are made */
+    bool padded;    /* not dense, but the user sees it filled up */
+    uint8_t pad_value[16];
+    struct brim__shape shape; /* of one sample; not dense: dim[0] is the bound */
+    uint64_t row_bytes;       /* from row to row */
+    uint64_t unit_bytes;      /* not dense: of one step in the first dimension */
+    uint64_t offset;
+    uint64_t lengths; /* not dense: where rows + 1 counts of 64 bits lie */
+};
+
+struct brim__layout {
+    struct brim__output output[BRIM__MAX_FIELDS];
+    uint32_t output_count;
+    bool ragged; /* some field is not dense */
+    uint64_t rows;
+    uint64_t ids_offset, valid_offset, fate_offset;
+    uint64_t bytes; /* whole pages */
+};
+
+/* What became of a row; one byte each at fate_offset. */
+enum brim__fate {
+    BRIM__ROW_MADE = 0,
+    BRIM__ROW_BAD = 1,
+    BRIM__ROW_DROPPED = 2, /* by a filter, or there is no such row of an expansion */
+};
+
+/* Fills in the offsets of outputs whose name, dtype, form, shape and padding are
+ * set. area: 0, or elements of the first dimension that padded fields have in a
+ * whole batch, whatever its rows. */
+brim_status brim__layout_place(struct brim__layout *layout, uint64_t rows, uint64_t area);
+
+static inline uint64_t *brim__layout_ids(const struct brim__layout *layout, uint8_t *memory) {
+    return (uint64_t *)(void *)(memory + layout->ids_offset);
+}
+static inline uint64_t *brim__layout_lengths(const struct brim__output *output, uint8_t *memory) {
+    return (uint64_t *)(void *)(memory + output->lengths);
+}
+static inline uint8_t *brim__layout_row(const struct brim__output *output, uint8_t *memory,
+                                        uint64_t row) {
+    return memory + output->offset + row * output->row_bytes;
+}
+
+#endif

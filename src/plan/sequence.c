@@ -1,0 +1,269 @@
+/*
+ * sequence.c: planning what is placed one after the other; see sequence.h.
+ */
+#include "plan/plan.h"
+
+#include "order/stages.h"
+
+#define CHUNK_BYTES   (32u << 10) /* worth a claim, small next to any budget */
+#define CHUNK_SAMPLES 256
+#define SMALL_CHUNK   (64u << 10)
+#define MANY_CHUNKS   8
+#define FEW_CHUNKS    4
+#define ROW_OVERHEAD  40 /* of a row in a block: its number and its entry */
+
+brim_status brim__sequence_begin(brim_plan *plan, const char *stage, bool nested) {
+    if (nested) {
+        return brim__fail(BRIM_UNSUPPORTED,
+                          "'%s' cannot stand inside parentheses, where every sample needs a "
+                          "number: put it behind them",
+                          stage);
+    }
+    if (!plan->sequence.on) {
+        plan->sequence.on = true;
+        plan->sequence.take = UINT64_MAX;
+    }
+    return BRIM_OK;
+}
+
+/* ------------------------------------------------- order stages behind one */
+
+static brim_status set_shuffle(brim_plan *plan, const struct brim__use *use, uint64_t key) {
+    struct brim__sequence *sequence = &plan->sequence;
+    const uint64_t buffer = (uint64_t)brim__item(use, BRIM__SHUFFLE_BUFFER)->integer;
+    if (buffer == 0) {
+        return brim__fail(
+            BRIM_INVALID,
+            "shuffle: here samples have no numbers (a stream, or behind a filter), so "
+            "it needs memory: say buffer=64MiB, or put shuffle before the filter");
+    }
+    if (brim__item(use, BRIM__SHUFFLE_BLOCK)->integer != 0) {
+        return brim__fail(BRIM_INVALID, "shuffle: block= and buffer= exclude each other");
+    }
+    if (sequence->gather != BRIM__IN_ORDER) {
+        return brim__fail(BRIM_UNSUPPORTED, "shuffle: one shuffle with buffer= is enough");
+    }
+    const uint64_t seed = (uint64_t)brim__item(use, BRIM__SHUFFLE_SEED)->integer;
+    sequence->gather = BRIM__SHUFFLED;
+    sequence->pack_first = plan->batching.pack.on;
+    sequence->each_epoch = brim__item(use, BRIM__SHUFFLE_EACH_EPOCH)->integer != 0;
+    sequence->key = brim__hash_words(key, seed, BRIM__ORDER_SHUFFLE);
+    sequence->block_bytes = buffer / 2;
+    return BRIM_OK;
+}
+
+static brim_status set_bounds(brim_plan *plan, const struct brim__use *use) {
+    struct brim__sequence *sequence = &plan->sequence;
+    const uint64_t amount = (uint64_t)brim__item(use, 0)->integer;
+    const char *name = use->stage->info.name;
+    if (sequence->gather != BRIM__IN_ORDER || plan->batching.pack.on) {
+        return brim__fail(BRIM_UNSUPPORTED,
+                          "%s: behind shuffle with buffer= or pack_sequences it is not supported; "
+                          "put it before them",
+                          name);
+    }
+    sequence->bounded = true;
+    if (use->stage == &brim__stage_take) {
+        sequence->take = brim__min(sequence->take, amount);
+    } else {
+        sequence->skip += brim__min(amount, sequence->take);
+        sequence->take -= sequence->take == UINT64_MAX ? 0 : brim__min(amount, sequence->take);
+    }
+    return BRIM_OK;
+}
+
+brim_status brim__sequence_order(brim_plan *plan, const struct brim__use *use, uint64_t key) {
+    if (use->stage == &brim__stage_shuffle) {
+        return set_shuffle(plan, use, key);
+    }
+    if (use->stage == &brim__stage_take || use->stage == &brim__stage_skip) {
+        return set_bounds(plan, use);
+    }
+    return brim__fail(BRIM_INVALID,
+                      "%s: here samples have no numbers (a stream, or behind a filter); put it "
+                      "before the filter",
+                      use->stage->info.name);
+}
+
+/* ------------------------------------------------------------------ layout */
+
+static brim_status lay_out_pack(brim_plan *plan) {
+    const struct brim__packing *pack = &plan->batching.pack;
+    struct brim__sequence *sequence = &plan->sequence;
+    const struct brim__layout *made = &plan->made;
+    uint32_t f = 0;
+    while (f < made->output_count &&
+           (pack->field[0] != '\0' ? strcmp(made->output[f].name, pack->field) != 0
+                                   : made->output[f].form == BRIM_DENSE)) {
+        f++;
+    }
+    if (f == made->output_count) {
+        return brim__fail(BRIM_INVALID, "pack_sequences: there is no field%s%s%s to pack",
+                          pack->field[0] != '\0' ? " '" : " that differs in length", pack->field,
+                          pack->field[0] != '\0' ? "'" : "");
+    }
+    const struct brim__output *from = &made->output[f];
+    if (from->form == BRIM_DENSE || from->padded || from->shape.rank != 1) {
+        return brim__fail(BRIM_INVALID,
+                          "pack_sequences: field '%s' is not a list that differs in length from "
+                          "sample to sample%s",
+                          from->name, from->padded ? "; leave out pad" : "");
+    }
+    sequence->pack = true;
+    sequence->pack_field = f;
+    sequence->pack_length = pack->length;
+    sequence->pack_split = pack->split;
+    static const char *const names[] = { NULL, "position", "document" };
+    struct brim__layout *item = &sequence->item;
+    item->output_count = BRIM__COUNT(names);
+    for (uint32_t i = 0; i < item->output_count; i++) {
+        struct brim__output *output = &item->output[i];
+        brim__copy_text(output->name, sizeof(output->name), i == 0 ? from->name : names[i]);
+        output->dtype = i == 0 ? from->dtype : BRIM_I32;
+        output->shape = (struct brim__shape){ .rank = 1, .dim = { pack->length } };
+        if (i > 0 && strcmp(names[i], from->name) == 0) {
+            return brim__fail(BRIM_INVALID,
+                              "pack_sequences: the field to pack is called '%s', as one that it "
+                              "adds: give it another name",
+                              from->name);
+        }
+    }
+    return brim__layout_place(item, 1, 0);
+}
+
+/* Bytes of the largest row of a layout in a block. */
+static uint64_t packed_row(const struct brim__layout *layout) {
+    uint64_t bytes = ROW_OVERHEAD;
+    for (uint32_t f = 0; f < layout->output_count; f++) {
+        bytes += layout->output[f].row_bytes + sizeof(uint64_t);
+    }
+    return bytes;
+}
+
+static brim_status check_bucket(const brim_plan *plan) {
+    const struct brim__bucketing *bucket = &plan->batching.bucket;
+    bool padded = false;
+    if (plan->sequence.gather != BRIM__IN_ORDER || plan->sequence.pack) {
+        return brim__fail(BRIM_UNSUPPORTED,
+                          "bucket gathers samples itself: leave out shuffle with buffer= and "
+                          "pack_sequences");
+    }
+    for (uint32_t f = 0; f < plan->made.output_count; f++) {
+        const struct brim__output *output = &plan->made.output[f];
+        const uint64_t widest =
+            bucket->edges > 0 ? bucket->edge[bucket->edges - 1] : bucket->tokens;
+        padded |= output->padded;
+        if (output->padded && output->shape.dim[0] > widest) {
+            return brim__fail(
+                BRIM_INVALID,
+                "bucket: field '%s' may have %llu elements, but a batch has room for rows of %llu: "
+                "give the source a smaller bound (max_length, max_bytes) or bucket a larger %s",
+                output->name, (unsigned long long)output->shape.dim[0], (unsigned long long)widest,
+                bucket->edges > 0 ? "last edge" : "number of tokens");
+        }
+    }
+    if (!padded) {
+        return brim__fail(BRIM_INVALID,
+                          "bucket: no field is padded to the longest of its batch: put `pad "
+                          "on=...` without to= before it, for the field whose length counts");
+    }
+    return BRIM_OK;
+}
+
+static brim_status check_batching(const brim_plan *plan) {
+    const struct brim__batching *batching = &plan->batching;
+    if (batching->on_error == BRIM__REPLACE) {
+        return brim__fail(BRIM_INVALID,
+                          "on_error=replace needs samples with numbers to choose from: behind a "
+                          "filter or of a stream use on_error=skip");
+    }
+    if (batching->remainder == BRIM__DROP && batching->micro != 0) {
+        return brim__fail(BRIM_UNSUPPORTED,
+                          "remainder=drop with micro-batches needs to know where the samples end, "
+                          "which here shows only at the end: leave out one of them");
+    }
+    return BRIM_OK;
+}
+
+static brim_status place_blocks(brim_plan *plan, const struct brim__layout *row) {
+    struct brim__sequence *sequence = &plan->sequence;
+    if (sequence->gather == BRIM__IN_ORDER) {
+        return BRIM_OK;
+    }
+    const uint64_t least = brim__align(packed_row(row), brim__page_bytes());
+    sequence->block_bytes = brim__align(sequence->block_bytes, brim__page_bytes());
+    if (sequence->block_bytes < least) {
+        const uint64_t both = 2 * sequence->block_bytes, needed = 2 * least;
+        return brim__fail(BRIM_INVALID,
+                          "buffer=%llu: half of it must hold one sample of the largest size, so at "
+                          "least %llu bytes are needed",
+                          (unsigned long long)both, (unsigned long long)needed);
+    }
+    return BRIM_OK;
+}
+
+/* How many samples workers make at a time, and the chunks for them. */
+static brim_status place_chunks(brim_plan *plan) {
+    uint64_t sample = 1;
+    for (uint32_t f = 0; f < plan->made.output_count; f++) {
+        uint64_t bytes;
+        const struct brim__output *output = &plan->made.output[f];
+        if (brim__shape_bytes_overflow(&output->shape, brim_dtype_bytes(output->dtype), &bytes) ||
+            brim__add_overflows(sample, bytes, &sample)) {
+            return brim__fail(BRIM_INVALID, "a sample is too large");
+        }
+    }
+    if (brim__mul_overflows(sample, plan->most, &sample)) {
+        return brim__fail(BRIM_INVALID, "what one sample becomes is too large");
+    }
+    const uint64_t samples =
+        brim__max(1, brim__min(CHUNK_SAMPLES, CHUNK_BYTES / brim__max(1, sample)));
+    const struct brim__batching chunk = { .rows = samples };
+    brim_status status =
+        brim__shard_init(&plan->deliveries, &chunk, brim__order_count(&plan->order), 0, 1);
+    if (status == BRIM_OK) {
+        status = brim__layout_place(&plan->made, samples * plan->most, 0);
+    }
+    if (status == BRIM_OK && plan->made.bytes > UINT64_MAX / 64) {
+        return brim__fail(BRIM_INVALID, "what one sample becomes is too large");
+    }
+    plan->sequence.chunks = plan->made.bytes <= SMALL_CHUNK ? MANY_CHUNKS : FEW_CHUNKS;
+    return status;
+}
+
+brim_status brim__sequence_lay_out(brim_plan *plan) {
+    struct brim__sequence *sequence = &plan->sequence;
+    const struct brim__bucketing *bucket = &plan->batching.bucket;
+    brim_status status = check_batching(plan);
+    if (status == BRIM_OK) {
+        status = place_chunks(plan);
+    }
+    if (status == BRIM_OK && plan->batching.pack.on) {
+        status = lay_out_pack(plan);
+    }
+    if (status == BRIM_OK && bucket->on) {
+        status = check_bucket(plan);
+        sequence->gather = BRIM__BUCKETED;
+        sequence->each_epoch = true;
+        sequence->key = brim__hash_words(bucket->seed, BRIM__BUCKETED, 0);
+        sequence->block_bytes = bucket->buffer / 2;
+    }
+    if (status != BRIM_OK) {
+        return status;
+    }
+    const struct brim__layout *from = sequence->pack ? &sequence->item : &plan->made;
+    status = place_blocks(plan, sequence->pack && sequence->pack_first ? from : &plan->made);
+    plan->delivered = *from;
+    return status == BRIM_OK
+               ? brim__layout_place(&plan->delivered, plan->shard.micro_rows, bucket->tokens)
+               : status;
+}
+
+uint64_t brim__sequence_bytes(const brim_plan *plan) {
+    const struct brim__sequence *sequence = &plan->sequence;
+    if (!sequence->on) {
+        return 0;
+    }
+    return sequence->chunks * plan->made.bytes + (sequence->pack ? sequence->item.bytes : 0) +
+           (sequence->gather != BRIM__IN_ORDER ? 2 * sequence->block_bytes : 0);
+}

@@ -1,0 +1,58 @@
+/*
+ * index_file.h: the pages of an index file; for index.c and index_write.c alone.
+ *
+ *     page 0:       header
+ *     page 1 .. n:  170 entries each, the last one filled with zeros
+ *
+ * Every page ends with the hash of what stands before it, seeded with the page's
+ * number, so that a page in the wrong place is noticed too.
+ */
+#ifndef BRIM_INDEX_FILE_H
+#define BRIM_INDEX_FILE_H
+
+#include "source/index.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "indexes are little-endian");
+
+#define BRIM__INDEX_PAGE     4096
+#define BRIM__INDEX_HASHED   (BRIM__INDEX_PAGE - 8) /* bytes before a page's hash */
+#define BRIM__INDEX_ENTRY    24
+#define BRIM__INDEX_PER_PAGE 170
+#define BRIM__INDEX_VERSION  1
+#define BRIM__INDEX_MAGIC    "brimidx\n"
+#define BRIM__INDEX_LENGTH   (UINT64_C(1) << 48) /* every length is below */
+
+struct brim__index_header {
+    char magic[8];
+    uint32_t version;
+    uint32_t page_bytes;
+    char source[BRIM_NAME_BYTES];
+    uint64_t options;
+    uint64_t data_bytes;
+    int64_t data_modified_ns;
+    uint64_t count;
+    uint64_t largest;
+    uint64_t total;
+};
+
+struct brim__index_item {
+    uint64_t offset;
+    uint64_t length_kind; /* length in the low 48 bits */
+    uint32_t a, b;
+};
+_Static_assert(sizeof(struct brim__index_item) == BRIM__INDEX_ENTRY, "24 bytes on disk");
+
+/* What the header of a fresh index of `data` says, but for the last three. */
+void brim__index_expect(const struct brim__file *data, const struct brim__index_recipe *recipe,
+                        struct brim__index_header *header);
+uint64_t brim__index_page_hash(const uint8_t *page, uint64_t number);
+static inline uint64_t brim__index_pages(uint64_t count) {
+    return 1 + brim__divide_up(count, BRIM__INDEX_PER_PAGE);
+}
+
+/* index_write.c: makes the index `path` of `data`. */
+brim_status brim__index_make(const char *path, const struct brim__file *data,
+                             const struct brim__index_recipe *recipe,
+                             struct brim__opening *opening);
+
+#endif

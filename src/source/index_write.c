@@ -1,0 +1,232 @@
+/*
+ * index_write.c: makes an index in one pass, with two bounded buffers.
+ *
+ * The scan of the source enters records; they are packed into pages in a small
+ * buffer that is written when it is full. The header, without which the file is
+ * nothing, is written last; then the file takes its name (base/file_write.h).
+ * The data file is looked at again before that: if it changed meanwhile, the
+ * entries may be those of no state that it ever had.
+ */
+#include "base/file_write.h"
+#include "source/index_file.h"
+
+#include <stdio.h>
+#include <sys/stat.h>
+
+#define MOST_BYTES 65536               /* of the buffer */
+#define TELL_NS    UINT64_C(100000000) /* between two calls of a progress function */
+
+struct brim__index_writer {
+    struct brim__new_file file;
+    const struct brim__file *data;
+    struct brim__opening *opening;
+    uint8_t *buffer;
+    uint8_t *to;       /* of the next entry */
+    uint8_t *page_end; /* behind the last entry that the page in progress can hold */
+    size_t pages;      /* that the buffer holds */
+    size_t page;       /* the one in progress */
+    uint64_t first;    /* number of the buffer's first page in the file */
+    uint64_t count, largest, total;
+    uint64_t told_ns;
+    bool refused; /* the place could not be written */
+};
+
+static void begin_page(struct brim__index_writer *writer, size_t page) {
+    writer->page = page;
+    writer->to = writer->buffer + page * BRIM__INDEX_PAGE;
+    writer->page_end = writer->to + BRIM__INDEX_PER_PAGE * BRIM__INDEX_ENTRY;
+}
+
+static void seal(uint8_t *page, uint64_t number) {
+    const uint64_t hash = brim__index_page_hash(page, number);
+    memcpy(page + BRIM__INDEX_HASHED, &hash, sizeof hash);
+}
+
+static brim_status write_out(struct brim__index_writer *writer, uint64_t first, size_t pages) {
+    const brim_status status = brim__new_file_write(&writer->file, first * BRIM__INDEX_PAGE,
+                                                    writer->buffer, pages * BRIM__INDEX_PAGE);
+    writer->refused |= status != BRIM_OK;
+    return status;
+}
+
+/* The page in progress is full, or the last. */
+static brim_status end_page(struct brim__index_writer *writer) {
+    uint8_t *page = writer->buffer + writer->page * BRIM__INDEX_PAGE;
+    memset(writer->to, 0, (size_t)(page + BRIM__INDEX_HASHED - writer->to));
+    seal(page, writer->first + writer->page);
+    if (writer->page + 1 < writer->pages) {
+        begin_page(writer, writer->page + 1);
+        return BRIM_OK;
+    }
+    const brim_status status = write_out(writer, writer->first, writer->pages);
+    writer->first += writer->pages;
+    begin_page(writer, 0);
+    return status;
+}
+
+brim_status brim__index_add(struct brim__index_writer *writer,
+                            const struct brim__index_entry *entry) {
+    const uint64_t bytes = writer->data->bytes;
+    if (BRIM__UNLIKELY(entry->offset > bytes || entry->length > bytes - entry->offset ||
+                       entry->length >= BRIM__INDEX_LENGTH)) {
+        return brim__fail(BRIM_CORRUPT,
+                          "%s: a record of %llu bytes at byte %llu does not fit into the file's "
+                          "%llu bytes, or is longer than an index can say",
+                          writer->data->path, (unsigned long long)entry->length,
+                          (unsigned long long)entry->offset, (unsigned long long)bytes);
+    }
+    const struct brim__index_item item = { .offset = entry->offset,
+                                           .length_kind = entry->length | (uint64_t)entry->kind
+                                                                              << 48,
+                                           .a = entry->a,
+                                           .b = entry->b };
+    memcpy(writer->to, &item, sizeof item);
+    writer->to += sizeof item;
+    writer->count++;
+    writer->largest = brim__max(writer->largest, entry->length);
+    writer->total += entry->length;
+    return writer->to == writer->page_end ? end_page(writer) : BRIM_OK;
+}
+
+static brim_status tell(const struct brim__index_writer *writer, uint64_t done) {
+    const struct brim__opening *opening = writer->opening;
+    char what[256];
+    if (opening->progress == NULL) {
+        return BRIM_OK;
+    }
+    snprintf(what, sizeof what, "indexing %s", writer->data->path);
+    if (opening->progress(opening->progress_user, what, done, writer->data->bytes) == 0) {
+        return BRIM_OK;
+    }
+    return brim__fail(BRIM_INTERRUPTED, "%s: indexing it was given up at byte %llu of %llu",
+                      writer->data->path, (unsigned long long)done,
+                      (unsigned long long)writer->data->bytes);
+}
+
+brim_status brim__index_progress(struct brim__index_writer *writer, uint64_t done) {
+    const uint64_t now = brim__now();
+    if (now - writer->told_ns < TELL_NS) {
+        return BRIM_OK;
+    }
+    writer->told_ns = now;
+    return tell(writer, done);
+}
+
+static brim_status check_unchanged(const struct brim__file *data) {
+    struct stat facts;
+    if (fstat(data->fd, &facts) == 0 && (uint64_t)facts.st_size == data->bytes &&
+        (int64_t)facts.st_mtim.tv_sec * 1000000000 + facts.st_mtim.tv_nsec == data->modified_ns) {
+        return BRIM_OK;
+    }
+    return brim__fail(
+        BRIM_CORRUPT,
+        "%s: was changed while its index was made: try again when nobody writes to it", data->path);
+}
+
+/* The pages that are left, then the header. */
+static brim_status finish(struct brim__index_writer *writer,
+                          const struct brim__index_recipe *recipe) {
+    brim_status status = BRIM_OK;
+    if (writer->to != writer->buffer + writer->page * BRIM__INDEX_PAGE) {
+        status = end_page(writer);
+    }
+    if (status == BRIM_OK && writer->page > 0) {
+        status = write_out(writer, writer->first, writer->page);
+    }
+    if (status != BRIM_OK) {
+        return status;
+    }
+    struct brim__index_header header;
+    brim__index_expect(writer->data, recipe, &header);
+    header.count = writer->count;
+    header.largest = writer->largest;
+    header.total = writer->total;
+    memset(writer->buffer, 0, BRIM__INDEX_PAGE);
+    memcpy(writer->buffer, &header, sizeof header);
+    seal(writer->buffer, 0);
+    return write_out(writer, 0, 1);
+}
+
+/* What the user can do about a place that cannot be written. */
+static brim_status advise_place(brim_status status, enum brim__index_place place) {
+    char text[BRIM__DETAIL_BYTES];
+    brim__copy_text(text, sizeof text, brim_detail());
+    return place == BRIM__INDEX_CACHE
+               ? brim__fail(status,
+                            "%s; an index must be written: say index=beside to keep it beside the "
+                            "data, or give another cache directory (cache_dir of the runtime, "
+                            "--cache-dir on the command line)",
+                            text)
+               : brim__fail(status,
+                            "%s; an index must be written: say index=cache to keep it in the cache "
+                            "directory instead",
+                            text);
+}
+
+static brim_status write_index(struct brim__index_writer *writer, const char *path,
+                               const struct brim__index_recipe *recipe) {
+    brim_status status = brim__make_directory_of(path);
+    if (status == BRIM_OK) {
+        status = brim__new_file_begin(&writer->file, path);
+    }
+    if (status != BRIM_OK) {
+        writer->refused = true;
+        return status;
+    }
+    status = recipe->scan(recipe->self, writer->data, writer);
+    if (status == BRIM_OK) {
+        status = finish(writer, recipe);
+    }
+    if (status == BRIM_OK) {
+        status = check_unchanged(writer->data);
+    }
+    if (status == BRIM_OK) {
+        status = tell(writer, writer->data->bytes);
+    }
+    if (status == BRIM_OK) {
+        status = brim__new_file_commit(&writer->file);
+        writer->refused = status != BRIM_OK;
+    }
+    brim__new_file_abandon(&writer->file);
+    return status;
+}
+
+/* Little memory: small buffers, never other entries. */
+size_t brim__index_buffer(const struct brim__opening *opening, uint64_t share, size_t least,
+                          size_t most) {
+    brim_budget *budget = opening->arena->budget;
+    const uint64_t bytes = budget == NULL ? most : brim__budget_available(budget) / share;
+    while (most > bytes && most > least) {
+        most /= 2;
+    }
+    return most;
+}
+
+brim_status brim__index_make(const char *path, const struct brim__file *data,
+                             const struct brim__index_recipe *recipe,
+                             struct brim__opening *opening) {
+    brim_budget *budget = opening->arena->budget;
+    const size_t pages =
+        brim__index_buffer(opening, 8, BRIM__INDEX_PAGE, MOST_BYTES) / BRIM__INDEX_PAGE;
+    brim_status status;
+    struct brim__index_writer *writer =
+        brim__alloc(budget, sizeof *writer + (pages + 1) * BRIM__INDEX_PAGE, &status);
+    if (writer == NULL) {
+        return brim__fail_within(status, "making an index of %s", data->path);
+    }
+    const size_t head = (size_t)brim__align(sizeof *writer, BRIM__CACHE_LINE);
+    writer->file.fd = -1;
+    writer->data = data;
+    writer->opening = opening;
+    writer->buffer = (uint8_t *)writer + head;
+    writer->pages = pages;
+    writer->first = 1;
+    writer->told_ns = brim__now();
+    begin_page(writer, 0);
+    status = write_index(writer, path, recipe);
+    if (writer->refused) {
+        status = advise_place(status, recipe->place);
+    }
+    brim__free(writer);
+    return status;
+}

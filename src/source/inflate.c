@@ -1,0 +1,290 @@
+/*
+ * inflate.c: deflated bytes of a file, inflated in order by zlib.
+ *
+ *     file ─► input (16 KiB) ─► zlib ─► the caller's memory
+ *
+ * zlib asks for memory twice, when it is set up and for its window of 32 KiB at
+ * the first output; both come from the arena, and going back to the beginning
+ * (inflateReset2) keeps both. So an inflater takes the same memory for one file
+ * or a thousand. It is never ended: the arena owns all that it has.
+ *
+ * Invariants while reading: input[next .. next + left) has not been understood
+ * yet; `at` is the byte of the file behind it; nothing is read from the file
+ * while something is left.
+ */
+#include "source/inflate.h"
+
+#include <stdio.h>
+#include <zlib.h>
+
+#define INPUT_BYTES 16384
+#define MOST_OUTPUT (1u << 30) /* of one call: zlib counts in 32 bits */
+#define REPORT_NS   UINT64_C(200000000)
+
+struct brim__inflater {
+    const struct brim__opening *opening;
+    z_stream zlib;
+    bool set_up;
+    brim_status refused; /* why zlib got no memory */
+    enum brim__deflate_form form;
+    const struct brim__file *file;
+    uint64_t begin, at, end; /* the range, and the next byte to be read */
+    bool ended;              /* the last member is over */
+    uint64_t total;
+    uint32_t crc;
+    uint64_t reported_ns;
+    uint8_t input[INPUT_BYTES];
+};
+
+static void *take(void *opaque, uInt items, uInt size) {
+    struct brim__inflater *inflater = opaque;
+    void *memory = NULL;
+    const brim_status status =
+        brim__arena_take(inflater->opening->arena, (uint64_t)items * size, &memory);
+    if (status != BRIM_OK) {
+        inflater->refused = status;
+        return NULL;
+    }
+    return memory;
+}
+
+static void give(void *opaque, void *memory) {
+    (void)opaque; /* the arena's */
+    (void)memory;
+}
+
+brim_status brim__inflater_new(const struct brim__opening *opening,
+                               struct brim__inflater **inflater) {
+    struct brim__inflater *made;
+    const brim_status status = brim__arena_take(opening->arena, sizeof *made, &made);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    made->opening = opening;
+    *inflater = made;
+    return BRIM_OK;
+}
+
+static int window_bits(enum brim__deflate_form form) {
+    switch (form) {
+    case BRIM__DEFLATE_ZLIB:
+        return MAX_WBITS;
+    case BRIM__DEFLATE_GZIP:
+        return 16 + MAX_WBITS;
+    default:
+        return -MAX_WBITS;
+    }
+}
+
+/* Where in the file the data are understood up to. */
+static unsigned long long file_byte(const struct brim__inflater *inflater) {
+    return inflater->at - inflater->zlib.avail_in;
+}
+
+static brim_status fail(const struct brim__inflater *inflater, const char *what) {
+    return brim__fail(BRIM_CORRUPT, "%s: byte %llu: %s", inflater->file->path, file_byte(inflater),
+                      what);
+}
+
+/* What zlib says other than Z_OK and Z_STREAM_END. */
+static brim_status fail_zlib(const struct brim__inflater *inflater, int said) {
+    if (said == Z_MEM_ERROR) {
+        return inflater->refused != BRIM_OK
+                   ? inflater->refused
+                   : brim__fail(BRIM_MEMORY, "%s: zlib has no memory", inflater->file->path);
+    }
+    if (said == Z_NEED_DICT) {
+        return brim__fail(BRIM_UNSUPPORTED,
+                          "%s: byte %llu: compressed with a dictionary that is not in the file",
+                          inflater->file->path, file_byte(inflater));
+    }
+    return brim__fail(BRIM_CORRUPT, "%s: byte %llu: the compressed data are damaged: %s",
+                      inflater->file->path, file_byte(inflater),
+                      inflater->zlib.msg != NULL ? inflater->zlib.msg
+                                                 : "no more can be made of "
+                                                   "them");
+}
+
+brim_status brim__inflate_begin(struct brim__inflater *inflater, enum brim__deflate_form form,
+                                const struct brim__file *file, uint64_t begin, uint64_t bytes) {
+    uint64_t end;
+    inflater->form = form;
+    inflater->file = file;
+    inflater->begin = inflater->at = begin;
+    inflater->total = 0;
+    inflater->crc = 0;
+    inflater->ended = false;
+    inflater->refused = BRIM_OK;
+    inflater->reported_ns = brim__now();
+    inflater->zlib.next_in = inflater->input;
+    inflater->zlib.avail_in = 0;
+    if (brim__add_overflows(begin, bytes, &end) || end > file->bytes) {
+        return brim__fail(BRIM_CORRUPT,
+                          "%s: byte %llu: %llu compressed bytes should begin here, but the file "
+                          "ends at byte %llu",
+                          file->path, (unsigned long long)begin, (unsigned long long)bytes,
+                          (unsigned long long)file->bytes);
+    }
+    inflater->end = end;
+    int said;
+    if (inflater->set_up) {
+        said = inflateReset2(&inflater->zlib, window_bits(form));
+    } else {
+        inflater->zlib.zalloc = take;
+        inflater->zlib.zfree = give;
+        inflater->zlib.opaque = inflater;
+        said = inflateInit2(&inflater->zlib, window_bits(form));
+        inflater->set_up = said == Z_OK;
+    }
+    return said == Z_OK ? BRIM_OK : fail_zlib(inflater, said);
+}
+
+/* Tells the caller of a long opening how far it is, some times a second. */
+static brim_status report(struct brim__inflater *inflater) {
+    const struct brim__opening *opening = inflater->opening;
+    const uint64_t now = opening->progress != NULL ? brim__now() : 0;
+    if (opening->progress == NULL || now - inflater->reported_ns < REPORT_NS) {
+        return BRIM_OK;
+    }
+    inflater->reported_ns = now;
+    char what[256];
+    snprintf(what, sizeof what, "inflating %s", inflater->file->path);
+    if (opening->progress(opening->progress_user, what, inflater->at - inflater->begin,
+                          inflater->end - inflater->begin) != 0) {
+        return brim__fail(BRIM_INTERRUPTED, "%s: given up while inflating it",
+                          inflater->file->path);
+    }
+    return BRIM_OK;
+}
+
+/* Makes sure that there is input, unless the range is used up. */
+static brim_status fill(struct brim__inflater *inflater) {
+    if (inflater->zlib.avail_in > 0 || inflater->at == inflater->end) {
+        return BRIM_OK;
+    }
+    brim_status status = report(inflater);
+    const size_t count = brim__min(INPUT_BYTES, inflater->end - inflater->at);
+    if (status == BRIM_OK) {
+        status = brim__file_read(inflater->file, inflater->at, inflater->input, count);
+    }
+    if (status == BRIM_OK) {
+        inflater->zlib.next_in = inflater->input;
+        inflater->zlib.avail_in = (uInt)count;
+        inflater->at += count;
+    }
+    return status;
+}
+
+/* At the end of a member: another one follows, or nothing. */
+static brim_status end_member(struct brim__inflater *inflater) {
+    const brim_status status = fill(inflater);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    inflater->ended = inflater->form != BRIM__DEFLATE_GZIP || inflater->zlib.avail_in == 0 ||
+                      inflater->zlib.next_in[0] != 0x1f;
+    return inflater->ended || inflateReset(&inflater->zlib) == Z_OK
+               ? BRIM_OK
+               : fail(inflater, "zlib does not begin anew");
+}
+
+/* Puts out up to *bytes bytes, fewer only at the end of the data. */
+static brim_status run(struct brim__inflater *inflater, uint8_t *to, uint64_t *bytes) {
+    const uint64_t wanted = *bytes;
+    uint64_t made = 0;
+    *bytes = 0;
+    while (!inflater->ended && made < wanted) {
+        brim_status status = fill(inflater);
+        if (status != BRIM_OK) {
+            return status;
+        }
+        const uInt room = (uInt)brim__min(MOST_OUTPUT, wanted - made);
+        inflater->zlib.next_out = to + made;
+        inflater->zlib.avail_out = room;
+        const int said = inflate(&inflater->zlib, Z_NO_FLUSH);
+        const uInt got = room - inflater->zlib.avail_out;
+        if (inflater->form == BRIM__DEFLATE_RAW) {
+            inflater->crc = (uint32_t)crc32(inflater->crc, to + made, got);
+        }
+        made += got;
+        inflater->total += got;
+        if (said == Z_STREAM_END) {
+            status = end_member(inflater);
+            if (status != BRIM_OK) {
+                return status;
+            }
+        } else if (said == Z_BUF_ERROR) { /* nothing came in, because there is no more */
+            return fail(inflater, "the compressed data end too early: the file was cut short");
+        } else if (said != Z_OK) {
+            return fail_zlib(inflater, said);
+        }
+    }
+    *bytes = made;
+    return BRIM_OK;
+}
+
+brim_status brim__inflate_read(struct brim__inflater *inflater, void *to, uint64_t bytes) {
+    uint64_t got = bytes;
+    const brim_status status = run(inflater, to, &got);
+    if (status != BRIM_OK || got == bytes) {
+        return status;
+    }
+    const unsigned long long promised = inflater->total - got + bytes;
+    return brim__fail(BRIM_CORRUPT,
+                      "%s: byte %llu: the compressed data end here after %llu bytes, but %llu were "
+                      "promised",
+                      inflater->file->path, file_byte(inflater),
+                      (unsigned long long)inflater->total, promised);
+}
+
+brim_status brim__inflate_end(struct brim__inflater *inflater) {
+    const uint64_t promised = inflater->total;
+    uint8_t more;
+    uint64_t got = 1;
+    const brim_status status = run(inflater, &more, &got);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    if (got > 0) {
+        return brim__fail(BRIM_CORRUPT,
+                          "%s: byte %llu: the compressed data go on after the %llu bytes that were "
+                          "promised",
+                          inflater->file->path, file_byte(inflater), (unsigned long long)promised);
+    }
+    if (inflater->zlib.avail_in > 0 || inflater->at < inflater->end) {
+        return brim__fail(BRIM_CORRUPT,
+                          "%s: byte %llu: the compressed data end here, but %llu bytes follow that "
+                          "do not belong to them",
+                          inflater->file->path, file_byte(inflater),
+                          (unsigned long long)inflater->end - file_byte(inflater));
+    }
+    return BRIM_OK;
+}
+
+uint64_t brim__inflate_total(const struct brim__inflater *inflater) {
+    return inflater->total;
+}
+
+uint32_t brim__inflate_crc(const struct brim__inflater *inflater) {
+    return inflater->crc;
+}
+
+brim_status brim__inflate_room(const struct brim__opening *opening, const char *path,
+                               uint64_t bytes, const char *advice, uint8_t **room) {
+    char size[BRIM__SIZE_TEXT], available[BRIM__SIZE_TEXT];
+    brim_budget *budget = opening->arena->budget;
+    const uint64_t left = budget != NULL ? brim__budget_available(budget) : UINT64_MAX;
+    if (bytes > left) {
+        return brim__fail(BRIM_BUDGET,
+                          "%s: is compressed and must be held in memory: %s (%llu bytes), but only "
+                          "%s can be had; %s, or raise the budget",
+                          path, brim__size_text(bytes, size), (unsigned long long)bytes,
+                          brim__size_text(left, available), advice);
+    }
+    const brim_status status = brim__arena_take(opening->arena, bytes, room);
+    if (status == BRIM_OK) {
+        return BRIM_OK;
+    }
+    return brim__fail_within(status, "%s: is compressed and must be held in memory (%s); %s", path,
+                             brim__size_text(bytes, size), advice);
+}

@@ -1,0 +1,53 @@
+/*
+ * inflate.h: deflated bytes of a file, inflated in order into memory that the
+ * caller has sized.
+ *
+ *     begin (file, range, form) ─► read n bytes ─► read ... ─► end
+ *
+ * Nothing is ever put out that was not asked for, so that a file that inflates
+ * to a thousand times its size costs what its header promised and the budget
+ * held, not more. All failures of the data are BRIM_CORRUPT and name the byte
+ * of the file up to which it was understood.
+ *
+ * One inflater does one range after the other. What it works with (some 60 KiB,
+ * zlib's own memory among it) comes from the opening's arena and stays there:
+ * given back, it would be in no plan's minimum, and a loader could be refused
+ * in exactly the memory that its plan had called enough.
+ */
+#ifndef BRIM_INFLATE_H
+#define BRIM_INFLATE_H
+
+#include "source/source.h"
+
+/* Deflate puts out at most this many bytes for each byte that it takes in. */
+#define BRIM__INFLATE_RATIO 1032
+
+enum brim__deflate_form {
+    BRIM__DEFLATE_RAW,  /* without checksum; see brim__inflate_crc */
+    BRIM__DEFLATE_ZLIB, /* zlib's header and Adler-32, checked */
+    BRIM__DEFLATE_GZIP, /* one or several members, each with its CRC-32, checked */
+};
+
+struct brim__inflater;
+
+brim_status brim__inflater_new(const struct brim__opening *opening,
+                               struct brim__inflater **inflater);
+/* The range [begin, begin + bytes) of the file, which stays open meanwhile. */
+brim_status brim__inflate_begin(struct brim__inflater *inflater, enum brim__deflate_form form,
+                                const struct brim__file *file, uint64_t begin, uint64_t bytes);
+/* The next `bytes` bytes; BRIM_CORRUPT if there are fewer. */
+brim_status brim__inflate_read(struct brim__inflater *inflater, void *to, uint64_t bytes);
+/* The data must end here: no more comes out, checksums hold, and nothing of the
+ * range is left over. */
+brim_status brim__inflate_end(struct brim__inflater *inflater);
+/* Bytes put out since brim__inflate_begin, and their CRC-32. */
+uint64_t brim__inflate_total(const struct brim__inflater *inflater);
+uint32_t brim__inflate_crc(const struct brim__inflater *inflater);
+
+/* Memory for `bytes` bytes that come out of `path`, from the opening's arena, or
+ * BRIM_BUDGET with a text that names their number and says what to do: `advice`,
+ * or raise the budget. */
+brim_status brim__inflate_room(const struct brim__opening *opening, const char *path,
+                               uint64_t bytes, const char *advice, uint8_t **room);
+
+#endif

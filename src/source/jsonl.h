@@ -1,0 +1,95 @@
+/*
+ * jsonl.h: what the files of the jsonl source share.
+ *
+ *     jsonl.c        the stage: arguments, opening
+ *     jsonl_types.c  which fields there are and of what type, from the first records
+ *     jsonl_walk.c   one line: finds the values of the chosen keys
+ *     jsonl_parse.c  one line to one record
+ *
+ * A key's dots lead into objects: "a.b" is the key b of the object a. It is also
+ * the key "a.b" itself, since the path that leads to a value is compared as one
+ * text. A line that has both has the key twice, which is bad data.
+ */
+#ifndef BRIM_JSONL_H
+#define BRIM_JSONL_H
+
+#include "source/json.h"
+#include "source/lines.h"
+
+#define BRIM__JSONL_KEY_BYTES 256 /* longest key, with its dots and its zero */
+
+enum brim__jsonl_missing {
+    BRIM__JSONL_MISSING_ERROR, /* null or no such key: a bad sample */
+    BRIM__JSONL_MISSING_NAN,
+    BRIM__JSONL_MISSING_ZERO,
+};
+
+struct brim__jsonl_field {
+    const char *key;
+    size_t key_length;
+    char name[BRIM_NAME_BYTES]; /* made of the key */
+    bool typed;                 /* the rest is known */
+    brim_form form;             /* BRIM_RAGGED: a list */
+    brim_dtype dtype;
+    uint64_t fixed; /* elements of a list that is dense; 0: no list, or ragged */
+    uint64_t at;    /* in the record: an element, `fixed` of them, or a span */
+};
+
+struct brim__jsonl {
+    uint32_t count;
+    struct brim__jsonl_field field[BRIM__MAX_FIELDS];
+    enum brim__jsonl_missing missing;
+    uint64_t max_length;    /* elements of a ragged list */
+    uint64_t list_bytes;    /* of the work: what all ragged lists of a line may need */
+    uint64_t parsing_bytes; /* of the scratch behind it */
+};
+
+/* ------------------------------------------------------------- jsonl_walk.c */
+
+/* A value of field `field`, or (in_list) an element of the list that it is.
+ * An object, or a list in a list, is told by its begin alone. */
+typedef brim_status brim__jsonl_value(void *user, uint32_t field, enum brim__json_kind kind,
+                                      bool in_list, const char *text, size_t length);
+
+/* Walks one line, which must be an object, with the memory of json.h. Strings
+ * lie in the line. *seen: bits of the fields that it has. */
+brim_status brim__jsonl_walk(const struct brim__jsonl *jsonl, uint8_t *line, size_t length,
+                             void *memory, uint64_t memory_bytes, brim__jsonl_value *value,
+                             void *user, uint32_t *seen);
+
+/* ------------------------------------------------------------ jsonl_types.c */
+
+/* "float32", "text", "int64[]", "float32[3]": sets the field's type. */
+brim_status brim__jsonl_type(struct brim__jsonl_field *field, const char *text);
+/* The field of a key that is cut out of a text; copied to the arena. */
+brim_status brim__jsonl_add(struct brim__jsonl *jsonl, struct brim__arena *arena, const char *key,
+                            size_t length);
+
+/* Looks at records one by one: without fields, the first that is an object
+ * gives them; types are worked out from all. A record that is no JSON is left
+ * out: it is a bad sample later. */
+struct brim__jsonl_look {
+    struct brim__jsonl *jsonl;
+    struct brim__arena *arena;
+    uint32_t seen[BRIM__MAX_FIELDS]; /* what values the fields had: bits of jsonl_types.c */
+    uint64_t looked;                 /* records so far ... */
+    uint64_t good;                   /* ... and those of them that were JSON objects */
+    char why[256];                   /* what was wrong with the first that was not */
+};
+brim_status brim__jsonl_look(struct brim__jsonl_look *look, uint8_t *line, size_t length,
+                             void *memory, uint64_t memory_bytes);
+/* Sets the types that are not given. */
+brim_status brim__jsonl_decide(const struct brim__jsonl_look *look);
+
+/* ------------------------------------------------------------ jsonl_parse.c */
+
+/* Sets what a line of at most `bound` bytes needs: work for the elements of its
+ * ragged lists, to which the record's spans point, and scratch for parsing. The
+ * format's self is the brim__jsonl. */
+void brim__jsonl_fit(struct brim__line_format *format, uint64_t bound);
+
+/* The parse function of the line format. */
+brim_status brim__jsonl_parse(const struct brim__source *source, void *self, uint8_t *bytes,
+                              uint64_t length, uint8_t *record, uint8_t *work);
+
+#endif

@@ -1,0 +1,300 @@
+/*
+ * jsonl_types.c: which fields there are, and of what type.
+ *
+ * Without `fields` they are the keys of the first record whose values are
+ * numbers, booleans, strings or lists of numbers. The type of a field that is
+ * not given follows from the values in the records looked at:
+ *
+ *     all integers                int64, or uint64 if one is too large for it
+ *     other numbers among them    float64
+ *     null among numbers          float64, with missing=nan
+ *     booleans, strings           bool, text
+ *     lists of numbers            ragged int64 or float64
+ *
+ * Values of several kinds have no common type, and the error says so.
+ */
+#include "base/number.h"
+#include "source/jsonl.h"
+
+#include <stdio.h>
+
+/* What values a field had. */
+enum {
+    SEEN_INTEGER = 1,  /* int64 holds it */
+    SEEN_NEGATIVE = 2, /* with SEEN_INTEGER */
+    SEEN_NATURAL = 4,  /* only uint64 holds it */
+    SEEN_REAL = 8,
+    SEEN_BOOL = 16,
+    SEEN_TEXT = 32,
+    SEEN_NULL = 64,
+    SEEN_LIST = 128, /* the bits before are its elements' */
+    SEEN_SCALAR = 256,
+    SEEN_OTHER = 512, /* an object, or in a list a string or a list */
+};
+#define SEEN_NUMBER (SEEN_INTEGER | SEEN_NATURAL | SEEN_REAL)
+
+/* ------------------------------------------------------------------- given */
+
+brim_status brim__jsonl_type(struct brim__jsonl_field *field, const char *text) {
+    char base[BRIM_NAME_BYTES] = "";
+    const char *bracket = text + strcspn(text, "[");
+    const size_t length = (size_t)(bracket - text);
+    if (length < sizeof base) {
+        memcpy(base, text, length);
+    }
+    field->typed = true;
+    field->form = BRIM_DENSE;
+    field->fixed = 0;
+    if (strcmp(text, "text") == 0) {
+        field->form = BRIM_TEXT;
+        field->dtype = BRIM_U8;
+        return BRIM_OK;
+    }
+    if (brim__dtype_parse(base, &field->dtype) != BRIM_OK || field->dtype == BRIM_F16 ||
+        field->dtype == BRIM_BF16 || brim__dtype_is_complex(field->dtype)) {
+        return brim__fail(BRIM_INVALID,
+                          "jsonl: '%.60s' is no type of a key: text, bool, float32, float64 and "
+                          "integers are, and lists such as float32[] or float32[3]",
+                          text);
+    }
+    if (*bracket == '\0') {
+        return BRIM_OK;
+    }
+    if (strcmp(bracket, "[]") == 0) {
+        field->form = BRIM_RAGGED;
+        return BRIM_OK;
+    }
+    const size_t last = strlen(bracket) - 1;
+    if (last < 2 || bracket[last] != ']' ||
+        !brim__parse_unsigned(bracket + 1, last - 1, &field->fixed) || field->fixed == 0 ||
+        field->fixed > INT32_MAX) {
+        return brim__fail(BRIM_INVALID,
+                          "jsonl: '%.60s' is no type of a list: write %s[] for any length, or "
+                          "%s[3] for 3 elements each",
+                          text, base, base);
+    }
+    return BRIM_OK;
+}
+
+brim_status brim__jsonl_add(struct brim__jsonl *jsonl, struct brim__arena *arena, const char *key,
+                            size_t length) {
+    if (jsonl->count == BRIM__MAX_FIELDS) {
+        return brim__fail(
+            BRIM_INVALID,
+            "jsonl: more than %d fields: choose some of the keys with fields=", BRIM__MAX_FIELDS);
+    }
+    if (length >= BRIM__JSONL_KEY_BYTES) {
+        return brim__fail(BRIM_INVALID, "jsonl: the key '%.40s...' is longer than %d bytes", key,
+                          BRIM__JSONL_KEY_BYTES - 1);
+    }
+    char *copy;
+    const brim_status status = brim__arena_take(arena, length + 1, &copy);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    memcpy(copy, key, length);
+    struct brim__jsonl_field *field = &jsonl->field[jsonl->count];
+    *field = (struct brim__jsonl_field){ .key = copy, .key_length = length };
+    brim__field_name_of(field->name, key, length);
+    if (field->name[0] == '\0') {
+        snprintf(field->name, sizeof field->name, "k%u", jsonl->count);
+    }
+    for (uint32_t i = 0; i < jsonl->count; i++) {
+        const struct brim__jsonl_field *other = &jsonl->field[i];
+        if (strcmp(other->name, field->name) == 0) {
+            return brim__fail(BRIM_INVALID,
+                              "jsonl: two keys give a field of the name '%s': choose one of them "
+                              "with fields=",
+                              field->name);
+        }
+    }
+    jsonl->count++;
+    return BRIM_OK;
+}
+
+/* ----------------------------------------------------------------- looking */
+
+static uint32_t number_bits(const char *text, size_t length) {
+    int64_t integer;
+    uint64_t natural;
+    if (brim__parse_integer(text, length, &integer)) {
+        return SEEN_INTEGER | (integer < 0 ? (uint32_t)SEEN_NEGATIVE : 0);
+    }
+    return brim__parse_unsigned(text, length, &natural) ? SEEN_NATURAL : SEEN_REAL;
+}
+
+static uint32_t value_bits(enum brim__json_kind kind, bool in_list, const char *text,
+                           size_t length) {
+    const uint32_t scalar = in_list ? 0 : SEEN_SCALAR;
+    switch (kind) {
+    case BRIM__JSON_NULL:
+        return SEEN_NULL;
+    case BRIM__JSON_FALSE:
+    case BRIM__JSON_TRUE:
+        return SEEN_BOOL | scalar;
+    case BRIM__JSON_NUMBER:
+        return number_bits(text, length) | scalar;
+    case BRIM__JSON_STRING:
+        return in_list ? (uint32_t)SEEN_OTHER : SEEN_TEXT | scalar;
+    case BRIM__JSON_LIST:
+    case BRIM__JSON_LIST_END:
+        return in_list ? SEEN_OTHER : SEEN_LIST;
+    case BRIM__JSON_OBJECT:
+    case BRIM__JSON_OBJECT_END:
+    case BRIM__JSON_KEY:
+        break;
+    }
+    return SEEN_OTHER;
+}
+
+static brim_status on_value(void *self, uint32_t field, enum brim__json_kind kind, bool in_list,
+                            const char *text, size_t length) {
+    struct brim__jsonl_look *look = self;
+    look->seen[field] |= value_bits(kind, in_list, text, length);
+    return BRIM_OK;
+}
+
+/* The first record, when it decides which fields there are. */
+struct first {
+    struct brim__jsonl_look *look;
+    const char *key; /* of the value in progress, in the line */
+    size_t key_length;
+    uint32_t depth; /* containers open */
+    uint32_t bits;  /* of the value so far */
+};
+
+static brim_status take_key(struct first *first) {
+    struct brim__jsonl_look *look = first->look;
+    const uint32_t bits = first->bits;
+    if (bits & SEEN_OTHER || !(bits & (SEEN_SCALAR | SEEN_LIST)) ||
+        (bits & SEEN_LIST && bits & SEEN_BOOL)) {
+        return BRIM_OK;
+    }
+    const uint32_t index = look->jsonl->count;
+    for (uint32_t i = 0; i < index; i++) {
+        const struct brim__jsonl_field *field = &look->jsonl->field[i];
+        if (field->key_length == first->key_length &&
+            memcmp(field->key, first->key, first->key_length) == 0) {
+            return brim__fail(BRIM_CORRUPT, "has the key '%s' twice", field->name);
+        }
+    }
+    const brim_status status =
+        brim__jsonl_add(look->jsonl, look->arena, first->key, first->key_length);
+    if (status == BRIM_OK) {
+        look->seen[index] = bits;
+    }
+    return status;
+}
+
+static brim_status on_first(void *self, enum brim__json_kind kind, const char *text,
+                            size_t length) {
+    struct first *first = self;
+    const bool begins = kind == BRIM__JSON_OBJECT || kind == BRIM__JSON_LIST;
+    const bool ends = kind == BRIM__JSON_OBJECT_END || kind == BRIM__JSON_LIST_END;
+    if (first->depth == 0) {
+        first->depth = 1;
+        return kind == BRIM__JSON_OBJECT
+                   ? BRIM_OK
+                   : brim__fail(BRIM_CORRUPT, "is not a JSON object: it does not begin with '{'");
+    }
+    if (kind == BRIM__JSON_KEY) {
+        if (first->depth == 1) {
+            first->key = text;
+            first->key_length = length;
+            first->bits = 0;
+        }
+        return BRIM_OK;
+    }
+    first->depth -= ends;
+    if (first->depth == 0) {
+        return BRIM_OK;
+    }
+    if (!ends) {
+        first->bits |= value_bits(kind, first->depth > 1, text, length);
+    }
+    first->depth += begins;
+    return first->depth == 1 ? take_key(first) : BRIM_OK;
+}
+
+brim_status brim__jsonl_look(struct brim__jsonl_look *look, uint8_t *line, size_t length,
+                             void *memory, uint64_t memory_bytes) {
+    brim_status status;
+    if (look->jsonl->count > 0) {
+        uint32_t fields;
+        status = brim__jsonl_walk(look->jsonl, line, length, memory, memory_bytes, on_value, look,
+                                  &fields);
+    } else {
+        struct first first = { .look = look };
+        status = brim__json_parse(line, length, memory, memory_bytes, on_first, &first);
+        if (status == BRIM_OK && look->jsonl->count == 0) {
+            status = brim__fail(BRIM_INVALID,
+                                "jsonl: the first record has no key whose value is a number, a "
+                                "boolean, a string or a list of numbers: choose with fields=");
+        } else if (status == BRIM_CORRUPT) {
+            look->jsonl->count = 0;
+        }
+    }
+    look->looked++;
+    if (status != BRIM_CORRUPT) {
+        look->good += status == BRIM_OK;
+        return status;
+    }
+    if (look->why[0] == '\0') {
+        snprintf(look->why, sizeof look->why, "record %llu: %.200s",
+                 (unsigned long long)look->looked - 1, brim_detail());
+    }
+    return BRIM_OK;
+}
+
+/* ---------------------------------------------------------------- deciding */
+
+static brim_status decide(struct brim__jsonl_field *field, uint32_t bits, bool nan,
+                          uint64_t looked) {
+    const uint32_t numbers = bits & SEEN_NUMBER, truths = bits & SEEN_BOOL,
+                   texts = bits & SEEN_TEXT;
+    if (!(bits & (SEEN_SCALAR | SEEN_LIST | SEEN_OTHER))) {
+        return brim__fail(BRIM_INVALID,
+                          "jsonl: the key '%s' has no value in the first %llu records: is it "
+                          "written so? If it is, say its type, as types=%s:float64",
+                          field->name, (unsigned long long)looked, field->name);
+    }
+    if (bits & SEEN_OTHER) {
+        return brim__fail(BRIM_INVALID,
+                          "jsonl: the values of the key '%s' are objects, or lists of other than "
+                          "numbers, which are no fields; a key of an object is written as %s.KEY",
+                          field->name, field->name);
+    }
+    if ((numbers != 0) + (truths != 0) + (texts != 0) > 1 ||
+        (bits & (SEEN_SCALAR | SEEN_LIST)) == (SEEN_SCALAR | SEEN_LIST)) {
+        return brim__fail(BRIM_INVALID,
+                          "jsonl: the values of the key '%s' have no common type (numbers, "
+                          "booleans, strings, lists): say one, as types=%s:text, and leave the "
+                          "others out (batch on_error=skip), or leave the key out with fields=",
+                          field->name, field->name);
+    }
+    const bool real = bits & SEEN_REAL || (bits & SEEN_NATURAL && bits & SEEN_NEGATIVE) ||
+                      (bits & SEEN_NULL && nan) || !(numbers | truths | texts);
+    field->typed = true;
+    field->form = texts ? BRIM_TEXT : bits & SEEN_LIST ? BRIM_RAGGED : BRIM_DENSE;
+    field->dtype = texts                 ? BRIM_U8
+                   : truths              ? BRIM_BOOL
+                   : real                ? BRIM_F64
+                   : bits & SEEN_NATURAL ? BRIM_U64
+                                         : BRIM_I64;
+    return BRIM_OK;
+}
+
+brim_status brim__jsonl_decide(const struct brim__jsonl_look *look) {
+    struct brim__jsonl *jsonl = look->jsonl;
+    for (uint32_t i = 0; i < jsonl->count; i++) {
+        if (!jsonl->field[i].typed) {
+            const brim_status status =
+                decide(&jsonl->field[i], look->seen[i], jsonl->missing == BRIM__JSONL_MISSING_NAN,
+                       look->looked);
+            if (status != BRIM_OK) {
+                return status;
+            }
+        }
+    }
+    return BRIM_OK;
+}

@@ -1,0 +1,321 @@
+/*
+ * lines.c: files of records that end with a newline, by number.
+ *
+ * A fetch reads the index entries of as many neighbours as may come together,
+ * then all their bytes with one read, and hands each record to the format:
+ *
+ *     buffer:  records | raw: bytes from the first to the last | work, one for each | scratch
+ *
+ * Two neighbours are read together only if a line end lies between them, which
+ * is the byte behind its record that a parse function may use. An index that is
+ * no honest one can therefore bring wrong records, but none outside the raw
+ * space.
+ */
+#include "source/lines.h"
+#include "source/lines_parts.h"
+
+#include <stdio.h>
+
+#define RUN_BYTES    262144      /* of records and work for one fetch, if there are several */
+#define FILE_BYTES   (1u << 20)  /* longest record, if nothing was said */
+#define STREAM_BYTES (64u << 10) /* the same of a stream, whose true longest nobody knows */
+
+/* ----------------------------------------------------------------- opening */
+
+static const struct brim__source_ops file_ops;
+
+static brim_status init_files(struct brim__source *source, struct brim__lines *lines,
+                              const struct brim__values *paths) {
+    const char *stage = lines->format.stage;
+    brim_status status =
+        brim__files_init(source, stage, paths->count, lines->opening, &lines->files);
+    if (status == BRIM_OK) {
+        status = brim__arena_take(lines->opening->arena, paths->count * sizeof *lines->index,
+                                  &lines->index);
+    }
+    if (status != BRIM_OK) {
+        return status;
+    }
+    for (size_t i = 0; i < paths->count; i++) {
+        lines->index[i].file.fd = -1;
+    }
+    source->self = lines;
+    source->ops = &file_ops;
+    for (size_t i = 0; status == BRIM_OK && i < paths->count; i++) {
+        const char *path;
+        status = brim__arena_text(lines->opening->arena, paths->items[i].text, &path);
+        if (status == BRIM_OK) {
+            status = brim__files_open(lines->files, i, path);
+        }
+    }
+    return status;
+}
+
+static brim_status init_stream(struct brim__source *source, struct brim__lines *lines,
+                               const struct brim__values *paths) {
+    const char *path;
+    brim_status status = brim__arena_text(lines->opening->arena, paths->items[0].text, &path);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    source->self = lines;
+    source->ops = &brim__lines_stream_ops;
+    source->stream = true;
+    source->count = BRIM_UNKNOWN;
+    status = brim__lines_stream_init(lines, path);
+    if (status == BRIM_OK && lines->stream->in.seekable) {
+        source->ops = &brim__lines_seekable_ops;
+    }
+    return status;
+}
+
+brim_status brim__lines_init(struct brim__source *source, const struct brim__line_format *format,
+                             const struct brim__values *paths, enum brim__index_place place,
+                             struct brim__opening *opening, struct brim__lines **out) {
+    bool stream = false;
+    for (size_t i = 0; i < paths->count; i++) {
+        if (brim__stream_is(paths->items[i].text)) {
+            if (paths->count > 1) {
+                return brim__fail(BRIM_INVALID,
+                                  "%s: %s is a stream, which cannot stand beside other files",
+                                  format->stage, brim__stream_name(paths->items[i].text));
+            }
+            stream = true;
+        }
+    }
+    struct brim__lines *lines;
+    const brim_status status = brim__arena_take(opening->arena, sizeof *lines, &lines);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    lines->format = *format;
+    if (format->max_bytes == 0) {
+        lines->format.max_bytes = stream ? STREAM_BYTES : FILE_BYTES;
+    }
+    lines->opening = opening;
+    lines->place = place;
+    lines->bound = lines->format.max_bytes;
+    *out = lines;
+    return stream ? init_stream(source, lines, paths) : init_files(source, lines, paths);
+}
+
+struct brim__line_format *brim__lines_format(struct brim__lines *lines) {
+    return &lines->format;
+}
+
+uint64_t brim__lines_bound(const struct brim__lines *lines) {
+    return lines->bound;
+}
+
+brim_status brim__lines_too_long(const struct brim__lines *lines, uint64_t length, bool at_least) {
+    return brim__fail(BRIM_CORRUPT,
+                      "%s: the record has %s%llu bytes, but max_bytes is %llu: raise it, or leave "
+                      "bad samples out (batch on_error=skip)",
+                      lines->format.stage, at_least ? "more than " : "", (unsigned long long)length,
+                      (unsigned long long)lines->format.max_bytes);
+}
+
+brim_status brim__lines_keep(struct brim__lines *lines, uint64_t length, uint8_t **bytes) {
+    return length > lines->format.max_bytes
+               ? brim__lines_too_long(lines, length, false)
+               : brim__arena_take(lines->opening->arena, length + 1, bytes);
+}
+
+brim_status brim__lines_peek(struct brim__lines *lines, uint64_t number, uint8_t **bytes,
+                             uint64_t *length) {
+    return lines->stream != NULL ? brim__lines_peek_stream(lines, number, bytes, length)
+                                 : brim__lines_peek_file(lines, number, bytes, length);
+}
+
+static brim_status open_indexes(struct brim__source *source, struct brim__lines *lines) {
+    const struct brim__index_recipe recipe = { .source = lines->format.stage,
+                                               .options = brim__lines_options(&lines->format),
+                                               .place = lines->place,
+                                               .scan = brim__lines_scan,
+                                               .self = lines };
+    struct brim__files *files = lines->files;
+    uint64_t largest = 1; /* a bound of nothing would be no bound for a field */
+    for (size_t i = 0; i < files->count; i++) {
+        struct brim__part *part = &files->part[i];
+        const brim_status status =
+            brim__index_open(&lines->index[i], &part->file, &recipe, lines->opening);
+        if (status != BRIM_OK) {
+            return status;
+        }
+        part->samples = lines->index[i].count;
+        part->first = source->count;
+        if (brim__add_overflows(source->count, part->samples, &source->count) ||
+            source->count > INT64_MAX) {
+            return brim__fail(BRIM_INVALID, "%s: the files hold more than 2^63 records together",
+                              part->file.path);
+        }
+        largest = brim__max(largest, lines->index[i].largest);
+        source->identity = brim__hash_words(source->identity, part->samples, part->file.bytes);
+    }
+    if (source->count == 0) {
+        return brim__fail(BRIM_INVALID, "%s: holds no records%s", files->part[0].file.path,
+                          files->count > 1 ? ", nor do the other files of the list" : "");
+    }
+    lines->bound = brim__min(lines->format.max_bytes, largest);
+    return BRIM_OK;
+}
+
+brim_status brim__lines_finish(struct brim__source *source, struct brim__lines *lines) {
+    struct brim__line_format *format = &lines->format;
+    source->identity = brim__hash_words(source->identity, brim__lines_options(format),
+                                        brim__hash(format->stage, strlen(format->stage), 0));
+    if (lines->stream != NULL) {
+        lines->stream->to_skip = format->skip;
+    } else {
+        const brim_status status = open_indexes(source, lines);
+        if (status != BRIM_OK) {
+            return status;
+        }
+        source->is_file = true;
+    }
+    if (format->fit != NULL) {
+        format->fit(format, lines->bound);
+    }
+    uint64_t each;
+    if (format->work_bytes > UINT64_MAX / 4 || format->scratch_bytes > UINT64_MAX / 8 ||
+        lines->bound > UINT64_MAX / 8 ||
+        brim__add_overflows(brim__align(format->work_bytes, BRIM__CACHE_LINE), source->pitch,
+                            &each)) {
+        return brim__fail(BRIM_INVALID,
+                          "%s: records of up to %llu bytes are too large: lower "
+                          "max_bytes",
+                          format->stage, (unsigned long long)lines->bound);
+    }
+    lines->work_stride = brim__align(format->work_bytes, BRIM__CACHE_LINE);
+    source->most_run = brim__max(1, brim__min(BRIM__LINES_RUN, RUN_BYTES / brim__max(1, each)));
+    lines->raw_bytes = brim__align(
+        brim__max(lines->bound + 1,
+                  brim__min(BRIM__READ_WINDOW,
+                            source->most_run * (brim__min(lines->bound, BRIM__READ_WINDOW) + 2))),
+        BRIM__CACHE_LINE);
+    source->extra_bytes = lines->raw_bytes + source->most_run * lines->work_stride +
+                          brim__align(format->scratch_bytes, BRIM__CACHE_LINE);
+    lines->opening = NULL;
+    return BRIM_OK;
+}
+
+/* ---------------------------------------------------------------- fetching */
+
+static size_t find_part(const struct brim__files *files, uint64_t sample) {
+    size_t low = 0, high = files->count;
+    while (high - low > 1) {
+        const size_t middle = low + (high - low) / 2;
+        if (files->part[middle].first <= sample) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+/* Reads the bytes of as many of `count` records as go together; how many. */
+static brim_status read_raw(const struct brim__lines *lines, const struct brim__file *file,
+                            const struct brim__index_entry *entry, uint64_t count, uint8_t *raw,
+                            uint64_t *together) {
+    if (entry[0].length > lines->bound) {
+        return brim__lines_too_long(lines, entry[0].length, false);
+    }
+    uint64_t end = entry[0].offset + entry[0].length;
+    uint64_t n = 1;
+    for (; n < count; n++) {
+        if (entry[n].offset <= end || entry[n].length > lines->bound ||
+            entry[n].offset + entry[n].length - entry[0].offset >= lines->raw_bytes) {
+            break;
+        }
+        end = entry[n].offset + entry[n].length;
+    }
+    *together = n;
+    return brim__file_read(file, entry[0].offset, raw, (size_t)(end - entry[0].offset));
+}
+
+static brim_status fetch(const struct brim__source *source, const brim_call *call, uint64_t count,
+                         uint8_t *buffer, const uint8_t **records, uint64_t *got) {
+    const struct brim__lines *lines = source->self;
+    const struct brim__line_format *format = &lines->format;
+    assert(call->sample < source->count && count > 0);
+    const size_t p = find_part(lines->files, call->sample);
+    const struct brim__part *part = &lines->files->part[p];
+    const uint64_t first = call->sample - part->first;
+    const uint64_t run = brim__min(brim__min(count, source->most_run), part->samples - first);
+    struct brim__index_entry entry[BRIM__LINES_RUN];
+    uint8_t *const raw = buffer + brim__source_extra(source, count);
+    uint8_t *const work = raw + lines->raw_bytes;
+    uint64_t n = 0, together = 0;
+    brim_status status = brim__index_read(&lines->index[p], first, (size_t)run, entry);
+    if (status == BRIM_OK) {
+        status = read_raw(lines, &part->file, entry, run, raw, &together);
+    }
+    while (status == BRIM_OK && n < together) {
+        status = format->parse(source, format->self, raw + (entry[n].offset - entry[0].offset),
+                               entry[n].length, buffer + n * source->pitch,
+                               work + n * lines->work_stride);
+        n += status == BRIM_OK;
+    }
+    if (n == 0) {
+        return status;
+    }
+    *records = buffer;
+    *got = n;
+    return BRIM_OK;
+}
+
+static void advise(const struct brim__source *source, uint64_t sample, uint64_t count) {
+    const struct brim__lines *lines = source->self;
+    assert(sample < source->count);
+    const uint64_t end = sample + brim__min(count, source->count - sample);
+    while (sample < end) {
+        const size_t p = find_part(lines->files, sample);
+        const struct brim__part *part = &lines->files->part[p];
+        const uint64_t stop = brim__min(end, part->first + part->samples);
+        struct brim__index_entry first, last;
+        if (brim__index_read(&lines->index[p], sample - part->first, 1, &first) != BRIM_OK ||
+            brim__index_read(&lines->index[p], stop - 1 - part->first, 1, &last) != BRIM_OK) {
+            return; /* fetching will say what is wrong */
+        }
+        const uint64_t last_end = last.offset + last.length;
+        if (last_end > first.offset) {
+            brim__file_advise(&part->file, first.offset, (size_t)(last_end - first.offset));
+        }
+        sample = stop;
+    }
+}
+
+static void describe(const struct brim__source *source, uint64_t sample, char *text, size_t bytes) {
+    const struct brim__lines *lines = source->self;
+    const size_t p = find_part(lines->files, sample);
+    const struct brim__part *part = &lines->files->part[p];
+    struct brim__index_entry entry;
+    char kept[BRIM__DETAIL_BYTES];
+    brim__copy_text(kept, sizeof kept, brim_detail()); /* the failure that is being described */
+    const brim_status status = brim__index_read(&lines->index[p], sample - part->first, 1, &entry);
+    brim__fail_text(BRIM_OK, kept);
+    if (status == BRIM_OK) {
+        snprintf(text, bytes, "%s, record %llu (byte %llu)", part->file.path,
+                 (unsigned long long)(sample - part->first), (unsigned long long)entry.offset);
+    } else {
+        snprintf(text, bytes, "%s, record %llu", part->file.path,
+                 (unsigned long long)(sample - part->first));
+    }
+}
+
+static void close_lines(struct brim__source *source) {
+    struct brim__lines *lines = source->self;
+    for (size_t i = 0; i < lines->files->count; i++) {
+        brim__file_close(&lines->files->part[i].file);
+        brim__index_close(&lines->index[i]);
+    }
+    source->ops = NULL;
+}
+
+static const struct brim__source_ops file_ops = {
+    .fetch = fetch,
+    .advise = advise,
+    .describe = describe,
+    .close = close_lines,
+};

@@ -1,0 +1,303 @@
+/*
+ * lines_stream.c: records found as bytes arrive.
+ *
+ * Bytes are read into a window that holds the longest record and a read's worth
+ * more. A record that is whole is copied into the caller's buffer and parsed
+ * there; only then is it consumed, so that one that cannot be delivered with
+ * those before it comes first the next time.
+ *
+ * A record that does not fit the window is reported once and then discarded as
+ * far as it comes.
+ */
+#include "source/lines_parts.h"
+
+#include <stdio.h>
+
+#define READ_BYTES 65536
+#define WAIT_NS    UINT64_C(100000000) /* between two looks at whether to go on waiting */
+
+brim_status brim__lines_stream_init(struct brim__lines *lines, const char *path) {
+    struct brim__line_stream *stream;
+    brim_status status = brim__arena_take(lines->opening->arena, sizeof *stream, &stream);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    stream->in.fd = -1;
+    lines->stream = stream;
+    stream->window_bytes = lines->format.max_bytes + READ_BYTES;
+    status = brim__arena_take(lines->opening->arena, stream->window_bytes, &stream->window);
+    return status == BRIM_OK ? brim__stream_open(&stream->in, path) : status;
+}
+
+/* Makes room and reads once. */
+static brim_status read_more(struct brim__line_stream *stream, uint64_t deadline_ns) {
+    if (stream->begin > 0) {
+        memmove(stream->window, stream->window + stream->begin, stream->end - stream->begin);
+        stream->scanned -= stream->begin;
+        stream->end -= stream->begin;
+        stream->begin = 0;
+    }
+    size_t got;
+    const brim_status status =
+        brim__stream_read(&stream->in, stream->window + stream->end,
+                          (size_t)(stream->window_bytes - stream->end), deadline_ns, &got);
+    if (status == BRIM_OK) {
+        stream->end += got;
+        stream->ended = got == 0;
+    }
+    return status;
+}
+
+/* Steps over a byte order mark as soon as enough bytes came to see it. */
+static void begin(struct brim__line_stream *stream) {
+    const uint64_t held = stream->end - stream->begin;
+    if (!stream->begun && (held >= 3 || stream->ended)) {
+        stream->begin += brim__line_mark(stream->window + stream->begin, held);
+        stream->scanned = stream->begin;
+        stream->begun = true;
+    }
+}
+
+static void consume(struct brim__line_stream *stream, uint64_t next) {
+    stream->begin = stream->scanned = next;
+    stream->state = (struct brim__line_state){ 0 };
+    stream->discarding = false;
+}
+
+/* A record [begin, begin + length) that is whole, with the one behind it at
+ * `next`. false: it is not all there yet, or there is none. */
+static bool find_record(const struct brim__lines *lines, uint64_t *length, uint64_t *next) {
+    struct brim__line_stream *stream = lines->stream;
+    begin(stream);
+    if (!stream->begun) {
+        return false;
+    }
+    const uint8_t *window = stream->window;
+    const uint8_t *newline = brim__line_end(window + stream->scanned, window + stream->end,
+                                            &lines->format, &stream->state);
+    if (newline != NULL) {
+        const uint64_t at = (uint64_t)(newline - window);
+        stream->scanned = at;
+        *length = at - stream->begin;
+        *next = at + 1;
+        if (*length > 0 && newline[-1] == '\r') {
+            --*length;
+        }
+        return true;
+    }
+    stream->scanned = stream->end;
+    *length = stream->end - stream->begin;
+    *next = stream->end;
+    return stream->ended && *length > 0;
+}
+
+/* Is the whole record at `begin` no sample? Then it is consumed. */
+static bool pass_over(const struct brim__lines *lines, uint64_t length, uint64_t next) {
+    struct brim__line_stream *stream = lines->stream;
+    if (!stream->discarding) {
+        if (!(lines->format.skip_blank && length == 0)) {
+            if (stream->to_skip == 0) {
+                return false;
+            }
+            stream->to_skip--;
+        }
+    }
+    consume(stream, next);
+    return true;
+}
+
+/* The next sample's record, left in the window. Without `wait` only what is
+ * there: else BRIM_TIMEOUT without a text. */
+static brim_status next_record(const struct brim__lines *lines, bool wait, uint64_t deadline_ns,
+                               uint64_t *length, uint64_t *next) {
+    struct brim__line_stream *stream = lines->stream;
+    for (;;) {
+        while (find_record(lines, length, next)) {
+            if (!pass_over(lines, *length, *next)) {
+                return BRIM_OK;
+            }
+        }
+        if (stream->ended) {
+            return BRIM_END;
+        }
+        if (!wait) {
+            return BRIM_TIMEOUT;
+        }
+        if (stream->end - stream->begin == stream->window_bytes) {
+            /* nothing of it is needed any more but its end */
+            const bool skipped = stream->to_skip > 0 || stream->discarding;
+            const struct brim__line_state state = stream->state;
+            stream->to_skip -= stream->to_skip > 0 && !stream->discarding;
+            consume(stream, stream->end);
+            stream->state = state;
+            stream->discarding = true;
+            if (!skipped) {
+                return brim__lines_too_long(lines, stream->window_bytes, true);
+            }
+        }
+        /* where bytes never cease to come, waiting would never end by itself */
+        if (stream->discarding && brim__now() >= deadline_ns) {
+            return brim__fail(BRIM_TIMEOUT, "%s: no whole record came in time",
+                              brim__stream_name(stream->in.path));
+        }
+        const brim_status status = read_more(stream, deadline_ns);
+        if (status != BRIM_OK) {
+            return status;
+        }
+    }
+}
+
+static brim_status pull(const struct brim__source *source, uint64_t count, uint64_t deadline_ns,
+                        uint8_t *buffer, const uint8_t **records, uint64_t *got) {
+    const struct brim__lines *lines = source->self;
+    const struct brim__line_format *format = &lines->format;
+    struct brim__line_stream *stream = lines->stream;
+    uint8_t *const raw = buffer + brim__source_extra(source, count);
+    uint8_t *const work = raw + lines->raw_bytes;
+    const uint64_t run = brim__min(count, source->most_run);
+    uint64_t used = 0, n = 0;
+    while (n < run) {
+        uint64_t length = 0, next = 0;
+        brim_status status = next_record(lines, n == 0, deadline_ns, &length, &next);
+        if (status != BRIM_OK) {
+            if (n > 0) {
+                break;
+            }
+            return status;
+        }
+        if (n > 0 && length + 1 > lines->raw_bytes - used) {
+            break;
+        }
+        if (length > lines->bound) {
+            status = brim__lines_too_long(lines, length, false);
+        } else {
+            memcpy(raw + used, stream->window + stream->begin, length);
+            status = format->parse(source, format->self, raw + used, length,
+                                   buffer + n * source->pitch, work + n * lines->work_stride);
+        }
+        if (status != BRIM_OK && n > 0) {
+            break; /* it comes again, as the first */
+        }
+        consume(stream, next);
+        if (status != BRIM_OK) {
+            return status;
+        }
+        used += length + 1;
+        n++;
+    }
+    *records = buffer;
+    *got = n;
+    return BRIM_OK;
+}
+
+/* What was pulled is passed over again as it is read again. */
+static brim_status rewind_stream(const struct brim__source *source, uint64_t epoch,
+                                 uint64_t sample) {
+    const struct brim__lines *lines = source->self;
+    struct brim__line_stream *stream = lines->stream;
+    (void)epoch;
+    brim__stream_rewind(&stream->in);
+    consume(stream, 0);
+    stream->end = 0;
+    stream->begun = stream->ended = false;
+    if (brim__add_overflows(lines->format.skip, sample, &stream->to_skip)) {
+        stream->to_skip = UINT64_MAX;
+    }
+    return BRIM_OK;
+}
+
+static void describe(const struct brim__source *source, uint64_t sample, char *text, size_t bytes) {
+    const struct brim__lines *lines = source->self;
+    snprintf(text, bytes, "%s, record %llu", brim__stream_name(lines->stream->in.path),
+             (unsigned long long)sample);
+}
+
+static void close_stream(struct brim__source *source) {
+    struct brim__lines *lines = source->self;
+    if (lines->stream != NULL) {
+        brim__stream_close(&lines->stream->in);
+    }
+    source->ops = NULL;
+}
+
+const struct brim__source_ops brim__lines_stream_ops = {
+    .pull = pull,
+    .describe = describe,
+    .close = close_stream,
+};
+
+const struct brim__source_ops brim__lines_seekable_ops = {
+    .pull = pull,
+    .rewind = rewind_stream,
+    .describe = describe,
+    .close = close_stream,
+};
+
+/* -------------------------------------------------------------------- peek */
+
+/* Waits for bytes, for as long as the caller's progress function goes along. */
+static brim_status wait_more(const struct brim__lines *lines) {
+    const struct brim__opening *opening = lines->opening;
+    struct brim__line_stream *stream = lines->stream;
+    for (;;) {
+        const brim_status status = read_more(stream, brim__now() + WAIT_NS);
+        if (status != BRIM_TIMEOUT) {
+            return status;
+        }
+        if (opening->progress != NULL &&
+            opening->progress(opening->progress_user, "waiting for the first bytes", stream->end,
+                              BRIM_UNKNOWN) != 0) {
+            return brim__fail(BRIM_INTERRUPTED, "%s: waiting for its first bytes was given up",
+                              brim__stream_name(stream->in.path));
+        }
+    }
+}
+
+/* The record behind `number` others in what the window holds. */
+static bool find_peeked(const struct brim__lines *lines, uint64_t number, uint64_t *offset,
+                        uint64_t *length) {
+    const struct brim__line_stream *stream = lines->stream;
+    const uint8_t *from = stream->window + stream->begin;
+    const uint8_t *const end = stream->window + stream->end;
+    uint64_t seen = 0;
+    while (from < end) {
+        struct brim__line_state state = { 0 };
+        const uint8_t *newline = brim__line_end(from, end, &lines->format, &state);
+        if (newline == NULL && !stream->ended) {
+            return false;
+        }
+        const uint8_t *const stop = newline == NULL ? end : newline;
+        *offset = (uint64_t)(from - stream->window);
+        *length = (uint64_t)(stop - from);
+        if (newline != NULL && *length > 0 && stop[-1] == '\r') {
+            --*length;
+        }
+        if (!(lines->format.skip_blank && *length == 0) && seen++ == number) {
+            return true;
+        }
+        from = stop + 1;
+    }
+    return false;
+}
+
+brim_status brim__lines_peek_stream(struct brim__lines *lines, uint64_t number, uint8_t **bytes,
+                                    uint64_t *length) {
+    struct brim__line_stream *stream = lines->stream;
+    uint64_t offset = 0;
+    begin(stream);
+    while (!stream->begun || !find_peeked(lines, number, &offset, length)) {
+        if (stream->ended || stream->end - stream->begin >= BRIM__LINES_PEEK) {
+            return BRIM_END;
+        }
+        const brim_status status = wait_more(lines);
+        if (status != BRIM_OK) {
+            return status;
+        }
+        begin(stream);
+    }
+    const brim_status status = brim__lines_keep(lines, *length, bytes);
+    if (status == BRIM_OK) {
+        memcpy(*bytes, stream->window + offset, *length);
+    }
+    return status;
+}

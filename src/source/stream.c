@@ -1,0 +1,188 @@
+/*
+ * stream.c: `stream @name`, samples that a function of the caller gives one
+ * after the other, and whose number nobody knows before the end.
+ *
+ * A pull asks the function for as many samples as fit a read window, each into a
+ * record of its own (spec.h), but hands over what it has as soon as asking took
+ * a moment: a slow function must not keep a sample back that is there already.
+ *
+ * Invariants. A bad sample that follows good ones is kept for the next pull, so
+ * that it is always returned alone. After the end the function is not called
+ * again before it is reopened. It is never called by two threads at once, nor
+ * for two stages that use the same name: the name's lock is held meanwhile.
+ */
+#include "source/spec.h"
+
+#include <stdio.h>
+
+#define MOMENT_NS 500000
+
+enum { ARGUMENT_STREAM, ARGUMENT_VERSION };
+
+struct stream {
+    brim_pull_callback *pull;
+    brim_reopen_callback *reopen; /* NULL: it can be read only once */
+    void *user;
+    brim__mutex *serial;
+    /* written by pull and rewind, which the engine calls from one thread at a time */
+    bool ended;
+    brim_status kept; /* BRIM_OK: nothing is */
+    char kept_text[BRIM__DETAIL_BYTES];
+    char name[BRIM_NAME_BYTES];
+};
+
+/* One sample; BRIM_END at the end. */
+static brim_status pull_one(const struct brim__source *source, uint8_t *record) {
+    struct stream *stream = source->self;
+    brim_value outputs[BRIM__MAX_FIELDS];
+    char why[256] = "";
+    brim__spec_outputs(source, record, outputs);
+    brim__lock(stream->serial);
+    const int result = stream->pull(stream->user, outputs, source->field_count, why, sizeof(why));
+    brim__unlock(stream->serial);
+    why[sizeof(why) - 1] = '\0';
+    if (result < 0) {
+        return brim__fail(BRIM_CALLBACK, "%s (it returned %d)",
+                          why[0] != '\0' ? why : "the function failed and gave no reason", result);
+    }
+    if (result == 0) {
+        stream->ended = true;
+        return BRIM_END;
+    }
+    return brim__spec_spans(source, outputs, record);
+}
+
+static brim_status pull(const struct brim__source *source, uint64_t count, uint64_t deadline_ns,
+                        uint8_t *buffer, const uint8_t **records, uint64_t *got) {
+    struct stream *stream = source->self;
+    assert(count > 0);
+    if (stream->kept != BRIM_OK) {
+        const brim_status kept = stream->kept;
+        stream->kept = BRIM_OK;
+        return brim__fail_text(kept, stream->kept_text);
+    }
+    const uint64_t until = brim__min(deadline_ns, brim__now() + MOMENT_NS);
+    uint64_t made = 0;
+    do {
+        const brim_status status =
+            stream->ended ? BRIM_END : pull_one(source, buffer + made * source->pitch);
+        if (status == BRIM_OK) {
+            made++;
+            continue;
+        }
+        if (made == 0) {
+            return status;
+        }
+        if (status != BRIM_END) {
+            stream->kept = status;
+            brim__copy_text(stream->kept_text, sizeof(stream->kept_text), brim_detail());
+        }
+        break;
+    } while (made < count && brim__now() < until);
+    *records = buffer;
+    *got = made;
+    return BRIM_OK;
+}
+
+static brim_status rewind_stream(const struct brim__source *source, uint64_t epoch,
+                                 uint64_t sample) {
+    struct stream *stream = source->self;
+    char why[256] = "";
+    brim__lock(stream->serial);
+    const int failed = stream->reopen(stream->user, epoch, sample, why, sizeof(why));
+    brim__unlock(stream->serial);
+    why[sizeof(why) - 1] = '\0';
+    if (failed != 0) {
+        return brim__fail(BRIM_CALLBACK,
+                          "stream @%s cannot go to sample %llu of epoch %llu: %s (it returned %d)",
+                          stream->name, (unsigned long long)sample, (unsigned long long)epoch,
+                          why[0] != '\0' ? why : "its function failed and gave no reason", failed);
+    }
+    stream->ended = false;
+    stream->kept = BRIM_OK;
+    return BRIM_OK;
+}
+
+static void describe(const struct brim__source *source, uint64_t sample, char *text, size_t bytes) {
+    const struct stream *stream = source->self;
+    snprintf(text, bytes, "stream @%s, sample %llu", stream->name, (unsigned long long)sample);
+}
+
+static void close_stream(struct brim__source *source) {
+    source->ops = NULL;
+}
+
+static const struct brim__source_ops once_ops = {
+    .pull = pull,
+    .describe = describe,
+    .close = close_stream,
+};
+static const struct brim__source_ops again_ops = {
+    .pull = pull,
+    .rewind = rewind_stream,
+    .describe = describe,
+    .close = close_stream,
+};
+
+static brim_status open_stream(const struct brim__use *use, struct brim__opening *opening,
+                               struct brim__source *source) {
+    const char *name = brim__item(use, ARGUMENT_STREAM)->text;
+    const char *version = brim__item(use, ARGUMENT_VERSION)->text;
+    memset(source, 0, sizeof(*source));
+    brim_binding binding;
+    brim_status status = brim__binding_find(opening, use, name, BRIM_BIND_STREAM, &binding);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    if (binding.pull == NULL) {
+        return brim__fail(BRIM_INVALID, "stream @%s: its function `pull` is NULL", name);
+    }
+    source->identity = brim__hash("stream", 6, 0);
+    struct stream *stream = NULL;
+    status = brim__spec_record(&binding, "stream", source);
+    if (status == BRIM_OK) {
+        status = brim__arena_take(opening->arena, sizeof(*stream), &stream);
+    }
+    if (status == BRIM_OK) {
+        status = brim__serial_find(opening, name, &stream->serial);
+    }
+    if (status != BRIM_OK) {
+        return status;
+    }
+    stream->pull = binding.pull;
+    stream->reopen = binding.reopen;
+    stream->user = binding.user;
+    brim__copy_text(stream->name, sizeof(stream->name), name);
+    source->self = stream;
+    source->stream = true;
+    source->count = BRIM_UNKNOWN;
+    source->most_run = brim__max(1, BRIM__READ_WINDOW / source->pitch);
+    source->callback = true;
+    source->identity = brim__hash(version, strlen(version), source->identity);
+    source->ops = stream->reopen != NULL ? &again_ops : &once_ops;
+    return BRIM_OK;
+}
+
+static const brim_argument_info arguments[] = {
+    [ARGUMENT_STREAM] = { .name = "stream",
+                          .type = BRIM_TYPE_BINDING,
+                          .flags = BRIM_REQUIRED | BRIM_POSITIONAL,
+                          .help = "the function, bound when planning or opening with the fields "
+                                  "that it promises" },
+    [ARGUMENT_VERSION] = { .name = "version",
+                           .type = BRIM_TYPE_WORD,
+                           .fallback = "0",
+                           .help = "change it when the function gives other samples: it is part of "
+                                   "the data's identity" },
+};
+
+const struct brim__stage brim__stage_stream = {
+    .info = { .name = "stream",
+              .summary = "samples that a function of the caller gives one after the other",
+              .example = "stream @generator",
+              .room = BRIM_ROOM_SOURCE,
+              .version = 1,
+              .arguments = arguments,
+              .argument_count = BRIM__COUNT(arguments) },
+    .open = open_stream,
+};

@@ -1,0 +1,112 @@
+/*
+ * flat_map.c: `flat_map @name`: a function of the caller that makes many samples
+ * of one. See function.h.
+ *
+ * The function is asked for sample 0, 1, ... of those that the sample becomes,
+ * until it says that there are no more or as many were made as its binding
+ * allows. Its inputs are put together once. All its calls have the key of the
+ * sample, so that what is drawn can be shared among them or, with the index in
+ * the draw, not.
+ */
+#include "transform/function.h"
+#include "transform/transform.h"
+
+#define MOST_OF_ONE 1000000
+
+enum { NAME, SEED, VERSION };
+
+struct flat_map {
+    struct brim__function function;
+    brim_flat_map_callback *flat_map;
+    uint64_t most;
+};
+
+static brim_status run(const struct brim__step *step, const struct brim__frame *frame) {
+    const struct flat_map *self = step->self;
+    const struct brim__function *function = &self->function;
+    struct brim__function_call call;
+    if (frame->sub >= self->most) {
+        return BRIM__EXHAUSTED;
+    }
+    brim__function_begin(function, frame, &call);
+    const int result =
+        self->flat_map(function->user, &call.call, frame->sub, call.input, function->input_count,
+                       call.output, function->output_count, call.why, sizeof(call.why));
+    brim__function_end(function);
+    if (result < 0) {
+        return brim__function_failed(function, &call, result);
+    }
+    return result > 0 ? brim__function_made(function, frame, &call) : BRIM__EXHAUSTED;
+}
+
+static brim_status check_binding(const brim_binding *binding) {
+    if (binding->flat_map == NULL) {
+        return brim__fail(BRIM_INVALID, "flat_map @%s: its function `flat_map` is NULL",
+                          binding->name);
+    }
+    if (binding->count == 0 || binding->count > MOST_OF_ONE) {
+        return brim__fail(BRIM_INVALID,
+                          "flat_map @%s: its `count` is %llu; it must be the most samples that it "
+                          "makes of one, 1 to %d",
+                          binding->name, (unsigned long long)binding->count, MOST_OF_ONE);
+    }
+    return BRIM_OK;
+}
+
+static brim_status add(const struct brim__use *use, struct brim__program *program) {
+    brim_binding binding;
+    struct flat_map *self;
+    struct brim__step *step;
+    brim_status status = brim__arena_take(program->arena, sizeof(*self), &self);
+    if (status == BRIM_OK) {
+        status = brim__function_init(&self->function, program, use, NAME, SEED, BRIM_BIND_FLAT_MAP,
+                                     &binding);
+    }
+    if (status == BRIM_OK) {
+        status = check_binding(&binding);
+    }
+    if (status == BRIM_OK) {
+        status = brim__function_inputs(&self->function, program);
+    }
+    if (status == BRIM_OK) {
+        status = brim__program_expand(program, "flat_map", binding.count);
+    }
+    if (status == BRIM_OK) {
+        status = brim__program_step(program, &step);
+    }
+    if (status != BRIM_OK) {
+        return status;
+    }
+    self->flat_map = binding.flat_map;
+    self->most = binding.count;
+    step->run = run;
+    step->self = self;
+    return brim__function_outputs(&self->function, program, &binding);
+}
+
+static const brim_argument_info arguments[] = {
+    [NAME] = { .name = "function",
+               .type = BRIM_TYPE_BINDING,
+               .flags = BRIM_REQUIRED | BRIM_POSITIONAL,
+               .help = "a function bound when the pipeline is opened, with the most samples that "
+                       "it makes of one" },
+    [SEED] = { .name = "seed",
+               .type = BRIM_TYPE_INTEGER,
+               .fallback = "0",
+               .help = "another seed gives brim_call_random other numbers" },
+    [VERSION] = { .name = "version",
+                  .type = BRIM_TYPE_WORD,
+                  .fallback = "0",
+                  .help = "change it when the function puts out something else" },
+};
+
+const struct brim__stage brim__stage_flat_map = {
+    .info = { .name = "flat_map",
+              .summary = "a function of the caller that makes many samples of one",
+              .example = "flat_map @windows",
+              .room = BRIM_ROOM_TRANSFORM,
+              .version = 1,
+              .arguments = arguments,
+              .argument_count = BRIM__COUNT(arguments) },
+    .add_transform = add,
+};

@@ -1,0 +1,57 @@
+/*
+ * function.h: functions of the caller on one sample; what map, filter and
+ * flat_map share.
+ *
+ * Inputs are all fields of the sample, contiguous and aligned in scratch;
+ * outputs go to scratch, or straight into the row when nothing follows. A
+ * function that is not declared BRIM_CONCURRENT runs under the mutex of its name
+ * and no other lock. What it is handed is a description made for that call.
+ */
+#ifndef BRIM_FUNCTION_H
+#define BRIM_FUNCTION_H
+
+#include "transform/program.h"
+
+struct brim__function {
+    const char *stage, *name; /* "map", and of the binding */
+    void *user;
+    uint64_t key;
+    bool expanded;       /* behind an expansion: each of its samples has a key of its own */
+    brim__mutex *serial; /* NULL: declared BRIM_CONCURRENT */
+    uint32_t input_count, output_count;
+    struct brim__operand input[BRIM__MAX_FIELDS], output[BRIM__MAX_FIELDS];
+    brim_value input_value[BRIM__MAX_FIELDS], output_value[BRIM__MAX_FIELDS];
+    char output_name[BRIM__MAX_FIELDS][BRIM_NAME_BYTES];
+};
+
+/* The arguments of one call. */
+struct brim__function_call {
+    brim_call call;
+    brim_value input[BRIM__MAX_FIELDS], output[BRIM__MAX_FIELDS];
+    char why[256];
+};
+
+/* The binding that the argument `name` means, and the function's own part of it. */
+brim_status brim__function_init(struct brim__function *function, struct brim__program *program,
+                                const struct brim__use *use, size_t name, size_t seed,
+                                brim_binding_kind kind, brim_binding *binding);
+/* Every field of the sample as an aligned value in scratch, which stays there. */
+brim_status brim__function_inputs(struct brim__function *function, struct brim__program *program);
+/* The fields that the binding declares in the place of all fields. After the
+ * step that runs the function has been added. */
+brim_status brim__function_outputs(struct brim__function *function, struct brim__program *program,
+                                   const brim_binding *binding);
+
+/* Fills in the arguments and takes the lock; and gives it back. */
+void brim__function_begin(const struct brim__function *function, const struct brim__frame *frame,
+                          struct brim__function_call *call);
+void brim__function_end(const struct brim__function *function);
+/* After a call that made its outputs: the lengths of those that are not dense. */
+brim_status brim__function_made(const struct brim__function *function,
+                                const struct brim__frame *frame,
+                                const struct brim__function_call *call);
+/* After a call that failed with `result`. */
+brim_status brim__function_failed(const struct brim__function *function,
+                                  struct brim__function_call *call, int result);
+
+#endif

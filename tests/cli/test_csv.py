@@ -1,0 +1,229 @@
+"""Tests of `csv`: against Python's csv module, and against pandas where it is installed.
+
+Python's reader and brim's must see the same records in files of random text and quoting; numbers
+must have the bits of float(). Files that pandas writes with every kind of quoting must come back as
+pandas reads them with float_precision="round_trip". Needs python3's standard library and BRIM_CLI.
+"""
+
+import csv
+import io
+import json
+import math
+import random
+import struct
+import subprocess
+import unittest
+import warnings
+
+from support import CLI, LIMIT, Case, brim, main
+
+try:
+    import pandas
+except ImportError:
+    pandas = None
+
+SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+def bits(value, form="<d"):
+    """What makes two numbers the same: all NaNs are one."""
+    value = float(SPECIAL.get(value, value))
+    return "nan" if math.isnan(value) else struct.pack(form, value)
+
+
+def random_float(rng):
+    kind = rng.randrange(5)
+    if kind == 0:
+        value = struct.unpack("<d", rng.randbytes(8))[0]
+        return repr(value) if math.isfinite(value) else "0.5"
+    if kind == 1:
+        return "%.*f" % (rng.randrange(8), rng.gauss(0, 1000))
+    if kind == 2:
+        return "%.*e" % (rng.randrange(20), rng.gauss(0, 1))
+    if kind == 3:
+        return "%d.%s" % (rng.randrange(10**rng.randrange(1, 18)),
+                          "".join(rng.choices("0123456789", k=rng.randrange(1, 30))))
+    return repr(rng.random())
+
+
+def random_text(rng, letters='ab ,;"\'\n\té\\'):
+    return "".join(rng.choices(letters, k=rng.randrange(12)))
+
+
+class Csv(Case):
+    maxDiff = 2000
+
+    def rows(self, source, **more):
+        """All samples of a source, each a dictionary of its fields."""
+        if "stdin" in more:
+            done = subprocess.run([CLI, "cat", source, "--json"], input=more["stdin"],
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=LIMIT)
+        else:
+            done = brim("cat", source, "--json")
+        self.assertEqual(done.returncode, 0, done.stderr.decode(errors="replace"))
+        return [json.loads(line)["fields"] for line in done.stdout.decode().split("\n") if line]
+
+    def write(self, content, name="t.csv"):
+        path = self.folder / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+
+class AgainstPython(Csv):
+    def test_text_of_every_kind_of_quoting(self):
+        rng = random.Random(1)
+        for quoting in (csv.QUOTE_ALL, csv.QUOTE_MINIMAL, csv.QUOTE_NONNUMERIC):
+            for end in ("\n", "\r\n"):
+                out = io.StringIO()
+                writer = csv.writer(out, quoting=quoting, lineterminator=end)
+                # a \r that is not quoted would be part of the line's end
+                letters = "ab ,\"\n" + ("" if quoting == csv.QUOTE_MINIMAL else "\r")
+                rows = [["x" + random_text(rng, letters), random_text(rng), random_text(rng)]
+                        for _ in range(400)]
+                writer.writerows([["a", "b", "c"], *rows])
+                path = self.write(out.getvalue())
+                got = self.rows(f"csv {path} types=text index=beside")
+                for mine, row in zip(got, rows, strict=True):
+                    self.assertEqual(list(mine.values()), row)
+
+    def test_text_that_nobody_quoted_with_care(self):
+        """Quotes anywhere: the records are those that Python's reader sees."""
+        rng = random.Random(2)
+        compared = 0
+        for _ in range(30):
+            text = "".join(rng.choices('"",,,ab \n\n', k=rng.randrange(40, 400)))
+            text = "x\n" + text.strip("\n") + "\n"
+            wanted = [row for row in csv.reader(io.StringIO(text, newline="")) if row][1:]
+            if list(csv.reader(io.StringIO(text + "end", newline="")))[-1] != ["end"]:
+                continue  # a quote is never closed: Python takes what came, brim refuses it
+            compared += 1
+            path = self.write(text)
+            for width in {len(row) for row in wanted}:
+                header = ",".join("c%d" % i for i in range(width))
+                self.write(header + text[1:])
+                got = self.rows(f"csv {path} types=text header=yes index=beside "
+                                "| batch 1 on_error=skip")
+                self.assertEqual([list(row.values()) for row in got],
+                                 [row for row in wanted if len(row) == width], text)
+        self.assertGreater(compared, 10)
+
+    def test_numbers_have_the_bits_of_float(self):
+        rng = random.Random(3)
+        texts = [[random_float(rng) for _ in range(4)] for _ in range(3000)]
+        path = self.write("a,b,c,d\n" + "".join(",".join(row) + "\n" for row in texts))
+        rows = self.rows(f"csv {path} types=float64 index=beside")
+        for got, row in zip(rows, texts, strict=True):
+            self.assertEqual([bits(value) for value in got.values()], [bits(text) for text in row],
+                             row)
+
+    def test_float32_is_float64_rounded_once_more(self):
+        rng = random.Random(4)
+        texts = ["%r" % rng.gauss(0, 10**rng.randrange(-20, 20)) for _ in range(2000)]
+        path = self.write("a\n" + "\n".join(texts) + "\n")
+        got = self.rows(f"csv {path} types=float32 index=beside")
+        for row, text in zip(got, texts, strict=True):
+            self.assertEqual(bits(row["a"], "<f"), bits(text, "<f"))
+
+    def test_standard_input_is_as_the_file(self):
+        rng = random.Random(5)
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(["n", "text"])
+        for i in range(5000):
+            writer.writerow([i, "x" + random_text(rng)])
+        content = out.getvalue().encode()
+        path = self.write(content)
+        self.assertEqual(self.rows("csv - types=int64,text", stdin=content),
+                         self.rows(f"csv {path} types=int64,text index=beside"))
+
+    def test_any_order_gives_the_same_samples(self):
+        path = self.write("n,t\n" + "".join('%d,"t%d\n"\n' % (i, i) for i in range(2000)))
+        got = self.rows(f"csv {path} index=beside | shuffle seed=7")
+        self.assertNotEqual([row["n"] for row in got], list(range(2000)))
+        self.assertEqual(sorted((row["n"], row["t"]) for row in got),
+                         [(i, "t%d\n" % i) for i in range(2000)])
+
+
+class Messages(Csv):
+    def test_a_bad_value_names_file_record_column_and_text(self):
+        path = self.write("age,name\n1,x\n2,y\nten,z\n")
+        done = brim("run", f"csv {path} types=int64,text index=beside | batch 2")
+        self.assertEqual(done.returncode, 1)
+        for part in (str(path), "record 2", "column 'age'", '"ten"', "int64"):
+            self.assertIn(part, done.stderr.decode())
+        told = self.good_json("run", f"csv {path} types=int64,text index=beside "
+                              "| batch 2 on_error=skip")
+        self.assertEqual((told["samples"], told["skipped"]), (2, 1))
+
+    def test_a_misspelt_column_names_the_nearest(self):
+        path = self.write("length,width\n1,2\n")
+        done = brim("plan", f"csv {path} columns=lenght index=beside | batch 1")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("did you mean 'length'", done.stderr.decode())
+
+    def test_a_file_of_other_columns_is_refused(self):
+        one, two = self.write("a,b\n1,2\n", "one.csv"), self.write("b,a\n1,2\n", "two.csv")
+        done = brim("plan", f"csv {one} {two} index=beside | batch 1")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("two.csv", done.stderr.decode())
+
+
+@unittest.skipIf(pandas is None, "pandas is not installed for this python")
+class AgainstPandas(Csv):
+    def read(self, path, **more):
+        with warnings.catch_warnings():  # pandas 3 reads exactly without being told
+            warnings.simplefilter("ignore")
+            return pandas.read_csv(path, float_precision="round_trip", **more)
+
+    def frame(self, seed, rows=500):
+        rng = random.Random(seed)
+        return pandas.DataFrame({
+            "i": [rng.randrange(-2**63, 2**63) for _ in range(rows)],
+            "small": [rng.randrange(-100, 100) for _ in range(rows)],
+            "f": [float(random_float(rng)) for _ in range(rows)],
+            "g": [rng.gauss(0, 1) for _ in range(rows)],
+            "holes": [None if rng.random() < 0.2 else rng.random() for _ in range(rows)],
+            "t": ["x" + random_text(rng, 'ab ,;"\né') for _ in range(rows)],
+        })
+
+    def assert_same(self, got, frame):
+        self.assertEqual(len(got), len(frame))
+        for column in frame.columns:
+            values = frame[column].tolist()
+            for row, value in zip(got, values):
+                mine = row[column if column in row else "c0"]
+                if isinstance(value, float):
+                    self.assertEqual(bits(mine), bits(value), (column, mine, value))
+                else:
+                    self.assertEqual(mine, value, column)
+
+    def test_files_that_pandas_wrote(self):
+        for seed, options in enumerate([
+                {}, {"quoting": csv.QUOTE_ALL}, {"quoting": csv.QUOTE_NONNUMERIC},
+                {"lineterminator": "\r\n"}, {"float_format": "%.15g"}, {"float_format": "%.3e"},
+                {"na_rep": "NA"}, {"na_rep": "nan"}, {"encoding": "utf-8-sig"}]):
+            path = self.folder / "t.csv"
+            self.frame(seed).to_csv(path, index=False, **options)
+            self.assert_same(self.rows(f"csv {path} missing=nan index=beside"), self.read(path))
+
+    def test_with_the_index_of_the_frame_and_other_delimiters(self):
+        path = self.folder / "t.csv"
+        for delimiter, word in ((";", ";"), ("\t", "tab"), ("|", '"|"'), (" ", '" "')):
+            self.frame(20).to_csv(path, sep=delimiter)
+            got = self.rows(f"csv {path} missing=nan delimiter={word} index=beside")
+            frame = self.read(path, sep=delimiter)
+            self.assertEqual(list(got[0]), ["c0", *frame.columns[1:]])
+            self.assert_same(got, frame)
+
+    def test_packed(self):
+        path = self.folder / "t.csv"
+        frame = self.frame(30)[["g", "small", "f"]]
+        frame.to_csv(path, index=False)
+        got = self.rows(f"csv {path} pack=yes types=float64 index=beside")
+        wanted = self.read(path).to_numpy(dtype="float64").tolist()
+        for mine, row in zip(got, wanted, strict=True):
+            self.assertEqual([bits(v) for v in mine["x"]], [bits(v) for v in row])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,254 @@
+"""Tests of jsonl and safetensors against Python's json, pandas and the safetensors package.
+
+Needs python3's standard library and BRIM_CLI, the path of the program. What compares with pandas or
+with the safetensors package is skipped where these cannot be imported.
+"""
+
+import json
+import math
+import random
+import struct
+import subprocess
+import sys
+import unittest
+
+from support import CLI, LIMIT, SANITIZED, Case, brim, main
+
+try:
+    import pandas
+except ImportError as error:
+    pandas = None
+    print("not compared with pandas: %s" % error, file=sys.stderr)
+try:
+    import numpy
+    import safetensors.numpy
+except ImportError as error:
+    safetensors = None
+    print("not compared with the safetensors package: %s" % error, file=sys.stderr)
+
+ALPHABET = "abc \"\\/\b\f\n\r\t\0\x1f\x7fäßλЖ中𝄞😀\u2028\ufeff"
+
+
+def random_text(rng, most=20):
+    return "".join(rng.choices(ALPHABET, k=rng.randrange(most)))
+
+
+def random_real(rng):
+    """A double of any size: most bit patterns are one."""
+    while True:
+        (value,) = struct.unpack("<d", rng.randbytes(8))
+        if math.isfinite(value):
+            return value
+
+
+def random_value(rng, depth=0):
+    """Any JSON value."""
+    kind = rng.randrange(5 if depth > 3 else 7)
+    if kind == 5:
+        return [random_value(rng, depth + 1) for _ in range(rng.randrange(4))]
+    if kind == 6:
+        return {random_text(rng, 5): random_value(rng, depth + 1) for _ in range(rng.randrange(4))}
+    return [None, True, rng.randrange(-2**70, 2**70), random_real(rng), random_text(rng)][kind]
+
+
+class Json(Case):
+    def samples(self, source, *words, **more):
+        done = brim("cat", source, "--json", *words, **more)
+        self.assertEqual(done.returncode, 0, done)
+        return [json.loads(line)["fields"] for line in done.stdout.splitlines()]
+
+    def jsonl(self, lines, options="", name="t.jsonl"):
+        path = self.folder / name
+        path.write_bytes(b"\n".join(lines))
+        return "jsonl '%s' index=beside %s" % (path, options)
+
+
+class Lines(Json):
+    def test_the_same_values_as_pythons_json(self):
+        rng = random.Random(1)
+        for round_ in range(6 if SANITIZED else 20):
+            records, lines = [], []
+            for _ in range(200):
+                record = {"id": rng.randrange(-2**63, 2**63), "real": random_real(rng),
+                          "yes": rng.random() < 0.5, "text": random_text(rng),
+                          "list": [rng.randrange(-99, 99) for _ in range(rng.randrange(5))],
+                          "reals": [0.5] + [random_real(rng) for _ in range(rng.randrange(5))],
+                          "in": {"text": random_text(rng), "side": {"x": rng.randrange(9)}}}
+                for _ in range(rng.randrange(3)):
+                    record["other " + random_text(rng)] = random_value(rng)
+                items = list(record.items())
+                rng.shuffle(items)
+                records.append(record)
+                lines.append(json.dumps(dict(items), ensure_ascii=rng.random() < 0.5,
+                                        separators=rng.choice([None, (",", ":"), (" , ", " : ")])
+                                        ).encode())
+            source = self.jsonl(lines, "fields=id,real,yes,text,list,reals,in.text,in.side.x",
+                                "%d.jsonl" % round_)
+            told = self.samples(source, "--threads=%d" % rng.randrange(3))
+            self.assertEqual(len(told), len(records))
+            for got, record in zip(told, records):
+                wanted = {key: record[key]
+                          for key in ("id", "real", "yes", "text", "list", "reals")}
+                wanted["in.text"] = record["in"]["text"]
+                wanted["in.side.x"] = record["in"]["side"]["x"]
+                self.assertEqual(got, wanted)
+
+    def test_what_is_no_json_to_python_is_none_to_brim(self):
+        rng = random.Random(2)
+        good = json.dumps({"k": 1, "t": "aä\n😀", "o": {"v": [1, -2.5e3, None, True]}}).encode()
+        lines, wanted = [b'{"k":1}'], [True]
+        while len(lines) < 3000:
+            line = bytearray(good)
+            for _ in range(rng.randrange(1, 3)):
+                at = rng.randrange(len(line))
+                line[at:at + rng.randrange(2)] = rng.choice([b"", rng.choice(b'{}[]",:\\u 1e.-t')
+                                                            .to_bytes(1, "big"), rng.randbytes(1)])
+            if b"\n" in line or b"\r" in line or not line:
+                continue
+            try:
+                # unlike Python's, JSON has no NaN, and text no half of a surrogate pair
+                value = json.loads(line, parse_constant=lambda text: int("no"))
+                json.dumps(value, ensure_ascii=False).encode()
+                is_good = isinstance(value, dict) and type(value.get("k")) is int
+            except ValueError:
+                is_good = False
+            lines.append(bytes(line))
+            wanted.append(is_good)
+        source = self.jsonl(lines, "fields=k types=int64")
+        done = brim("cat", source + " | batch 64 on_error=skip max_errors=5000", "--json")
+        self.assertEqual(done.returncode, 0, done)
+        told = {json.loads(line)["sample"] for line in done.stdout.splitlines()}
+        for number, (line, is_good) in enumerate(zip(lines, wanted)):
+            # a key that comes twice, and an integer of more than 64 bits, are bad data to brim only
+            if (number in told) != is_good and line.count(b'"k"') < 2:
+                value = json.loads(line)["k"] if is_good else None
+                self.assertTrue(is_good and abs(value) >= 2**63, (number, line, is_good))
+
+    @unittest.skipIf(pandas is None, "needs pandas")
+    def test_the_same_table_as_pandas(self):
+        rng = random.Random(3)
+        table = pandas.DataFrame({
+            "i": [rng.randrange(-2**53, 2**53) for _ in range(500)],
+            "f": [rng.gauss(0, 1) for _ in range(500)],
+            "b": [rng.random() < 0.5 for _ in range(500)],
+            "s": [random_text(rng).replace("\0", "") for _ in range(500)],
+            "n": [None if rng.random() < 0.3 else rng.gauss(0, 1) for _ in range(500)]})
+        path = self.folder / "pandas.jsonl"
+        table.to_json(path, orient="records", lines=True, double_precision=15)
+        read = pandas.read_json(path, lines=True, precise_float=True, dtype=False)
+        told = self.samples("jsonl '%s' index=beside missing=nan "
+                            "types=i:int64,f:float64,b:bool,s:text,n:float64 fields=i,f,b,s,n" % path)
+        self.assertEqual(len(told), len(read))
+        for got, row in zip(told, read.itertuples()):
+            self.assertEqual((got["i"], got["b"], got["s"]), (row.i, row.b, row.s))
+            self.assertEqual(got["f"], row.f)
+            number = float("nan") if got["n"] is None else float(got["n"])
+            self.assertTrue(number == row.n or (math.isnan(number) and math.isnan(row.n)))
+
+    def test_a_stream_gives_the_same(self):
+        source = self.jsonl([json.dumps({"a": i, "t": "é" * (i % 70)}).encode()
+                             for i in range(2000)])
+        path = self.folder / "t.jsonl"
+        with open(path, "rb") as file:
+            feed = subprocess.Popen(["cat"], stdin=file, stdout=subprocess.PIPE)
+        done = subprocess.run([CLI, "cat", "jsonl -", "--json"], stdin=feed.stdout,
+                              stdout=subprocess.PIPE, timeout=LIMIT)
+        feed.stdout.close()
+        feed.wait()
+        self.assertEqual(done.returncode, 0, done)
+        self.assertEqual([json.loads(line)["fields"] for line in done.stdout.splitlines()],
+                         self.samples(source))
+
+    def test_a_bad_record_is_named(self):
+        source = self.jsonl([b'{"a":1}', b'{"a":"x"}', b"{", b'{"a":4}'], "fields=a types=int64")
+        told = brim("cat", source)
+        self.assertEqual(told.returncode, 1, told)
+        for part in (b"t.jsonl, record 1 (byte 8)", b"key 'a'", b"is a string"):
+            self.assertIn(part, told.stderr)
+        self.assertEqual([fields["a"] for fields in
+                          self.samples(source + " | batch 3 on_error=skip")], [1, 4])
+
+    def test_a_small_budget(self):
+        lines = [json.dumps({"a": i, "t": "\n" * 40}).encode() for i in range(20000)]
+        told = self.good_json("run", self.jsonl(lines) + " | batch 64", "--memory=1MiB")
+        self.assertEqual(told["samples"], 20000)
+        # strings of the largest size with escapes need no more than was planned
+        lines = [json.dumps({"a": i, "t": "\n" * i}).encode() for i in range(0, 30000, 1000)]
+        told = self.good_json("run", self.jsonl(lines, name="long.jsonl") + " | batch 1",
+                              "--memory=2MiB")
+        self.assertEqual(told["samples"], 30)
+
+
+def tensors_file(path, header, data):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+    return path
+
+
+class Tensors(Json):
+    def test_values_without_the_package(self):
+        data = struct.pack("<6f", 1, 2, 3, 4, 5.5, -6) + struct.pack("<3q", -1, 2**62, 0)
+        path = tensors_file(self.folder / "t.safetensors",
+                            {"__metadata__": {"made": "by hand"},
+                             "f": {"dtype": "F32", "shape": [3, 2], "data_offsets": [0, 24]},
+                             "i": {"dtype": "I64", "shape": [3], "data_offsets": [24, 48]}}, data)
+        for more in ("", "map=yes"):
+            told = self.samples("zip (safetensors %s tensor=f %s) (safetensors %s tensor=i name=y)"
+                                % (path, more, path))
+            self.assertEqual(told, [{"x": [1, 2], "y": -1}, {"x": [3, 4], "y": 2**62},
+                                    {"x": [5.5, -6], "y": 0}])
+
+    @unittest.skipIf(safetensors is None, "needs the safetensors package")
+    def test_the_same_values_as_the_package(self):
+        rng = numpy.random.default_rng(1)
+        tensors = {}
+        for dtype in ("bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64",
+                      "int64", "float16", "float32", "float64"):
+            raw = rng.integers(0, 100, (5, 2, 3))
+            tensors["t " + dtype] = (raw % 2 == 0 if dtype == "bool" else raw).astype(dtype)
+            tensors[dtype + "é"] = tensors["t " + dtype][:, 0, 0].copy()
+        path = self.folder / "t.safetensors"
+        safetensors.numpy.save_file(tensors, path, metadata={"a": "b"})
+        for name, tensor in tensors.items():
+            with self.subTest(tensor=name):
+                told = self.samples('safetensors %s tensor="%s"' % (path, name))
+                self.assertEqual([fields["x"] for fields in told], tensor.tolist())
+
+    @unittest.skipIf(safetensors is None, "needs the safetensors package")
+    def test_what_the_package_refuses_is_refused(self):
+        """Headers with members changed at random: brim takes none that the package does not."""
+        rng = random.Random(5)
+        taken = 0
+        for round_ in range(60 if SANITIZED else 300):
+            header = {"a": {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]},
+                      "b": {"dtype": "F32", "shape": [2, 2], "data_offsets": [4, 20]}}
+            for _ in range(rng.randrange(3)):
+                tensor = header[rng.choice("ab")]
+                key = rng.choice(list(tensor))
+                tensor[key] = rng.choice([[], [0], [4], [2, 2], [0, 4], [4, 20], [4, 0], [-1, 4],
+                                          [1, 5], [2**63], [2**32, 2**32], "U8", "F32", "I32", "F8",
+                                          None, 1.5, {}, [[4]], [4.0]])
+            data = bytes(20 if rng.random() < 0.9 else rng.randrange(30))
+            text = json.dumps(header).encode()
+            text += b" " * rng.choice([0, 0, 3])
+            if rng.random() < 0.2:
+                at = rng.randrange(len(text))
+                text = text[:at] + bytes([rng.choice(b'{}[]",:0')]) + text[at + 1:]
+            path = tensors_file(self.folder / "t.safetensors", text, data)
+            try:
+                wanted = safetensors.numpy.load(path.read_bytes())
+            except Exception:  # its own errors and numpy's
+                wanted = None
+            done = brim("cat", "safetensors %s tensor=a" % path, "--json")
+            if done.returncode == 0:
+                taken += 1
+                self.assertIsNotNone(wanted, (text, data))
+                self.assertEqual([json.loads(line)["fields"]["x"] for line in
+                                  done.stdout.splitlines()], wanted["a"].tolist())
+            else:
+                self.assertIn(b"t.safetensors", done.stderr, done)
+        self.assertGreater(taken, 10 if SANITIZED else 60)
+
+
+if __name__ == "__main__":
+    main()

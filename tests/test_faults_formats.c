@@ -1,0 +1,77 @@
+/*
+ * test_faults_formats.c: faults while files of every format are opened, indexed,
+ * inflated and read; see support/fault_sweep.h.
+ */
+#include "support/fault_sweep.h"
+#include "support/format_data.h"
+#include "support/memory_data.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+/* Two batches, then one of the next epoch. */
+static void read_through(void) {
+    char text[TEXT_BYTES];
+    const brim_open_options options = format_options();
+    brim_loader *loader = open_text(expand(now.scenario->text, text), &options);
+    take(loader, 2);
+    must(brim_loader_seek(loader, 1, 1), "seek");
+    take(loader, 1);
+    brim_loader_close(loader);
+}
+
+static void run_text(void) {
+    begin_runtime(SIXTEEN_MIB);
+    read_through();
+    end_runtime();
+}
+
+/* Indexes in the cache: made by the first loader, read by the second. */
+static void run_cached(void) {
+    begin_runtime_with_cache(SIXTEEN_MIB);
+    read_through();
+    read_through();
+    end_runtime();
+}
+
+static void run_input(void) {
+    char text[TEXT_BYTES];
+    const int fd = open(in_directory("lines.txt").text, O_RDONLY | O_CLOEXEC);
+    assert_true(fd > 0 && dup2(fd, 0) == 0 && close(fd) == 0);
+    begin_runtime(SIXTEEN_MIB);
+    brim_loader *loader = open_text(expand(now.scenario->text, text), NULL);
+    take(loader, 4);
+    brim_loader_close(loader);
+    end_runtime();
+}
+
+static struct scenario scenarios[] = {
+    { "text", run_text, "text $/lines.txt index=beside | shuffle seed=2 | batch 8", { 0 } },
+    { "cache", run_cached, "text $/lines.txt max_bytes=1KiB | batch 8", { 0 } },
+    { "input", run_input, "text - max_bytes=1KiB | batch 8", { 0 } },
+    { "csv", run_text, "csv $/table.csv index=beside | shuffle | batch 6", { 0 } },
+    { "csv_pack",
+      run_text,
+      "csv $/table.csv columns=label,score pack=yes index=beside | batch 6",
+      { 0 } },
+    { "jsonl", run_text, "jsonl $/documents.jsonl index=beside | shuffle | batch 6", { 0 } },
+    { "jsonl_pad",
+      run_text,
+      "jsonl $/documents.jsonl fields=ids index=beside | pad on=ids | batch 6",
+      { 0 } },
+    { "safetensors", run_text, "safetensors $/x.safetensors | shuffle | batch 10", { 0 } },
+    { "npz", run_text, "npz $/stored.npz | shuffle | batch 10", { 0 } },
+    { "npz_deflated", run_text, "npz $/deflated.npz | shuffle | batch 10", { 0 } },
+    { "idx", run_text, "idx $/images.idx | shuffle | batch 10", { 0 } },
+    { "idx_gzip", run_text, "idx $/images.idx.gz | shuffle | batch 10", { 0 } },
+    { "cifar", run_text, "cifar $/cifar.bin | shuffle | batch 4", { 0 } },
+    { "records",
+      run_text,
+      "records $/raw.bin bytes=7 fields=a:uint8,b:uint16:3 | shuffle | batch 6",
+      { 0 } },
+};
+
+int main(int argc, char **argv) {
+    return sweep_main(argc, argv, scenarios, sizeof scenarios / sizeof scenarios[0],
+                      begin_format_tests);
+}
