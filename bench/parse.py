@@ -3,7 +3,7 @@
 
     tools/python bench/parse.py [--cli build/release/brim] [--mb 64] [--repeat 5] [CASE...]
 
-brim is measured as a whole process (`brim run`, one worker, in order, batches of 1024) that finds
+brim is measured as a whole process (`brim run`, without workers, in order, batches of 1024) that finds
 its index made; the first run, which makes it, is shown too. The others are measured as one call
 that gives a table. All read from the page cache, and none uses more than one thread for the work, so
 that seconds of CPU are compared: other programs on the machine disturb them least. Best of --repeat.
@@ -122,7 +122,7 @@ def children_seconds():
 
 def run_brim(cli, source):
     begin = children_seconds()
-    done = subprocess.run([cli, "run", source + " | batch 1024 remainder=keep", "--threads=1",
+    done = subprocess.run([cli, "run", source + " | batch 1024 remainder=keep", "--threads=0",
                            "--json", "--quiet"], stdout=subprocess.PIPE, text=True)
     seconds = children_seconds() - begin
     if done.returncode != 0:

@@ -6,7 +6,7 @@
  */
 #include "engine/loader.h"
 
-#define RUN_NS   20000 /* work worth claiming at once */
+#define RUN_NS   50000 /* work worth claiming at once */
 #define MOST_RUN 256
 
 struct brim__shard brim__loader_shard(const brim_loader *loader, uint64_t epoch) {

@@ -6,7 +6,7 @@
 #include "engine/place.h"
 #include "engine/sequencer.h"
 
-#define TIMED_EVERY 32    /* runs; the clock is read for each stage then */
+#define TIMED_EVERY 64    /* runs; the clock is read for each stage then */
 #define COLD_NS     50000 /* a read slower than this did not come from the page cache */
 #define MEAN_SHIFT  3     /* weight of a new run in the running mean: 1/8 */
 

@@ -5,7 +5,7 @@
 
 #include "order/stages.h"
 
-#define CHUNK_BYTES   (32u << 10) /* worth a claim, small next to any budget */
+#define CHUNK_BYTES   (128u << 10) /* a lock and a wake for each are then worth it */
 #define CHUNK_SAMPLES 256
 #define SMALL_CHUNK   (64u << 10)
 #define MANY_CHUNKS   8

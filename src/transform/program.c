@@ -14,6 +14,19 @@ static brim_status run_conversion(const struct brim__step *step, const struct br
     return BRIM_OK;
 }
 
+/* Single numbers, of which tables have many: a copy whose size the compiler knows. */
+#define COPY(bytes)                                                                           \
+    static brim_status copy_##bytes(const struct brim__step *step,                            \
+                                    const struct brim__frame *frame) {                        \
+        memcpy(brim__operand_write(&step->to, frame),                                         \
+               brim__operand_read(&step->from, frame) + step->conversion.from.offset, bytes); \
+        return BRIM_OK;                                                                       \
+    }
+COPY(1)
+COPY(2)
+COPY(4)
+COPY(8)
+
 /* Elements of a value that is not dense. They may be more than a row holds only
  * if the source broke its promise: checked all the same, rows have neighbours. */
 static brim_status run_ragged(const struct brim__step *step, const struct brim__frame *frame) {
@@ -38,6 +51,28 @@ static brim_status run_ragged(const struct brim__step *step, const struct brim__
                                                                              elements);
     }
     return BRIM_OK;
+}
+
+static brim__step_run *run_of(const struct brim__program_field *field) {
+    const struct brim__conversion *conversion = &field->pending;
+    if (field->form != BRIM_DENSE) {
+        return run_ragged;
+    }
+    if (brim__conversion_is_copy(conversion)) {
+        switch (conversion->bytes) {
+        case 1:
+            return copy_1;
+        case 2:
+            return copy_2;
+        case 4:
+            return copy_4;
+        case 8:
+            return copy_8;
+        default:
+            break;
+        }
+    }
+    return run_conversion;
 }
 
 brim_status brim__program_step(struct brim__program *program, struct brim__step **step) {
@@ -100,7 +135,7 @@ static brim_status emit(struct brim__program *program, uint32_t field, struct br
     if (status != BRIM_OK) {
         return status;
     }
-    step->run = source->form == BRIM_DENSE ? run_conversion : run_ragged;
+    step->run = run_of(source);
     step->stage = source->stage;
     step->from = source->at;
     step->to = to;

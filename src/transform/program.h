@@ -58,8 +58,11 @@ struct brim__frame {
     brim_call call;                     /* sample and epoch; each step sets its own key in a copy */
 };
 
+struct brim__step;
+typedef brim_status brim__step_run(const struct brim__step *step, const struct brim__frame *frame);
+
 struct brim__step {
-    brim_status (*run)(const struct brim__step *step, const struct brim__frame *frame);
+    brim__step_run *run;
     uint32_t stage; /* whose time this counts as */
     struct brim__operand from, to;
     struct brim__conversion conversion;
