@@ -88,6 +88,25 @@ const char *fuzz_path(char *path, const char *name) {
     return path;
 }
 
+const char *fuzz_expand(char *text, const char *row, const char *name) {
+    char path[FUZZ_PATH_BYTES];
+    const size_t length = strlen(fuzz_path(path, name));
+    size_t used = 0;
+    for (; *row != '\0'; row++) {
+        if (used + length + 1 >= FUZZ_TEXT_BYTES) {
+            fuzz_wrong("a pipeline is too long");
+        }
+        if (*row == '$') {
+            memcpy(text + used, path, length);
+            used += length;
+        } else {
+            text[used++] = *row;
+        }
+    }
+    text[used] = '\0';
+    return text;
+}
+
 void fuzz_write(const char *name, const void *data, size_t bytes) {
     static int64_t seconds = 1000000000;
     const struct timespec times[2] = { { .tv_sec = seconds }, { .tv_sec = seconds } };

@@ -42,6 +42,8 @@ void fuzz_wrong(const char *format, ...) __attribute__((format(printf, 1, 2), no
 void fuzz_begin(void);
 /* The path of a file in the directory; `path` has FUZZ_PATH_BYTES. */
 const char *fuzz_path(char *path, const char *name);
+/* `row` with the file's path in place of every $; `text` has FUZZ_TEXT_BYTES. */
+const char *fuzz_expand(char *text, const char *row, const char *name);
 /* Writes a file there, in place of the one of that name; each has a time of
  * change of its own, so that no index of the one before is taken for fresh. */
 void fuzz_write(const char *name, const void *data, size_t bytes);

@@ -179,6 +179,8 @@ def idx_seeds():
             "empty": idx(0x08, (0, 4)),
     }.items():
         put("idx", name, content)
+        if not name.startswith("gzip"):
+            put("idx_gzip", name, content)
 
 
 def fixed_seeds():
@@ -349,10 +351,12 @@ def number_seeds():
     }.items():
         put("subset_npy", name, content)
 
-    def state(epoch=0, sample=0, micro=0, world=1, rows=8, micro_rows=3, remainder=0):
-        return (b"BRIMSTA1" + bytes(16)
-                + struct.pack("<QQIIQQB", epoch, sample, micro, world, rows, micro_rows, remainder)
-                + bytes(63))
+    def state(epoch=0, sample=0, micro=0, world=1, rows=8, micro_rows=3, remainder=0, row=0,
+              passed=0, offset=0, given=0, step=0):
+        return (b"BRIMSTA2" + bytes(16)
+                + struct.pack("<QQIIQQB7xQQQQQ", epoch, sample, micro, world, rows, micro_rows,
+                              remainder, row, passed, offset, given, step)
+                + bytes(16))
 
     for name, content in {
             "begin": state(),
@@ -364,6 +368,14 @@ def number_seeds():
             "micro": state(0, 8, 2**32 - 1),
             "world": state(0, 8, 0, 7),
             "rows0": state(0, 8, 0, 1, 0, 0),
+            "sequenced": state(1, 5, 0, row=3, passed=33, step=4),
+            "row": state(0, 5, row=2**40),
+            "passed": state(0, 5, passed=2**64 - 1),
+            "offset": state(0, 5, offset=7),
+            "offset-huge": state(0, 5, offset=2**63),
+            "given": state(0, 5, given=2),
+            "given-huge": state(0, 5, given=2**64 - 1),
+            "step-huge": state(0, 5, step=2**64 - 1),
             "short": b"BRIM",
     }.items():
         put("state", name, content)
@@ -410,17 +422,20 @@ def pipeline_seeds():
         "jsonl j.jsonl index=beside | pad on=ids to=4 value=9 | batch 3",
         "jsonl j.jsonl fields=ids,label index=beside | filter 'length(ids) > 0' | batch 2",
         "text l.txt index=beside max_bytes=100 | batch 2",
-        "text - | shuffle buffer=10 | batch 3",
+        "text - max_bytes=64 | shuffle buffer=4KiB | batch 3",
+        "records - bytes=2 | repeat 2 | batch 3",
+        "range 50 | filter \"index > 9\" | shuffle buffer=4KiB seed=2 | batch 4",
         "range 50 | subset n.txt | batch 4",
         "npy x.npy | unbatch | batch 4",
         "range 30 | fold 1 of=3 part=train | batch 4",
         "csv c.csv index=beside | split train validation=0.5 stratify=label | batch 1",
         "csv c.csv index=beside | weighted label weights=1,3 length=20 | batch 4",
-        "jsonl j.jsonl fields=ids index=beside | pad on=ids | bucket 8 buffer=4KiB edges=2,4",
+        "jsonl j.jsonl fields=ids max_length=4 index=beside | pad on=ids | bucket 8 buffer=4KiB "
+        "edges=2,4",
         "jsonl j.jsonl fields=ids index=beside | pack_sequences 8 | batch 2",
-        "range 10 | one_hot 10 on=x | batch 2 per=global",
+        "range 10 | one_hot 10 on=index | batch 2 per=global",
         "tokens l.txt length=4 stride=2 shift=no format=u16 | batch 2",
-        "records l.txt bytes=4 | batch 2",
+        "records l.txt bytes=2 | batch 2",
         "array @a | map @f version=2 | batch 1",
         "range 0x10 | batch 1e3",
         "npy 'a b.npy' \"c\\\"d\" | batch 4KiB",

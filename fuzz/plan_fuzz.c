@@ -2,12 +2,15 @@
  * plan_fuzz.c: the text of a pipeline, run over a few small files: what stages
  * make of their arguments, and of each other.
  *
- * Texts with a slash are left out, so that only the files below can be named;
- * so are numbers of more than four digits, whose work would only take long.
+ * Standard input is one of them. Texts with a slash are left out, so that only
+ * the files below can be named; so are numbers of more than four digits, whose
+ * work would only take long.
  */
 #include "fuzz.h"
 
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 #define NPY_HEADER "{'descr': '<i4', 'fortran_order': False, 'shape': (12, 2, 3), }"
 
@@ -36,6 +39,11 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
     fuzz_write("j.jsonl", jsonl, sizeof jsonl - 1);
     fuzz_write("l.txt", lines, sizeof lines - 1);
     fuzz_write("n.txt", numbers, sizeof numbers - 1);
+    char path[FUZZ_PATH_BYTES];
+    const int input = open(fuzz_path(path, "l.txt"), O_RDONLY | O_CLOEXEC);
+    if (input < 0 || dup2(input, 0) != 0 || close(input) != 0) {
+        fuzz_wrong("l.txt cannot be made standard input");
+    }
     return 0;
 }
 

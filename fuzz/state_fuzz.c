@@ -7,19 +7,33 @@
 
 #include "base/base.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Where a state's position begins, and its checksum (engine/state.h). */
 enum { AT_POSITION = 24, AT_CHECKSUM = 120 };
 
+/* $ is a file of lines. */
 static const char *const pipelines[] = {
     "range 100 | shuffle seed=3 | batch 8 micro=3",
     "mix 0.5 (range 10 | repeat 3) 0.5 (range 20 | shuffle) length=50 | batch 7 remainder=pad",
+    "range 100 | filter \"index > 30\" | shuffle buffer=4KiB | batch 8 micro=3",
+    "records $ bytes=6 | unbatch | take 90 | batch 5",
+    "text $ index=beside max_bytes=64 | pack_sequences 16 | batch 2",
+    "text $ index=beside max_bytes=64 | pad on=text | bucket 64 buffer=4KiB",
 };
 
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
+    char lines[1200];
+    size_t used = 0;
     (void)argc, (void)argv;
+    for (unsigned i = 0; used < sizeof lines - 40; i++) {
+        used += (size_t)snprintf(lines + used, 40, "%.*s\n", (int)(i * 7 % 20),
+                                 "twenty letters and one");
+    }
+    used -= used % 6;
     fuzz_begin();
+    fuzz_write("lines", lines, used);
     return 0;
 }
 
@@ -38,10 +52,11 @@ static void restore(brim_loader *loader, const brim_state *state) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     for (size_t i = 0; i < sizeof pipelines / sizeof pipelines[0]; i++) {
+        char text[FUZZ_TEXT_BYTES];
         brim_state state = { { 0 } }, forged;
         brim_pipeline *pipeline;
         brim_loader *loader;
-        if (brim_pipeline_parse(pipelines[i], &pipeline) != BRIM_OK ||
+        if (brim_pipeline_parse(fuzz_expand(text, pipelines[i], "lines"), &pipeline) != BRIM_OK ||
             brim_loader_open(fuzz_runtime(), pipeline, NULL, &loader) != BRIM_OK ||
             brim_loader_state(loader, &forged) != BRIM_OK) {
             fuzz_wrong("%s: %s", pipelines[i], brim_detail());

@@ -462,6 +462,21 @@ brim_status brim_loader_state(brim_loader *loader, brim_state *state) {
     return BRIM_OK;
 }
 
+/* Mutex held: a state may be damaged and still have a right checksum. */
+static brim_status check_position(brim_loader *loader, const struct brim__position *position) {
+    const brim_plan *plan = loader->plan;
+    if (position->sample == UINT64_MAX ||
+        (position->row < plan->most &&
+         (plan->sequence.stream || position->sample <= brim__order_count(&plan->order)))) {
+        return BRIM_OK;
+    }
+    return keep_detail(loader, brim__fail(BRIM_CORRUPT,
+                                          "the state stands at row %llu of sample %llu, which the "
+                                          "data does not have",
+                                          (unsigned long long)position->row,
+                                          (unsigned long long)position->sample));
+}
+
 brim_status brim_loader_restore(brim_loader *loader, const brim_state *state) {
     brim_status status = enter(loader);
     if (status != BRIM_OK) {
@@ -473,6 +488,9 @@ brim_status brim_loader_restore(brim_loader *loader, const brim_state *state) {
         keep_detail(loader, status);
     } else if (loader->sequencer != NULL) {
         status = check_seekable(loader);
+        if (status == BRIM_OK) {
+            status = check_position(loader, &position);
+        }
         if (status == BRIM_OK) {
             go_sequenced(loader, &position);
         }

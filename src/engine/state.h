@@ -23,8 +23,8 @@
  *    112  8  zero
  *    120  8  XXH3 of bytes 0 to 119
  *
- * The position is global (of the input, where it is sequenced), so every rank of a world writes the same bytes, and
- * a world of another size reads them.
+ * The position is global (of the input, where it is sequenced), so every rank of
+ * a world writes the same bytes, and a world of another size reads them.
  */
 #ifndef BRIM_STATE_H
 #define BRIM_STATE_H
