@@ -30,6 +30,7 @@ bench:
 	@tools/build release benches
 	@set -e; for name in $(basename $(notdir $(wildcard bench/*.c))); do \
 		echo "== $$name"; build/release/bench/$$name; done
+	@echo "== parse"; tools/venv; tools/python bench/parse.py --cli build/release/brim
 
 lint:
 	@tools/setup build test lint

@@ -12,6 +12,7 @@
 #include "session.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 
 struct repeat {
@@ -87,8 +88,11 @@ static int by_rate(const void *a, const void *b) {
 }
 
 /* The samples per second below which a share `q` of the (sorted) repeats lies,
- * between neighbours in proportion. */
+ * between neighbours in proportion; not a number before the first is done. */
 static double quantile(const struct bench *bench, double q) {
+    if (bench->done == 0) {
+        return NAN;
+    }
     const double at = q * (double)(bench->done - 1);
     const uint64_t low = (uint64_t)at;
     const uint64_t high = low + 1 < bench->done ? low + 1 : low;
@@ -141,7 +145,8 @@ static void print_json(const struct bench *bench, bool interrupted) {
     const brim_plan_info *plan = brim_plan_get(brim_loader_plan(bench->feed.loader));
     brim_usage usage = BRIM_USAGE_INIT;
     (void)brim_runtime_usage(bench->session->runtime, &usage);
-    const struct repeat *middle = &bench->repeats[(bench->done - 1) / 2];
+    const struct repeat none = { .batches_per_second = NAN, .bytes_per_second = NAN };
+    const struct repeat *middle = bench->done > 0 ? &bench->repeats[(bench->done - 1) / 2] : &none;
     struct document json = { .file = stdout };
     put_object(&json, NULL);
     put_object(&json, "samples_per_second");
@@ -209,13 +214,11 @@ static int bench_open(struct bench *bench) {
     if (bench->failure.status != BRIM_OK) {
         return failure_tell(options, &bench->failure);
     }
-    if (bench->done > 0) {
-        qsort(bench->repeats, bench->done, sizeof(bench->repeats[0]), by_rate);
-        if (options->json) {
-            print_json(bench, status == BRIM_INTERRUPTED);
-        } else {
-            print_table(bench, status == BRIM_INTERRUPTED);
-        }
+    qsort(bench->repeats, bench->done, sizeof(bench->repeats[0]), by_rate);
+    if (options->json) {
+        print_json(bench, status == BRIM_INTERRUPTED);
+    } else if (bench->done > 0) {
+        print_table(bench, status == BRIM_INTERRUPTED);
     }
     return status == BRIM_INTERRUPTED ? EXIT_SIGNAL + feed_signal() : EXIT_GOOD;
 }

@@ -3,7 +3,9 @@
  *
  * A path is turned into the pipeline that reads it (brim_guess), and the plan of
  * that pipeline says the rest. Verifying takes every sample once and leaves bad
- * ones out, so that all of them are counted and the first are told.
+ * ones out, so that all of them are counted and the first are told. A stream can
+ * be opened only once: if it is to be verified, the loader's plan is the one that
+ * is shown.
  */
 #include "cli.h"
 #include "feed.h"
@@ -20,6 +22,7 @@
 #define TEXT_BYTES    8192
 #define BATCH_BYTES   (256.0 * 1024) /* of a batch that is verified, and ... */
 #define BATCH_ROWS    256            /* ... the most rows of one */
+#define STREAM_ROWS   4 /* of a stream, whose samples are not known then: up to 64 KiB each */
 #define VERIFY_FORMAT "%s | batch %d on_error=skip max_errors=4611686018427387904"
 
 struct inspection {
@@ -29,8 +32,12 @@ struct inspection {
     uint64_t file_bytes;
     char text[TEXT_BYTES]; /* the pipeline */
     struct session session;
-    brim_plan *plan;
-    double largest; /* bytes of a sample at most, without what aligns it */
+    brim_pipeline *pipeline; /* NULL, or the one to show, where the session has another */
+    brim_plan *own;          /* NULL: the loader has the plan */
+    const brim_plan *plan;   /* NULL: a choice must be made first, see `note` */
+    struct feed feed;
+    char note[ERROR_BYTES]; /* what else the file holds; "": nothing */
+    double largest;         /* bytes of a sample at most, without what aligns it */
     /* --verify */
     uint64_t good, bad;
     char errors[ERRORS_TOLD][ERROR_BYTES];
@@ -76,6 +83,73 @@ static brim_status find_text(struct inspection *inspection) {
     return status;
 }
 
+/* Keeps the words of a source that holds several arrays and wants one named, if
+ * that was the last failure. */
+static bool keep_choice(struct inspection *inspection, brim_status status) {
+    if (status != BRIM_INVALID || strstr(brim_detail(), ": say which ") == NULL) {
+        return false;
+    }
+    snprintf(inspection->note, sizeof(inspection->note), "%s", brim_detail());
+    return true;
+}
+
+/* A guess takes the first array of an npz file: asks for none, to hear of all. */
+static void find_others(struct inspection *inspection) {
+    brim_argument path = BRIM_ARGUMENT_INIT;
+    brim_pipeline *pipeline = NULL;
+    brim_plan *plan = NULL;
+    path.text = inspection->subject;
+    if (!inspection->is_file || strncmp(inspection->text, "npz ", 4) != 0) {
+        return;
+    }
+    brim_status status = brim_pipeline_new(&pipeline);
+    if (status == BRIM_OK) {
+        status = brim_pipeline_add(pipeline, "npz", &path, 1);
+    }
+    if (status == BRIM_OK) {
+        status =
+            brim_plan_new(inspection->session.runtime, pipeline, &inspection->session.open, &plan);
+    }
+    (void)keep_choice(inspection, status);
+    brim_plan_free(plan);
+    brim_pipeline_free(pipeline);
+}
+
+/* Gives the session the pipeline with batches that leave bad samples out. */
+static brim_status add_batches(struct inspection *inspection, int rows) {
+    char text[TEXT_BYTES + sizeof(VERIFY_FORMAT) + 16];
+    snprintf(text, sizeof(text), VERIFY_FORMAT, inspection->text, rows);
+    brim_pipeline *pipeline;
+    const brim_status status = brim_pipeline_parse(text, &pipeline);
+    if (status == BRIM_OK) {
+        inspection->pipeline = inspection->session.pipeline;
+        inspection->session.pipeline = pipeline;
+    }
+    return status;
+}
+
+/* The plan of what is described: of the loader already if a stream is verified. */
+static brim_status open_plan(struct inspection *inspection) {
+    struct session *session = &inspection->session;
+    const struct outline outline = outline_of(session->pipeline);
+    brim_status status = BRIM_OK;
+    if (!inspection->options->verify || !outline.stream) {
+        status = session_plan(session, &inspection->own);
+        inspection->plan = inspection->own;
+        return status;
+    }
+    if (!outline.batches) {
+        status = add_batches(inspection, STREAM_ROWS);
+    }
+    if (status == BRIM_OK) {
+        status = feed_open(&inspection->feed, session);
+    }
+    if (status == BRIM_OK) {
+        inspection->plan = brim_loader_plan(inspection->feed.loader);
+    }
+    return status;
+}
+
 static brim_status find_plan(struct inspection *inspection) {
     struct session *session = &inspection->session;
     brim_status status =
@@ -83,11 +157,17 @@ static brim_status find_plan(struct inspection *inspection) {
     if (status != BRIM_OK) {
         return status;
     }
-    status = session_plan(session, &inspection->plan);
+    status = open_plan(inspection);
     if (status != BRIM_OK) {
+        /* a choice left open is no failure, unless there is something to verify */
+        if (inspection->is_file && !inspection->options->verify &&
+            keep_choice(inspection, status)) {
+            return BRIM_OK;
+        }
         inspection->failure = failure_now(session, status);
         return status;
     }
+    find_others(inspection);
     const brim_plan_info *info = brim_plan_get(inspection->plan);
     for (uint32_t i = 0; i < info->field_count; i++) {
         const brim_plan_field *field = brim_plan_field_at(inspection->plan, i);
@@ -102,27 +182,23 @@ static brim_status find_plan(struct inspection *inspection) {
 
 /* ---------------------------------------------------------------- verifying */
 
-/* The pipeline with batches that leave bad samples out, unless it has its own. */
-static brim_status add_batches(struct inspection *inspection) {
-    const brim_plan_info *info = brim_plan_get(inspection->plan);
-    const brim_plan_stage *last = brim_plan_stage_at(inspection->plan, info->stage_count - 1);
-    const brim_stage_info *stage = last != NULL ? brim_stage_find(last->name) : NULL;
-    if (stage != NULL && stage->room == BRIM_ROOM_BATCHING) {
+/* Opens the loader, unless it was opened for its plan. */
+static brim_status open_feed(struct inspection *inspection) {
+    if (inspection->feed.loader != NULL) {
         return BRIM_OK;
     }
-    const double fit = BATCH_BYTES / (inspection->largest > 1 ? inspection->largest : 1);
-    const int rows = fit < 1 ? 1 : fit > BATCH_ROWS ? BATCH_ROWS : (int)fit;
-    char text[TEXT_BYTES + sizeof(VERIFY_FORMAT) + 16];
-    snprintf(text, sizeof(text), VERIFY_FORMAT, inspection->text, rows);
-    brim_pipeline *pipeline;
-    const brim_status status = brim_pipeline_parse(text, &pipeline);
-    if (status == BRIM_OK) {
-        brim_pipeline_free(inspection->session.pipeline);
-        inspection->session.pipeline = pipeline;
-    } else {
-        inspection->failure = failure_now(&inspection->session, status);
+    if (!outline_of(inspection->session.pipeline).batches) {
+        const double fit = BATCH_BYTES / (inspection->largest > 1 ? inspection->largest : 1);
+        const int rows = fit < 1 ? 1 : fit > BATCH_ROWS ? BATCH_ROWS : (int)fit;
+        const brim_status status = add_batches(inspection, rows);
+        if (status != BRIM_OK) {
+            return status;
+        }
     }
-    return status;
+    brim_plan_free(inspection->own); /* the loader has one of its own to pay for */
+    inspection->own = NULL;
+    inspection->plan = NULL;
+    return feed_open(&inspection->feed, &inspection->session);
 }
 
 /* Keeps the first errors: `seen` bad samples were known before this look. The
@@ -143,46 +219,51 @@ static void verify(struct inspection *inspection) {
     const struct options *options = inspection->options;
     struct session *session = &inspection->session;
     const uint64_t samples = brim_plan_get(inspection->plan)->samples;
-    struct feed feed = { 0 };
-    if (add_batches(inspection) != BRIM_OK) {
-        return;
-    }
-    brim_plan_free(inspection->plan); /* the loader has one of its own to pay for */
-    inspection->plan = NULL;
-    brim_status status = feed_open(&feed, session);
+    struct feed *feed = &inspection->feed;
+    brim_status status = open_feed(inspection);
     struct progress progress;
     progress_begin(&progress, !options->quiet && !options->json);
     while (status == BRIM_OK) {
         const brim_batch *batch;
-        status = feed_next(&feed, &batch);
+        status = feed_next(feed, &batch);
         if (status == BRIM_OK) {
             inspection->good += brim_batch_get(batch)->valid_rows;
-            keep_errors(inspection, feed.loader, &inspection->bad);
-            progress_update(&progress, session->runtime, feed.loader,
+            keep_errors(inspection, feed->loader, &inspection->bad);
+            progress_update(&progress, session->runtime, feed->loader,
                             samples == BRIM_UNKNOWN || samples == 0
                                 ? 0
                                 : (double)inspection->good / (double)samples);
         }
     }
     if (status == BRIM_END) {
-        keep_errors(inspection, feed.loader, &inspection->bad);
+        keep_errors(inspection, feed->loader, &inspection->bad);
     } else if (status == BRIM_INTERRUPTED) {
         inspection->interrupted = true;
     } else {
         inspection->failure = failure_now(session, status);
     }
     progress_end(&progress);
-    feed_close(&feed);
 }
 
 /* ------------------------------------------------------------------ telling */
 
+static const char *shown_text(const struct inspection *inspection) {
+    return brim_pipeline_text(inspection->pipeline != NULL ? inspection->pipeline
+                                                           : inspection->session.pipeline);
+}
+
 static void describe_json(struct document *json, const struct inspection *inspection) {
-    const brim_plan_info *info = brim_plan_get(inspection->plan);
-    put_text(json, "pipeline", brim_pipeline_text(inspection->session.pipeline));
+    put_text(json, "pipeline", shown_text(inspection));
     if (inspection->is_file) {
         put_count(json, "bytes", inspection->file_bytes);
     }
+    if (inspection->note[0] != '\0') {
+        put_text(json, "note", inspection->note);
+    }
+    if (inspection->plan == NULL) {
+        return;
+    }
+    const brim_plan_info *info = brim_plan_get(inspection->plan);
     put_known(json, "samples", info->samples);
     put_count(json, "largest_sample_bytes", (uint64_t)inspection->largest);
     put_array(json, "fields");
@@ -203,14 +284,22 @@ static void describe_json(struct document *json, const struct inspection *inspec
 }
 
 static void describe(const struct inspection *inspection) {
-    const brim_plan_info *info = brim_plan_get(inspection->plan);
     char text[NUMBER_TEXT], shape[SHAPE_TEXT];
     fputs("  pipeline  ", stdout);
-    put_clean(stdout, brim_pipeline_text(inspection->session.pipeline));
+    put_clean(stdout, shown_text(inspection));
     putchar('\n');
     if (inspection->is_file) {
         printf("  size      %s\n", bytes_text((double)inspection->file_bytes, text));
     }
+    if (inspection->note[0] != '\0') {
+        fputs("  note      ", stdout);
+        put_clean(stdout, inspection->note);
+        putchar('\n');
+    }
+    if (inspection->plan == NULL) {
+        return;
+    }
+    const brim_plan_info *info = brim_plan_get(inspection->plan);
     printf("  samples   %s\n", count_text(info->samples, text));
     printf("  largest   %s\n", bytes_text(inspection->largest, text));
     for (uint32_t i = 0; i < info->field_count; i++) {
@@ -276,7 +365,9 @@ static int inspect(struct inspection *inspection, struct document *json) {
     } else if (verified && !failed) {
         report(inspection);
     }
-    brim_plan_free(inspection->plan);
+    feed_close(&inspection->feed);
+    brim_plan_free(inspection->own);
+    brim_pipeline_free(inspection->pipeline);
     session_end(&inspection->session);
     if (failed) {
         fflush(stdout);

@@ -182,6 +182,9 @@ int command_help(const struct options *options) {
         return EXIT_GOOD;
     }
     const struct command *command = command_find(options->operand);
+    if (command == NULL && brim_stage_find(options->operand) != NULL) {
+        return command_stages(options);
+    }
     if (command == NULL) {
         char why[256];
         explain_unknown(options->operand, why, sizeof(why));

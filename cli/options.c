@@ -1,8 +1,8 @@
 /*
  * options.c: parses the command line's words by one table.
  *
- * A value may follow its option as the next word or after '='. Options and the
- * operand may stand in any order; "--" ends the options. Numbers are read
+ * A value may follow its option as the next word or after '=', or a letter at
+ * once. Options and the operand may stand in any order; "--" ends the options. Numbers are read
  * strictly: a sign, a blank or a letter too many is a mistake, never ignored.
  */
 #include "options.h"
@@ -360,12 +360,17 @@ bool options_parse(struct options *options, const struct command *command, int c
         }
         const char *equals = strchr(word, '=');
         const size_t length = equals != NULL ? (size_t)(equals - word) : strlen(word);
+        const char *value = equals != NULL ? equals + 1 : NULL;
         const struct row *row = row_find(word, length);
+        if (row == NULL && word[1] != '-') { /* -n5 */
+            row = row_find(word, 2);
+            row = row != NULL && row->form == FORM_FLAG ? NULL : row;
+            value = word + 2;
+        }
         if (row == NULL || !(row->commands & command->bit)) {
             explain_unknown(command, word, length, why, why_bytes);
             return false;
         }
-        const char *value = equals != NULL ? equals + 1 : NULL;
         if (row->form == FORM_FLAG && value != NULL) {
             snprintf(why, why_bytes, "%s takes no value", row->name);
             return false;

@@ -60,7 +60,7 @@ void progress_opening(struct progress *progress, const char *what, uint64_t done
         return;
     }
     char line[512], a[NUMBER_TEXT], b[NUMBER_TEXT];
-    if (total > 0) {
+    if (total > 0 && total != BRIM_UNKNOWN) {
         snprintf(line, sizeof(line), "%s, %s of %s", what, bytes_text((double)done, a),
                  bytes_text((double)total, b));
     } else {

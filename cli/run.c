@@ -236,6 +236,11 @@ static int run_open(struct run *run) {
     if (run->failure.status != BRIM_OK) {
         return failure_print(options, &run->failure);
     }
+    if (options->seek && run->batches == 0 && !interrupted && !options->quiet) {
+        fprintf(stderr,
+                "brim run: no batch came: step %" PRIu64 " of epoch %" PRIu64 " is past the last\n",
+                options->seek_step, options->seek_epoch);
+    }
     return interrupted ? EXIT_SIGNAL + feed_signal() : EXIT_GOOD;
 }
 
@@ -248,6 +253,10 @@ int command_run(const struct options *options) {
         .usage = BRIM_USAGE_INIT,
     };
     int code = session_begin(&session, options);
+    if (code == EXIT_GOOD && options->state != NULL &&
+        state_check(options->state, &run.failure) != BRIM_OK) {
+        code = failure_tell(options, &run.failure);
+    }
     if (code == EXIT_GOOD) {
         run.digest = options->digest ? digest_new() : NULL;
         const brim_status status = feed_open(&run.feed, &session);

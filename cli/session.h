@@ -18,6 +18,7 @@ struct session {
     brim_pipeline *pipeline;
     brim_open_options open;
     struct progress opening; /* shows long work of planning and opening */
+    bool opened;             /* planned or loaded, with success or not: a stream is spent */
 };
 
 /* A failure: its status, its words, and the smallest budget where it is one. */
@@ -25,6 +26,7 @@ struct failure {
     brim_status status;
     char text[1024];
     uint64_t minimum_bytes; /* 0: unknown, or not a matter of the budget */
+    bool spent;             /* it is unknown because a stream cannot be read again */
 };
 
 /* Parses the pipeline and makes the runtime. Returns EXIT_GOOD, or an exit code
@@ -40,8 +42,15 @@ void session_end(struct session *session);
 brim_status session_plan(struct session *session, brim_plan **plan);
 brim_status session_load(struct session *session, brim_loader **loader);
 
+/* What is known of a pipeline before it is opened. */
+struct outline {
+    bool stream;  /* reads standard input, a pipe or the like, which can be opened only once */
+    bool batches; /* its last stage makes batches */
+};
+struct outline outline_of(const brim_pipeline *pipeline);
+
 /* The calling thread's last failure; when it is the budget, with the minimum
- * that planning finds. */
+ * that planning finds, or of a stream, that the refusal names. */
 struct failure failure_now(const struct session *session, brim_status status);
 /* "error" and "status", into an object that is begun. */
 void failure_json(struct document *json, const struct failure *failure);

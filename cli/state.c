@@ -12,6 +12,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static brim_status fail(struct failure *failure, brim_status status, const char *what,
@@ -45,6 +46,26 @@ static void sync_folder_of(const char *path) {
         (void)fsync(fd);
         close(fd);
     }
+}
+
+brim_status state_check(const char *path, struct failure *failure) {
+    static const char what[] = "--state: cannot write the state to";
+    const size_t length = strlen(path);
+    struct stat facts;
+    char copy[PATH_MAX], why[128];
+    if (length >= sizeof(copy)) {
+        return fail(failure, BRIM_INVALID, what, path, strerror(ENAMETOOLONG));
+    }
+    if ((stat(path, &facts) == 0 && S_ISDIR(facts.st_mode)) || path[length - 1] == '/') {
+        return fail(failure, BRIM_INVALID, what, path, "it is a folder: give the name of a file");
+    }
+    /* the folder, also for a file that is there: another is made and renamed */
+    memcpy(copy, path, length + 1);
+    if (access(dirname(copy), W_OK | X_OK) != 0) {
+        snprintf(why, sizeof(why), "its folder: %s", strerror(errno));
+        return fail(failure, BRIM_INVALID, what, path, why);
+    }
+    return BRIM_OK;
 }
 
 brim_status state_write(const char *path, const brim_state *state, struct failure *failure) {

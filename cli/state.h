@@ -8,6 +8,9 @@
 
 #include <brim.h>
 
+/* Whether a state can be written there, as far as can be told before there is
+ * one: BRIM_OK, or *failure says why not. */
+brim_status state_check(const char *path, struct failure *failure);
 /* Both return BRIM_OK, or fill *failure. Writing replaces the file in one step:
  * a reader, or a crash, finds the old state or the new one, never a part. */
 brim_status state_write(const char *path, const brim_state *state, struct failure *failure);

@@ -303,6 +303,14 @@ static void test_seek(void **state) {
     assert_int_equal(brim_loader_seek(session.loader, 0, 81), BRIM_OK);
     assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_INVALID);
     assert_detail_has("80 steps");
+    session_close(&session);
+    text = "callback @documents | filter 'label!=2' | batch 9"; /* the last one is not full */
+    session_open(&session, text, &how);
+    assert_int_equal(brim_loader_seek(session.loader, 0, 89), BRIM_OK);
+    assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_END);
+    assert_int_equal(brim_loader_seek(session.loader, 0, 90), BRIM_OK);
+    assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_INVALID);
+    assert_detail_has("89 steps");
     log_free(&log);
     session_close(&session);
 }
@@ -325,10 +333,12 @@ static void test_dropping_nothing_is_the_direct_path(void **state) {
                         batches[b]);
             log_run(&a, direct, &how, 2);
             log_run(&c, sequenced, &how, 2);
-            assert_int_equal(a.batches, c.batches);
             assert_int_equal(a.rows, c.rows);
             assert_rows_equal(a.row, c.row, a.rows);
-            for (size_t i = 0; i < a.batches; i++) {
+            /* the last step has as many micro-batches as any, some of them empty */
+            const bool micro = strcmp(batches[b], "batch 64 micro=9") == 0;
+            assert_int_equal(c.batches - a.batches, micro ? 2 * 3 : 0);
+            for (size_t i = 0; !micro && i < a.batches; i++) {
                 assert_int_equal(a.batch[i].info.rows, c.batch[i].info.rows);
                 assert_int_equal(a.batch[i].info.valid_rows, c.batch[i].info.valid_rows);
                 assert_int_equal(a.batch[i].info.step, c.batch[i].info.step);
@@ -621,6 +631,35 @@ static void test_ranks_share_every_batch(void **state) {
     }
 }
 
+/* Every rank has equally many micro-batches, and a step ends with its last. */
+static void test_ranks_with_micro_batches(void **state) {
+    (void)state;
+    for (uint32_t world = 1; world <= 3; world++) {
+        size_t batches = 0;
+        uint64_t rows = 0;
+        for (uint32_t rank = 0; rank < world; rank++) {
+            struct how how = with(1);
+            struct log log = { 0 };
+            how.rank = rank;
+            how.world = world;
+            log_run(&log,
+                    "callback @documents | filter 'label!=1' | take 66 | batch 5 per=global "
+                    "micro=1",
+                    &how, 1);
+            assert_true(rank == 0 || log.batches == batches);
+            batches = log.batches;
+            rows += log.rows;
+            for (size_t i = 0; i < log.batches; i++) {
+                const brim_batch_info *info = &log.batch[i].info;
+                const bool ends = i + 1 == log.batches || log.batch[i + 1].info.step != info->step;
+                assert_int_equal(info->micro + 1 == info->micro_count, ends);
+            }
+            log_free(&log);
+        }
+        assert_int_equal(rows, 66);
+    }
+}
+
 /* Each bucket batch goes to one rank. */
 static void test_ranks_of_buckets(void **state) {
     (void)state;
@@ -729,6 +768,125 @@ static void test_bad_samples(void **state) {
     }
 }
 
+static int never_reopens(void *user, uint64_t epoch, uint64_t sample, char *why, size_t why_bytes) {
+    (void)user, (void)sample;
+    snprintf(why, why_bytes, "epoch %d is closed", (int)epoch);
+    return epoch == 0 ? 0 : -1;
+}
+
+/* A stream that cannot go on is no bad sample: it is told, not skipped. */
+static void test_stream_that_is_stuck(void **state) {
+    (void)state;
+    brim_binding binding = bindings[3];
+    binding.reopen = never_reopens;
+    for (size_t t = 0; t < 3; t++) {
+        struct how how = with(thread_counts[t]);
+        struct session session;
+        brim_batch *batch;
+        how.bindings = &binding;
+        how.binding_count = 1;
+        session_open(&session, "stream @again | batch 10 on_error=skip", &how);
+        struct digest digest = { 0 };
+        assert_true(take_batches(&session, TO_THE_END, digest_batch, &digest));
+        for (int i = 0; i < 3; i++) {
+            assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_CALLBACK);
+            assert_detail_has("closed");
+        }
+        session_close(&session);
+    }
+}
+
+static int bad_always(void *user, const brim_call *call, brim_value *outputs, size_t count,
+                      char *why, size_t why_bytes) {
+    (void)user, (void)call, (void)outputs, (void)count;
+    snprintf(why, why_bytes, "always bad");
+    return -1;
+}
+
+static void test_nothing_but_bad_samples(void **state) {
+    (void)state;
+    brim_binding binding = bindings[0];
+    binding.read = bad_always;
+    for (size_t t = 0; t < 3; t++) {
+        struct how how = with(thread_counts[t]);
+        struct session session;
+        brim_batch *batch;
+        how.bindings = &binding;
+        how.binding_count = 1;
+        session_open(&session,
+                     "callback @documents | filter 'label>=0' | batch 10 on_error=skip "
+                     "max_errors=10",
+                     &how);
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_CORRUPT);
+            assert_detail_has("max_errors=10");
+            assert_detail_has("always bad");
+        }
+        session_close(&session);
+    }
+}
+
+/* Which batch tells of which bad sample does not depend on who reads ahead. */
+static void test_skipped_are_counted_alike(void **state) {
+    (void)state;
+    struct log first = { 0 };
+    for (size_t t = 0; t < 3; t++) {
+        struct how how = with(thread_counts[t]);
+        struct log log = { 0 };
+        log_run(&log,
+                "callback @bad | filter 'label>=0' | shuffle buffer=16KiB | batch 20 "
+                "on_error=skip",
+                &how, 1);
+        for (size_t i = 0; t > 0 && i < log.batches; i++) {
+            assert_int_equal(log.batch[i].info.skipped, first.batch[i].info.skipped);
+        }
+        if (t == 0) {
+            first = log;
+        } else {
+            log_free(&log);
+        }
+    }
+    log_free(&first);
+}
+
+/* A state taken between a seek and the batch that it sought. */
+static void test_state_after_seek(void **state) {
+    (void)state;
+    struct how how = with(0);
+    struct session session;
+    session_open(&session, "callback @documents | filter 'label!=2' | batch 10", &how);
+    assert_int_equal(brim_loader_seek(session.loader, 0, 5), BRIM_OK);
+    const brim_state at = session_state(&session);
+    assert_int_equal(brim_loader_seek(session.loader, 0, 0), BRIM_OK);
+    session_restore(&session, &at);
+    brim_batch *batch = take_batch(&session);
+    assert_int_equal(brim_batch_get(batch)->step, 5);
+    brim_batch_release(batch);
+    session_close(&session);
+}
+
+static int none_of_one(void *user, const brim_call *call, uint64_t index, const brim_value *inputs,
+                       size_t input_count, brim_value *outputs, size_t output_count, char *why,
+                       size_t why_bytes) {
+    (void)user, (void)index, (void)input_count, (void)output_count, (void)why, (void)why_bytes;
+    *(int64_t *)outputs[0].data = *(const int64_t *)inputs[1].data;
+    return call->sample % 2 == 0;
+}
+
+static void test_one_or_none_from_one(void **state) {
+    (void)state;
+    brim_binding two[] = { bindings[0], bindings[6] };
+    two[1].count = 1;
+    two[1].flat_map = none_of_one;
+    struct how how = with(1);
+    struct log log = { 0 };
+    how.bindings = two;
+    how.binding_count = 2;
+    log_run(&log, "callback @documents | flat_map @multiply | batch 10", &how, 1);
+    assert_int_equal(log.rows, SAMPLES / 2);
+    log_free(&log);
+}
+
 /* ----------------------------------------------------------------- refusals */
 
 static void test_refusals(void **state) {
@@ -780,6 +938,12 @@ int main(void) {
         cmocka_unit_test(test_ranks_of_buckets),
         cmocka_unit_test(test_stream_that_is_read_once),
         cmocka_unit_test(test_bad_samples),
+        cmocka_unit_test(test_ranks_with_micro_batches),
+        cmocka_unit_test(test_stream_that_is_stuck),
+        cmocka_unit_test(test_nothing_but_bad_samples),
+        cmocka_unit_test(test_skipped_are_counted_alike),
+        cmocka_unit_test(test_state_after_seek),
+        cmocka_unit_test(test_one_or_none_from_one),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests_name("sequenced", tests, begin_tests, end_tests);

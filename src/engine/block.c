@@ -6,7 +6,7 @@
 #include "order/sort.h"
 
 void brim__block_clear(struct brim__block *block, const struct brim__position *begin) {
-    block->used = block->rows = block->batches = 0;
+    block->used = block->rows = block->batches = block->skipped = 0;
     block->sealed = false;
     block->begin = block->end = *begin;
 }

@@ -24,6 +24,7 @@ struct brim__block {
     uint8_t *memory;
     uint64_t bytes, used;
     uint64_t rows, batches;
+    uint64_t skipped;                 /* bad samples met while it was filled */
     bool sealed;                      /* no row is added any more */
     struct brim__position begin, end; /* before its first row and after its last */
 };

@@ -50,6 +50,8 @@ static enum brim__flow fill(brim_loader *loader, uint64_t most) {
         gatherer->left.layout = NULL;
         if (row.layout == NULL) {
             const enum brim__flow flow = sequencer->gather_below(loader, &row);
+            block->skipped += sequencer->met;
+            sequencer->met = 0;
             if (flow == BRIM__FLOW_WAIT || flow == BRIM__FLOW_FAIL) {
                 return flow;
             }
@@ -87,6 +89,7 @@ static void change_places(brim_loader *loader) {
     struct brim__gatherer *gatherer = &loader->sequencer->gatherer;
     gatherer->giving = 1 - gatherer->giving;
     const struct brim__block *block = giving(gatherer);
+    loader->sequencer->skipped += block->skipped;
     const struct brim__position *begin = &block->begin;
     const uint64_t epoch = plan->sequence.each_epoch ? begin->epoch : 0;
     const uint64_t key = brim__hash_words(

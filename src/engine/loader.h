@@ -211,8 +211,9 @@ struct brim__run {
 };
 void brim__rows_make(struct brim__run *run);
 /* The same for run->count samples of a stream, from number `sample` on, whose
- * records were pulled; and for one that could not be. */
+ * records were pulled; and for one that could not be, because it is bad, or
+ * because nothing can be (stuck). */
 void brim__rows_pulled(struct brim__run *run, uint64_t sample, const uint8_t *records);
-void brim__rows_unpulled(struct brim__run *run, uint64_t sample, brim_status status);
+void brim__rows_unpulled(struct brim__run *run, uint64_t sample, brim_status status, bool stuck);
 
 #endif

@@ -268,13 +268,18 @@ static void await(brim_loader *loader, uint64_t deadline) {
 /* After a seek whose step nobody could check: was there one? */
 static brim_status check_past_end(brim_loader *loader) {
     struct brim__sequencer *sequencer = loader->sequencer;
-    if (sequencer == NULL || sequencer->step >= sequencer->discard_step ||
-        sequencer->delivered.sample == UINT64_MAX) {
+    if (sequencer == NULL || sequencer->step >= sequencer->discard_step) {
         return BRIM_OK;
     }
     return brim__fail(BRIM_INVALID, "seek to step %llu: the epoch has only %llu steps",
                       (unsigned long long)sequencer->discard_step,
                       (unsigned long long)sequencer->step);
+}
+
+/* Bad samples behind the last batch, which no batch could tell of. */
+static bool too_many_at_the_end(const brim_loader *loader) {
+    return loader->sequencer != NULL && loader->sequencer->tail > 0 &&
+           loader->epoch_bad + loader->sequencer->tail > loader->plan->batching.max_errors;
 }
 
 static brim_status take(brim_loader *loader, uint64_t deadline, brim_batch **out) {
@@ -291,13 +296,19 @@ static brim_status take(brim_loader *loader, uint64_t deadline, brim_batch **out
         }
         if (loader->sequencer != NULL && loader->sequencer->spent) {
             return brim__fail(BRIM_UNSEEKABLE,
-                              "the stream has ended and cannot be read again: give it a reopen "
-                              "function, or open another loader");
+                              "the stream has ended, and a pipe or a stream without a reopen "
+                              "function is read once: redirect a file, or give it one");
         }
         if (at_end(loader)) {
             const uint64_t epoch =
                 loader->sequencer != NULL ? loader->sequencer->delivered.epoch : loader->take_epoch;
             const brim_status status = check_past_end(loader);
+            if (too_many_at_the_end(loader)) {
+                return brim__fail(BRIM_CORRUPT,
+                                  "more than max_errors=%llu bad samples in epoch %llu: %s",
+                                  (unsigned long long)loader->plan->batching.max_errors,
+                                  (unsigned long long)epoch, loader->sequencer->bad_text);
+            }
             begin_epoch(loader);
             return status != BRIM_OK
                        ? status
@@ -408,8 +419,9 @@ static brim_status check_seekable(brim_loader *loader) {
         return BRIM_OK;
     }
     return keep_detail(loader, brim__fail(BRIM_UNSEEKABLE,
-                                          "the stream can be read only once, from its begin to its "
-                                          "end: give it a reopen function"));
+                                          "a pipe or a stream without a reopen function is read "
+                                          "once, from its begin to its end: redirect a file, or "
+                                          "give it one"));
 }
 
 brim_status brim_loader_seek(brim_loader *loader, uint64_t epoch, uint64_t step) {
@@ -422,9 +434,9 @@ brim_status brim_loader_seek(brim_loader *loader, uint64_t epoch, uint64_t step)
     if (loader->sequencer != NULL) {
         status = check_seekable(loader);
         if (status == BRIM_OK) {
-            const struct brim__position begin = { .epoch = epoch };
+            /* the batches before it are made and thrown away */
+            const struct brim__position begin = { .epoch = epoch, .until = step };
             go_sequenced(loader, &begin);
-            loader->sequencer->discard_step = step; /* made and thrown away */
         }
     } else if (step > steps) {
         status = brim__fail(BRIM_INVALID, "seek to step %llu: an epoch has %llu steps",

@@ -129,7 +129,7 @@ static brim_status make_one(struct group *group, uint64_t row) {
     const brim_plan *plan = group->run->loader->plan;
     aim(group, row);
     brim_status status = run_steps(group, 0, group->leaf->program.step_count);
-    if (status == BRIM__DROPPED) {
+    if (status == BRIM__DROPPED || status == BRIM__EXHAUSTED) {
         group->run->slot_memory[plan->made.fate_offset + row] = BRIM__ROW_DROPPED;
         status = BRIM_OK;
     }
@@ -241,23 +241,34 @@ static brim_status replace(struct brim__run *run, uint32_t row) {
     return brim__fail_within(status, "%d other samples failed too, the last one", REPLACE_TRIES);
 }
 
-/* Marks the rows of a bad sample: from the one that failed to its last, since who
+/* Marks the rows of a sample: from the one that failed to its last, since who
  * reads them may begin at any; all of them if it failed before its first. */
-static void mark_bad(const struct brim__run *run, uint32_t row) {
+static void mark(const struct brim__run *run, uint32_t row, enum brim__fate fate) {
     const brim_plan *plan = run->loader->plan;
-    uint8_t *fate = run->slot_memory + plan->made.fate_offset + row * plan->most;
-    const uint8_t *failed = memchr(fate, BRIM__ROW_BAD, plan->most);
-    const uint64_t from = failed == NULL ? 0 : (uint64_t)(failed - fate);
-    memset(fate + from, BRIM__ROW_BAD, plan->most - from);
+    uint8_t *fates = run->slot_memory + plan->made.fate_offset + row * plan->most;
+    const uint8_t *failed = memchr(fates, BRIM__ROW_BAD, plan->most);
+    const uint64_t from = failed == NULL ? 0 : (uint64_t)(failed - fates);
+    memset(fates + from, fate, plan->most - from);
+}
+
+/* The run fails at this row, whatever on_error says. */
+static void refuse(struct brim__run *run, brim_status status, uint32_t row) {
+    if (run->loader->plan->sequence.on) {
+        mark(run, row, BRIM__ROW_FAILED); /* the rows before it are used all the same */
+    }
+    if (run->error == BRIM_OK || row < run->error_row) {
+        run->error = status;
+        run->error_row = row;
+        brim__copy_text(run->error_text, sizeof(run->error_text), brim_detail());
+    }
 }
 
 static void handle_bad(struct brim__run *run, brim_status status, uint32_t row) {
-    const brim_plan *plan = run->loader->plan;
-    const enum brim__on_error policy = plan->batching.on_error;
+    const enum brim__on_error policy = run->loader->plan->batching.on_error;
     if (is_bad_sample(status) && policy != BRIM__FAIL) {
         keep_text(run);
         if (policy == BRIM__SKIP) {
-            mark_bad(run, row);
+            mark(run, row, BRIM__ROW_BAD);
             run->bad_rows++;
             return;
         }
@@ -266,14 +277,7 @@ static void handle_bad(struct brim__run *run, brim_status status, uint32_t row) 
             return;
         }
     }
-    if (plan->sequence.on) {
-        mark_bad(run, row); /* the rows before it are used all the same */
-    }
-    if (run->error == BRIM_OK || row < run->error_row) {
-        run->error = status;
-        run->error_row = row;
-        brim__copy_text(run->error_text, sizeof(run->error_text), brim_detail());
-    }
+    refuse(run, status, row);
 }
 
 /* -------------------------------------------------------------------- runs */
@@ -355,13 +359,18 @@ void brim__rows_pulled(struct brim__run *run, uint64_t sample, const uint8_t *re
     }
 }
 
-void brim__rows_unpulled(struct brim__run *run, uint64_t sample, brim_status status) {
+void brim__rows_unpulled(struct brim__run *run, uint64_t sample, brim_status status, bool stuck) {
     const brim_plan *plan = run->loader->plan;
     const struct brim__place place = { .sample = sample, .epoch = run->slot->epoch };
     const struct group group = begin_group(run, &place, 0, 0);
     run->count = 1;
     memset(run->slot_memory + plan->made.fate_offset, BRIM__ROW_DROPPED, plan->most);
-    handle_bad(run, name_sample(&group, status), 0);
+    status = name_sample(&group, status);
+    if (stuck) {
+        refuse(run, status, 0);
+    } else {
+        handle_bad(run, status, 0);
+    }
 }
 
 void brim__rows_make(struct brim__run *run) {

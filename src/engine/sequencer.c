@@ -60,6 +60,16 @@ static enum brim__flow fail(brim_loader *loader, const struct brim__slot *chunk)
     return BRIM__FLOW_FAIL;
 }
 
+/* Nothing but bad samples, more than max_errors allows, since the last batch. */
+static enum brim__flow fail_of_many(brim_loader *loader) {
+    struct brim__sequencer *sequencer = loader->sequencer;
+    sequencer->failure = BRIM_CORRUPT;
+    snprintf(sequencer->error_text, sizeof(sequencer->error_text),
+             "more than max_errors=%llu bad samples one after the other, the last: %s",
+             (unsigned long long)loader->plan->batching.max_errors, sequencer->bad_text);
+    return BRIM__FLOW_FAIL;
+}
+
 /* The rest of the sample's rows are passed over. */
 static void leave_sample(brim_loader *loader) {
     const uint64_t most = loader->plan->most;
@@ -77,6 +87,9 @@ static enum brim__flow take_rows(brim_loader *loader, uint64_t most, uint64_t *f
             sequencer->at.passed - sequence->take >= sequence->skip) {
             return BRIM__FLOW_END;
         }
+        if (sequencer->met + sequencer->skipped > plan->batching.max_errors) {
+            return fail_of_many(loader);
+        }
         const enum brim__flow flow = take_chunk(loader);
         if (flow != BRIM__FLOW_ROW) {
             return flow;
@@ -93,7 +106,7 @@ static enum brim__flow take_rows(brim_loader *loader, uint64_t most, uint64_t *f
         }
         const uint64_t at = sequencer->chunk_row;
         uint64_t run = 1;
-        if (fate[at] == BRIM__ROW_BAD && plan->batching.on_error == BRIM__FAIL) {
+        if (fate[at] == BRIM__ROW_FAILED) {
             return fail(loader, chunk);
         }
         if (fate[at] == BRIM__ROW_MADE) {
@@ -118,7 +131,8 @@ static enum brim__flow take_rows(brim_loader *loader, uint64_t most, uint64_t *f
         }
         if (fate[at] == BRIM__ROW_BAD) {
             leave_sample(loader);
-            sequencer->skipped++;
+            sequencer->met++;
+            memcpy(sequencer->bad_text, chunk->bad_text, sizeof(sequencer->bad_text));
         } else {
             sequencer->chunk_row++;
         }
@@ -179,10 +193,11 @@ static void own_range(const struct brim__shard *shard, uint64_t *begin, uint64_t
     *end = (uint64_t)((unsigned __int128)shard->global_rows * (shard->rank + 1) / shard->world);
 }
 
-/* Micro-batches of a step with so many rows over all ranks: the same at each. */
-static uint32_t micro_count(const struct brim__shard *shard, uint64_t rows) {
-    const uint64_t most = brim__divide_up(shard->global_rows, shard->world);
-    return (uint32_t)brim__divide_up(brim__min(rows, most), shard->micro_rows);
+/* Micro-batches of a step: the same at each rank, and in the last step too, whose
+ * rows nobody knows when the first of them is handed out. */
+static uint32_t micro_count(const struct brim__shard *shard) {
+    return (uint32_t)brim__divide_up(brim__divide_up(shard->global_rows, shard->world),
+                                     shard->micro_rows);
 }
 
 /* Hands the slot out, or throws it away if it lies before what is wanted.
@@ -209,14 +224,24 @@ static void publish(brim_loader *loader, uint32_t micros, const struct brim__pos
         .first = plan->batching.bucket.on ? 0 : sequencer->total + first,
         .rows = rows,
         .valid_rows = valid,
-        .step_rows = micros == 1 ? valid : end - begin,
-        .global_rows = sequencer->held ? sequencer->step_rows : plan->shard.global_rows,
+        .step_rows = end - begin,
+        .global_rows = plan->shard.global_rows,
     };
+    if (sequencer->completing || sequencer->input_ended) { /* the step's rows are known */
+        slot->delivery.step_rows =
+            plan->batching.bucket.on
+                ? valid
+                : brim__min(end, sequencer->step_rows) - brim__min(begin, sequencer->step_rows);
+        slot->delivery.global_rows = sequencer->step_rows;
+    }
     slot->epoch = sequencer->at.epoch;
     slot->rows = slot->claimed = slot->done = (uint32_t)rows;
-    slot->skipped = sequencer->skipped;
+    slot->skipped = (uint32_t)brim__min(sequencer->skipped, UINT32_MAX);
     slot->resume = *resume;
+    slot->resume.until = resume->step;
+    memcpy(slot->bad_text, sequencer->bad_text, sizeof(slot->bad_text));
     sequencer->skipped = 0;
+    sequencer->published++;
     sequencer->slot = NULL;
     sequencer->held = false;
     sequencer->micro++;
@@ -226,6 +251,7 @@ static void publish(brim_loader *loader, uint32_t micros, const struct brim__pos
          slot->delivery.micro < sequencer->discard_micro)) {
         brim__slot_free(slot);
         sequencer->delivered = slot->resume;
+        sequencer->delivered.until = sequencer->discard_step;
     } else {
         slot->ticket = sequencer->make++;
         slot->state = BRIM__SLOT_READY;
@@ -262,20 +288,33 @@ static void advance(brim_loader *loader, uint64_t count) {
         (sequencer->rows == shard->micro_rows || sequencer->step_rows == end)) {
         if (sequencer->step_rows < end) {
             const struct brim__position inside = inside_step(sequencer);
-            publish(loader, micro_count(shard, shard->global_rows), &inside);
+            publish(loader, micro_count(shard), &inside);
         } else {
             sequencer->held = true;
         }
     }
-    if (sequencer->step_rows == shard->global_rows) {
-        struct brim__position behind = sequencer->last;
-        behind.step = sequencer->step + 1;
-        behind.micro = 0;
-        if (sequencer->held) {
-            publish(loader, micro_count(shard, shard->global_rows), &behind);
+    sequencer->completing = sequencer->step_rows == shard->global_rows;
+}
+
+/* Hands out what is left of a step's micro-batches, of which every rank has equally
+ * many: some of the last may be empty. false: a slot is missing for that. */
+static bool complete_step(brim_loader *loader, const struct brim__position *behind) {
+    struct brim__sequencer *sequencer = loader->sequencer;
+    const bool bucket = loader->plan->batching.bucket.on;
+    const uint32_t micros = bucket ? 1 : micro_count(&loader->plan->shard);
+    while (sequencer->micro < micros) {
+        if (!take_slot(loader)) {
+            return false;
         }
-        next_step(sequencer);
+        if (sequencer->rows == 0) {
+            sequencer->width = bucket ? 1 : 0; /* nothing came for this rank */
+        }
+        const struct brim__position inside = inside_step(sequencer);
+        publish(loader, micros, sequencer->micro + 1 < micros ? &inside : behind);
     }
+    sequencer->completing = false;
+    next_step(sequencer);
+    return true;
 }
 
 /* Where the next row of the step belongs: how many rows from here on do not
@@ -314,6 +353,8 @@ static enum brim__flow place_run(brim_loader *loader) {
         sequencer->rows += count;
     }
     sequencer->last = position_now(loader);
+    sequencer->skipped += sequencer->met;
+    sequencer->met = 0;
     advance(loader, count);
     return BRIM__FLOW_ROW;
 }
@@ -336,6 +377,10 @@ static enum brim__flow place_row(brim_loader *loader) {
                         sequencer->rows++, 0);
     }
     sequencer->last = row.after;
+    if (loader->plan->sequence.gather == BRIM__IN_ORDER) {
+        sequencer->skipped += sequencer->met; /* else with the block that they were met in */
+        sequencer->met = 0;
+    }
     advance(loader, 1);
     return BRIM__FLOW_ROW;
 }
@@ -369,11 +414,8 @@ static enum brim__flow place_bucket(brim_loader *loader) {
     sequencer->step_rows += batch.rows;
     sequencer->micro = turn + 1;
     if (sequencer->micro == plan->shard.world) {
-        struct brim__position behind = batch.after;
-        behind.step = sequencer->step + 1;
         sequencer->micro = 0; /* one batch, not a micro-batch */
-        publish(loader, 1, &behind);
-        next_step(sequencer);
+        sequencer->completing = true;
     }
     return BRIM__FLOW_ROW;
 }
@@ -383,36 +425,17 @@ static enum brim__flow place_bucket(brim_loader *loader) {
 /* What is left of the last step is handed out, padded or dropped; false: a slot
  * is missing for that. */
 static bool finish_step(brim_loader *loader) {
-    const struct brim__shard *shard = &loader->plan->shard;
     struct brim__sequencer *sequencer = loader->sequencer;
     const struct brim__position end = { .epoch = sequencer->at.epoch, .sample = UINT64_MAX };
     const bool bucket = loader->plan->batching.bucket.on;
-    if (sequencer->step_rows == 0) {
-        return true;
+    if (sequencer->step_rows == 0 || (loader->plan->shard.remainder == BRIM__DROP && !bucket)) {
+        return true; /* a slot that is left is given back by who ends the epoch */
     }
-    if (shard->remainder == BRIM__DROP && !bucket) {
-        return true; /* the slot is given back by who ends the epoch */
+    if (bucket && !sequencer->finishing) {
+        sequencer->micro = 0; /* it counted ranks */
     }
-    const uint32_t micros = bucket ? 1
-                            : shard->remainder == BRIM__PAD
-                                ? micro_count(shard, shard->global_rows)
-                                : micro_count(shard, sequencer->step_rows);
-    if (bucket) {
-        sequencer->micro = 0;
-    }
-    while (sequencer->micro < micros) {
-        if (!take_slot(loader)) {
-            return false;
-        }
-        if (sequencer->rows == 0) {
-            sequencer->width = bucket ? 1 : 0; /* nothing came for this rank */
-        }
-        const struct brim__position inside = inside_step(sequencer);
-        sequencer->held = true; /* the step's rows are known */
-        publish(loader, micros, sequencer->micro + 1 < micros ? &inside : &end);
-    }
-    sequencer->step_rows = 0;
-    return true;
+    sequencer->finishing = true;
+    return complete_step(loader, &end);
 }
 
 /* mutex held: the epoch's batches have all been made. */
@@ -422,8 +445,9 @@ static void end_epoch(brim_loader *loader) {
         brim__slot_free(sequencer->slot);
         sequencer->slot = NULL;
     }
-    loader->stats.skipped += sequencer->skipped;
-    sequencer->skipped = 0;
+    sequencer->tail = sequencer->skipped + sequencer->met;
+    loader->stats.skipped += sequencer->tail;
+    sequencer->skipped = sequencer->met = 0;
     sequencer->end = true;
 }
 
@@ -431,26 +455,33 @@ static void end_epoch(brim_loader *loader) {
 
 static enum brim__flow place(brim_loader *loader) {
     const struct brim__sequence *sequence = &loader->plan->sequence;
-    if (loader->sequencer->input_ended) {
+    struct brim__sequencer *sequencer = loader->sequencer;
+    if (sequencer->completing) {
+        struct brim__position behind = sequencer->last;
+        behind.step = sequencer->step + 1;
+        behind.micro = 0;
+        return complete_step(loader, &behind) ? BRIM__FLOW_ROW : BRIM__FLOW_WAIT;
+    }
+    if (sequencer->input_ended) {
         return BRIM__FLOW_END;
     }
     if (sequence->gather == BRIM__BUCKETED) {
         return place_bucket(loader);
     }
-    return loader->sequencer->top == made_next ? place_run(loader) : place_row(loader);
+    return sequencer->top == made_next ? place_run(loader) : place_row(loader);
 }
 
 /* Until a batch is made, or nothing more can be done; whether anything was. */
 static bool run(brim_loader *loader, bool *ended, bool *failed) {
     struct brim__sequencer *sequencer = loader->sequencer;
-    const uint64_t made = sequencer->make;
+    const uint64_t published = sequencer->published;
     bool did = false;
     for (;;) {
         const enum brim__flow flow = place(loader);
         if (flow == BRIM__FLOW_END) {
             sequencer->input_ended = true;
             *ended = finish_step(loader);
-            return did || *ended || sequencer->make != made;
+            return did || *ended || sequencer->published != published;
         }
         if (flow == BRIM__FLOW_FAIL) {
             *failed = true;
@@ -461,7 +492,7 @@ static bool run(brim_loader *loader, bool *ended, bool *failed) {
             return (gathers && brim__gather_absorb(loader)) || did;
         }
         did = true;
-        if (sequencer->make != made) {
+        if (sequencer->published != published) {
             return true;
         }
     }
@@ -471,13 +502,16 @@ bool brim__sequencer_turn(brim_loader *loader) {
     struct brim__sequencer *sequencer = loader->sequencer;
     bool ended = false, failed = false;
     if (sequencer->running || sequencer->end || sequencer->error != BRIM_OK) {
+        sequencer->missed = sequencer->running;
         return false;
     }
     sequencer->running = true;
+    sequencer->missed = false;
     brim__unlock(&loader->mutex);
-    const bool did = run(loader, &ended, &failed);
+    bool did = run(loader, &ended, &failed);
     brim__lock(&loader->mutex);
     sequencer->running = false;
+    did |= sequencer->missed; /* what that thread saw, this one may have looked for too early */
     if (ended) {
         end_epoch(loader);
     }
@@ -542,14 +576,17 @@ void brim__sequencer_go(brim_loader *loader, const struct brim__position *positi
     sequencer->told = false;
     sequencer->take = sequencer->make;
     sequencer->delivered = *position;
-    sequencer->discard_step = position->step;
+    sequencer->discard_step = brim__max(position->step, position->until);
     sequencer->discard_micro = position->micro;
     sequencer->chunk = NULL;
     sequencer->slot = NULL;
     sequencer->at = at;
     sequencer->origin_row = at.row;
     sequencer->step = position->step;
-    sequencer->step_rows = sequencer->micro = sequencer->skipped = 0;
+    sequencer->step_rows = sequencer->micro = 0;
+    sequencer->met = sequencer->skipped = sequencer->tail = 0;
+    sequencer->completing = sequencer->finishing = false;
+    sequencer->bad_text[0] = '\0';
     sequencer->total = position->step * loader->plan->shard.global_rows;
     sequencer->step_begin = sequencer->last = *position;
     sequencer->step_begin.micro = 0;

@@ -56,11 +56,13 @@ struct brim__gatherer {
 struct brim__sequencer {
     /* under the loader's mutex: */
     bool running;
-    bool end;                        /* all of the epoch's batches have been made */
-    bool spent;                      /* a stream that cannot be read again has ended */
-    brim_status error;               /* met: said when the batches before it are taken ... */
-    bool told;                       /* ... and said: tried again when asked again */
-    uint64_t take, make;             /* tickets of batches: taken, made */
+    bool missed;         /* a thread came in vain while it ran: there may be more to do */
+    bool end;            /* all of the epoch's batches have been made */
+    bool spent;          /* a stream that cannot be read again has ended */
+    brim_status error;   /* met: said when the batches before it are taken ... */
+    bool told;           /* ... and said: tried again when asked again */
+    uint64_t tail;       /* bad samples after the epoch's last batch */
+    uint64_t take, make; /* tickets of batches: taken, made */
     struct brim__position delivered; /* where a loader stands after the last one taken */
     /* batches before this one are thrown away: after a seek or restore */
     uint64_t discard_step;
@@ -82,12 +84,17 @@ struct brim__sequencer {
     uint64_t width;          /* bucket: of its padded fields */
     bool held;               /* it is complete, but its step is not */
     bool input_ended;
+    bool finishing;                         /* what is left of the last step is being handed out */
     uint64_t step, step_rows;               /* its number; rows of it so far, over all ranks */
     uint32_t micro;                         /* micro-batches of it made */
     uint64_t total;                         /* rows before this step */
     struct brim__position step_begin, last; /* before its first row, after its latest */
     brim_status failure; /* that a level has met; becomes `error` when its row is needed */
-    uint32_t skipped;    /* bad samples since the last batch */
+    uint64_t met;        /* bad samples that were met and belong to no batch or block yet */
+    uint64_t skipped;    /* and those that the next batch counts */
+    uint64_t published;  /* batches made, those thrown away among them */
+    bool completing;     /* the step has all its rows, but not all its micro-batches */
+    char bad_text[BRIM__SAMPLE_ERROR]; /* of a bad sample among them */
     char error_text[BRIM__DETAIL_BYTES];
 };
 

@@ -20,6 +20,7 @@ enum {
     AT_OFFSET = 88,
     AT_GIVEN = 96,
     AT_STEP = 104,
+    AT_UNTIL = 112,
     AT_CHECKSUM = 120,
 };
 static_assert(AT_CHECKSUM + 8 == BRIM_STATE_BYTES, "the checksum ends the state");
@@ -56,6 +57,7 @@ void brim__state_write(const brim_plan *plan, const struct brim__position *posit
     put(state, AT_OFFSET, position->offset, 8);
     put(state, AT_GIVEN, position->given, 8);
     put(state, AT_STEP, position->step, 8);
+    put(state, AT_UNTIL, position->until, 8);
     put(state, AT_CHECKSUM, brim__hash(state->bytes, AT_CHECKSUM, 0), 8);
 }
 
@@ -88,6 +90,7 @@ brim_status brim__state_read(const brim_plan *plan, const brim_state *state,
         .offset = get(state, AT_OFFSET, 8),
         .given = get(state, AT_GIVEN, 8),
         .step = get(state, AT_STEP, 8),
+        .until = get(state, AT_UNTIL, 8),
     };
     const bool same = get(state, AT_WORLD, 4) == plan->shard.world &&
                       get(state, AT_GLOBAL_ROWS, 8) == plan->shard.global_rows &&

@@ -20,7 +20,7 @@
  *     96  8  sequenced: rows (bucket: batches) of the buffer that begins here
  *                       already given out
  *    104  8  sequenced: the step's number
- *    112  8  zero
+ *    112  8  sequenced: the step that was sought, if it lies ahead
  *    120  8  XXH3 of bytes 0 to 119
  *
  * The position is global (of the input, where it is sequenced), so every rank of
@@ -41,6 +41,7 @@ struct brim__position {
     uint64_t offset; /* elements of the next row that are packed already */
     uint64_t given;  /* of the block of rows that begins here */
     uint64_t step;
+    uint64_t until; /* batches before this step are not wanted */
 };
 
 void brim__state_write(const brim_plan *plan, const struct brim__position *position,

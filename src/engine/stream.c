@@ -83,12 +83,13 @@ bool brim__stream_work(brim_loader *loader, bool is_next) {
         brim__broadcast(&loader->ready);
         return true;
     }
-    if (status == BRIM_END) {
+    const bool stuck = lost || (status != BRIM_OK && status != BRIM_END && !is_bad_sample(status));
+    if (status == BRIM_END && !lost) {
         loader->stream_ended = slot->ended = true;
     } else {
         slot->rows = slot->claimed = status == BRIM_OK ? run.count : 1;
-        loader->stuck = lost || (status != BRIM_OK && !is_bad_sample(status));
-        loader->stream_at += loader->stuck ? 0 : slot->rows;
+        loader->stuck = stuck;
+        loader->stream_at += stuck ? 0 : slot->rows;
         loader->rewind |= lost;
     }
     atomic_store(&loader->wants, true);
@@ -98,8 +99,8 @@ bool brim__stream_work(brim_loader *loader, bool is_next) {
     if (status == BRIM_OK) {
         brim__rows_pulled(&run, sample, records);
         run.read_bytes = source->is_file ? brim__source_span(source, got) : 0;
-    } else if (status != BRIM_END) {
-        brim__rows_unpulled(&run, sample, status);
+    } else if (!slot->ended) {
+        brim__rows_unpulled(&run, sample, status, stuck);
     }
     const uint64_t took = brim__now() - before;
     brim__lock(&loader->mutex);

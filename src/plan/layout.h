@@ -42,6 +42,7 @@ enum brim__fate {
     BRIM__ROW_MADE = 0,
     BRIM__ROW_BAD = 1,
     BRIM__ROW_DROPPED = 2, /* by a filter, or there is no such row of an expansion */
+    BRIM__ROW_FAILED = 3,  /* sequenced: whoever comes to it must fail */
 };
 
 /* Fills in the offsets of outputs whose name, dtype, form, shape and padding are

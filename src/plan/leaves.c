@@ -109,6 +109,13 @@ static brim_status open_zip(struct brim__compiler *compiler, const struct brim__
 
 static brim_status begin_stream(brim_plan *plan, const struct brim__source *source,
                                 const struct brim__use *use, bool nested) {
+    if (nested) {
+        return brim__fail(
+            BRIM_UNSUPPORTED,
+            "'%s' is a stream here, which cannot stand inside parentheses, where every "
+            "sample needs a number: read a file",
+            use->stage->info.name);
+    }
     const brim_status status = brim__sequence_begin(plan, use->stage->info.name, nested);
     plan->sequence.stream = true;
     plan->sequence.seekable = source->ops->rewind != NULL;

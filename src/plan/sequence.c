@@ -48,7 +48,7 @@ static brim_status set_shuffle(brim_plan *plan, const struct brim__use *use, uin
     sequence->pack_first = plan->batching.pack.on;
     sequence->each_epoch = brim__item(use, BRIM__SHUFFLE_EACH_EPOCH)->integer != 0;
     sequence->key = brim__hash_words(key, seed, BRIM__ORDER_SHUFFLE);
-    sequence->block_bytes = buffer / 2;
+    sequence->block_bytes = brim__divide_up(buffer, 2);
     return BRIM_OK;
 }
 
@@ -80,8 +80,8 @@ brim_status brim__sequence_order(brim_plan *plan, const struct brim__use *use, u
         return set_bounds(plan, use);
     }
     return brim__fail(BRIM_INVALID,
-                      "%s: here samples have no numbers (a stream, or behind a filter); put it "
-                      "before the filter",
+                      "%s: here samples have no numbers: put it before the filter, or read a file "
+                      "instead of a stream",
                       use->stage->info.name);
 }
 

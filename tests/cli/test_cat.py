@@ -124,6 +124,12 @@ class Lines(Cat):
         self.assertEqual(self.lines(source + " | batch 2 on_error=skip")[-1],
                          '3  text text 4 "four"')
 
+    def test_a_count_behind_its_letter(self):
+        for words in (["-n2"], ["-n", "2"], ["-n=2"]):
+            self.assertEqual(len(self.lines("range 5", *words)), 2)
+        for word in ("-nx", "-n0", "-n2x", "-h2"):
+            self.assertEqual(brim("cat", "range 5", word).returncode, 2, word)
+
     def test_usage(self):
         for words in ([], ["range 5", "--json", "--npy", "x"], ["range 5", "-n", "0"],
                       ["range 5", "--skip=-1"], ["range 5", "-x"], ["range", "5"]):

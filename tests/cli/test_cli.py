@@ -104,6 +104,9 @@ class Help(Case):
         self.assertEqual(done.stderr.decode(), self.good("help"))
         self.assertEqual(done.stdout, b"")
 
+    def test_a_stage_is_helped_with_too(self):
+        self.assertEqual(self.good("help", "shuffle"), self.good("stages", "shuffle"))
+
     def test_version(self):
         self.assertRegex(self.good("version"), r"^brim \d+\.\d+\.\d+\n$")
         self.assertEqual(self.good("version"), self.good("--version"))
@@ -120,6 +123,18 @@ class Usage(Case):
     def test_what_resembles_nothing_gets_no_suggestion(self):
         for words in (["xyzzyplugh"], ["run", RANGE, "--xyzzyplugh"], ["stages", "xyzzyplugh"]):
             self.assertNotIn("did you mean", self.bad(2, *words))
+
+    def test_a_file_in_the_place_of_a_pipeline(self):
+        path = self.folder / "t.csv"
+        path.write_bytes(b"a,b\n1,2\n")
+        for command in ("plan", "run", "bench", "cat"):
+            said = self.bad(2, command, str(path))
+            self.assertIn("is a file", said)
+            self.assertIn("'csv %s'" % path, said)
+        path = self.folder / "odd.xyz"
+        path.write_bytes(b"\0\1\2\3")
+        self.assertIn("is a file", self.bad(2, "cat", str(path)))
+        self.assertNotIn("is a file", self.bad(2, "cat", "none.csv"))
 
     def test_an_option_of_another_command_is_named_as_such(self):
         self.assertIn("of brim run", self.bad(2, "plan", RANGE, "--digest"))
@@ -311,7 +326,34 @@ class Budget(Case):
         self.assertEqual(told["status"], "BRIM_BUDGET")
 
 
+    def test_a_stream_is_not_read_twice_for_the_minimum(self):
+        def run(command, memory):
+            done = subprocess.run([CLI, command, "csv - | batch 1000", "--memory", str(memory),
+                                   "--json"], input=b"a,b\n1,2\n", stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, timeout=LIMIT)
+            return done, json.loads(done.stdout)
+
+        minimum = run("plan", 64 << 20)[1]["minimum_bytes"]
+        for memory in (1024, minimum - 1):
+            done, told = run("run", memory)
+            self.assertEqual((done.returncode, told["minimum_bytes"]), (3, minimum), done)
+            self.assertIn(b"--memory %d " % minimum, done.stderr)
+        done, told = run("run", 200 << 10)
+        self.assertEqual(done.returncode, 3, done)
+        self.assertNotIn("minimum_bytes", told)
+        self.assertIn(b"cannot be found", done.stderr)
+        self.assertEqual(run("run", minimum)[0].returncode, 0)
+
+
 class Run(Case):
+    def test_a_start_at_the_end_is_noted(self):
+        words = ["run", "range 100 | batch 10", "--seek", "0:10"]
+        done = brim(*words)
+        self.assertEqual(done.returncode, 0, done)
+        self.assertIn(b"no batch came", done.stderr)
+        self.assertEqual(brim(*words, "--quiet").stderr, b"")
+        self.assertEqual(brim(*words[:-1], "0:9").stderr, b"")
+
     def test_json(self):
         ran = self.good_json("run", RANGE, "--memory", "32MiB", "--threads", "2", "--digest")
         self.assertEqual(ran["epochs"], 1)
@@ -464,8 +506,11 @@ class State(Case):
         self.bad(1, "run", RANGE, "--resume", str(self.folder))
 
     def test_a_state_that_cannot_be_written(self):
-        said = self.bad(1, "run", RANGE, "--state", str(self.folder / "no" / "folder"))
-        self.assertIn("cannot write the state", said)
+        for path in (self.folder / "no" / "folder", self.folder, "%s/new/" % self.folder):
+            with self.subTest(path=path):
+                told = self.bad_json(2, "run", RANGE, "--state", str(path))
+                self.assertIn("cannot write the state", told["error"])
+                self.assertNotIn("samples", told)  # not a batch was taken
 
 
 class Bench(Case):
@@ -500,8 +545,8 @@ class Bench(Case):
 class Signals(Case):
     LONG = "range 1000000000000 | shuffle seed=7 | batch 64"
 
-    def interrupt(self, number, *words):
-        process = subprocess.Popen([CLI, "run", self.LONG, *words], stdin=subprocess.DEVNULL,
+    def interrupt(self, number, *words, command="run"):
+        process = subprocess.Popen([CLI, command, self.LONG, *words], stdin=subprocess.DEVNULL,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         try:
             time.sleep(1)
@@ -528,6 +573,13 @@ class Signals(Case):
         self.assertEqual((code, err), (130, ""))
         self.assertIn("interrupted", out)
 
+    def test_interrupt_in_the_warm_up_of_a_bench(self):
+        code, out, err = self.interrupt(signal.SIGINT, "--json", "--seconds=100", command="bench")
+        self.assertEqual((code, err), (130, ""))
+        told = json.loads(out)
+        self.assertEqual((told["interrupted"], told["repeats"]), (True, []))
+        self.assertIsNone(told["samples_per_second"]["median"])
+
     def test_terminate(self):
         self.assertEqual(self.interrupt(signal.SIGTERM, "--quiet"), (143, "", ""))
 
@@ -552,12 +604,12 @@ class Signals(Case):
 
 
 class Progress(Case):
-    def on_terminal(self, *words, columns=120):
+    def on_terminal(self, *words, columns=120, stdin=subprocess.DEVNULL):
         """What a command shows on a terminal that is its stderr."""
         master, terminal = support.open_terminal(self)
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        process = subprocess.Popen([CLI, *words], stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.DEVNULL, stderr=terminal)
+        process = subprocess.Popen([CLI, *words], stdin=stdin, stdout=subprocess.DEVNULL,
+                                   stderr=terminal)
         os.close(terminal)
         self.addCleanup(process.kill)
         shown = b""
@@ -589,6 +641,15 @@ class Progress(Case):
     def test_the_line_is_cut_to_the_terminal(self):
         for line in re.split(r"\r|\x1b\[K", self.on_terminal(*self.WORDS, columns=40)):
             self.assertLess(len(line), 40)
+
+    def test_a_stream_has_no_total(self):
+        slow = subprocess.Popen(["sh", "-c", "printf 'a,b\\n'; sleep 1.5; printf '1,2\\n'"],
+                                stdout=subprocess.PIPE)
+        shown = self.on_terminal("run", "csv -", stdin=slow.stdout)
+        slow.stdout.close()
+        slow.wait(timeout=LIMIT)
+        self.assertIn("waiting for the first bytes, 4 B", shown)
+        self.assertNotIn(" of ", shown.split("samples/s")[0])
 
     def test_silence_when_asked_for(self):
         self.assertEqual(self.on_terminal(*self.WORDS, "--quiet"), "")

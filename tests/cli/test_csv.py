@@ -6,6 +6,7 @@ pandas reads them with float_precision="round_trip". Needs python3's standard li
 """
 
 import csv
+import gzip
 import io
 import json
 import math
@@ -145,6 +146,28 @@ class AgainstPython(Csv):
 
 
 class Messages(Csv):
+    def refused(self, source, stdin, *parts, code=1):
+        done = subprocess.run([CLI, "cat", source], input=stdin, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, timeout=LIMIT)
+        self.assertEqual((done.returncode, done.stdout), (code, b""), done)
+        for part in parts:
+            self.assertIn(part, done.stderr.decode())
+
+    def test_a_pipe_without_records(self):
+        self.refused("csv -", b"", "standard input", "it is empty")
+        self.refused("jsonl -", b"", "standard input", "it is empty")
+        for content in (b"age,name\n", b"age,na", b"age"):
+            self.refused("csv -", content, "standard input", "holds only a header")
+        self.refused("csv - types=text", b"age,na", "holds only a header")
+        self.assertEqual(self.rows("text -", stdin=b""), [])
+
+    def test_what_gzip_compressed(self):
+        content = gzip.compress(b"age,name\n1,x\n")
+        path = self.write(content)
+        for stage in ("csv", "jsonl", "text"):
+            self.refused(f"{stage} -", content, "gzip", f"'{stage} -'")
+            self.refused(f"{stage} {path} index=beside", b"", "gzip", "zcat")
+
     def test_a_bad_value_names_file_record_column_and_text(self):
         path = self.write("age,name\n1,x\n2,y\nten,z\n")
         done = brim("run", f"csv {path} types=int64,text index=beside | batch 2")

@@ -7,6 +7,7 @@ import json
 import signal
 import struct
 import subprocess
+import zipfile
 
 from support import CLI, LIMIT, Case, brim, main, npy_header, start, write_npy
 
@@ -136,8 +137,51 @@ class Inspect(Case):
     def test_a_stream(self):
         done = subprocess.run([CLI, "inspect", "text -", "--verify", "--json"], input=b"a\nb\n",
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=LIMIT)
+        self.assertEqual(done.returncode, 0, done)
         told = json.loads(done.stdout)["files"][0]
+        self.assertEqual(told["pipeline"], "text -")
         self.assertIsNone(told["samples"])
+        self.assertEqual(told["verified"]["samples"], 2)
+
+    def test_streams_are_opened_once(self):
+        rows = b"a,b\n" + b"".join(b"%d,2\n" % i for i in range(1000))
+        for text in ("csv -", "csv - | batch 7", "csv /dev/stdin", 'csv - | filter "b == 2"'):
+            done = subprocess.run([CLI, "inspect", text, "--verify", "--json"], input=rows,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=LIMIT)
+            with self.subTest(text=text):
+                self.assertEqual(done.returncode, 0, done)
+                told = json.loads(done.stdout)["files"][0]
+                self.assertEqual(told["pipeline"].split(" |")[0], text.split(" |")[0])
+                self.assertEqual([field["name"] for field in told["fields"]], ["a", "b"])
+                self.assertEqual(told["verified"]["samples"], 1000)
+
+    def test_a_bad_sample_of_a_stream(self):
+        done = subprocess.run([CLI, "inspect", "text -", "--verify", "--json"],
+                              input=b"a\n\xff\nb\n", stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, timeout=LIMIT)
+        self.assertEqual(done.returncode, 1, done)
+        told = json.loads(done.stdout)["files"][0]["verified"]
+        self.assertEqual((told["samples"], told["bad"]), (2, 1))
+
+    def test_several_arrays_in_a_file(self):
+        path = self.folder / "two.npz"
+        with zipfile.ZipFile(path, "w") as file:
+            for name in ("first", "second"):
+                file.writestr(name + ".npy", npy_header((3,)) + bytes(12))
+        told = self.one(path, "--verify")
+        self.assertEqual((told["samples"], told["verified"]["samples"]), (3, 3))
+        self.assertIn("first, second", told["note"])
+        path = self.folder / "two.safetensors"
+        header = json.dumps({name: {"dtype": "F32", "shape": [2], "data_offsets": [at, at + 8]}
+                             for name, at in (("first", 0), ("second", 8))}).encode()
+        path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(16))
+        told = self.one(path)
+        self.assertIn("'first', 'second'", told["note"])
+        self.assertNotIn("samples", told)
+        done = brim("inspect", path)
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        self.assertIn(b"  note      ", done.stdout)
+        self.bad_json(2, "inspect", path, "--verify")
 
 
 if __name__ == "__main__":
