@@ -375,10 +375,14 @@ static void what_was_guessed_is_said(void **state) {
 
 static void files_that_are_refused(void **state) {
     (void)state;
-    expect_refused("", "", BRIM_INVALID, "is empty");
-    expect_refused("", "\n\n\r\n", BRIM_INVALID, "is empty");
-    expect_refused("", "\xef\xbb\xbf", BRIM_INVALID, "is empty");
-    expect_refused("", "a,b\n", BRIM_INVALID, "holds a header, but no records");
+    expect_refused("", "", BRIM_CORRUPT, "is empty");
+    expect_refused("", "\n\n\r\n", BRIM_CORRUPT, "is empty");
+    expect_refused("", "\xef\xbb\xbf", BRIM_CORRUPT, "is empty");
+    expect_refused("", "a,b\n", BRIM_CORRUPT, "holds only a header");
+    expect_refused("types=text", "a,b", BRIM_CORRUPT, "holds only a header");
+    expect_refused_bytes("", "\x1f\x8b\b\0\n", 5, BRIM_CORRUPT, "compressed with gzip");
+    expect_refused("", "a;b\n1;2\n", BRIM_INVALID, "say delimiter=;");
+    expect_refused("", "a\tb\n1\t2\n", BRIM_INVALID, "say delimiter=tab");
     expect_refused("", "a,\"b\n", BRIM_CORRUPT, "a quote is never closed");
     expect_refused("", "a,b,a\n1,2,3\n", BRIM_INVALID, "columns 1 and 3 would both be called 'a'");
     expect_refused("", "a b,a-b,a%b\n1,2,3\n", BRIM_INVALID, "columns 1 and 3");
@@ -388,6 +392,8 @@ static void files_that_are_refused(void **state) {
                          "a\0,\0",
                          6, BRIM_CORRUPT, "UTF-16");
     expect_refused("pack=yes", "a,b\n1,x\n", BRIM_INVALID, "column 'b' holds text");
+    expect_rows("", "a;b\nx\n", "a_b:text\nx");
+    expect_rows("types=text", "a;b\nx;y\n", "a_b:text\nx;y");
     expect_rows("columns=b", "a,b,a\n1,2,3\n", "b:int64\n2");
     expect_rows("pack=yes", "a,b,a\n1,2,3\n", "x:float32\n1 2 3");
 }
@@ -408,7 +414,9 @@ static void arguments_that_are_refused(void **state) {
         { "columns=b types=length:int64", "column 'length' is not among columns=" },
         { "columns=b types=b:int64,b:int64", "column 'b' is given two types" },
         { "columns=b types=nosuch:int64", "has no column 'nosuch'" },
-        { "columns=b types=strange", "strange" },
+        { "columns=b types=strange", "'strange' is no type (it takes bool, int8" },
+        { "columns=b types=boolean", "float64, text, bytes)" },
+        { "columns=b types=int65", "did you mean 'int64'?" },
         { "columns=b types=complex64", "complex64" },
         { "columns=b types=float16", "cast" },
         { "columns=b pack=yes types=text", "column 'b' holds text" },

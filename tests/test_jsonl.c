@@ -383,8 +383,11 @@ static void assert_not_opened(const char *text, const char *const options[4], br
 
 static void test_refused_openings(void **state) {
     (void)state;
-    assert_not_opened("", NO_OPTIONS, BRIM_INVALID, "holds no records");
-    assert_not_opened("\n\r\n\n", NO_OPTIONS, BRIM_INVALID, "holds no records");
+    assert_not_opened("", NO_OPTIONS, BRIM_CORRUPT, "it is empty");
+    assert_not_opened("\n\r\n\n", NO_OPTIONS, BRIM_CORRUPT, "it is empty");
+    assert_not_opened("", OPTIONS("fields=a", "types=text"), BRIM_CORRUPT, "it is empty");
+    assert_not_opened("{\"a\":1}\n", OPTIONS("max_bytes=3"), BRIM_INVALID, "at most max_bytes");
+    assert_not_opened("\x1f\x8b\b\n", NO_OPTIONS, BRIM_CORRUPT, "compressed with gzip");
     assert_not_opened("{}\n", NO_OPTIONS, BRIM_INVALID, "the first record has no key");
     assert_not_opened("{\"a\":{},\"b\":null,\"c\":[[1]],\"d\":[true]}", NO_OPTIONS, BRIM_INVALID,
                       "the first record has no key");

@@ -212,7 +212,7 @@ static void test_files_are_split_as_the_model_does(void **state) {
         split(&model_of_file, &format, bytes, count);
         const brim_status status = open_lines(&scene, &format, path.text, NULL);
         if (model_of_file.count == 0) {
-            assert_int_equal(status, BRIM_INVALID);
+            assert_int_equal(status, BRIM_CORRUPT);
             assert_detail_has("holds no records");
             end(&scene);
             continue;

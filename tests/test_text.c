@@ -202,8 +202,8 @@ static void test_refusals(void **state) {
     const struct path empty = scratch_path("empty");
     write_file(empty.text, "", 0);
     use_text(&use, empty.text);
-    assert_int_equal(open_use(&opened, &use, NULL, 0), BRIM_INVALID);
-    assert_detail_has("holds no records");
+    assert_int_equal(open_use(&opened, &use, NULL, 0), BRIM_CORRUPT);
+    assert_detail_has("it is empty");
     close_opened(&opened);
     assert_int_equal(open_descriptors(), descriptors);
 }

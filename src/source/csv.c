@@ -13,6 +13,8 @@
  */
 #include "source/csv.h"
 
+#include "base/stream.h"
+
 #include <stdio.h>
 
 enum {
@@ -205,10 +207,24 @@ static void bound_texts(struct brim__csv *csv, struct brim__source *source, uint
     }
 }
 
+/* Where the data have ended: is a header all that they hold? */
+static brim_status check_records(const struct brim__csv *csv, struct brim__lines *lines,
+                                 const char *path, brim_status otherwise) {
+    uint8_t *bytes;
+    uint64_t length;
+    if (!csv->has_header || brim__lines_peek(lines, 1, &bytes, &length) != BRIM_END) {
+        return otherwise;
+    }
+    return brim__fail(BRIM_CORRUPT,
+                      "%s: it holds only a header, but no records; if its first line is a record, "
+                      "say header=no",
+                      path);
+}
+
 static brim_status open_files(const struct brim__use *use, struct brim__opening *opening,
                               struct brim__source *source, struct brim__csv *csv) {
     const struct brim__values *paths = &use->values[ARGUMENT_FILES];
-    const char *path = paths->items[0].text;
+    const char *path = brim__stream_name(paths->items[0].text);
     struct brim__line_format format = {
         .stage = "csv",
         .quotes = true,
@@ -244,12 +260,14 @@ static brim_status open_files(const struct brim__use *use, struct brim__opening 
     const uint64_t most = brim__given(use, ARGUMENT_MAX_TEXT)
                               ? (uint64_t)brim__item(use, ARGUMENT_MAX_TEXT)->integer
                               : UINT64_MAX;
-    status = brim__lines_finish(source, lines);
-    if (status == BRIM_INVALID && source->count == 0 && csv->has_header) {
-        return brim__fail(BRIM_INVALID,
-                          "%s: holds a header, but no records; if its first line is a record, say "
-                          "header=no",
-                          path);
+    if (source->stream && brim__lines_ended(lines)) {
+        status = check_records(csv, lines, path, BRIM_OK);
+    }
+    if (status == BRIM_OK) {
+        status = brim__lines_finish(source, lines);
+    }
+    if (status == BRIM_CORRUPT && source->count == 0 && paths->count == 1) {
+        return check_records(csv, lines, path, status);
     }
     bound_texts(csv, source, brim__min(most, brim__lines_bound(lines)));
     return status;

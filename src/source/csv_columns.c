@@ -54,6 +54,47 @@ static uint32_t count_fields(const struct brim__csv *csv, const char *at, const 
     return at == NULL ? 0 : count;
 }
 
+static size_t count_of(const char *at, const char *end, char c) {
+    size_t count = 0;
+    for (; at < end; at++) {
+        count += *at == c;
+    }
+    return count;
+}
+
+/* One column whose header and first value are cut alike by another delimiter is
+ * hardly meant as one, unless its name or type is said. */
+static brim_status check_delimiter(const struct choice *choice, const char *begin,
+                                   const char *end) {
+    static const char others[] = { ';', '\t' };
+    const struct brim__csv_wish *wish = choice->wish;
+    if (choice->csv->count != 1 || choice->csv->delimiter != ',' || wish->columns->count > 0 ||
+        wish->types->count > 0) {
+        return BRIM_OK;
+    }
+    for (size_t i = 0; i < BRIM__COUNT(others); i++) {
+        const size_t count = count_of(begin, end, others[i]);
+        char *next, *next_end;
+        if (count == 0) {
+            continue;
+        }
+        const brim_status status = look(choice, 1, &next, &next_end);
+        if (status == BRIM_END || status == BRIM_CORRUPT) {
+            continue;
+        }
+        if (status != BRIM_OK) {
+            return status;
+        }
+        if (count_of(next, next_end, others[i]) == count) {
+            return brim__fail(BRIM_INVALID,
+                              "%s: the header has one column but holds %s: say delimiter=%s, or "
+                              "types=text if it is one column",
+                              choice->path, i == 0 ? "';'" : "tabs", i == 0 ? ";" : "tab");
+        }
+    }
+    return BRIM_OK;
+}
+
 /* ----------------------------------------------------------------- columns */
 
 /* The first record: how many columns, is it a header, and their names. */
@@ -62,11 +103,17 @@ static brim_status read_header(const struct choice *choice) {
     char *begin, *end;
     brim_status status = look(choice, 0, &begin, &end);
     if (status == BRIM_END) {
-        return brim__fail(BRIM_INVALID, "%s: holds no records: it is empty%s", choice->path,
-                          choice->wish->header == BRIM__CSV_HEADER_YES ? ", without a header" : "");
+        return brim__lines_ended(choice->lines)
+                   ? brim__lines_empty(choice->path)
+                   : brim__fail(BRIM_CORRUPT,
+                                "%s: the first record does not end in its first %d bytes",
+                                choice->path, BRIM__CSV_LOOK);
     }
     if (status != BRIM_OK) {
         return status;
+    }
+    if (brim__lines_is_gzip((const uint8_t *)begin, (uint64_t)(end - begin))) {
+        return brim__fail(BRIM_CORRUPT, "%s: the file is " BRIM__LINES_GZIP, choice->path, "csv");
     }
     if (memchr(begin, '\0', (size_t)(end - begin)) != NULL) {
         return brim__fail(BRIM_CORRUPT,
@@ -83,6 +130,10 @@ static brim_status read_header(const struct choice *choice) {
                                 "%s: the first record has more than %d fields, the most that csv "
                                 "reads",
                                 choice->path, BRIM__CSV_COLUMNS);
+    }
+    status = check_delimiter(choice, begin, end);
+    if (status != BRIM_OK) {
+        return status;
     }
     uint8_t *copy; /* as it stands: the files that follow must have the same */
     csv->header_bytes = (uint64_t)(end - begin);
@@ -214,15 +265,33 @@ static brim_status choose_columns(const struct choice *choice) {
 
 /* ------------------------------------------------------------------- types */
 
+/* Names the nearest type, and all that csv takes. */
+static brim_status unknown_type(const char *text) {
+    static const char *const names[] = { "bool",    "int8",   "int16",  "int32",  "int64",
+                                         "uint8",   "uint16", "uint32", "uint64", "float32",
+                                         "float64", "text",   "bytes" };
+    char list[160] = "", near[64] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < BRIM__COUNT(names); i++) {
+        used +=
+            (size_t)snprintf(list + used, sizeof list - used, "%s%s", i == 0 ? "" : ", ", names[i]);
+    }
+    const char *nearest = brim__nearest(text, names, BRIM__COUNT(names));
+    if (nearest != NULL) {
+        snprintf(near, sizeof near, "; did you mean '%s'?", nearest);
+    }
+    return brim__fail(BRIM_INVALID, "csv: types=: '%.40s' is no type%s (it takes %s)", text, near,
+                      list);
+}
+
 static brim_status parse_type(const char *text, uint8_t *kind) {
     brim_dtype dtype;
     if (strcmp(text, "text") == 0 || strcmp(text, "bytes") == 0) {
         *kind = text[0] == 't' ? BRIM__CSV_TEXT : BRIM__CSV_BYTES;
         return BRIM_OK;
     }
-    const brim_status status = brim__dtype_parse(text, &dtype);
-    if (status != BRIM_OK) {
-        return brim__fail_within(status, "csv: types= (which also takes text and bytes)");
+    if (brim__dtype_parse(text, &dtype) != BRIM_OK) {
+        return unknown_type(text);
     }
     if (brim__dtype_is_complex(dtype) || dtype == BRIM_F16 || dtype == BRIM_BF16) {
         return brim__fail(BRIM_INVALID,

@@ -8,6 +8,8 @@
  */
 #include "source/jsonl.h"
 
+#include "base/stream.h"
+
 #define LOOK_RECORDS 100   /* types are worked out from so many records ... */
 #define LOOK_BYTES   65536 /* ... or so many bytes of them */
 
@@ -107,14 +109,20 @@ static brim_status look_at(struct brim__jsonl_look *look, uint8_t *line, uint64_
     return status;
 }
 
-static brim_status look_at_all(struct brim__jsonl_look *look, struct brim__lines *lines) {
+/* *long_ones: records over max_bytes, which were not looked at. */
+static brim_status look_at_all(struct brim__jsonl_look *look, struct brim__lines *lines,
+                               uint64_t *long_ones) {
     uint64_t looked_bytes = 0;
     for (uint64_t i = 0; i < LOOK_RECORDS && looked_bytes < LOOK_BYTES; i++) {
         uint8_t *line;
         uint64_t length;
         brim_status status = brim__lines_peek(lines, i, &line, &length);
         if (status == BRIM_CORRUPT) { /* too long: a bad sample later */
+            ++*long_ones;
             continue;
+        }
+        if (status == BRIM_OK && i == 0 && brim__lines_is_gzip(line, length)) {
+            return brim__fail(BRIM_CORRUPT, "the file is " BRIM__LINES_GZIP, "jsonl");
         }
         if (status == BRIM_OK) {
             looked_bytes += length;
@@ -127,19 +135,29 @@ static brim_status look_at_all(struct brim__jsonl_look *look, struct brim__lines
     return BRIM_OK;
 }
 
+/* None of the records could be looked at, or none was good. */
+static brim_status nothing_good(const struct brim__jsonl_look *look,
+                                const struct brim__lines *lines, uint64_t long_ones,
+                                const char *path) {
+    if (look->looked > 0) {
+        return brim__fail(BRIM_CORRUPT, "%s: none of its first %llu records is a JSON object: %s",
+                          path, (unsigned long long)look->looked, look->why);
+    }
+    return long_ones == 0 && brim__lines_ended(lines)
+               ? brim__lines_empty(path)
+               : brim__fail(BRIM_INVALID, "%s: holds no records of at most max_bytes", path);
+}
+
 /* Adds the fields if there are none, and sets the types that are not given. */
 static brim_status look_for_types(struct brim__jsonl *jsonl, struct brim__lines *lines,
                                   const struct brim__values *types, const char *path,
                                   struct brim__arena *arena) {
     const bool named = jsonl->count > 0;
     struct brim__jsonl_look look = { .jsonl = jsonl, .arena = arena };
-    brim_status status = look_at_all(&look, lines);
+    uint64_t long_ones = 0;
+    brim_status status = look_at_all(&look, lines, &long_ones);
     if (status == BRIM_OK && look.good == 0) {
-        return look.looked == 0
-                   ? brim__fail(BRIM_INVALID, "%s: holds no records of at most max_bytes", path)
-                   : brim__fail(BRIM_CORRUPT,
-                                "%s: none of its first %llu records is a JSON object: %s", path,
-                                (unsigned long long)look.looked, look.why);
+        return nothing_good(&look, lines, long_ones, path);
     }
     if (status == BRIM_OK && !named) {
         status = set_types(jsonl, types);
@@ -227,8 +245,8 @@ static brim_status open_lines(const struct brim__use *use, struct brim__opening 
         typed = typed && jsonl->field[i].typed;
     }
     if (status == BRIM_OK && !typed) {
-        status =
-            look_for_types(jsonl, lines, &use->values[ARGUMENT_TYPES], paths->items[0].text, arena);
+        status = look_for_types(jsonl, lines, &use->values[ARGUMENT_TYPES],
+                                brim__stream_name(paths->items[0].text), arena);
     }
     if (status != BRIM_OK) {
         return status;

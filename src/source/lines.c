@@ -127,6 +127,18 @@ brim_status brim__lines_peek(struct brim__lines *lines, uint64_t number, uint8_t
                                  : brim__lines_peek_file(lines, number, bytes, length);
 }
 
+bool brim__lines_ended(const struct brim__lines *lines) {
+    return lines->stream == NULL || lines->stream->ended;
+}
+
+brim_status brim__lines_empty(const char *path) {
+    return brim__fail(BRIM_CORRUPT, "%s: holds no records: it is empty", brim__stream_name(path));
+}
+
+bool brim__lines_is_gzip(const uint8_t *bytes, uint64_t length) {
+    return length >= 2 && bytes[0] == 0x1f && bytes[1] == 0x8b;
+}
+
 static brim_status open_indexes(struct brim__source *source, struct brim__lines *lines) {
     const struct brim__index_recipe recipe = { .source = lines->format.stage,
                                                .options = brim__lines_options(&lines->format),
@@ -153,8 +165,11 @@ static brim_status open_indexes(struct brim__source *source, struct brim__lines 
         source->identity = brim__hash_words(source->identity, part->samples, part->file.bytes);
     }
     if (source->count == 0) {
-        return brim__fail(BRIM_INVALID, "%s: holds no records%s", files->part[0].file.path,
-                          files->count > 1 ? ", nor do the other files of the list" : "");
+        return files->count == 1
+                   ? brim__lines_empty(files->part[0].file.path)
+                   : brim__fail(BRIM_CORRUPT,
+                                "%s: holds no records, nor do the other files of the list",
+                                files->part[0].file.path);
     }
     lines->bound = brim__min(lines->format.max_bytes, largest);
     return BRIM_OK;

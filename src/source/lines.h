@@ -57,6 +57,17 @@ struct brim__line_format *brim__lines_format(struct brim__lines *lines);
  * are fewer. */
 brim_status brim__lines_peek(struct brim__lines *lines, uint64_t number, uint8_t **bytes,
                              uint64_t *length);
+/* Is a BRIM_END of peeking the end of the data? Of a stream only once all of it
+ * came. */
+bool brim__lines_ended(const struct brim__lines *lines);
+/* The refusal of data without any record. */
+brim_status brim__lines_empty(const char *path);
+/* Do the bytes begin as those of a file that gzip compressed? Such a file is never
+ * UTF-8. */
+bool brim__lines_is_gzip(const uint8_t *bytes, uint64_t length);
+/* What to do about it; behind what is wrong. */
+#define BRIM__LINES_GZIP \
+    "compressed with gzip: unpack it first, or pipe it: zcat FILE | brim ... '%s -'"
 /* With the source's fields, record_bytes and pitch set (and identity begun): opens
  * or makes the indexes and fills in count, extra_bytes and the rest. */
 brim_status brim__lines_finish(struct brim__source *source, struct brim__lines *lines);

@@ -28,6 +28,11 @@ static brim_status parse_bytes(const struct brim__source *source, void *self, ui
 static brim_status parse_text(const struct brim__source *source, void *self, uint8_t *bytes,
                               uint64_t length, uint8_t *record, uint8_t *work) {
     const size_t valid = brim__utf8_valid(bytes, (size_t)length);
+    if (valid != length && brim__lines_is_gzip(bytes, length)) {
+        return brim__fail(BRIM_CORRUPT,
+                          "the line begins with 1f 8b, as a file does that is " BRIM__LINES_GZIP,
+                          "text");
+    }
     if (valid != length) {
         return brim__fail(BRIM_CORRUPT,
                           "byte %zu of the line (0x%02x) is not UTF-8; form=bytes takes any bytes",

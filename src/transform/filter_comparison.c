@@ -35,6 +35,14 @@ static brim_status malformed(const struct parts *parts, const char *why) {
                       parts->whole, why);
 }
 
+/* Something stands behind the value that ends at `rest`. */
+static brim_status left_over(const struct parts *parts, const char *rest) {
+    return brim__fail(BRIM_SYNTAX,
+                      "filter \"%.80s\": '%.60s' is left over behind the value; give several "
+                      "conditions as several arguments, as in \"label == 3\" \"score > 0.5\"",
+                      parts->whole, rest);
+}
+
 static const char *skip_blank(const char *at) {
     while (*at == ' ' || (*at >= '\t' && *at <= '\r')) {
         at++;
@@ -100,7 +108,9 @@ static brim_status read_literal(struct parts *parts, const char *at) {
     }
     parts->quoted = at[0] == '\'' || at[0] == '"';
     if (parts->quoted && (bytes == 1 || at[bytes - 1] != at[0])) {
-        return malformed(parts, "the quote is never closed");
+        const char *closing = strchr(at + 1, at[0]);
+        return closing == NULL ? malformed(parts, "the quote is never closed")
+                               : left_over(parts, closing + 1);
     }
     parts->literal = at + parts->quoted;
     parts->literal_bytes = bytes - (parts->quoted ? 2 : 0);
@@ -173,6 +183,18 @@ static double nearest(brim_dtype dtype, double value) {
     }
 }
 
+static brim_status no_number(const struct parts *parts) {
+    const char *rest = parts->literal;
+    while (*rest != '\0' && skip_blank(rest) == rest) {
+        rest++;
+    }
+    double value;
+    const size_t bytes = (size_t)(rest - parts->literal);
+    return bytes < parts->literal_bytes && brim__parse_real(parts->literal, bytes, &value)
+               ? left_over(parts, rest)
+               : malformed(parts, "no number stands after the operator");
+}
+
 static brim_status set_number(struct brim__comparison *comparison, const struct parts *parts) {
     const char *text = parts->literal;
     if (parts->quoted) {
@@ -183,7 +205,7 @@ static brim_status set_number(struct brim__comparison *comparison, const struct 
     if (comparison->compared == BRIM__AS_REAL) {
         double value;
         if (!brim__parse_real(text, parts->literal_bytes, &value) || isnan(value)) {
-            return malformed(parts, "no number stands after the operator");
+            return no_number(parts);
         }
         comparison->real = nearest(comparison->dtype, value);
         if (isinf(comparison->real) && strpbrk(text, "0123456789") != NULL) {
@@ -192,9 +214,7 @@ static brim_status set_number(struct brim__comparison *comparison, const struct 
         }
         return BRIM_OK;
     }
-    return read_whole(text, parts->literal_bytes, comparison)
-               ? BRIM_OK
-               : malformed(parts, "no number stands after the operator");
+    return read_whole(text, parts->literal_bytes, comparison) ? BRIM_OK : no_number(parts);
 }
 
 static brim_status set_text(struct brim__comparison *comparison, struct brim__arena *arena,
