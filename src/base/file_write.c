@@ -20,6 +20,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define STRETCH (2u << 20)
+
 #define TRIES 1000 /* names before giving up */
 
 static brim_status fail_at(const char *path, const char *what) {
@@ -64,6 +66,7 @@ brim_status brim__new_file_begin(struct brim__new_file *file, const char *path) 
 brim_status brim__new_file_write(struct brim__new_file *file, uint64_t offset, const void *bytes,
                                  size_t count) {
     const uint8_t *from = bytes;
+    const uint64_t begin = offset;
     while (count > 0) {
         const ssize_t done = refused(ENOSPC) ? -1 : pwrite(file->fd, from, count, (off_t)offset);
         if (done < 0 && errno == EINTR) {
@@ -76,6 +79,11 @@ brim_status brim__new_file_write(struct brim__new_file *file, uint64_t offset, c
         from += done;
         offset += (uint64_t)done;
         count -= (size_t)done;
+    }
+    if (begin / STRETCH != offset / STRETCH) {
+        /* the disk begins now, so that commit need not wait for all of it */
+        const uint64_t done = begin / STRETCH * STRETCH;
+        (void)sync_file_range(file->fd, (off_t)done, (off_t)(offset - done), SYNC_FILE_RANGE_WRITE);
     }
     return BRIM_OK;
 }
