@@ -344,12 +344,11 @@ static void make_located(struct brim__run *run, uint32_t row, uint32_t count) {
 
 void brim__rows_pulled(struct brim__run *run, uint64_t sample, const uint8_t *records) {
     const brim_plan *plan = run->loader->plan;
-    const uint8_t *const record[] = { records };
     memset(run->slot_memory + plan->made.fate_offset, BRIM__ROW_MADE, run->count * plan->most);
     for (uint32_t i = 0; i < run->count;) {
         const struct brim__place place = { .sample = sample + i, .epoch = run->slot->epoch };
         struct group group = begin_group(run, &place, i, run->count - i);
-        const uint8_t *const rest[] = { record[0] + i * group.leaf->source[0]->pitch };
+        const uint8_t *const rest[] = { records + i * group.leaf->source[0]->pitch };
         const brim_status status = run_group(&group, rest);
         i += group.count;
         if (status != BRIM_OK) {

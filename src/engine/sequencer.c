@@ -174,12 +174,9 @@ static bool take_slot(brim_loader *loader) {
         slot = brim__slot_find_free(loader->slot, loader->plan->slot_cap);
     }
     if (slot != NULL) {
+        slot->rows = 0;
+        brim__slot_restart(slot);
         slot->state = BRIM__SLOT_FILLING;
-        slot->abandoned = slot->told = false;
-        slot->bad_rows = slot->replaced_rows = slot->busy = 0;
-        slot->rows = slot->claimed = slot->done = 0;
-        slot->error = BRIM_OK;
-        slot->bad_text[0] = '\0';
         sequencer->slot = slot;
         sequencer->rows = sequencer->width = 0;
     }
@@ -243,7 +240,6 @@ static void publish(brim_loader *loader, uint32_t micros, const struct brim__pos
     sequencer->skipped = 0;
     sequencer->published++;
     sequencer->slot = NULL;
-    sequencer->held = false;
     sequencer->micro++;
     brim__lock(&loader->mutex);
     if (sequencer->step < sequencer->discard_step ||
@@ -284,14 +280,10 @@ static void advance(brim_loader *loader, uint64_t count) {
     uint64_t begin, end;
     own_range(shard, &begin, &end);
     sequencer->step_rows += count;
-    if (sequencer->slot != NULL && !sequencer->held &&
-        (sequencer->rows == shard->micro_rows || sequencer->step_rows == end)) {
-        if (sequencer->step_rows < end) {
-            const struct brim__position inside = inside_step(sequencer);
-            publish(loader, micro_count(shard), &inside);
-        } else {
-            sequencer->held = true;
-        }
+    if (sequencer->slot != NULL && sequencer->rows == shard->micro_rows &&
+        sequencer->step_rows < end) { /* the rank's last one waits for the step */
+        const struct brim__position inside = inside_step(sequencer);
+        publish(loader, micro_count(shard), &inside);
     }
     sequencer->completing = sequencer->step_rows == shard->global_rows;
 }
@@ -402,7 +394,6 @@ static enum brim__flow place_bucket(brim_loader *loader) {
     if (own) {
         sequencer->width = batch.width;
         sequencer->rows = batch.rows;
-        sequencer->held = true;
         for (uint64_t i = 0; i < batch.rows; i++) {
             const struct brim__row row = { .layout = &plan->made,
                                            .packed =
@@ -571,7 +562,7 @@ void brim__sequencer_go(brim_loader *loader, const struct brim__position *positi
     at.sample = at_end ? 0 : at.sample;
     at.offset = at.given = at.micro = 0;
     sequencer->end = at_end;
-    sequencer->spent = sequencer->held = sequencer->input_ended = false;
+    sequencer->spent = sequencer->input_ended = false;
     sequencer->error = BRIM_OK;
     sequencer->told = false;
     sequencer->take = sequencer->make;

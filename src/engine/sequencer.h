@@ -82,7 +82,6 @@ struct brim__sequencer {
     struct brim__slot *slot; /* being filled; NULL: none */
     uint64_t rows;           /* in it */
     uint64_t width;          /* bucket: of its padded fields */
-    bool held;               /* it is complete, but its step is not */
     bool input_ended;
     bool finishing;                         /* what is left of the last step is being handed out */
     uint64_t step, step_rows;               /* its number; rows of it so far, over all ranks */

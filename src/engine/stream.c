@@ -18,10 +18,9 @@ static struct brim__slot *begin_chunk(brim_loader *loader) {
     slot->ticket = loader->make_ticket++;
     slot->epoch = loader->make_epoch;
     slot->index = loader->make_index++;
-    slot->rows = slot->claimed = slot->done = slot->bad_rows = slot->replaced_rows = 0;
-    slot->error = BRIM_OK;
-    slot->told = slot->ended = false;
-    slot->bad_text[0] = '\0';
+    slot->rows = 0;
+    slot->ended = false;
+    brim__slot_restart(slot);
     slot->delivery = (struct brim__delivery){ .first = loader->stream_at };
     slot->state = BRIM__SLOT_FILLING;
     slot->busy = 1;

@@ -116,7 +116,7 @@ static brim_status begin_stream(brim_plan *plan, const struct brim__source *sour
             "sample needs a number: read a file",
             use->stage->info.name);
     }
-    const brim_status status = brim__sequence_begin(plan, use->stage->info.name, nested);
+    const brim_status status = brim__sequence_begin(plan, use->stage->info.name, false);
     plan->sequence.stream = true;
     plan->sequence.seekable = source->ops->rewind != NULL;
     return status;
