@@ -496,10 +496,11 @@ typedef struct brim_plan_index {
     int made;               /* 1: made for this plan; 0: it was there, and fresh */
 } brim_plan_index;
 
-/* Fits a pipeline into what a runtime (and options->budget) has free, without
- * reading samples. A pipeline that does not fit still gives a plan, whose info
- * says why; BRIM_BUDGET only if the plan itself does not fit. A plan holds its
- * tables (some dozen KiB) in the budget until brim_plan_free. */
+/* Fits a pipeline into what a runtime (and options->budget) has free. Indexes
+ * that are missing are made; samples are read only for types and labels. A
+ * pipeline that does not fit still gives a plan, whose info says why; BRIM_BUDGET
+ * only if the plan itself does not fit. A plan holds its tables (some dozen KiB)
+ * in the budget until brim_plan_free. */
 BRIM_API brim_status brim_plan_new(brim_runtime *runtime, const brim_pipeline *pipeline,
                                    const brim_open_options *options, brim_plan **plan);
 BRIM_API void brim_plan_free(brim_plan *plan);
@@ -531,7 +532,10 @@ BRIM_API void brim_loader_close(brim_loader *loader);
 #define BRIM_FOREVER (-1)
 BRIM_API brim_status brim_loader_next(brim_loader *loader, int64_t timeout_ns, brim_batch **batch);
 
-/* Goes to a step of an epoch; the step just past the last is the end. */
+/* Goes to a step of an epoch; the step just past the last is the end. Where
+ * samples are placed one after the other, the batches before it are made and
+ * thrown away, and a step that there is not shows in `next`. BRIM_UNSEEKABLE for a
+ * stream without reopen. */
 BRIM_API brim_status brim_loader_seek(brim_loader *loader, uint64_t epoch, uint64_t step);
 
 /* Makes a `next` that waits, or else the next one, return BRIM_INTERRUPTED. */
@@ -628,7 +632,7 @@ typedef struct brim_batch_info {
     uint64_t skipped;        /* bad samples left out of it */
     uint64_t step_rows;      /* valid rows planned for the step at this rank ... */
     uint64_t global_rows;    /* ... and over all ranks */
-    uint64_t first_position; /* of its first row, in the epoch's global order */
+    uint64_t first_position; /* of its first row, in the epoch's global order; bucket: 0 */
     const uint64_t *samples; /* the sample's number, for each row; UINT64_MAX where padded */
     const uint8_t *valid;    /* 1 or 0 for each row */
     uint32_t field_count;
