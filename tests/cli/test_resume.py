@@ -8,6 +8,7 @@ that a seek that is wrong in the same way is noticed too.
 import os
 import random
 import signal
+import struct
 import time
 
 from support import (LIMIT, SANITIZED, STATE_BYTES, Case, main, start, state_position, write_npy,
@@ -15,6 +16,7 @@ from support import (LIMIT, SANITIZED, STATE_BYTES, Case, main, start, state_pos
 
 BATCH = 64
 KILLS = 30
+MICRO_AT, STEP_AT = 40, 104  # in a state; src/engine/state.h
 
 
 class Killed(Case):
@@ -83,6 +85,23 @@ class Killed(Case):
             self.assertEqual(resumed, self.digest(cut))
             if begin % BATCH == 0:
                 self.assertEqual(resumed, self.digest(text, f"--seek=0:{begin // BATCH}", *steps))
+
+    def test_killed_where_samples_are_placed_one_after_the_other(self):
+        source = "range 10000000000 | shuffle seed=7 | filter 'index<7000000000'"
+        for rest in ("batch 64", "batch 64 micro=16", "shuffle buffer=64KiB | batch 64"):
+            for threads in (0, 2):
+                with self.subTest(rest=rest, threads=threads):
+                    text = f"{source} | {rest}"
+                    code = self.run_and_kill(text, "--state-every=3", "--threads", threads)
+                    self.assertEqual(code, -signal.SIGKILL, "it ended before it was killed")
+                    step, = struct.unpack_from("<Q", self.state.read_bytes(), STEP_AT)
+                    micro, = struct.unpack_from("<I", self.state.read_bytes(), MICRO_AT)
+                    if micro == 0:  # a seek goes to whole steps only
+                        self.assertGreater(step, 0)
+                        self.assertEqual(
+                            self.digest(text, "--resume", self.state, "--steps=20", "--threads=0"),
+                            self.digest(text, f"--seek=0:{step}", "--steps=20"))
+                    self.state.unlink()
 
     def test_a_state_is_never_torn(self):
         text = "range 10000000000 | shuffle seed=7 | batch 64"
