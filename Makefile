@@ -4,7 +4,7 @@
 #
 # The compiler is gcc, or what CC says: make CC=clang test
 
-.PHONY: build run test fuzz bench lint format stages install deb clean help
+.PHONY: build run test fuzz bench lint format stages stubs install deb wheel clean help
 .DEFAULT_GOAL := build
 
 build:
@@ -13,27 +13,34 @@ build:
 
 run:
 	@tools/setup build
-	@tools/build release glyphs
+	@tools/build release glyphs brim
 	@build/release/examples/glyphs
+	@echo; echo "what the network saw first:"
+	@build/release/brim show "folder build/glyphs/2000/train | shuffle seed=7 | decode \
+		| random_resized_crop 32 scale=0.6,1 seed=7 | normalize mean=0.4 std=0.3 | batch 64" \
+		-n 64 -o build/glyphs/sheet.png --cache-dir build/glyphs/2000
 
 test:
-	@tools/setup build test deb
+	@tools/setup build python test deb
 	@tools/test
 
 fuzz: HOURS ?= 1
 fuzz:
-	@tools/setup build test
+	@tools/setup build python test
 	@tools/fuzz $$(($(HOURS) * 3600))
 
 bench:
-	@tools/setup build
-	@tools/build release benches
+	@tools/setup build python
+	@tools/build release benches brim python
 	@set -e; for name in $(basename $(notdir $(wildcard bench/*.c))); do \
 		echo "== $$name"; build/release/bench/$$name; done
 	@echo "== parse"; tools/venv; tools/python bench/parse.py --cli build/release/brim
+	@set -e; for name in overhead small images functions caches; do \
+		echo "== python/$$name"; \
+		PYTHONPATH=build/release/python tools/python bench/python/$$name.py; done
 
 lint:
-	@tools/setup build test lint
+	@tools/setup build python test lint
 	@tools/lint
 
 format:
@@ -44,6 +51,13 @@ stages:
 	@tools/setup build
 	@tools/build release brim
 	@build/release/brim stages --markdown >docs/stages.md
+
+# By way of another file: the package is imported meanwhile.
+stubs:
+	@tools/setup build python
+	@tools/build release python
+	@PYTHONPATH=build/release/python tools/python python/tools/stubs.py >build/stubs.pyi
+	@mv build/stubs.pyi python/brim/_stages.pyi
 
 # DESTDIR stands before PREFIX in the file system and nowhere in the files.
 install: PREFIX ?= /usr/local
@@ -56,19 +70,27 @@ deb:
 	@tools/build release
 	@cd build/release && cpack
 
+wheel:
+	@tools/setup build python
+	@tools/wheel
+
 clean:
 	rm -rf build
 
 help:
-	@echo "make          build the library, the command line, the examples and the benchmarks"
-	@echo "make run      draw a data set, show the plan, train on it inside 16 MiB"
+	@echo "make          build the library, the command line, the examples, the benchmarks and, where"
+	@echo "              Python's headers are, the Python package"
+	@echo "make run      draw a folder of images, show the plan, train on it inside 16 MiB, and"
+	@echo "              draw a sheet of what the network saw"
 	@echo "make test     build and run every test: release, asan-ubsan, tsan, a minute of fuzzing"
 	@echo "make fuzz     fuzz for an hour; HOURS=8 for longer"
 	@echo "make bench    build and run the benchmarks"
 	@echo "make lint     check format, clang-tidy and the rules between modules"
 	@echo "make format   format all C files"
 	@echo "make stages   write docs/stages.md anew, from the table of stages"
+	@echo "make stubs    write python/brim/_stages.pyi anew, from the table of stages"
 	@echo "make install  install below PREFIX (/usr/local), which DESTDIR may move"
 	@echo "make deb      build a Debian package in build/release"
+	@echo "make wheel    build the Python package in build/wheel, with the libraries that it needs"
 	@echo "make clean    remove build/"
 	@echo "make help     this text"

@@ -4,16 +4,24 @@
  * One loader is opened and measured several times without a pause between, so
  * that a repeat sees the pipeline as a long training would. What comes before
  * (opening, growing, a cold page cache's first reads) is a warm-up as long as a
- * repeat that does not count. Epochs follow each other; a repeat may span them.
+ * repeat that does not count. Epochs follow each other; a repeat may span them. At the
+ * end caches are tried in the pipeline (propose.h), with the loader closed, so that they
+ * have its budget.
  */
+#include "cache_stats.h"
 #include "cli.h"
 #include "feed.h"
+#include "holders.h"
 #include "progress.h"
+#include "propose.h"
 #include "session.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+
+#define LEAST_TRIAL_SECONDS 0.1 /* shorter ones say nothing */
+#define MOST_TRIAL_SECONDS  0.5
 
 struct repeat {
     double seconds;
@@ -101,10 +109,13 @@ static double quantile(const struct bench *bench, double q) {
     return a + (b - a) * (at - (double)low);
 }
 
-/* Calls `row` for each stage with its share of all stages' time. */
+/* Calls `row` for each stage with its share of all stages' time; that of a fused one is
+ * in the stage before it. */
 static void each_stage(brim_loader *loader,
-                       void (*row)(void *to, const brim_stage_stats *stage, double share),
+                       void (*row)(void *to, const brim_stage_stats *stage, double share,
+                                   bool fused),
                        void *to) {
+    const brim_plan *plan = brim_loader_plan(loader);
     brim_stats stats = BRIM_STATS_INIT;
     (void)brim_loader_stats(loader, &stats);
     double total = 0;
@@ -117,31 +128,46 @@ static void each_stage(brim_loader *loader,
     for (uint32_t i = 0; i < stats.stage_count; i++) {
         brim_stage_stats stage = BRIM_STAGE_STATS_INIT;
         if (brim_loader_stage_stats(loader, i, &stage) == BRIM_OK) {
-            row(to, &stage, total > 0 ? (double)stage.ns / total : 0);
+            row(to, &stage, total > 0 ? (double)stage.ns / total : 0,
+                brim_plan_stage_at(plan, i)->fused != 0);
         }
     }
 }
 
-static void stage_json(void *to, const brim_stage_stats *stage, double share) {
+static void stage_json(void *to, const brim_stage_stats *stage, double share, bool fused) {
     struct document *json = to;
     put_object(json, NULL);
     put_text(json, "name", stage->name);
     put_count(json, "samples", stage->samples);
     put_real(json, "seconds", (double)stage->ns * 1e-9);
     put_real(json, "share", share);
+    put_bool(json, "fused", fused);
     end_object(json);
 }
 
-static void stage_row(void *to, const brim_stage_stats *stage, double share) {
-    char samples[NUMBER_TEXT], each[NUMBER_TEXT], percent[NUMBER_TEXT];
+struct stage_table {
+    struct table table;
+    bool fused; /* a stage in it is */
+};
+
+static void stage_row(void *to, const brim_stage_stats *stage, double share, bool fused) {
+    char name[CELL_BYTES], samples[NUMBER_TEXT], each[NUMBER_TEXT], percent[NUMBER_TEXT];
+    struct stage_table *stages = to;
+    if (fused) {
+        stages->fused = true;
+        snprintf(name, sizeof(name), "+ %s", stage->name);
+        table_row(&stages->table, (const char *[]){ name, "", "", "" });
+        return;
+    }
     snprintf(percent, sizeof(percent), "%.1f %%", share * 100);
     snprintf(each, sizeof(each), "%.1f ns",
              stage->samples > 0 ? (double)stage->ns / (double)stage->samples : 0);
-    table_row(to,
+    table_row(&stages->table,
               (const char *[]){ stage->name, percent, each, count_text(stage->samples, samples) });
 }
 
-static void print_json(const struct bench *bench, bool interrupted) {
+/* The document, but for its end. */
+static struct document begin_json(const struct bench *bench) {
     const brim_plan_info *plan = brim_plan_get(brim_loader_plan(bench->feed.loader));
     brim_usage usage = BRIM_USAGE_INIT;
     (void)brim_runtime_usage(bench->session->runtime, &usage);
@@ -173,8 +199,13 @@ static void print_json(const struct bench *bench, bool interrupted) {
     put_count(&json, "peak_rss_bytes", usage.peak_rss);
     put_count(&json, "threads", plan->threads);
     put_count(&json, "slots", plan->slots);
-    put_bool(&json, "interrupted", interrupted);
-    end_object(&json);
+    brim_stats stats = BRIM_STATS_INIT;
+    (void)brim_loader_stats(bench->feed.loader, &stats);
+    copies_json(&json, bench->options, &stats);
+    shared_json(&json, &usage);
+    holders_json(&json, bench->session->runtime);
+    caches_json(&json, bench->feed.loader);
+    return json;
 }
 
 static void print_table(const struct bench *bench, bool interrupted) {
@@ -191,12 +222,64 @@ static void print_table(const struct bench *bench, bool interrupted) {
     printf("repeats  %s%s\n", count_text(bench->done, a), interrupted ? ", interrupted" : "");
     printf("workers  %" PRIu32 " thread%s, %" PRIu32 " slots\n", plan->threads,
            plan->threads == 1 ? "" : "s", plan->slots);
-    printf("memory   peak %s of %s\n\n", bytes_text((double)usage.peak, a),
+    printf("memory   peak %s of %s\n", bytes_text((double)usage.peak, a),
            bytes_text((double)usage.limit, b));
-    struct table table = { .columns = 4, .right = 1u << 1 | 1u << 2 | 1u << 3 };
-    table_row(&table, (const char *[]){ "stage", "share", "a sample", "samples" });
-    each_stage(bench->feed.loader, stage_row, &table);
-    table_print(&table, stdout);
+    brim_stats stats = BRIM_STATS_INIT;
+    (void)brim_loader_stats(bench->feed.loader, &stats);
+    shared_print(&usage, 9);
+    copies_print(bench->options, &stats, 9);
+    caches_print(bench->feed.loader, 9);
+    putchar('\n');
+    holders_print(bench->session->runtime);
+    putchar('\n');
+    struct stage_table stages = { .table = { .columns = 4, .right = 1u << 1 | 1u << 2 | 1u << 3 } };
+    table_row(&stages.table, (const char *[]){ "stage", "share", "a sample", "samples" });
+    each_stage(bench->feed.loader, stage_row, &stages);
+    table_print(&stages.table, stdout);
+    if (stages.fused) {
+        puts("(+ is done in one pass with the stage before it, and its time is there)");
+    }
+}
+
+/* What one measured pass of a trial is to take. */
+static double trial_seconds(const struct bench *bench) {
+    const double half = bench->repeats[0].seconds / 2;
+    return fmin(fmax(half, LEAST_TRIAL_SECONDS), MOST_TRIAL_SECONDS);
+}
+
+/* Closes the loader, to try caches in its place. */
+static void propose(struct bench *bench, struct proposals *proposals) {
+    const struct options *options = bench->options;
+    proposals_find(proposals, bench->session, bench->feed.loader);
+    feed_close(&bench->feed);
+    progress_begin(&bench->progress, !options->quiet && !options->json);
+    proposals_try(proposals, bench->session, quantile(bench, 0.5), trial_seconds(bench),
+                  &bench->progress);
+    progress_end(&bench->progress);
+}
+
+/* All repeats that there are were measured. */
+static void tell(struct bench *bench, bool interrupted) {
+    struct proposals proposals = { 0 };
+    struct document json = { 0 };
+    if (bench->options->json) {
+        json = begin_json(bench);
+    } else if (bench->done > 0) {
+        print_table(bench, interrupted);
+    }
+    caches_say(bench->feed.loader, bench->options);
+    if (!interrupted) {
+        fflush(stdout);
+        propose(bench, &proposals);
+    }
+    if (bench->options->json) {
+        proposals_json(&json, &proposals);
+        put_bool(&json, "interrupted", feed_signal() != 0);
+        end_object(&json);
+    } else {
+        proposals_print(&proposals);
+    }
+    proposals_free(&proposals);
 }
 
 /* The loader is open: warms up, measures, prints. */
@@ -215,12 +298,8 @@ static int bench_open(struct bench *bench) {
         return failure_tell(options, &bench->failure);
     }
     qsort(bench->repeats, bench->done, sizeof(bench->repeats[0]), by_rate);
-    if (options->json) {
-        print_json(bench, status == BRIM_INTERRUPTED);
-    } else if (bench->done > 0) {
-        print_table(bench, status == BRIM_INTERRUPTED);
-    }
-    return status == BRIM_INTERRUPTED ? EXIT_SIGNAL + feed_signal() : EXIT_GOOD;
+    tell(bench, status == BRIM_INTERRUPTED);
+    return feed_signal() != 0 ? EXIT_SIGNAL + feed_signal() : EXIT_GOOD;
 }
 
 int command_bench(const struct options *options) {

@@ -29,6 +29,9 @@ struct command {
     int (*run)(const struct options *options);
 };
 
+/* What the first word behind `brim cache` may be. */
+#define CACHE_ACTIONS "list info verify rm prune"
+
 extern const struct command commands[];
 extern const size_t command_count;
 const struct command *command_find(const char *name);
@@ -39,8 +42,11 @@ int command_plan(const struct options *options);
 int command_run(const struct options *options);
 int command_bench(const struct options *options);
 int command_cat(const struct options *options);
+int command_show(const struct options *options);
 int command_inspect(const struct options *options);
 int command_index(const struct options *options);
+int command_cache(const struct options *options);
+int command_devices(const struct options *options);
 int command_completion(const struct options *options);
 int command_stages(const struct options *options);
 int command_help(const struct options *options);

@@ -94,6 +94,9 @@ void write_file_options(FILE *file, bool folder) {
             if (option.file && !told && (strcmp(option.value, "DIR") == 0) == folder) {
                 fprintf(file, "%s%s", gap, option.name);
                 gap = " | ";
+                if (option.letter != '\0') {
+                    fprintf(file, "%s-%c", gap, option.letter);
+                }
             }
         }
     }

@@ -8,6 +8,8 @@
  */
 #include "completion.h"
 
+#include "cli.h"
+
 static const char pipeline[] =
     "# _brim_pipeline TEXT: fills COMPREPLY with texts that TEXT could become.\n"
     "_brim_pipeline() {\n"
@@ -93,7 +95,14 @@ void write_bash(FILE *file) {
     fputs("    help) COMPREPLY=($(compgen -W '", file);
     write_commands(file, NULL);
     fputs("' -- \"$current\")) ;;\n", file);
-    fputs("    completion) COMPREPLY=($(compgen -W 'bash zsh fish' -- \"$current\")) ;;\n"
+    fputs("    cache)\n"
+          "        if ((COMP_CWORD == 2)); then\n"
+          "            COMPREPLY=($(compgen -W '" CACHE_ACTIONS "' -- \"$current\"))\n"
+          "        else\n"
+          "            compopt -o filenames 2>/dev/null\n"
+          "            COMPREPLY=($(compgen -f -- \"$current\"))\n"
+          "        fi ;;\n"
+          "    completion) COMPREPLY=($(compgen -W 'bash zsh fish' -- \"$current\")) ;;\n"
           "    stages)\n"
           "        COMPREPLY=($(compgen -W \"$(_brim_stages begin) $(_brim_stages follow)\" "
           "-- \"$current\")) ;;\n",

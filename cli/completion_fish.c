@@ -145,6 +145,8 @@ void write_fish(FILE *file) {
     fputs("complete -c brim -n '__fish_seen_subcommand_from stages' -f -a "
           "'(__brim_stages begin) (__brim_stages follow)'\n"
           "complete -c brim -n '__fish_seen_subcommand_from completion' -f -a 'bash zsh fish'\n"
+          "complete -c brim -n '__fish_seen_subcommand_from cache; and test (count (commandline "
+          "-opc)) -eq 2' -f -a '" CACHE_ACTIONS "'\n"
           "complete -c brim -n '__fish_seen_subcommand_from help' -f -a '",
           file);
     write_commands(file, NULL);

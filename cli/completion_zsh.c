@@ -48,17 +48,19 @@ static const char command[] = "_brim() {\n"
                               "        return\n"
                               "    fi\n"
                               "    case ${words[CURRENT-1]} in\n    ";
-static const char operands[] = ") _files -/; return ;;\n"
-                               "    esac\n"
-                               "    if [[ $PREFIX == -* ]]; then\n"
-                               "        brim_found=($(_brim_options $words[2]))\n"
-                               "        compadd -a brim_found\n"
-                               "        return\n"
-                               "    fi\n"
-                               "    case $words[2] in\n"
-                               "    help) _describe command brim_commands ;;\n"
-                               "    completion) compadd bash zsh fish ;;\n"
-                               "    stages) _describe stage brim_all_stages ;;\n";
+static const char operands[] =
+    ") _files -/; return ;;\n"
+    "    esac\n"
+    "    if [[ $PREFIX == -* ]]; then\n"
+    "        brim_found=($(_brim_options $words[2]))\n"
+    "        compadd -a brim_found\n"
+    "        return\n"
+    "    fi\n"
+    "    case $words[2] in\n"
+    "    help) _describe command brim_commands ;;\n"
+    "    cache) if ((CURRENT == 3)); then compadd " CACHE_ACTIONS "; else _files; fi ;;\n"
+    "    completion) compadd bash zsh fish ;;\n"
+    "    stages) _describe stage brim_all_stages ;;\n";
 
 static const char command_end[] =
     "        # a pipeline stands in quotes: what is begun without gets its quote\n"

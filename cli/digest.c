@@ -22,6 +22,8 @@
 
 struct digest {
     XXH3_state_t *state;
+    void *read; /* a field of a device, on the host */
+    uint64_t read_bytes;
 };
 
 struct digest *digest_new(void) {
@@ -37,6 +39,7 @@ struct digest *digest_new(void) {
 void digest_free(struct digest *digest) {
     if (digest != NULL) {
         XXH3_freeState(digest->state);
+        free(digest->read);
         free(digest);
     }
 }
@@ -83,22 +86,43 @@ static void add_elements(struct digest *digest, const brim_field *field) {
     }
 }
 
-void digest_add(struct digest *digest, const brim_batch *batch) {
+/* The field `index` of a batch with its elements on the host. */
+static brim_status on_host(struct digest *digest, const brim_batch *batch, uint32_t index,
+                           brim_field *field) {
+    *field = *brim_batch_field_at(batch, index);
+    if (field->device_kind == BRIM_ON_HOST) {
+        return BRIM_OK;
+    }
+    if (digest->read == NULL || digest->read_bytes < field->bytes) {
+        free(digest->read);
+        digest->read_bytes = field->bytes;
+        digest->read = take(field->bytes > 0 ? (size_t)field->bytes : 1, 1);
+    }
+    field->data = digest->read;
+    return brim_batch_read(batch, index, digest->read, field->bytes);
+}
+
+brim_status digest_add(struct digest *digest, const brim_batch *batch) {
     const brim_batch_info *info = brim_batch_get(batch);
     add_number(digest, info->field_count);
     for (uint32_t i = 0; i < info->field_count; i++) {
-        const brim_field *field = brim_batch_field_at(batch, i);
-        add_text(digest, field->name);
-        add_text(digest, brim_dtype_name(field->dtype));
-        add_number(digest, field->rank);
-        for (uint32_t d = 0; d < field->rank; d++) {
-            add_number(digest, (uint64_t)field->shape[d]);
+        brim_field field;
+        const brim_status status = on_host(digest, batch, i, &field);
+        if (status != BRIM_OK) {
+            return status;
         }
-        add_elements(digest, field);
+        add_text(digest, field.name);
+        add_text(digest, brim_dtype_name(field.dtype));
+        add_number(digest, field.rank);
+        for (uint32_t d = 0; d < field.rank; d++) {
+            add_number(digest, (uint64_t)field.shape[d]);
+        }
+        add_elements(digest, &field);
     }
     add_number(digest, info->rows);
     add_bytes(digest, info->samples, info->rows * sizeof(info->samples[0]));
     add_bytes(digest, info->valid, info->rows);
+    return BRIM_OK;
 }
 
 const char *digest_text(const struct digest *digest, char text[DIGEST_TEXT]) {

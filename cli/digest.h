@@ -15,7 +15,8 @@ struct digest;
 
 struct digest *digest_new(void);
 void digest_free(struct digest *digest);
-void digest_add(struct digest *digest, const brim_batch *batch);
+/* A batch on a device is read back, which may fail. */
+brim_status digest_add(struct digest *digest, const brim_batch *batch);
 /* 32 hex digits. More may be added afterwards. */
 const char *digest_text(const struct digest *digest, char text[DIGEST_TEXT]);
 

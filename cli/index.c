@@ -23,6 +23,23 @@ static brim_status find_text(const char *subject, char text[TEXT_BYTES]) {
     return brim_guess(subject, text, TEXT_BYTES);
 }
 
+static bool is_folder(const brim_plan_index *index) {
+    struct stat file;
+    return stat(index->data_path, &file) == 0 && S_ISDIR(file.st_mode);
+}
+
+/* Of a folder, whose records are paths: how many classes there are, if it is the only one. */
+static size_t classes_of(const brim_plan *plan) {
+    size_t classes = 0;
+    if (brim_plan_get(plan)->index_count > 1) {
+        return 0;
+    }
+    for (uint32_t i = 0; i < brim_plan_get(plan)->field_count && classes == 0; i++) {
+        classes = brim_plan_class_count(plan, brim_plan_field_at(plan, i)->name);
+    }
+    return classes;
+}
+
 static void print_json(struct document *json, const struct session *session, const brim_plan *plan,
                        bool verified) {
     const brim_plan_index *index;
@@ -32,9 +49,14 @@ static void print_json(struct document *json, const struct session *session, con
         put_object(json, NULL);
         put_text(json, "data", index->data_path);
         put_text(json, "index", index->path);
-        put_count(json, "records", index->records);
-        put_count(json, "largest_bytes", index->largest_bytes);
-        put_count(json, "data_bytes", index->data_bytes);
+        if (is_folder(index)) {
+            put_count(json, "files", index->records);
+            put_count(json, "classes", classes_of(plan));
+        } else {
+            put_count(json, "records", index->records);
+            put_count(json, "largest_bytes", index->largest_bytes);
+            put_count(json, "data_bytes", index->data_bytes);
+        }
         put_count(json, "index_bytes", index->bytes);
         put_bool(json, "made", index->made != 0);
         end_object(json);
@@ -50,9 +72,18 @@ static void print_text(const brim_plan *plan, bool verified) {
     char records[NUMBER_TEXT], bytes[NUMBER_TEXT];
     for (size_t i = 0; (index = brim_plan_index_at(plan, i)) != NULL; i++) {
         put_clean(stdout, index->data_path);
-        printf("\n  records  %s in %s\n", count_text(index->records, records),
-               bytes_text((double)index->data_bytes, bytes));
-        printf("  largest  %s\n  index    ", bytes_text((double)index->largest_bytes, bytes));
+        if (is_folder(index)) {
+            const size_t classes = classes_of(plan);
+            printf("\n  files    %s\n", count_text(index->records, records));
+            if (classes > 0) {
+                printf("  classes  %s\n", count_text(classes, records));
+            }
+        } else {
+            printf("\n  records  %s in %s\n", count_text(index->records, records),
+                   bytes_text((double)index->data_bytes, bytes));
+            printf("  largest  %s\n", bytes_text((double)index->largest_bytes, bytes));
+        }
+        fputs("  index    ", stdout);
         put_clean(stdout, index->path);
         printf(", %s, %s%s\n", bytes_text((double)index->bytes, bytes),
                index->made ? "made now" : "was there", verified ? ", verified" : "");

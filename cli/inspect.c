@@ -2,11 +2,14 @@
  * inspect.c: `brim inspect`: what a file holds, and whether all of it can be read.
  *
  * A path is turned into the pipeline that reads it (brim_guess), and the plan of
- * that pipeline says the rest. Verifying takes every sample once and leaves bad
- * ones out, so that all of them are counted and the first are told. A stream can
- * be opened only once: if it is to be verified, the loader's plan is the one that
- * is shown.
+ * that pipeline says the rest. Verifying takes every sample once, in batches of its
+ * own that leave bad ones out, whatever batches the pipeline asks for: so all are
+ * looked at, bad ones are counted, and the first of them told. The images of a
+ * folder are decoded, since their bytes alone can always be read. A stream can be
+ * opened only once: if it is to be verified, the loader's plan is the one that is
+ * shown.
  */
+#include "bad.h"
 #include "cli.h"
 #include "feed.h"
 #include "progress.h"
@@ -17,18 +20,23 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define ERRORS_TOLD   5
-#define ERROR_BYTES   512
+#define ERRORS_KEPT   1000 /* told with --json */
+#define ERRORS_SHOWN  20
+#define CLASSES_SHOWN 20
+#define NOTE_BYTES    512
 #define TEXT_BYTES    8192
 #define BATCH_BYTES   (256.0 * 1024) /* of a batch that is verified, and ... */
 #define BATCH_ROWS    256            /* ... the most rows of one */
 #define STREAM_ROWS   4 /* of a stream, whose samples are not known then: up to 64 KiB each */
-#define VERIFY_FORMAT "%s | batch %d on_error=skip max_errors=4611686018427387904"
+#define IMAGE_SLOTS   8 /* batches of one image ahead, as many as a loader keeps errors of */
+#define VERIFY_FORMAT "%.*s%s | batch %d on_error=skip max_errors=4611686018427387904"
+#define DECODED       " | decode | resize 8 8" /* nearly no memory for what comes out */
 
 struct inspection {
     const struct options *options;
     const char *subject; /* as given: a path or a pipeline */
-    bool is_file;
+    bool is_file;        /* or a directory */
+    bool is_directory;
     uint64_t file_bytes;
     char text[TEXT_BYTES]; /* the pipeline */
     struct session session;
@@ -36,12 +44,11 @@ struct inspection {
     brim_plan *own;          /* NULL: the loader has the plan */
     const brim_plan *plan;   /* NULL: a choice must be made first, see `note` */
     struct feed feed;
-    char note[ERROR_BYTES]; /* what else the file holds; "": nothing */
-    double largest;         /* bytes of a sample at most, without what aligns it */
+    char note[NOTE_BYTES]; /* what else the file holds; "": nothing */
+    double largest;        /* bytes of a sample at most, without what aligns it */
     /* --verify */
     uint64_t good, bad;
-    char errors[ERRORS_TOLD][ERROR_BYTES];
-    size_t error_count;
+    struct bad errors;
     struct failure failure; /* status BRIM_OK: none */
     bool interrupted;
 };
@@ -75,6 +82,7 @@ static brim_status find_text(struct inspection *inspection) {
                  "the pipeline is longer than the %d bytes that brim inspect takes", TEXT_BYTES);
         return BRIM_INVALID;
     }
+    inspection->is_directory = inspection->is_file && S_ISDIR(file.st_mode);
     inspection->file_bytes = inspection->is_file ? (uint64_t)file.st_size : 0;
     status = brim_guess(inspection->subject, inspection->text, sizeof(inspection->text));
     if (status != BRIM_OK) {
@@ -115,15 +123,33 @@ static void find_others(struct inspection *inspection) {
     brim_pipeline_free(pipeline);
 }
 
-/* Gives the session the pipeline with batches that leave bad samples out. */
+/* Files of a folder as they are, and images by their names. */
+static bool is_image_folder(const char *text, const struct outline *outline) {
+    return !outline->changes && strncmp(text, "folder ", 7) == 0 &&
+           strstr(text, " extensions=") == NULL;
+}
+
+/* Gives the session the pipeline with batches that leave bad samples out. Images come
+ * one by one, so that the error of each is told. */
 static brim_status add_batches(struct inspection *inspection, int rows) {
-    char text[TEXT_BYTES + sizeof(VERIFY_FORMAT) + 16];
-    snprintf(text, sizeof(text), VERIFY_FORMAT, inspection->text, rows);
+    struct session *session = &inspection->session;
+    const struct outline outline = outline_of(session->pipeline);
+    const char *given = brim_pipeline_text(session->pipeline);
+    const bool decode = is_image_folder(given, &outline);
+    const size_t bytes = outline.sample_bytes + sizeof(DECODED) + sizeof(VERIFY_FORMAT) + 16;
+    if (decode || outline.decodes) {
+        session->open.slots = IMAGE_SLOTS;
+        rows = 1;
+    }
+    char *text = take(bytes, 1);
+    snprintf(text, bytes, VERIFY_FORMAT, (int)outline.sample_bytes, given, decode ? DECODED : "",
+             rows);
     brim_pipeline *pipeline;
     const brim_status status = brim_pipeline_parse(text, &pipeline);
+    free(text);
     if (status == BRIM_OK) {
-        inspection->pipeline = inspection->session.pipeline;
-        inspection->session.pipeline = pipeline;
+        inspection->pipeline = session->pipeline;
+        session->pipeline = pipeline;
     }
     return status;
 }
@@ -132,15 +158,13 @@ static brim_status add_batches(struct inspection *inspection, int rows) {
 static brim_status open_plan(struct inspection *inspection) {
     struct session *session = &inspection->session;
     const struct outline outline = outline_of(session->pipeline);
-    brim_status status = BRIM_OK;
+    brim_status status;
     if (!inspection->options->verify || !outline.stream) {
         status = session_plan(session, &inspection->own);
         inspection->plan = inspection->own;
         return status;
     }
-    if (!outline.batches) {
-        status = add_batches(inspection, STREAM_ROWS);
-    }
+    status = add_batches(inspection, STREAM_ROWS);
     if (status == BRIM_OK) {
         status = feed_open(&inspection->feed, session);
     }
@@ -187,13 +211,11 @@ static brim_status open_feed(struct inspection *inspection) {
     if (inspection->feed.loader != NULL) {
         return BRIM_OK;
     }
-    if (!outline_of(inspection->session.pipeline).batches) {
-        const double fit = BATCH_BYTES / (inspection->largest > 1 ? inspection->largest : 1);
-        const int rows = fit < 1 ? 1 : fit > BATCH_ROWS ? BATCH_ROWS : (int)fit;
-        const brim_status status = add_batches(inspection, rows);
-        if (status != BRIM_OK) {
-            return status;
-        }
+    const double fit = BATCH_BYTES / (inspection->largest > 1 ? inspection->largest : 1);
+    const int rows = fit < 1 ? 1 : fit > BATCH_ROWS ? BATCH_ROWS : (int)fit;
+    const brim_status status = add_batches(inspection, rows);
+    if (status != BRIM_OK) {
+        return status;
     }
     brim_plan_free(inspection->own); /* the loader has one of its own to pay for */
     inspection->own = NULL;
@@ -201,18 +223,11 @@ static brim_status open_feed(struct inspection *inspection) {
     return feed_open(&inspection->feed, &inspection->session);
 }
 
-/* Keeps the first errors: `seen` bad samples were known before this look. The
- * loader has the texts of the last few, the latest first. */
-static void keep_errors(struct inspection *inspection, brim_loader *loader, uint64_t *seen) {
+static void count_bad(struct inspection *inspection, brim_loader *loader) {
     brim_stats stats = BRIM_STATS_INIT;
     (void)brim_loader_stats(loader, &stats);
-    const uint64_t fresh = stats.skipped - *seen;
-    uint64_t index = fresh < stats.error_count ? fresh : stats.error_count;
-    *seen = stats.skipped;
-    while (index-- > 0 && inspection->error_count < ERRORS_TOLD) {
-        char *text = inspection->errors[inspection->error_count];
-        inspection->error_count += brim_loader_error(loader, index, text, ERROR_BYTES) == BRIM_OK;
-    }
+    inspection->bad = stats.skipped;
+    bad_look(&inspection->errors, loader);
 }
 
 static void verify(struct inspection *inspection) {
@@ -228,15 +243,15 @@ static void verify(struct inspection *inspection) {
         status = feed_next(feed, &batch);
         if (status == BRIM_OK) {
             inspection->good += brim_batch_get(batch)->valid_rows;
-            keep_errors(inspection, feed->loader, &inspection->bad);
+            count_bad(inspection, feed->loader);
             progress_update(&progress, session->runtime, feed->loader,
                             samples == BRIM_UNKNOWN || samples == 0
                                 ? 0
-                                : (double)inspection->good / (double)samples);
+                                : (double)(inspection->good + inspection->bad) / (double)samples);
         }
     }
     if (status == BRIM_END) {
-        keep_errors(inspection, feed->loader, &inspection->bad);
+        count_bad(inspection, feed->loader);
     } else if (status == BRIM_INTERRUPTED) {
         inspection->interrupted = true;
     } else {
@@ -254,7 +269,7 @@ static const char *shown_text(const struct inspection *inspection) {
 
 static void describe_json(struct document *json, const struct inspection *inspection) {
     put_text(json, "pipeline", shown_text(inspection));
-    if (inspection->is_file) {
+    if (inspection->is_file && !inspection->is_directory) {
         put_count(json, "bytes", inspection->file_bytes);
     }
     if (inspection->note[0] != '\0') {
@@ -278,9 +293,36 @@ static void describe_json(struct document *json, const struct inspection *inspec
             put_signed(json, NULL, field->shape[d]);
         }
         end_array(json);
+        const size_t classes = brim_plan_class_count(inspection->plan, field->name);
+        if (classes > 0) {
+            put_array(json, "classes");
+            for (size_t c = 0; c < classes; c++) {
+                put_text(json, NULL, brim_plan_class_name(inspection->plan, field->name, c));
+            }
+            end_array(json);
+        }
         end_object(json);
     }
     end_array(json);
+}
+
+/* "  classes   1,000 of label: cat, dog and 998 more" */
+static void describe_classes(const brim_plan *plan, const char *field) {
+    char text[NUMBER_TEXT];
+    const size_t count = brim_plan_class_count(plan, field);
+    if (count == 0) {
+        return;
+    }
+    printf("  classes   %s of ", count_text(count, text));
+    put_clean(stdout, field);
+    for (size_t c = 0; c < count && c < CLASSES_SHOWN; c++) {
+        fputs(c == 0 ? ": " : ", ", stdout);
+        put_clean(stdout, brim_plan_class_name(plan, field, c));
+    }
+    if (count > CLASSES_SHOWN) {
+        printf(" and %s more", count_text(count - CLASSES_SHOWN, text));
+    }
+    putchar('\n');
 }
 
 static void describe(const struct inspection *inspection) {
@@ -288,7 +330,7 @@ static void describe(const struct inspection *inspection) {
     fputs("  pipeline  ", stdout);
     put_clean(stdout, shown_text(inspection));
     putchar('\n');
-    if (inspection->is_file) {
+    if (inspection->is_file && !inspection->is_directory) {
         printf("  size      %s\n", bytes_text((double)inspection->file_bytes, text));
     }
     if (inspection->note[0] != '\0') {
@@ -308,6 +350,15 @@ static void describe(const struct inspection *inspection) {
         put_clean(stdout, field->name);
         printf(" %s %s\n", field_type_text(field, text), field_shape_text(field, false, shape));
     }
+    for (uint32_t i = 0; i < info->field_count; i++) {
+        describe_classes(inspection->plan, brim_plan_field_at(inspection->plan, i)->name);
+    }
+}
+
+/* The others are of samples made ahead that were not taken any more. */
+static size_t errors_told(const struct inspection *inspection) {
+    const size_t kept = inspection->errors.count;
+    return inspection->bad < kept ? (size_t)inspection->bad : kept;
 }
 
 static void report_json(struct document *json, const struct inspection *inspection) {
@@ -318,8 +369,8 @@ static void report_json(struct document *json, const struct inspection *inspecti
         put_count(json, "samples", inspection->good);
         put_count(json, "bad", inspection->bad);
         put_array(json, "errors");
-        for (size_t i = 0; i < inspection->error_count; i++) {
-            put_text(json, NULL, inspection->errors[i]);
+        for (size_t i = 0; i < errors_told(inspection); i++) {
+            put_text(json, NULL, inspection->errors.texts[i]);
         }
         end_array(json);
         end_object(json);
@@ -330,10 +381,15 @@ static void report(const struct inspection *inspection) {
     char good[NUMBER_TEXT], bad[NUMBER_TEXT];
     printf("  verified  %s samples good, %s bad%s\n", count_text(inspection->good, good),
            count_text(inspection->bad, bad), inspection->interrupted ? ", interrupted" : "");
-    for (size_t i = 0; i < inspection->error_count; i++) {
+    const size_t told = errors_told(inspection), shown = told < ERRORS_SHOWN ? told : ERRORS_SHOWN;
+    for (size_t i = 0; i < shown; i++) {
         fputs("            ", stdout);
-        put_clean(stdout, inspection->errors[i]);
+        put_clean(stdout, inspection->errors.texts[i]);
         putchar('\n');
+    }
+    if (inspection->bad > shown) {
+        printf("            and %s more%s\n", count_text(inspection->bad - shown, bad),
+               told > shown ? ", more of which --json tells" : "");
     }
 }
 
@@ -369,6 +425,7 @@ static int inspect(struct inspection *inspection, struct document *json) {
     brim_plan_free(inspection->own);
     brim_pipeline_free(inspection->pipeline);
     session_end(&inspection->session);
+    bad_free(&inspection->errors);
     if (failed) {
         fflush(stdout);
         return failure_print(inspection->options, &inspection->failure);
@@ -391,6 +448,7 @@ int command_inspect(const struct options *options) {
         struct inspection *inspection = take(1, sizeof(*inspection));
         inspection->options = options;
         inspection->subject = options->operands[i];
+        inspection->errors.most = ERRORS_KEPT;
         const int own = inspect(inspection, options->json ? &json : NULL);
         if (first.status == BRIM_OK) {
             first = inspection->failure;

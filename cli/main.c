@@ -47,14 +47,27 @@ const struct command commands[] = {
       "  brim cat 'npy x.npy | shuffle seed=7' -n 3\n"
       "  brim cat 'npy x.npy | normalize unit' --npy out\n",
       IN_CAT, command_cat },
+    { "show", "draw the first images of a pipeline, as the network sees them", "PIPELINE", 1,
+      "Runs the pipeline as it stands and writes one PNG with the first samples: their images "
+      "pixel\n"
+      "by pixel (small ones enlarged), normalisation undone, with label and number below. Masks "
+      "get\n"
+      "a colour for each class.\n"
+      "\n"
+      "examples:\n"
+      "  brim show 'folder train | shuffle | decode | random_resized_crop 224 | batch 64' -o "
+      "sheet.png\n"
+      "  brim show 'cifar data_batch_1.bin' -n 40 --columns 10 -o sheet.png\n",
+      IN_SHOW, command_show },
     { "inspect", "say what a file holds, and check it", "PATH...", 1,
       "Finds out what a file is from its bytes and its name, and says how many samples it has,\n"
       "their fields, and the pipeline that reads it. A pipeline may stand for a path. --verify\n"
-      "reads every sample; bad ones make the exit code 1.\n"
+      "reads every sample, of a folder decodes every image; bad ones make the exit code 1.\n"
       "\n"
       "examples:\n"
       "  brim inspect train.csv\n"
-      "  brim inspect *.npy --verify --json\n",
+      "  brim inspect *.npy --verify --json\n"
+      "  brim inspect photos --verify\n",
       IN_INSPECT, command_inspect },
     { "index", "find where the records of files lie, ahead of time", "PATH...", 1,
       "Text, CSV and JSON lines have an index, which is made when a pipeline first opens them and\n"
@@ -66,6 +79,28 @@ const struct command commands[] = {
       "  brim index train.csv valid.csv\n"
       "  brim index 'text corpus.txt index=beside' --verify\n",
       IN_INDEX, command_index },
+    { "cache", "look at the files of caches, check and delete them", "ACTION PATH...", 1,
+      "ACTION is one of\n"
+      "  list PATH...    the caches at paths and below directories, a line each\n"
+      "  info FILE...    all that is known of a cache, with the pipeline that made it\n"
+      "  verify FILE...  read all samples; a bad one makes the exit code 1\n"
+      "  rm FILE...      delete caches that no process fills, and nothing else\n"
+      "  prune DIR...    delete those that were not used for longest, down to --to SIZE\n"
+      "They are made by pipelines with a stage such as 'cache file=x.brimcache': see brim\n"
+      "stages cache.\n"
+      "\n"
+      "examples:\n"
+      "  brim cache list data\n"
+      "  brim cache verify data/train.brimcache\n"
+      "  brim cache prune data --to 50GiB --dry-run\n",
+      IN_CACHE, command_cache },
+    { "devices", "list the devices that batches can be delivered to", NULL, 0,
+      "Asks the drivers that are there for their devices, their memory, and what of it is free.\n"
+      "A kind of device that has none is listed with the reason.\n"
+      "\n"
+      "example:\n"
+      "  brim devices --json\n",
+      IN_DEVICES, command_devices },
     { "stages", "list the stages, or show one in full", "NAME", 0,
       "example:\n"
       "  brim stages shuffle\n",

@@ -21,12 +21,17 @@ enum form {
     FORM_COUNT,   /* uint64_t from 1 */
     FORM_COUNT32, /* the same, at most UINT32_MAX */
     FORM_NUMBER,  /* uint64_t from 0 */
-    FORM_SIZE,    /* uint64_t, bytes */
+    FORM_SIZE,    /* uint64_t, bytes from 1 */
+    FORM_ROOM,    /* the same from 0, below BRIM_UNLIMITED */
     FORM_THREADS, /* int32_t: "auto" or a number from 0 */
     FORM_SECONDS, /* double above 0 */
-    FORM_TEXT,    /* const char *, not empty */
+    FORM_TEXT,    /* const char *, not empty: a file */
+    FORM_NAMES,   /* const char *, not empty: names with commas between */
     FORM_SHARD,   /* r/n */
     FORM_SEEK,    /* epoch:step */
+    FORM_DEVICE,  /* kind:index */
+    FORM_WORD,    /* const char *, not empty */
+    FORM_GROWTH,  /* "grow" or "fixed" */
 };
 
 struct row {
@@ -40,8 +45,8 @@ struct row {
 
 #define FIELD(name) offsetof(struct options, name)
 #define IN_OPENING \
-    (IN_PLAN | IN_RUN | IN_BENCH | IN_CAT | IN_INSPECT | IN_INDEX) /* take a budget */
-#define IN_TRAINING (IN_PLAN | IN_RUN | IN_BENCH)                  /* as a loop would */
+    (IN_PLAN | IN_RUN | IN_BENCH | IN_CAT | IN_SHOW | IN_INSPECT | IN_INDEX) /* take a budget */
+#define IN_TRAINING (IN_PLAN | IN_RUN | IN_BENCH)                            /* as a loop would */
 
 static const struct row rows[] = {
     { "--memory", FORM_SIZE, "SIZE", IN_OPENING, FIELD(memory),
@@ -50,10 +55,22 @@ static const struct row rows[] = {
       "at most N workers; 0: the calling thread works; default: auto, the CPUs" },
     { "--cache-dir", FORM_TEXT, "DIR", IN_OPENING, FIELD(cache_dir),
       "keep indexes there; default: $XDG_CACHE_HOME/brim, else ~/.cache/brim" },
+    { "--shared", FORM_WORD, "NAME", IN_OPENING, FIELD(shared),
+      "take part in the budget NAME, which processes of this user share" },
+    { "--shared-memory", FORM_SIZE, "SIZE", IN_OPENING, FIELD(shared_memory),
+      "what all of them may take together; may be left out if others run" },
     { "--shard", FORM_SHARD, "R/N", IN_TRAINING | IN_CAT, 0, "be rank R (from 0) of N" },
     { "--hold", FORM_COUNT32, "N", IN_TRAINING, FIELD(hold),
       "keep N batches at a time; default: 1" },
     { "--slots", FORM_COUNT32, "N", IN_TRAINING, FIELD(slots), "at most N slots for batches" },
+    { "--growth", FORM_GROWTH, "HOW", IN_TRAINING, FIELD(growth),
+      "grow: from the minimum, when it pays; fixed: all at once; default: grow" },
+    { "--device", FORM_DEVICE, "DEVICE", IN_TRAINING, 0,
+      "deliver batches there, e.g. cuda:0 or opencl:0; default: host" },
+    { "--device-memory", FORM_SIZE, "SIZE", IN_TRAINING, FIELD(device_memory),
+      "the device's budget; default: a quarter of what is free there" },
+    { "--pinned", FORM_SIZE, "SIZE", IN_TRAINING, FIELD(pinned),
+      "at most so much page-locked memory; default: all of --memory" },
     { "--epochs", FORM_COUNT, "N", IN_RUN, FIELD(epochs), "run N epochs; default: 1" },
     { "--steps", FORM_COUNT, "N", IN_RUN | IN_BENCH, FIELD(steps),
       "stop after N steps (bench: in each repeat)" },
@@ -67,23 +84,48 @@ static const struct row rows[] = {
     { "--repeat", FORM_COUNT, "N", IN_BENCH, FIELD(repeat), "measure N times; default: 5" },
     { "--seconds", FORM_SECONDS, "S", IN_BENCH, FIELD(seconds),
       "measure for S seconds each time; default: 1" },
-    { "--count", FORM_COUNT, "N", IN_CAT, FIELD(count), "stop after N samples" },
+    { "--count", FORM_COUNT, "N", IN_CAT | IN_SHOW, FIELD(count),
+      "stop after N samples; show: 16 by default" },
     { "--skip", FORM_NUMBER, "K", IN_CAT, FIELD(skip), "leave out the first K samples" },
     { "--npy", FORM_TEXT, "DIR", IN_CAT, FIELD(npy), "write one .npy file for each field to DIR" },
+    { "--output", FORM_TEXT, "FILE", IN_SHOW, FIELD(output),
+      "write the sheet to FILE as PNG; -: to standard output" },
+    { "--field", FORM_NAMES, "NAMES", IN_SHOW, FIELD(field),
+      "show these fields, a,b side by side; default: all that are images" },
+    { "--columns", FORM_COUNT32, "N", IN_SHOW, FIELD(columns),
+      "samples beside each other; default: about square, at most 8" },
+    { "--epoch", FORM_NUMBER, "E", IN_SHOW, FIELD(epoch),
+      "show epoch E, counted from 0; default: 0" },
     { "--verify", FORM_FLAG, NULL, IN_INSPECT | IN_INDEX, FIELD(verify),
       "read every sample (index: compare every checksum)" },
+    { "--to", FORM_ROOM, "SIZE", IN_CACHE, FIELD(to),
+      "prune: caches may take so much together, e.g. 50GiB; 0: none are left" },
+    { "--dry-run", FORM_FLAG, NULL, IN_CACHE, FIELD(dry_run),
+      "rm, prune: only say what would be deleted" },
     { "--markdown", FORM_FLAG, NULL, IN_STAGES, FIELD(markdown), "print all stages as a page" },
-    { "--json", FORM_FLAG, NULL, IN_OPENING | IN_STAGES, FIELD(json),
+    { "--json", FORM_FLAG, NULL, IN_OPENING | IN_STAGES | IN_CACHE | IN_DEVICES, FIELD(json),
       "print one JSON object (cat: one for each sample)" },
-    { "--quiet", FORM_FLAG, NULL, IN_RUN | IN_BENCH | IN_INSPECT | IN_INDEX, FIELD(quiet),
-      "no progress line; run: no summary either, only the digest" },
-    { "--help", FORM_FLAG, NULL, IN_OPENING | IN_STAGES | IN_OTHER, FIELD(help), "show this text" },
+    { "--quiet", FORM_FLAG, NULL, IN_RUN | IN_BENCH | IN_INSPECT | IN_INDEX | IN_CACHE,
+      FIELD(quiet), "no progress line; run: no summary either, only the digest" },
+    { "--help", FORM_FLAG, NULL, IN_OPENING | IN_STAGES | IN_CACHE | IN_DEVICES | IN_OTHER,
+      FIELD(help), "show this text" },
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 
 /* The letter that stands for an option after one dash; 0: none. */
 static char letter_of(const struct row *row) {
-    return strcmp(row->name, "--help") == 0 ? 'h' : strcmp(row->name, "--count") == 0 ? 'n' : '\0';
+    static const struct {
+        const char *name;
+        char letter;
+    } letters[] = {
+        { "--help", 'h' }, { "--count", 'n' }, { "--dry-run", 'n' }, { "--output", 'o' }
+    };
+    for (size_t i = 0; i < sizeof(letters) / sizeof(letters[0]); i++) {
+        if (strcmp(row->name, letters[i].name) == 0) {
+            return letters[i].letter;
+        }
+    }
+    return '\0';
 }
 
 static bool is_digit(char c) {
@@ -141,11 +183,11 @@ bool size_parse(const char *text, uint64_t *bytes) {
     }
     uint64_t whole;
     if (digits_parse(text, end, &whole)) {
-        return !__builtin_mul_overflow(whole, unit, bytes) && *bytes > 0;
+        return !__builtin_mul_overflow(whole, unit, bytes);
     }
     char *stop;
     const double value = strtod(text, &stop) * (double)unit;
-    if (stop != end || !(value >= 1 && value < 0x1p63)) {
+    if (stop != end || !((value >= 1 && value < 0x1p63) || value == 0)) {
         return false;
     }
     *bytes = (uint64_t)value;
@@ -193,6 +235,15 @@ static bool seek_parse(const char *text, struct options *options) {
     return options->seek;
 }
 
+static bool device_parse(const char *text, struct options *options) {
+    return brim_device_parse(text, &options->device, &options->device_index) == BRIM_OK;
+}
+
+static bool growth_parse(const char *text, brim_growth *growth) {
+    *growth = strcmp(text, "fixed") == 0 ? BRIM_FIXED : BRIM_GROW;
+    return *growth == BRIM_FIXED || strcmp(text, "grow") == 0;
+}
+
 /* Stores a value by its row; false when it has not the form that is wanted,
  * which *wanted then names. */
 static bool value_store(const struct row *row, const char *text, struct options *options,
@@ -214,7 +265,10 @@ static bool value_store(const struct row *row, const char *text, struct options 
         return number_parse(text, field);
     case FORM_SIZE:
         *wanted = "bytes, or a number with KiB, MiB, GiB, TiB, kB, MB, GB or TB, such as 64MiB";
-        return size_parse(text, field);
+        return size_parse(text, field) && *(uint64_t *)field > 0;
+    case FORM_ROOM:
+        *wanted = "bytes from 0, or a number with KiB, MiB, GiB, TiB, kB, MB, GB or TB";
+        return size_parse(text, field) && *(uint64_t *)field < BRIM_UNLIMITED;
     case FORM_THREADS:
         *wanted = "a whole number from 0, or auto";
         return threads_parse(text, field);
@@ -225,39 +279,68 @@ static bool value_store(const struct row *row, const char *text, struct options 
         *wanted = "the name of a file";
         *(const char **)field = text;
         return *text != '\0';
+    case FORM_NAMES:
+        *wanted = "the name of a field, or several with commas between";
+        *(const char **)field = text;
+        return *text != '\0';
     case FORM_SHARD:
         *wanted = "rank/ranks with the rank counted from 0, such as 0/4";
         return shard_parse(text, options);
     case FORM_SEEK:
         *wanted = "epoch:step, both counted from 0, such as 2:100";
         return seek_parse(text, options);
+    case FORM_DEVICE:
+        *wanted = "host, or cuda or opencl with a number from 0 to 7 (there are at most 8 of a "
+                  "kind), such "
+                  "as opencl:0; brim devices lists them";
+        return device_parse(text, options);
+    case FORM_WORD:
+        *wanted = "a name";
+        *(const char **)field = text;
+        return *text != '\0';
+    case FORM_GROWTH:
+        *wanted = "grow or fixed";
+        return growth_parse(text, field);
     }
     return false;
 }
 
-/* By its name, or by its letter after one dash. */
-static const struct row *row_find(const char *word, size_t length) {
+/* By its name, or by its letter after one dash; of two with one letter, the command's. */
+static const struct row *row_find(const struct command *command, const char *word, size_t length) {
+    const struct row *found = NULL;
     for (size_t i = 0; i < ROWS; i++) {
-        if ((strlen(rows[i].name) == length && memcmp(rows[i].name, word, length) == 0) ||
-            (length == 2 && letter_of(&rows[i]) != '\0' && word[1] == letter_of(&rows[i]))) {
-            return &rows[i];
+        if (((strlen(rows[i].name) == length && memcmp(rows[i].name, word, length) == 0) ||
+             (length == 2 && letter_of(&rows[i]) != '\0' && word[1] == letter_of(&rows[i]))) &&
+            (found == NULL || (rows[i].commands & command->bit) != 0)) {
+            found = &rows[i];
         }
     }
-    return NULL;
+    return found;
+}
+
+/* "plan, run and bench": the commands of an option that another one does not take. */
+static void commands_of(const struct row *row, char *text, size_t bytes) {
+    size_t count = 0, done = 0, at = 0;
+    for (size_t i = 0; i < command_count; i++) {
+        count += (row->commands & commands[i].bit) != 0;
+    }
+    text[0] = '\0';
+    for (size_t i = 0; i < command_count && at < bytes; i++) {
+        if (row->commands & commands[i].bit) {
+            const char *between = done == 0 ? "" : done + 1 < count ? ", " : " and ";
+            at += (size_t)snprintf(text + at, bytes - at, "%s%s", between, commands[i].name);
+            done++;
+        }
+    }
 }
 
 /* Says what is wrong with an option that the command does not take. */
 static void explain_unknown(const struct command *command, const char *word, size_t length,
                             char *why, size_t why_bytes) {
-    const struct row *row = row_find(word, length);
+    const struct row *row = row_find(command, word, length);
+    char others[128] = "";
     if (row != NULL) {
-        for (size_t i = 0; i < command_count; i++) {
-            if (row->commands & commands[i].bit) {
-                snprintf(why, why_bytes, "%s is not an option of brim %s but of brim %s", row->name,
-                         command->name, commands[i].name);
-                return;
-            }
-        }
+        commands_of(row, others, sizeof(others));
     }
     const char *names[ROWS];
     size_t count = 0;
@@ -269,7 +352,10 @@ static void explain_unknown(const struct command *command, const char *word, siz
     char name[64];
     snprintf(name, sizeof(name), "%.*s", (int)(length < 63 ? length : 63), word);
     const char *near = nearest(name, names, count);
-    if (near != NULL) {
+    if (others[0] != '\0' && (near == NULL || strncmp(near, name, length) != 0)) {
+        snprintf(why, why_bytes, "%s is not an option of brim %s but of brim %s", row->name,
+                 command->name, others);
+    } else if (near != NULL) {
         snprintf(why, why_bytes, "there is no option %s; did you mean %s?", name, near);
     } else {
         snprintf(why, why_bytes, "there is no option %s; see brim help %s", name, command->name);
@@ -304,9 +390,26 @@ static bool check(const struct options *options, char *why, size_t why_bytes) {
         snprintf(why, why_bytes, "--json and --npy both say what to write: give one of them");
         return false;
     }
+    if ((command->bit & IN_SHOW) != 0 && options->output == NULL) {
+        snprintf(why, why_bytes, "where to write is missing: -o sheet.png, or -o - for a pipe");
+        return false;
+    }
+    if (options->json && options->output != NULL && strcmp(options->output, "-") == 0) {
+        snprintf(why, why_bytes, "--json and -o - both write to standard output: give one of them");
+        return false;
+    }
     if (options->markdown && (options->json || options->operand != NULL)) {
         snprintf(why, why_bytes, "--markdown prints the page of all stages: no %s beside it",
                  options->json ? "--json" : "name");
+        return false;
+    }
+    if (options->device == BRIM_ON_HOST && (options->device_memory > 0 || options->pinned > 0)) {
+        snprintf(why, why_bytes, "%s is for a device: give --device too, such as --device opencl:0",
+                 options->pinned > 0 ? "--pinned" : "--device-memory");
+        return false;
+    }
+    if (options->shared_memory > 0 && options->shared == NULL) {
+        snprintf(why, why_bytes, "--shared-memory needs --shared NAME to say which budget");
         return false;
     }
     if (options->state_every > 0 && options->state == NULL) {
@@ -331,6 +434,7 @@ bool options_parse(struct options *options, const struct command *command, int c
         .hold = 1,
         .repeat = 5,
         .seconds = 1,
+        .to = BRIM_UNLIMITED,
     };
     /* known before anything can be wrong, so that mistakes are JSON too */
     for (int i = 0; i < count && strcmp(words[i], "--") != 0; i++) {
@@ -361,9 +465,9 @@ bool options_parse(struct options *options, const struct command *command, int c
         const char *equals = strchr(word, '=');
         const size_t length = equals != NULL ? (size_t)(equals - word) : strlen(word);
         const char *value = equals != NULL ? equals + 1 : NULL;
-        const struct row *row = row_find(word, length);
+        const struct row *row = row_find(command, word, length);
         if (row == NULL && word[1] != '-') { /* -n5 */
-            row = row_find(word, 2);
+            row = row_find(command, word, 2);
             row = row != NULL && row->form == FORM_FLAG ? NULL : row;
             value = word + 2;
         }
@@ -419,6 +523,6 @@ void options_help(FILE *file, const struct command *command) {
             const size_t length = strlen(left);
             snprintf(left + length, sizeof(left) - length, ", -%c", option.letter);
         }
-        fprintf(file, "  %-19s  %s\n", left, option.help);
+        fprintf(file, "  %-20s  %s\n", left, option.help);
     }
 }

@@ -8,6 +8,7 @@
 #ifndef CLI_OPTIONS_H
 #define CLI_OPTIONS_H
 
+#include <brim.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -22,6 +23,9 @@
 #define IN_CAT     32u
 #define IN_INSPECT 64u
 #define IN_INDEX   128u
+#define IN_SHOW    256u
+#define IN_CACHE   512u
+#define IN_DEVICES 1024u
 
 struct command;
 
@@ -37,6 +41,12 @@ struct options {
     uint32_t rank, world;
     uint64_t hold;
     uint64_t slots; /* 0: as planned */
+    brim_device device;
+    uint32_t device_index;
+    uint64_t device_memory, pinned; /* 0: the library's choice */
+    const char *shared;             /* a budget's name; NULL: none */
+    uint64_t shared_memory;         /* 0: what others said */
+    brim_growth growth;
     bool seek;
     uint64_t seek_epoch, seek_step;
     const char *state;
@@ -44,10 +54,15 @@ struct options {
     const char *resume;
     uint64_t repeat;
     double seconds;
-    uint64_t count, skip;  /* samples; count 0: all */
-    const char *npy;       /* a folder */
+    uint64_t count, skip; /* samples; count 0: all, or by default */
+    const char *npy;      /* a folder */
+    const char *output;   /* of show: a file, or "-" */
+    const char *field;    /* names with commas between; NULL: all that are images */
+    uint64_t columns;     /* 0: as it looks good */
+    uint64_t epoch;
     const char *cache_dir; /* NULL: by default */
-    bool digest, json, quiet, help, markdown, verify;
+    uint64_t to;           /* of cache prune: bytes; BRIM_UNLIMITED: not said */
+    bool digest, json, quiet, help, markdown, verify, dry_run;
 };
 
 /* Parses what follows the command's name, and moves the operands to the front of
@@ -70,7 +85,7 @@ struct option_info {
 /* The option `index` of those that a command takes; false past the last. */
 bool option_at(const struct command *command, size_t index, struct option_info *info);
 
-/* "16MiB", "1.5GB", "4096": bytes, at least 1. */
+/* "16MiB", "1.5GB", "4096": bytes; what is above 0 is at least 1. */
 bool size_parse(const char *text, uint64_t *bytes);
 
 #endif

@@ -12,6 +12,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 void *take(size_t count, size_t bytes) {
     void *memory = calloc(count > 0 ? count : 1, bytes);
@@ -51,6 +53,49 @@ static int width_of(const char *text) {
     return width;
 }
 
+int terminal_columns(int descriptor) {
+    struct winsize size;
+    if (isatty(descriptor) != 1) {
+        return 0;
+    }
+    return ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
+}
+
+/* Leaves `columns` of a text, between characters, and shows that there was more. */
+static void cut(char *text, int columns) {
+    static const char more[] = "...";
+    const int shown = columns - (int)(sizeof(more) - 1);
+    if (width_of(text) <= columns || shown < 1) {
+        return;
+    }
+    for (int width = 0; width < shown; width++) {
+        do {
+            text++;
+        } while (((unsigned char)*text & 0xc0) == 0x80);
+    }
+    strcpy(text, more);
+}
+
+/* The same at the left, before a stage if one begins in what is left. */
+static void cut_left(char *text, int columns) {
+    static const char more[] = "...";
+    const size_t more_bytes = sizeof(more) - 1;
+    const int shown = columns - (int)more_bytes, width = width_of(text);
+    if (width <= columns || shown < 1) {
+        return;
+    }
+    const char *rest = text;
+    for (int gone = 0; gone < width - shown; gone++) {
+        do {
+            rest++;
+        } while (((unsigned char)*rest & 0xc0) == 0x80);
+    }
+    const char *stage = strstr(rest, " | ");
+    rest = stage != NULL ? stage : rest + strspn(rest, " |");
+    memmove(text + more_bytes, rest, strlen(rest) + 1);
+    memcpy(text, more, more_bytes);
+}
+
 void table_print(struct table *table, FILE *file) {
     int widths[TABLE_COLUMNS] = { 0 };
     for (size_t r = 0; r < table->rows; r++) {
@@ -59,12 +104,24 @@ void table_print(struct table *table, FILE *file) {
             widths[c] = width > widths[c] ? width : widths[c];
         }
     }
+    int before = 0; /* the last column */
+    for (size_t c = 0; c + 1 < table->columns; c++) {
+        before += widths[c] + 2;
+    }
     for (size_t r = 0; r < table->rows; r++) {
-        for (size_t c = 0; c < table->columns; c++) {
+        if (table->line > 0) {
+            (table->tails && r > 0 ? cut_left : cut)(cell(table, r, table->columns - 1),
+                                                     table->line - before);
+        }
+        size_t columns = table->columns; /* empty ones at the end would only be blanks */
+        while (columns > 1 && cell(table, r, columns - 1)[0] == '\0') {
+            columns--;
+        }
+        for (size_t c = 0; c < columns; c++) {
             const char *text = cell(table, r, c);
             const int gap = widths[c] - width_of(text);
             const bool right = (table->right >> c & 1u) != 0;
-            const bool last = c + 1 == table->columns;
+            const bool last = c + 1 == columns;
             fprintf(file, "%*s", right ? gap : 0, "");
             put_clean(file, text);
             fprintf(file, "%*s", last ? 0 : (right ? 0 : gap) + 2, "");
@@ -175,6 +232,15 @@ const char *field_type_text(const brim_plan_field *field, char text[NUMBER_TEXT]
         snprintf(text, NUMBER_TEXT, "ragged %s", dtype);
     } else {
         snprintf(text, NUMBER_TEXT, "%s", form_name(field->form));
+    }
+    return text;
+}
+
+const char *device_text(brim_device kind, uint32_t index, char text[DEVICE_TEXT]) {
+    if (kind == BRIM_ON_HOST) {
+        snprintf(text, DEVICE_TEXT, "%s", brim_device_name(kind));
+    } else {
+        snprintf(text, DEVICE_TEXT, "%s:%u", brim_device_name(kind), index);
     }
     return text;
 }

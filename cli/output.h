@@ -20,12 +20,17 @@ struct table {
     size_t columns;
     size_t rows;
     unsigned right; /* bit c: column c is aligned to the right */
+    int line;       /* columns of a line, to which the last cell is cut; 0: any */
+    bool tails;     /* ... at its left: it is a pipeline, of which the end tells more */
     char *cells;    /* CELL_BYTES each; NULL before the first */
 };
 
 /* `texts`: as many as there are columns. */
 void table_row(struct table *table, const char *const *texts);
 void table_print(struct table *table, FILE *file); /* and frees it */
+
+/* Columns of a terminal; 0: it is none. */
+int terminal_columns(int descriptor);
 
 /* ----------------------------------------------------------------- numbers */
 
@@ -41,6 +46,9 @@ const char *field_shape_text(const brim_plan_field *field, bool batch, char text
 const char *form_name(brim_form form); /* "dense", "ragged", "text", "bytes" */
 /* "float32"; "ragged int64"; "text"; "bytes" */
 const char *field_type_text(const brim_plan_field *field, char text[NUMBER_TEXT]);
+
+#define DEVICE_TEXT 32
+const char *device_text(brim_device kind, uint32_t index, char text[DEVICE_TEXT]); /* "cuda:0" */
 
 /* Text from files and users on its way to a terminal: control characters are
  * shown as '?'. */

@@ -5,6 +5,7 @@
  * exit code says so.
  */
 #include "cli.h"
+#include "holders.h"
 #include "session.h"
 
 #include <inttypes.h>
@@ -34,6 +35,15 @@ static void print_json(const brim_plan *plan, const struct session *session) {
     put_count(&json, "batch_rows", info->batch_rows);
     put_bool(&json, "sequenced", info->sequenced != 0);
     put_count(&json, "window_bytes", info->window_bytes);
+    put_device(&json, session->options);
+    put_count(&json, "device_slot_bytes", info->device_slot_bytes);
+    put_count(&json, "device_slots", info->device_slots);
+    put_count(&json, "minimum_device_slots", info->minimum_device_slots);
+    put_count(&json, "device_fixed_bytes", info->device_fixed_bytes);
+    put_count(&json, "minimum_device_bytes", info->minimum_device_bytes);
+    put_count(&json, "planned_device_bytes", info->planned_device_bytes);
+    put_count(&json, "minimum_pinned_bytes", info->minimum_pinned_bytes);
+    put_count(&json, "planned_pinned_bytes", info->planned_pinned_bytes);
     put_array(&json, "fields");
     for (uint32_t i = 0; i < info->field_count; i++) {
         const brim_plan_field *field = brim_plan_field_at(plan, i);
@@ -47,6 +57,7 @@ static void print_json(const brim_plan *plan, const struct session *session) {
         }
         end_array(&json);
         put_count(&json, "bytes", field->bytes);
+        put_bool(&json, "converted_on_device", field->converted != 0);
         end_object(&json);
     }
     end_array(&json);
@@ -103,7 +114,30 @@ static void print_fields(const brim_plan *plan) {
     table_print(&table, stdout);
 }
 
-static void print_table(const brim_plan *plan) {
+/* What is delivered on a device takes there, and in page-locked memory. */
+static void print_device(const brim_plan *plan, const struct options *options) {
+    const brim_plan_info *info = brim_plan_get(plan);
+    char device[DEVICE_TEXT], a[NUMBER_TEXT], b[NUMBER_TEXT];
+    printf("device       %s: %" PRIu32 " slots of %s, at least %" PRIu32 " for --hold %" PRIu32
+           "\n",
+           device_text(options->device, options->device_index, device), info->device_slots,
+           bytes_text((double)info->device_slot_bytes, a), info->minimum_device_slots, info->hold);
+    printf("             minimum %s (%" PRIu64 " bytes), planned %s\n",
+           bytes_text((double)info->minimum_device_bytes, a), info->minimum_device_bytes,
+           bytes_text((double)info->planned_device_bytes, b));
+    printf("page-locked  minimum %s (%" PRIu64 " bytes), planned %s\n",
+           bytes_text((double)info->minimum_pinned_bytes, a), info->minimum_pinned_bytes,
+           bytes_text((double)info->planned_pinned_bytes, b));
+    for (uint32_t i = 0; i < info->field_count; i++) {
+        const brim_plan_field *field = brim_plan_field_at(plan, i);
+        if (field->converted) {
+            printf("converted    %s: copied as uint8, made %s on the device\n", field->name,
+                   brim_dtype_name(field->dtype));
+        }
+    }
+}
+
+static void print_table(const brim_plan *plan, const struct options *options) {
     const brim_plan_info *info = brim_plan_get(plan);
     char a[NUMBER_TEXT], b[NUMBER_TEXT], c[NUMBER_TEXT], d[NUMBER_TEXT];
     print_stages(plan);
@@ -127,8 +161,14 @@ static void print_table(const brim_plan *plan) {
     put_clean(stdout, info->limit_origin);
     printf("\nthreads      %" PRIu32 "%s\n", info->threads,
            info->threads == 0 ? ", the calling thread works" : "");
-    printf("slots        %" PRIu32 ", at least %" PRIu32 " for --hold %" PRIu32 "\n", info->slots,
-           info->minimum_slots, info->hold);
+    if (options->device == BRIM_ON_HOST) {
+        printf("slots        %" PRIu32 ", at least %" PRIu32 " for --hold %" PRIu32 "\n",
+               info->slots, info->minimum_slots, info->hold);
+    } else {
+        printf("slots        %" PRIu32 " to fill and copy from, at least %" PRIu32 "\n",
+               info->slots, info->minimum_slots);
+        print_device(plan, options);
+    }
     printf("fingerprint  data %016" PRIx64 ", sample %016" PRIx64 ", order %016" PRIx64 "\n",
            info->data_fingerprint, info->sample_fingerprint, info->order_fingerprint);
     printf("fits         %s\n", info->fits ? "yes" : "no");
@@ -148,12 +188,12 @@ int command_plan(const struct options *options) {
             if (options->json) {
                 print_json(plan, &session);
             } else {
-                print_table(plan);
+                print_table(plan, options);
             }
             if (!info->fits) {
-                struct failure failure = { .status = BRIM_BUDGET,
-                                           .minimum_bytes = info->minimum_bytes };
+                struct failure failure = { .status = BRIM_BUDGET };
                 snprintf(failure.text, sizeof(failure.text), "%s", info->reason);
+                failure_minimum(&failure, &session, info);
                 code = failure_print(options, &failure);
             }
             brim_plan_free(plan);

@@ -10,7 +10,6 @@
 
 #include <inttypes.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -27,11 +26,6 @@ void progress_begin(struct progress *progress, bool wanted) {
     progress->begun = progress->drawn = now_seconds();
 }
 
-static int terminal_columns(void) {
-    struct winsize size;
-    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
-}
-
 /* Whether a line is to be drawn now. */
 static bool is_due(struct progress *progress, double now) {
     if (!progress->shown || now - progress->drawn < INTERVAL_SECONDS) {
@@ -43,7 +37,7 @@ static bool is_due(struct progress *progress, double now) {
 
 /* Control characters, which may come from a file's name, would break the line. */
 static void draw(struct progress *progress, char *line) {
-    const int columns = terminal_columns() - 1;
+    const int columns = terminal_columns(STDERR_FILENO) - 1;
     if (strlen(line) > (size_t)columns) {
         line[columns] = '\0';
     }
@@ -54,19 +48,50 @@ static void draw(struct progress *progress, char *line) {
     progress->on_screen = true;
 }
 
+/* Does `what` count files? All else that is done while opening counts bytes. */
+static bool counts_files(const char *what) {
+    static const char *const begin[] = { "listing ", "looking at the files of " };
+    return strncmp(what, begin[0], strlen(begin[0])) == 0 ||
+           strncmp(what, begin[1], strlen(begin[1])) == 0;
+}
+
+static const char *amount_text(bool files, uint64_t amount, char text[NUMBER_TEXT]) {
+    return files ? count_text(amount, text) : bytes_text((double)amount, text);
+}
+
 void progress_opening(struct progress *progress, const char *what, uint64_t done, uint64_t total) {
     const double now = now_seconds();
     if (!is_due(progress, now)) {
         return;
     }
     char line[512], a[NUMBER_TEXT], b[NUMBER_TEXT];
+    const bool files = counts_files(what);
+    const char *unit = files ? " files" : "";
     if (total > 0 && total != BRIM_UNKNOWN) {
-        snprintf(line, sizeof(line), "%s, %s of %s", what, bytes_text((double)done, a),
-                 bytes_text((double)total, b));
+        snprintf(line, sizeof(line), "%s, %s of %s%s", what, amount_text(files, done, a),
+                 amount_text(files, total, b), unit);
     } else {
-        snprintf(line, sizeof(line), "%s, %s", what, bytes_text((double)done, a));
+        snprintf(line, sizeof(line), "%s, %s%s", what, amount_text(files, done, a), unit);
     }
     draw(progress, line);
+}
+
+void progress_say(struct progress *progress, const char *what) {
+    char line[256];
+    if (is_due(progress, now_seconds())) {
+        snprintf(line, sizeof(line), "%s", what);
+        draw(progress, line);
+    }
+}
+
+void progress_counting(struct progress *progress, const char *what, uint64_t done, uint64_t total,
+                       const char *unit) {
+    char line[512], a[NUMBER_TEXT], b[NUMBER_TEXT];
+    if (is_due(progress, now_seconds())) {
+        snprintf(line, sizeof(line), "%s, %s of %s %s", what, count_text(done, a),
+                 count_text(total, b), unit);
+        draw(progress, line);
+    }
 }
 
 void progress_update(struct progress *progress, brim_runtime *runtime, brim_loader *loader,

@@ -21,6 +21,10 @@ void progress_update(struct progress *progress, brim_runtime *runtime, brim_load
                      double done);
 /* The same while a pipeline is planned or opened, from a brim_progress_callback. */
 void progress_opening(struct progress *progress, const char *what, uint64_t done, uint64_t total);
+/* Words alone; and words with how many of something are done. */
+void progress_say(struct progress *progress, const char *what);
+void progress_counting(struct progress *progress, const char *what, uint64_t done, uint64_t total,
+                       const char *unit);
 void progress_end(struct progress *progress); /* clears the line */
 
 double now_seconds(void);

@@ -5,9 +5,12 @@
  * Ctrl-C), so that --resume can always go on from there. What the summary says
  * is collected once and printed as a table or as JSON.
  */
+#include "bad.h"
+#include "cache_stats.h"
 #include "cli.h"
 #include "digest.h"
 #include "feed.h"
+#include "holders.h"
 #include "progress.h"
 #include "session.h"
 #include "state.h"
@@ -16,7 +19,8 @@
 #include <math.h>
 #include <string.h>
 
-#define ERRORS_SHOWN 3
+#define ERRORS_KEPT  100 /* told with --json */
+#define ERRORS_SHOWN 5
 
 struct run {
     const struct options *options;
@@ -25,6 +29,8 @@ struct run {
     struct digest *digest; /* NULL unless asked for */
     struct progress progress;
     uint64_t batches, steps, epochs;
+    brim_stats begun; /* when the epoch began */
+    struct bad bad;
     struct failure failure; /* status BRIM_OK: none */
     double seconds;
     brim_stats stats;
@@ -87,15 +93,39 @@ static brim_status use(struct run *run, const brim_batch *batch) {
     const struct options *options = run->options;
     const brim_batch_info *info = brim_batch_get(batch);
     run->batches++;
+    bad_look(&run->bad, run->feed.loader);
     run->steps += info->micro + 1 == info->micro_count;
     if (run->digest != NULL) {
-        digest_add(run->digest, batch);
+        const brim_status status = digest_add(run->digest, batch);
+        if (status != BRIM_OK) {
+            run->failure = failure_now(run->session, status);
+            return status;
+        }
     }
     progress_update(&run->progress, run->session->runtime, run->feed.loader,
                     share_done(run, batch));
     if (options->state_every > 0 && run->batches % options->state_every == 0) {
         return write_state(run);
     }
+    return BRIM_OK;
+}
+
+/* An epoch is over. One of which nothing was good is a failure. */
+static brim_status end_epoch(struct run *run) {
+    brim_stats stats = BRIM_STATS_INIT;
+    (void)brim_loader_stats(run->feed.loader, &stats);
+    bad_look(&run->bad, run->feed.loader);
+    run->epochs++;
+    const uint64_t skipped = stats.skipped - run->begun.skipped;
+    if (stats.samples == run->begun.samples && skipped > 0) {
+        run->failure.status = BRIM_CORRUPT;
+        snprintf(run->failure.text, sizeof(run->failure.text),
+                 "all %" PRIu64 " samples of epoch %" PRIu64 " were bad, so that it was empty: %s",
+                 skipped, stats.epoch - 1,
+                 run->bad.count > 0 ? run->bad.texts[0] : "their errors are not known");
+        return BRIM_CORRUPT;
+    }
+    run->begun = stats;
     return BRIM_OK;
 }
 
@@ -106,12 +136,8 @@ static brim_status take_batches(struct run *run) {
     while (run->epochs < options->epochs && (options->steps == 0 || run->steps < options->steps)) {
         const brim_batch *batch;
         brim_status status = feed_next(&run->feed, &batch);
-        if (status == BRIM_END) {
-            run->epochs++;
-            continue;
-        }
-        if (status == BRIM_OK) {
-            status = use(run, batch);
+        if (status == BRIM_END || status == BRIM_OK) {
+            status = status == BRIM_END ? end_epoch(run) : use(run, batch);
             if (status != BRIM_OK) {
                 return status;
             }
@@ -123,6 +149,13 @@ static brim_status take_batches(struct run *run) {
         return status;
     }
     return BRIM_OK;
+}
+
+/* How many of the texts are of samples that were left out or replaced, and not
+ * of a batch that never came. */
+static size_t texts_told(const struct run *run) {
+    const uint64_t bad = run->stats.skipped + run->stats.replaced;
+    return bad < run->bad.count ? (size_t)bad : run->bad.count;
 }
 
 static void print_json(struct run *run, bool interrupted) {
@@ -149,6 +182,15 @@ static void print_json(struct run *run, bool interrupted) {
     put_count(&json, "slots", plan->slots);
     put_count(&json, "skipped", run->stats.skipped);
     put_count(&json, "replaced", run->stats.replaced);
+    put_array(&json, "errors");
+    for (size_t i = 0; i < texts_told(run); i++) {
+        put_text(&json, NULL, run->bad.texts[i]);
+    }
+    end_array(&json);
+    copies_json(&json, run->options, &run->stats);
+    shared_json(&json, &run->usage);
+    holders_json(&json, run->session->runtime);
+    caches_json(&json, run->feed.loader);
     put_bool(&json, "interrupted", interrupted);
     if (run->digest != NULL) {
         char text[DIGEST_TEXT];
@@ -161,13 +203,16 @@ static void print_bad_samples(struct run *run) {
     char skipped[NUMBER_TEXT], replaced[NUMBER_TEXT];
     printf("bad samples  %s skipped, %s replaced\n", count_text(run->stats.skipped, skipped),
            count_text(run->stats.replaced, replaced));
-    char text[512];
-    for (uint32_t i = 0; i < run->stats.error_count && i < ERRORS_SHOWN; i++) {
-        if (brim_loader_error(run->feed.loader, i, text, sizeof(text)) == BRIM_OK) {
-            fputs("             ", stdout);
-            put_clean(stdout, text);
-            fputc('\n', stdout);
-        }
+    const size_t told = texts_told(run), shown = told < ERRORS_SHOWN ? told : ERRORS_SHOWN;
+    for (size_t i = 0; i < shown; i++) {
+        fputs("             ", stdout);
+        put_clean(stdout, run->bad.texts[i]);
+        putchar('\n');
+    }
+    const uint64_t more = run->stats.skipped + run->stats.replaced - shown;
+    if (more > 0) {
+        printf("             and %s more%s\n", count_text(more, skipped),
+               run->epochs > 1 ? ", those of each epoch counted" : "");
     }
 }
 
@@ -189,6 +234,9 @@ static void print_table(struct run *run, bool interrupted) {
            bytes_text((double)run->usage.peak_rss, a));
     printf("workers      %" PRIu32 " thread%s, %" PRIu32 " slots\n", plan->threads,
            plan->threads == 1 ? "" : "s", plan->slots);
+    shared_print(&run->usage, 13);
+    copies_print(run->options, stats, 13);
+    caches_print(run->feed.loader, 13);
     if (stats->skipped > 0 || stats->replaced > 0) {
         print_bad_samples(run);
     }
@@ -196,6 +244,8 @@ static void print_table(struct run *run, bool interrupted) {
         char text[DIGEST_TEXT];
         printf("digest       %s\n", digest_text(run->digest, text));
     }
+    putchar('\n');
+    holders_print(run->session->runtime);
 }
 
 static void print_summary(struct run *run, bool interrupted) {
@@ -233,6 +283,7 @@ static int run_open(struct run *run) {
 
     const bool interrupted = status == BRIM_INTERRUPTED;
     print_summary(run, interrupted);
+    caches_say(run->feed.loader, options);
     if (run->failure.status != BRIM_OK) {
         return failure_print(options, &run->failure);
     }
@@ -249,6 +300,7 @@ int command_run(const struct options *options) {
     struct run run = {
         .options = options,
         .session = &session,
+        .bad.most = ERRORS_KEPT,
         .stats = BRIM_STATS_INIT,
         .usage = BRIM_USAGE_INIT,
     };
@@ -267,6 +319,7 @@ int command_run(const struct options *options) {
             code = failure_tell(options, &run.failure);
         }
         feed_close(&run.feed);
+        bad_free(&run.bad);
         digest_free(run.digest);
     }
     session_end(&session);

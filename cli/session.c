@@ -17,9 +17,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define AMPLE_BYTES   (1ull << 50)
 #define MINIMUM_WORDS "alone it fits into a budget of "
+#define JOIN_WORDS    "to begin with, beside "
+#define LOCK_WORDS    "its lock is held by "
 #define GUESS_BYTES   512
 
 /* Where indexes go: as said, or as the user's environment says (only an absolute
@@ -35,12 +38,31 @@ static const char *cache_directory(const struct options *options, char text[PATH
     return text;
 }
 
-static brim_status runtime_new(const struct options *options, uint64_t bytes, int32_t threads,
-                               brim_runtime **runtime) {
+static brim_status runtime_new(const struct options *options, brim_runtime **runtime) {
     char text[PATH_MAX];
     brim_runtime_options given = BRIM_RUNTIME_OPTIONS_INIT;
-    given.host_bytes = bytes;
-    given.threads = threads;
+    given.host_bytes = options->memory;
+    given.pinned_bytes = options->pinned;
+    given.device_bytes = options->device_memory;
+    given.threads = options->threads;
+    given.cache_dir = cache_directory(options, text);
+    given.shared_name = options->shared;
+    given.shared_bytes = options->shared_memory;
+    return brim_runtime_new(&given, runtime);
+}
+
+/* Takes nothing of a limit, and nothing of what processes share: where that is in play it
+ * shares with nobody, since sharing itself takes memory too. */
+static brim_status ample_new(const struct options *options, brim_runtime **runtime) {
+    char text[PATH_MAX], name[32];
+    brim_runtime_options given = BRIM_RUNTIME_OPTIONS_INIT;
+    given.host_bytes = AMPLE_BYTES;
+    if (options->shared != NULL) {
+        snprintf(name, sizeof(name), "minimum-%d", (int)getpid());
+        given.shared_name = name;
+        given.shared_bytes = AMPLE_BYTES;
+    }
+    given.threads = 0;
     given.cache_dir = cache_directory(options, text);
     return brim_runtime_new(&given, runtime);
 }
@@ -61,12 +83,15 @@ brim_status session_open(struct session *session, const struct options *options,
     session->open.world = options->world;
     session->open.hold = (uint32_t)options->hold;
     session->open.slots = (uint32_t)options->slots;
+    session->open.growth = options->growth;
+    session->open.device_kind = (int32_t)options->device;
+    session->open.device_index = options->device_index;
     session->open.progress = on_progress;
     session->open.progress_user = &session->opening;
 
     brim_status status = brim_pipeline_parse(text, &session->pipeline);
     if (status == BRIM_OK) {
-        status = runtime_new(options, options->memory, options->threads, &session->runtime);
+        status = runtime_new(options, &session->runtime);
     }
     if (status != BRIM_OK) {
         *failure = failure_now(session, status);
@@ -78,19 +103,20 @@ brim_status session_open(struct session *session, const struct options *options,
 static void explain_path(const char *path, struct failure *failure) {
     char guess[GUESS_BYTES];
     struct stat facts;
-    if (stat(path, &facts) != 0 || !S_ISREG(facts.st_mode)) {
+    if (stat(path, &facts) != 0 || !(S_ISREG(facts.st_mode) || S_ISDIR(facts.st_mode))) {
         return;
     }
+    const char *kind = S_ISDIR(facts.st_mode) ? "directory" : "file";
     if (brim_guess(path, guess, sizeof(guess)) == BRIM_OK) {
         snprintf(failure->text, sizeof(failure->text),
-                 "%.256s is a file, not a pipeline; the pipeline that reads it: '%s'; brim inspect "
+                 "%.256s is a %s, not a pipeline; the pipeline that reads it: '%s'; brim inspect "
                  "says what it holds",
-                 path, guess);
+                 path, kind, guess);
     } else {
         snprintf(failure->text, sizeof(failure->text),
-                 "%.256s is a file, not a pipeline, which names the stage that reads it, such as "
+                 "%.256s is a %s, not a pipeline, which names the stage that reads it, such as "
                  "'csv FILE'; brim stages lists them",
-                 path);
+                 path, kind);
     }
 }
 
@@ -132,10 +158,7 @@ void session_end(struct session *session) {
 
 /* ------------------------------------------------------------- the outline */
 
-/* One word of a canonical text from *at on, which moves behind it: 'w' for a
- * name or a value, one of "|()" for itself, 0 at the end. Quotes are taken off; a
- * value longer than any path is cut. */
-static char next_word(const char **at, char word[PATH_MAX]) {
+char word_next(const char **at, char word[PATH_MAX]) {
     const char *text = *at + strspn(*at, " ");
     size_t length = 0;
     char quote = '\0', before = ' ';
@@ -173,24 +196,36 @@ static bool is_stream(const char *word) {
 
 struct outline outline_of(const brim_pipeline *pipeline) {
     struct outline outline = { 0 };
-    const char *at = brim_pipeline_text(pipeline);
+    const char *const text = brim_pipeline_text(pipeline);
+    const char *at = text, *bar = text; /* the one before the stage */
     char word[PATH_MAX];
     unsigned depth = 0;
     char kind, before = '|';
-    if (at == NULL) {
+    bool cut = false;
+    if (text == NULL) {
         return outline;
     }
-    for (; (kind = next_word(&at, word)) != '\0'; before = kind) {
+    outline.sample_bytes = strlen(text);
+    for (; (kind = word_next(&at, word)) != '\0'; before = kind) {
         depth += kind == '(';
         depth -= kind == ')';
+        bar = kind == '|' && depth == 0 ? at - 1 : bar;
         if (kind != 'w') {
             continue;
         }
         if (before != '|' && before != '(') {
             outline.stream |= is_stream(word);
-        } else if (depth == 0) {
-            const brim_stage_info *stage = brim_stage_find(word);
+            continue;
+        }
+        const brim_stage_info *stage = brim_stage_find(word);
+        outline.changes |= stage != NULL && stage->room == BRIM_ROOM_TRANSFORM;
+        outline.decodes |= strcmp(word, "decode") == 0;
+        if (depth == 0) {
             outline.batches = stage != NULL && stage->room == BRIM_ROOM_BATCHING;
+            if (outline.batches && !cut) {
+                outline.sample_bytes = (size_t)(bar - text);
+                cut = true;
+            }
         }
     }
     return outline;
@@ -198,16 +233,71 @@ struct outline outline_of(const brim_pipeline *pipeline) {
 
 /* ---------------------------------------------------------------- failures */
 
-/* The smallest budget for the session's pipeline; 0 if planning fails too. */
-static uint64_t minimum_of(const struct session *session, brim_runtime *runtime) {
+static void take_minimum(struct failure *failure, const brim_plan_info *info) {
+    failure->minimum_bytes = info->minimum_bytes;
+    failure->minimum_device_bytes = info->minimum_device_bytes;
+    failure->minimum_pinned_bytes = info->minimum_pinned_bytes;
+}
+
+/* The smallest budget for the session's pipeline, unless planning fails too. */
+static void find_minimum(const struct session *session, brim_runtime *runtime,
+                         struct failure *failure) {
     brim_plan *plan;
-    if (runtime == NULL ||
-        brim_plan_new(runtime, session->pipeline, &session->open, &plan) != BRIM_OK) {
-        return 0;
+    if (runtime != NULL &&
+        brim_plan_new(runtime, session->pipeline, &session->open, &plan) == BRIM_OK) {
+        take_minimum(failure, brim_plan_get(plan));
+        brim_plan_free(plan);
     }
-    const uint64_t minimum = brim_plan_get(plan)->minimum_bytes;
-    brim_plan_free(plan);
-    return minimum;
+}
+
+/* What a plan without limits says, of what is not known yet: one that does not fit on the
+ * host says nothing of the device. */
+static void find_ample(const struct session *session, struct failure *failure) {
+    struct failure whole = { 0 };
+    brim_runtime *ample;
+    if ((failure->minimum_bytes > 0 &&
+         (session->open.device_kind == BRIM_ON_HOST || failure->minimum_device_bytes > 0)) ||
+        ample_new(session->options, &ample) != BRIM_OK) {
+        return;
+    }
+    find_minimum(session, ample, &whole);
+    brim_runtime_free(ample);
+    if (failure->minimum_bytes == 0) {
+        failure->minimum_bytes = whole.minimum_bytes;
+    }
+    failure->minimum_device_bytes = whole.minimum_device_bytes;
+    failure->minimum_pinned_bytes = whole.minimum_pinned_bytes;
+}
+
+/* Whether what processes share is too small, and what of it would do. */
+static void find_shared(const struct session *session, struct failure *failure) {
+    uint64_t limit = session->options->shared_memory;
+    brim_usage usage = BRIM_USAGE_INIT;
+    if (session->options->shared == NULL || failure->minimum_bytes == 0) {
+        return;
+    }
+    if (session->runtime == NULL) { /* it could not even join: the refusal says what is there */
+        const char *words = strstr(failure->text, JOIN_WORDS);
+        if (words != NULL) {
+            failure->others_bytes = strtoull(words + strlen(JOIN_WORDS), NULL, 10);
+            limit = 0; /* it is not known, but less */
+        }
+    } else if (brim_runtime_usage(session->runtime, &usage) == BRIM_OK) {
+        limit = usage.shared_limit;
+        failure->others_bytes =
+            usage.shared_used > usage.charged ? usage.shared_used - usage.charged : 0;
+    }
+    const uint64_t needed = failure->others_bytes + failure->minimum_bytes;
+    failure->minimum_shared_bytes = needed > limit ? needed : 0;
+}
+
+void failure_minimum(struct failure *failure, const struct session *session,
+                     const brim_plan_info *info) {
+    take_minimum(failure, info);
+    if (!outline_of(session->pipeline).stream) {
+        find_ample(session, failure);
+    }
+    find_shared(session, failure);
 }
 
 struct failure failure_now(const struct session *session, brim_status status) {
@@ -215,20 +305,19 @@ struct failure failure_now(const struct session *session, brim_status status) {
     const char *detail = brim_detail();
     snprintf(failure.text, sizeof(failure.text), "%s",
              *detail != '\0' ? detail : brim_status_text(status));
-    if (status == BRIM_BUDGET && session->opened && outline_of(session->pipeline).stream) {
-        const char *words = strstr(detail, MINIMUM_WORDS);
+    if (status != BRIM_BUDGET || strstr(failure.text, LOCK_WORDS) != NULL) {
+        return failure; /* no budget would do */
+    }
+    if (session->opened && outline_of(session->pipeline).stream) {
+        const char *words = strstr(failure.text, MINIMUM_WORDS);
         failure.minimum_bytes =
             words != NULL ? strtoull(words + strlen(MINIMUM_WORDS), NULL, 10) : 0;
         failure.spent = failure.minimum_bytes == 0;
-    } else if (status == BRIM_BUDGET) {
-        failure.minimum_bytes = minimum_of(session, session->runtime);
-        brim_runtime *ample;
-        if (failure.minimum_bytes == 0 &&
-            runtime_new(session->options, AMPLE_BYTES, 0, &ample) == BRIM_OK) {
-            failure.minimum_bytes = minimum_of(session, ample);
-            brim_runtime_free(ample);
-        }
+    } else {
+        find_minimum(session, session->runtime, &failure);
+        find_ample(session, &failure);
     }
+    find_shared(session, &failure);
     return failure;
 }
 
@@ -254,14 +343,33 @@ void failure_json(struct document *json, const struct failure *failure) {
     put_text(json, "status", brim_status_name(failure->status));
 }
 
+static void print_limit(const char *option, uint64_t bytes) {
+    char text[NUMBER_TEXT];
+    if (bytes > 0) {
+        fprintf(stderr, "%s %" PRIu64 " (%s)", option, bytes, bytes_text((double)bytes, text));
+    }
+}
+
 int failure_print(const struct options *options, const struct failure *failure) {
     fprintf(stderr, "brim %s: ", options->command->name);
     put_clean(stderr, failure->text);
     fputc('\n', stderr);
     if (failure->minimum_bytes > 0) {
-        char text[NUMBER_TEXT];
-        fprintf(stderr, "the smallest budget that would do: --memory %" PRIu64 " (%s)\n",
-                failure->minimum_bytes, bytes_text((double)failure->minimum_bytes, text));
+        fputs("the smallest budget that would do:", stderr);
+        print_limit(" --shared-memory", failure->minimum_shared_bytes);
+        if (failure->minimum_shared_bytes == 0 || options->memory > 0) { /* else it is all of it */
+            print_limit(" --memory", failure->minimum_bytes);
+        }
+        print_limit(" --pinned", failure->minimum_pinned_bytes);
+        print_limit(" --device-memory", failure->minimum_device_bytes);
+        fputc('\n', stderr);
+        if (failure->minimum_shared_bytes > 0 && failure->others_bytes > 0) {
+            char text[NUMBER_TEXT];
+            fprintf(stderr,
+                    "other processes have %s of the shared budget, whose limit holds until all of "
+                    "them have ended\n",
+                    bytes_text((double)failure->others_bytes, text));
+        }
     } else if (failure->spent) {
         fputs("the smallest budget that would do cannot be found: a stream is read only once\n",
               stderr);
@@ -278,6 +386,13 @@ int failure_tell(const struct options *options, const struct failure *failure) {
             put_bool(&json, "fits", false);
             if (failure->minimum_bytes > 0) {
                 put_count(&json, "minimum_bytes", failure->minimum_bytes);
+            }
+            if (failure->minimum_shared_bytes > 0) {
+                put_count(&json, "minimum_shared_bytes", failure->minimum_shared_bytes);
+            }
+            if (failure->minimum_device_bytes > 0) {
+                put_count(&json, "minimum_pinned_bytes", failure->minimum_pinned_bytes);
+                put_count(&json, "minimum_device_bytes", failure->minimum_device_bytes);
             }
         }
         end_object(&json);

@@ -11,6 +11,7 @@
 #include "progress.h"
 
 #include <brim.h>
+#include <limits.h>
 
 struct session {
     const struct options *options;
@@ -26,7 +27,10 @@ struct failure {
     brim_status status;
     char text[1024];
     uint64_t minimum_bytes; /* 0: unknown, or not a matter of the budget */
-    bool spent;             /* it is unknown because a stream cannot be read again */
+    uint64_t minimum_device_bytes, minimum_pinned_bytes; /* 0 on the host */
+    uint64_t minimum_shared_bytes; /* of all processes together; 0: that is not in the way */
+    uint64_t others_bytes;         /* what of it other processes have */
+    bool spent;                    /* it is unknown because a stream cannot be read again */
 };
 
 /* Parses the pipeline and makes the runtime. Returns EXIT_GOOD, or an exit code
@@ -42,13 +46,24 @@ void session_end(struct session *session);
 brim_status session_plan(struct session *session, brim_plan **plan);
 brim_status session_load(struct session *session, brim_loader **loader);
 
+/* One word of a canonical text from *at on, which moves behind it: 'w' for a
+ * name or a value, one of "|()" for itself, 0 at the end. Quotes are taken off; a
+ * value longer than any path is cut. */
+char word_next(const char **at, char word[PATH_MAX]);
+
 /* What is known of a pipeline before it is opened. */
 struct outline {
     bool stream;  /* reads standard input, a pipe or the like, which can be opened only once */
     bool batches; /* its last stage makes batches */
+    bool changes; /* a stage changes samples ... */
+    bool decodes; /* ... and is `decode` */
+    size_t sample_bytes; /* of its text before the first stage that makes batches */
 };
 struct outline outline_of(const brim_pipeline *pipeline);
 
+/* What the plan of a session that does not fit says of the smallest budget. */
+void failure_minimum(struct failure *failure, const struct session *session,
+                     const brim_plan_info *info);
 /* The calling thread's last failure; when it is the budget, with the minimum
  * that planning finds, or of a stream, that the refusal names. */
 struct failure failure_now(const struct session *session, brim_status status);

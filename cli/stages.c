@@ -19,6 +19,7 @@ static const struct {
     [BRIM_ROOM_ORDER] = { "order", "which sample is next" },
     [BRIM_ROOM_TRANSFORM] = { "transform", "what happens to a sample" },
     [BRIM_ROOM_BATCHING] = { "batching", "how samples become batches" },
+    [BRIM_ROOM_CACHE] = { "cache", "where samples are kept once they are made" },
 };
 #define ROOMS (sizeof(rooms) / sizeof(rooms[0]))
 
@@ -148,7 +149,7 @@ static void page_stage(const brim_stage_info *stage) {
 
 static void print_page(void) {
     puts("# Stages\n\n"
-         "All stages, by the four rooms in which they stand. This page is what `brim stages\n"
+         "All stages, by the five rooms in which they stand. This page is what `brim stages\n"
          "--markdown` prints; `make stages` writes it. An argument whose key stands in brackets "
          "may\n"
          "be given without it; `...` takes several values. [plan.md](plan.md) has the grammar.");
@@ -207,8 +208,21 @@ static void stage_json(struct document *json, const brim_stage_info *stage) {
     end_object(json);
 }
 
+/* The stages with `word` in their names as "a, b, c"; "": none, or too short a word. */
+static void names_with(const char *word, char *list, size_t bytes) {
+    size_t used = 0;
+    list[0] = '\0';
+    for (size_t i = 0; i < brim_stage_count() && strlen(word) >= 2 && used < bytes; i++) {
+        const char *name = brim_stage_at(i)->name;
+        if (strstr(name, word) != NULL) {
+            used += (size_t)snprintf(list + used, bytes - used, "%s%s", used > 0 ? ", " : "", name);
+        }
+    }
+}
+
 static int unknown(const struct options *options) {
     struct failure failure = { .status = BRIM_INVALID };
+    char list[CELL_BYTES];
     const size_t count = brim_stage_count();
     const char **names = take(count, sizeof(names[0]));
     for (size_t i = 0; i < count; i++) {
@@ -216,7 +230,12 @@ static int unknown(const struct options *options) {
     }
     const char *near = nearest(options->operand, names, count);
     free(names);
-    if (near != NULL) {
+    names_with(options->operand, list, sizeof(list));
+    if (list[0] != '\0') {
+        snprintf(failure.text, sizeof(failure.text),
+                 "there is no stage '%s'; those with that in their names: %s", options->operand,
+                 list);
+    } else if (near != NULL) {
         snprintf(failure.text, sizeof(failure.text), "there is no stage '%s'; did you mean %s?",
                  options->operand, near);
     } else {

@@ -130,6 +130,27 @@ static int64_t signed_value(brim_dtype dtype, const unsigned char *data) {
     return (int64_t)((uint64_t)number << spare) >> spare;
 }
 
+double element_value(brim_dtype dtype, const unsigned char *data) {
+    uint64_t number = 0;
+    switch (dtype) {
+    case BRIM_BOOL:
+        return *data != 0;
+    case BRIM_U8:
+    case BRIM_U16:
+    case BRIM_U32:
+    case BRIM_U64:
+        memcpy(&number, data, brim_dtype_bytes(dtype));
+        return (double)number;
+    case BRIM_I8:
+    case BRIM_I16:
+    case BRIM_I32:
+    case BRIM_I64:
+        return (double)signed_value(dtype, data);
+    default:
+        return real_value(dtype, data);
+    }
+}
+
 static void put_number(FILE *file, double number, int digits, bool json) {
     if (isfinite(number)) {
         char text[40];

@@ -21,6 +21,9 @@ struct value {
     uint64_t count; /* elements */
 };
 
+/* One element as a number, a complex one by its real part. */
+double element_value(brim_dtype dtype, const unsigned char *data);
+
 struct value value_of(const brim_field *field, uint64_t row);
 /* A dense field of a whole batch, its rows in the first dimension. */
 struct value value_of_batch(const brim_field *field);

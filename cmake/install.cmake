@@ -18,7 +18,7 @@
 set_target_properties(brim_shared PROPERTIES EXPORT_NAME brim)
 # brim.h includes nothing of these, so that only those who link statically need
 # them, by the names that every linker finds.
-set(private_libraries xxhash z yajl)
+set(private_libraries xxhash z yajl jpeg spng webp)
 foreach(name ${private_libraries} -pthread)
   target_link_libraries(brim_static INTERFACE $<INSTALL_INTERFACE:${name}>)
 endforeach()
@@ -95,5 +95,5 @@ set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS
-  "libxxhash-dev, zlib1g-dev, libyajl-dev, pkg-config | cmake")
+  "libxxhash-dev, zlib1g-dev, libyajl-dev, libjpeg-dev, libspng-dev, libwebp-dev, pkg-config | cmake")
 include(CPack)

@@ -1,16 +1,17 @@
 /*
- * glyphs.c: trains a classifier on data larger than its memory budget.
+ * glyphs.c: trains a classifier on a folder of images inside one memory budget.
  *
  *     make run                        or: glyphs --help
  *
- * It draws noisy digits, writes them as two .npy files (31 MB), and trains a
- * small network on them inside 16 MiB that hold everything: the loader of the
- * training part, the loader of the validation part, and the network.
+ * It draws digits in many colours, sizes and slants, writes them as JPEG files, a
+ * folder for each class, and trains a small network on them inside 16 MiB that hold
+ * everything: the loader of the training images, that of the validation images, and
+ * the network.
  *
- *     images.npy  --> training   --> network: judge, learn
- *     labels.npy  --> validation --> network: judge
- *                         |             |
- *                         +--- budget --+
+ *     train/3/0007.jpg       --> training   --> network: judge, learn
+ *     validation/3/0007.jpg  --> validation --> network: judge
+ *                                    |             |
+ *                                    +--- budget --+
  *
  * Of brim only the public header is used. Where to look for what:
  *   the pipelines         make_pipeline
@@ -29,14 +30,18 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdbool.h>
-#include <stdio.h>
+#include <stdio.h> /* before jpeglib.h, which uses FILE */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { SIDE = 28, PIXELS = SIDE * SIDE, CLASSES = 10, HIDDEN = 64, BATCH = 64 };
+#include <jpeglib.h>
+
+/* The network sees images of SIDE x SIDE; files have sides of SMALLEST to LARGEST. */
+enum { SIDE = 32, SMALLEST = 48, LARGEST = 96, RGB = 3 };
+enum { PIXELS = SIDE * SIDE * RGB, CLASSES = 10, HIDDEN = 64, BATCH = 64 };
 
 /* What went wrong if it was not brim; brim's own words are in brim_detail(). */
 static char trouble[3 * PATH_MAX];
@@ -68,6 +73,10 @@ static float draw_between(uint64_t *state, float least, float most) {
     return least + (most - least) * ((float)(draw(state) >> 8) * 0x1p-24f);
 }
 
+static float between_0_and(float most, float value) {
+    return value < 0.0f ? 0.0f : value > most ? most : value;
+}
+
 static float cell(unsigned digit, int column, int row) {
     const bool inside = column >= 0 && column < 5 && row >= 0 && row < 7;
     return inside && font[row][digit * 6 + (unsigned)column] == '#' ? 1.0f : 0.0f;
@@ -84,103 +93,173 @@ static float ink_at(unsigned digit, float u, float v) {
     return (1.0f - down) * above + down * below;
 }
 
-/* Sample `number` of the data, which depends on nothing else; returns its label. */
-static uint8_t draw_glyph(uint64_t number, uint8_t pixels[PIXELS]) {
-    uint64_t state = number * UINT64_C(0xd1342543de82ef95);
-    const unsigned digit = draw(&state) % CLASSES;
-    const float x0 = draw_between(&state, 12.0f, 15.0f), y0 = draw_between(&state, 12.0f, 15.0f);
-    const float width = draw_between(&state, 2.6f, 3.4f), height = draw_between(&state, 2.2f, 2.9f);
+struct drawing {
+    unsigned width, height;
+    uint8_t pixels[LARGEST * LARGEST * RGB];
+};
+
+/* Image `number` of one of the sets, which depends on nothing else: dark paper, bright ink of
+ * another colour, grain, and a few speckles that hide what is below. */
+static void draw_glyph(unsigned digit, uint64_t number, struct drawing *image) {
+    uint64_t state = (number * CLASSES + digit) * UINT64_C(0xd1342543de82ef95);
+    image->width = SMALLEST + draw(&state) % (LARGEST - SMALLEST + 1);
+    image->height = SMALLEST + draw(&state) % (LARGEST - SMALLEST + 1);
+    const float w = (float)image->width, h = (float)image->height;
+    const float x0 = w * draw_between(&state, 0.45f, 0.55f);
+    const float y0 = h * draw_between(&state, 0.45f, 0.55f);
+    const float width = w * draw_between(&state, 0.085f, 0.115f); /* of a cell */
+    const float height = h * draw_between(&state, 0.075f, 0.1f);
     const float slant = draw_between(&state, -0.2f, 0.2f);
-    const float ink = draw_between(&state, 130.0f, 255.0f);
-    for (int i = 0; i < PIXELS; i++) {
-        const int column = i % SIDE, row = i / SIDE;
-        const float x = (float)column - x0, y = (float)row - y0;
-        float value = ink * ink_at(digit, (x + slant * y) / width + 2.0f, y / height + 3.0f);
-        value += draw_between(&state, -25.0f, 25.0f) + draw_between(&state, -25.0f, 25.0f);
-        pixels[i] = (uint8_t)(value < 0.0f ? 0.0f : value > 255.0f ? 255.0f : value);
+    const float least = draw_between(&state, 0.05f, 0.35f); /* ink below it is none: thin to bold */
+    float paper[RGB], ink[RGB];
+    for (int c = 0; c < RGB; c++) {
+        paper[c] = draw_between(&state, 0.0f, 110.0f);
+        ink[c] = draw_between(&state, 130.0f, 255.0f);
     }
-    for (int speckles = 0; speckles < 6; speckles++) { /* they hide what is below */
-        const unsigned corner = draw(&state) % (SIDE - 2) * SIDE + draw(&state) % (SIDE - 2);
-        const int shade = (int)(draw(&state) & 0xff);
-        for (unsigned row = 0; row < 3; row++) {
-            memset(pixels + corner + row * SIDE, shade, 3);
+    for (unsigned i = 0; i < image->width * image->height; i++) {
+        const float x = (float)(i % image->width) - x0, y = (float)(i / image->width) - y0;
+        const float u = (x + slant * y) / width + 2.0f, v = y / height + 3.0f;
+        const float share = between_0_and(1.0f, 2.5f * (ink_at(digit, u, v) - least));
+        const float grain = draw_between(&state, -20.0f, 20.0f);
+        for (int c = 0; c < RGB; c++) {
+            const float value = paper[c] + share * (ink[c] - paper[c]) + grain;
+            image->pixels[i * RGB + (unsigned)c] = (uint8_t)between_0_and(255.0f, value);
         }
     }
-    return (uint8_t)digit;
+    for (int speckles = 0; speckles < 6; speckles++) {
+        const unsigned side = image->width / 12, column = draw(&state) % (image->width - side);
+        const unsigned row = draw(&state) % (image->height - side);
+        const int shade = (int)(draw(&state) & 0xff);
+        for (unsigned r = row; r < row + side; r++) {
+            memset(image->pixels + (r * image->width + column) * RGB, shade, side * RGB);
+        }
+    }
+}
+
+/* The image as JPEG in memory, which the caller frees. */
+static unsigned char *encode(const struct drawing *image, unsigned long *bytes) {
+    struct jpeg_compress_struct compress;
+    struct jpeg_error_mgr errors;
+    unsigned char *file = NULL;
+    compress.err = jpeg_std_error(&errors); /* only memory can fail here, and that ends it all */
+    jpeg_create_compress(&compress);
+    jpeg_mem_dest(&compress, &file, bytes);
+    compress.image_width = image->width;
+    compress.image_height = image->height;
+    compress.input_components = RGB;
+    compress.in_color_space = JCS_RGB;
+    jpeg_set_defaults(&compress);
+    jpeg_set_quality(&compress, 90, TRUE);
+    jpeg_start_compress(&compress, TRUE);
+    for (unsigned row = 0; row < image->height; row++) {
+        JSAMPROW line = (JSAMPROW)(image->pixels + (size_t)row * image->width * RGB);
+        jpeg_write_scanlines(&compress, &line, 1);
+    }
+    jpeg_finish_compress(&compress);
+    jpeg_destroy_compress(&compress);
+    return file;
 }
 
 /* ------------------------------------------------------------------- files */
 
-enum { HEADER = 128 };
+enum { TRAINING, VALIDATION, SETS };
+static const char *const set_names[SETS] = { "train", "validation" };
 
 struct data_set {
-    char images[PATH_MAX + 16], labels[PATH_MAX + 16]; /* paths */
-    uint64_t count;
+    char directory[PATH_MAX];
+    uint64_t count[SETS]; /* images of each set */
+    uint64_t bytes;
     bool reused;
 };
 
-/* The header of an array of bytes as numpy writes it; `shape` as in Python. */
-static void make_header(char header[HEADER], const char *shape) {
-    /* the name, version 1.0, and the length of what follows in two bytes */
-    static const char magic[] = { '\x93', 'N', 'U', 'M', 'P', 'Y', 1, 0, HEADER - 10, 0 };
-    memset(header, ' ', HEADER);
-    memcpy(header, magic, sizeof(magic));
-    const int length = snprintf(header + 10, HEADER - 10,
-                                "{'descr': '|u1', 'fortran_order': False, 'shape': %s, }", shape);
-    header[10 + length] = ' ';
-    header[HEADER - 1] = '\n';
+/* Of a set's folder, and of one of its images. */
+static int set_path(const struct data_set *data, int set, char path[PATH_MAX + 64]) {
+    return snprintf(path, PATH_MAX + 64, "%s/%s", data->directory, set_names[set]);
 }
 
-/* The file has this header, `count` records, and `last` is the last of them. */
-static bool is_complete(const char *path, const char header[HEADER], uint64_t count,
-                        const uint8_t *last, size_t bytes) {
-    char buffer[PIXELS];
-    FILE *file = fopen(path, "rb");
-    if (file == NULL) {
-        return false;
-    }
-    const bool complete = fread(buffer, HEADER, 1, file) == 1 &&
-                          memcmp(buffer, header, HEADER) == 0 &&
-                          fseeko(file, HEADER + (off_t)((count - 1) * bytes), SEEK_SET) == 0 &&
-                          fread(buffer, bytes, 1, file) == 1 && memcmp(buffer, last, bytes) == 0 &&
-                          fgetc(file) == EOF;
-    fclose(file);
-    return complete;
+static void image_path(const struct data_set *data, int set, uint64_t i, char path[PATH_MAX + 64]) {
+    const int length = set_path(data, set, path);
+    snprintf(path + length, 48, "/%" PRIu64 "/%04" PRIu64 ".jpg", i % CLASSES, i / CLASSES);
 }
 
-/* Draws sample after sample into both files. They get their names when complete:
- * a run that was broken off leaves nothing that looks good. */
-static brim_status write_files(const struct data_set *data, const char image_header[HEADER],
-                               const char label_header[HEADER]) {
-    char image_path[PATH_MAX + 48], label_path[PATH_MAX + 48];
-    snprintf(image_path, sizeof(image_path), "%s.part%d", data->images, (int)getpid());
-    snprintf(label_path, sizeof(label_path), "%s.part%d", data->labels, (int)getpid());
-    FILE *images = fopen(image_path, "wb");
-    FILE *labels = fopen(label_path, "wb");
-    bool good = images != NULL && labels != NULL && fwrite(image_header, HEADER, 1, images) == 1 &&
-                fwrite(label_header, HEADER, 1, labels) == 1;
-    for (uint64_t i = 0; good && i < data->count; i++) {
-        uint8_t pixels[PIXELS];
-        const uint8_t label = draw_glyph(i, pixels);
-        good = fwrite(pixels, PIXELS, 1, images) == 1 && fputc(label, labels) != EOF;
+/* All images are there, and as many bytes in all as when they were drawn. */
+static bool is_complete(struct data_set *data, const char *note_path) {
+    char path[PATH_MAX + 64];
+    uint64_t noted = 0, bytes = 0;
+    FILE *note = fopen(note_path, "r");
+    const bool read = note != NULL && fscanf(note, "%" SCNu64, &noted) == 1;
+    if (note != NULL) {
+        fclose(note);
     }
-    good = (images == NULL || fclose(images) == 0) && good;
-    good = (labels == NULL || fclose(labels) == 0) && good;
-    good = good && rename(image_path, data->images) == 0 && rename(label_path, data->labels) == 0;
+    for (int set = 0; read && set < SETS; set++) {
+        for (uint64_t i = 0; i < data->count[set]; i++) {
+            struct stat about;
+            image_path(data, set, i, path);
+            bytes += stat(path, &about) == 0 ? (uint64_t)about.st_size : UINT32_MAX;
+        }
+    }
+    data->bytes = bytes;
+    return read && bytes == noted;
+}
+
+static bool make_directory(const char *path) {
+    return mkdir(path, 0777) == 0 || errno == EEXIST;
+}
+
+static bool write_file(const char *path, const void *content, size_t bytes) {
+    FILE *file = fopen(path, "wb");
+    const bool good = file != NULL && fwrite(content, 1, bytes, file) == bytes;
+    return (file == NULL || fclose(file) == 0) && good;
+}
+
+/* Draws image `i` of a set and writes it, in the folder of its class. */
+static bool write_image(struct data_set *data, int set, uint64_t i, char path[PATH_MAX + 64]) {
+    static struct drawing image;
+    unsigned long bytes = 0;
+    image_path(data, set, i, path);
+    if (i < CLASSES) { /* the first of its class */
+        char *name = strrchr(path, '/');
+        *name = '\0';
+        if (!make_directory(path)) {
+            return false;
+        }
+        *name = '/';
+    }
+    draw_glyph((unsigned)(i % CLASSES), i / CLASSES * SETS + (uint64_t)set, &image);
+    unsigned char *file = encode(&image, &bytes);
+    const bool good = write_file(path, file, bytes);
+    free(file);
+    data->bytes += bytes;
+    return good;
+}
+
+/* The note of how many bytes there are comes last: a run that was broken off leaves nothing that
+ * looks complete. */
+static brim_status write_images(struct data_set *data, const char *note_path) {
+    char path[PATH_MAX + 64], note[32];
+    bool good = true;
+    data->bytes = 0;
+    for (int set = 0; good && set < SETS; set++) {
+        set_path(data, set, path);
+        good = make_directory(path);
+        for (uint64_t i = 0; good && i < data->count[set]; i++) {
+            good = write_image(data, set, i, path);
+        }
+    }
     if (good) {
-        return BRIM_OK;
+        const int length = snprintf(note, sizeof(note), "%" PRIu64 "\n", data->bytes);
+        snprintf(path, sizeof(path), "%s", note_path);
+        good = write_file(path, note, (size_t)length);
     }
-    const char *why = strerror(errno);
-    unlink(image_path);
-    unlink(label_path);
-    return FAIL(BRIM_IO, "cannot write %s and its labels: %s; --data names another directory",
-                data->images, why);
+    return good ? BRIM_OK
+                : FAIL(BRIM_IO, "cannot write %s: %s; --data names another directory", path,
+                       strerror(errno));
 }
 
-/* Finds the data set in `directory`, or draws it. Without a directory: in
- * build/ if there is one, else where temporary files go. */
+/* Finds the images in `directory`, or draws them. Without a directory: in build/ if there is
+ * one, else where temporary files go. */
 static brim_status prepare_data(const char *directory, uint64_t count, struct data_set *data) {
-    char chosen[PATH_MAX];
+    char chosen[PATH_MAX - 64], note[PATH_MAX + 64];
     struct stat about;
     const char *temporary = getenv("TMPDIR");
     int length;
@@ -192,31 +271,24 @@ static brim_status prepare_data(const char *directory, uint64_t count, struct da
         length = snprintf(chosen, sizeof(chosen), "%s/brim-glyphs-%u",
                           temporary != NULL ? temporary : "/tmp", (unsigned)getuid());
     }
-    if (length >= PATH_MAX) {
+    if (length >= (int)sizeof(chosen)) {
         return FAIL(BRIM_INVALID, "the directory's path is too long: %d bytes", length);
     }
-    if (mkdir(chosen, 0777) != 0 && errno != EEXIST) {
+    /* as many in the name: another number is another folder */
+    snprintf(data->directory, sizeof(data->directory), "%s/%" PRIu64, chosen, count);
+    if (!make_directory(chosen) || !make_directory(data->directory)) {
         return FAIL(BRIM_IO, "cannot make the directory %s: %s", chosen, strerror(errno));
     }
-    snprintf(data->images, sizeof(data->images), "%s/images.npy", chosen);
-    snprintf(data->labels, sizeof(data->labels), "%s/labels.npy", chosen);
-    data->count = count;
-
-    char shape[64], image_header[HEADER], label_header[HEADER];
-    snprintf(shape, sizeof(shape), "(%" PRIu64 ", %d, %d)", count, SIDE, SIDE);
-    make_header(image_header, shape);
-    snprintf(shape, sizeof(shape), "(%" PRIu64 ",)", count);
-    make_header(label_header, shape);
-    uint8_t pixels[PIXELS];
-    const uint8_t label = draw_glyph(count - 1, pixels);
-    data->reused = is_complete(data->images, image_header, count, pixels, PIXELS) &&
-                   is_complete(data->labels, label_header, count, &label, 1);
-    return data->reused ? BRIM_OK : write_files(data, image_header, label_header);
+    data->count[TRAINING] = count;
+    data->count[VALIDATION] = count / 4;
+    snprintf(note, sizeof(note), "%s/bytes", data->directory);
+    data->reused = is_complete(data, note);
+    return data->reused ? BRIM_OK : write_images(data, note);
 }
 
 /* ----------------------------------------------------------------- network */
 
-/* 784 inputs, 64 hidden units, 10 classes in 16 outputs; the last row of a
+/* 3072 inputs, 64 hidden units, 10 classes in 16 outputs; the last row of a
  * layer's weights is the bias. All units are taken LANES at a time, whose sums
  * the compiler keeps in vector registers. */
 enum { LANES = 16, OUTPUTS = 16 };
@@ -231,7 +303,7 @@ struct network {
 static void initialise(struct network *network, uint64_t seed) {
     uint64_t state = seed;
     for (int i = 0; i < PIXELS * HIDDEN; i++) {
-        network->w1[i / HIDDEN][i % HIDDEN] = draw_between(&state, -0.0875f, 0.0875f);
+        network->w1[i / HIDDEN][i % HIDDEN] = draw_between(&state, -0.0442f, 0.0442f);
     }
     for (int i = 0; i < HIDDEN * OUTPUTS; i++) {
         network->w2[i / OUTPUTS][i % OUTPUTS] = draw_between(&state, -0.306f, 0.306f);
@@ -269,7 +341,7 @@ static void descend(float *w, float *v, size_t inputs, size_t outputs, size_t ro
             }
             for (size_t l = 0; l < LANES; l++) {
                 float *velocity = v + i * outputs + first + l;
-                *velocity = 0.9f * *velocity - 0.03f * sum[l];
+                *velocity = 0.9f * *velocity - 0.01f * sum[l];
                 w[i * outputs + first + l] += *velocity;
             }
         }
@@ -289,7 +361,7 @@ static float exponential(float x) {
 /* Runs the rows through the network; returns how many of them it has right, and
  * leaves the gradient of their mean cross-entropy in output. */
 static uint64_t judge(struct network *network, size_t rows, const float *images,
-                      const uint8_t *labels) {
+                      const int64_t *labels) {
     uint64_t right = 0;
     apply(network->w1[0], PIXELS, HIDDEN, rows, images, network->hidden[0]);
     for (size_t i = 0; i < rows * HIDDEN; i++) {
@@ -303,13 +375,14 @@ static uint64_t judge(struct network *network, size_t rows, const float *images,
         for (size_t c = 1; c < CLASSES; c++) {
             best = output[c] > output[best] ? c : best;
         }
-        right += best == labels[r];
+        right += (int64_t)best == labels[r];
         const float most = output[best];
         for (size_t c = 0; c < CLASSES; c++) {
             sum += output[c] = exponential(output[c] - most);
         }
         for (size_t c = 0; c < OUTPUTS; c++) {
-            output[c] = c < CLASSES ? (output[c] / sum - (c == labels[r])) / (float)rows : 0.0f;
+            output[c] =
+                c < CLASSES ? (output[c] / sum - ((int64_t)c == labels[r])) / (float)rows : 0.0f;
         }
     }
     return right;
@@ -374,21 +447,23 @@ static void quote(const char *path, char *word) {
     memcpy(word, "\"", 2);
 }
 
-static brim_status make_pipeline(const struct program *program, const char *part,
-                                 brim_pipeline **pipeline) {
-    enum { WORD = 2 * sizeof(program->data.images) + 2 };
-    static char images[WORD], labels[WORD], text[2 * WORD + 512];
-    char shuffle[64] = "";
-    quote(program->data.images, images);
-    quote(program->data.labels, labels);
-    if (strcmp(part, "train") == 0) { /* what only judges needs no other order */
-        snprintf(shuffle, sizeof(shuffle), " | shuffle seed=%" PRIu64, program->seed);
+/* Training sees another part of each image every time, in another order every epoch; validation
+ * sees each whole image, in the order of the folder. */
+static brim_status make_pipeline(const struct program *program, int set, brim_pipeline **pipeline) {
+    static char folder[PATH_MAX + 64], word[2 * sizeof(folder) + 2], text[sizeof(word) + 512];
+    set_path(&program->data, set, folder);
+    quote(folder, word);
+    if (set == TRAINING) {
+        snprintf(text, sizeof(text),
+                 "folder %s | shuffle seed=%" PRIu64 " | decode"
+                 " | random_resized_crop %d scale=0.6,1 seed=%" PRIu64
+                 " | normalize mean=0.4 std=0.3 | batch %d",
+                 word, program->seed, SIDE, program->seed, BATCH);
+    } else {
+        snprintf(text, sizeof(text),
+                 "folder %s | decode | resize %d %d | normalize mean=0.4 std=0.3 | batch %d", word,
+                 SIDE, SIDE, BATCH);
     }
-    snprintf(text, sizeof(text),
-             "zip (npy %s name=image) (npy %s name=label)"
-             " | split %s validation=0.1 seed=%" PRIu64 "%s"
-             " | normalize mean=0.2 std=0.3 on=image | batch %d",
-             images, labels, part, program->seed, shuffle, BATCH);
     return brim_pipeline_parse(text, pipeline);
 }
 
@@ -397,7 +472,7 @@ static void show_plan(const char *label, const brim_pipeline *pipeline, const br
     printf("%s: %s\n", label, brim_pipeline_text(pipeline));
     for (uint32_t i = 0; i < info->stage_count; i++) {
         const brim_plan_stage *stage = brim_plan_stage_at(plan, i);
-        printf("  %-10s %6.1f KiB  %s\n", stage->name, (double)stage->bytes / 1024, stage->effect);
+        printf("  %-19s %6.1f KiB  %s\n", stage->name, (double)stage->bytes / 1024, stage->effect);
     }
     printf("  minimum %.2f MiB, planned %.2f MiB, limit %.2f MiB, %u slots, %u threads\n\n",
            mebibytes(info->minimum_bytes), mebibytes(info->planned_bytes),
@@ -405,13 +480,13 @@ static void show_plan(const char *label, const brim_pipeline *pipeline, const br
 }
 
 /* Plans before opening: the plan tells what will be used, or what is missing. */
-static brim_status open_loader(const struct program *program, const char *label, const char *part,
+static brim_status open_loader(const struct program *program, const char *label, int set,
                                brim_loader **loader) {
     brim_pipeline *pipeline = NULL;
     brim_plan *plan = NULL;
     brim_open_options options = BRIM_OPEN_OPTIONS_INIT;
     options.label = label;
-    brim_status status = make_pipeline(program, part, &pipeline);
+    brim_status status = make_pipeline(program, set, &pipeline);
     if (status == BRIM_OK) {
         status = brim_plan_new(program->runtime, pipeline, &options, &plan);
     }
@@ -431,6 +506,7 @@ static brim_status open_all(struct program *program) {
     brim_runtime_options options = BRIM_RUNTIME_OPTIONS_INIT;
     options.host_bytes = program->memory;
     options.threads = program->threads;
+    options.cache_dir = program->data.directory; /* the folders' indexes stay with them */
     brim_status status = brim_runtime_new(&options, &program->runtime);
     if (status == BRIM_OK) {
         status = brim_budget_new(brim_runtime_budget(program->runtime), "network", BRIM_UNLIMITED,
@@ -447,9 +523,9 @@ static brim_status open_all(struct program *program) {
         return FAIL(BRIM_MEMORY, "no memory for the network");
     }
     initialise(program->network, program->seed);
-    status = open_loader(program, "training", "train", &program->training);
+    status = open_loader(program, "training", TRAINING, &program->training);
     if (status == BRIM_OK) {
-        status = open_loader(program, "validation", "validation", &program->validation);
+        status = open_loader(program, "validation", VALIDATION, &program->validation);
     }
     return status;
 }
@@ -485,7 +561,7 @@ static brim_status run_epoch(struct program *program, brim_loader *loader, doubl
     while ((status = brim_loader_next(loader, BRIM_FOREVER, &batch)) == BRIM_OK) {
         const size_t rows = brim_batch_get(batch)->rows;
         const float *images = brim_batch_find(batch, "image")->data;
-        const uint8_t *labels = brim_batch_find(batch, "label")->data;
+        const int64_t *labels = brim_batch_find(batch, "label")->data;
         right += judge(program->network, rows, images, labels);
         if (learning) {
             learn(program->network, rows, images);
@@ -532,17 +608,16 @@ static brim_status show_result(const struct program *program) {
         return status;
     }
     const double rate = (double)program->trained / program->training_seconds;
-    const uint64_t data = program->data.count * (PIXELS + 1);
     if (program->json) {
         printf("{\"accuracy\": %.6f, \"samples_per_second\": %.1f, \"budget_bytes\": %" PRIu64
                ", \"peak_charged_bytes\": %" PRIu64 ", \"peak_rss_bytes\": %" PRIu64
                ", \"epochs\": %" PRIu64 ", \"data_bytes\": %" PRIu64 ", \"data_reused\": %s}\n",
                program->accuracy, rate, usage.limit, usage.peak, usage.peak_rss, program->epochs,
-               data, program->data.reused ? "true" : "false");
+               program->data.bytes, program->data.reused ? "true" : "false");
     } else {
         printf("\nvalidation accuracy  %.4f\n", program->accuracy);
         printf("training             %.0f samples/s, the network's work included\n", rate);
-        printf("data                 %.1f MiB\n", mebibytes(data));
+        printf("data                 %.1f MiB of JPEG files\n", mebibytes(program->data.bytes));
         printf("budget               %.1f MiB\n", mebibytes(usage.limit));
         printf("peak charged         %.1f MiB: loaders and network\n", mebibytes(usage.peak));
         printf("peak resident        %.1f MiB: the whole process\n", mebibytes(usage.peak_rss));
@@ -553,8 +628,9 @@ static brim_status show_result(const struct program *program) {
 static brim_status run(struct program *program) {
     brim_status status = prepare_data(program->directory, program->samples, &program->data);
     if (status == BRIM_OK && !program->json) {
-        printf("data: %" PRIu64 " glyphs %s %s\n\n", program->data.count,
-               program->data.reused ? "found in" : "drawn into", program->data.images);
+        printf("data: %" PRIu64 " images %s %s\n\n",
+               program->data.count[TRAINING] + program->data.count[VALIDATION],
+               program->data.reused ? "found in" : "drawn into", program->data.directory);
     }
     if (status == BRIM_OK) {
         status = open_all(program);
@@ -568,17 +644,18 @@ static brim_status run(struct program *program) {
 /* ----------------------------------------------------------------- options */
 
 static const char help[] =
-    "glyphs: trains a classifier on data larger than its memory budget\n"
+    "glyphs: trains a classifier on a folder of images inside one memory budget\n"
     "\n"
     "usage: glyphs [options]\n"
     "\n"
     "  --data DIR     where the drawn digits are kept; default build/glyphs if there is a\n"
     "                 directory build, else a directory for temporary files\n"
-    "  --samples N    digits to draw, at least 640; default 40000 (31 MB)\n"
-    "  --epochs N     passes over the training part; default 3\n"
+    "  --samples N    images to train on, at least 640; default 2000; a quarter as many more\n"
+    "                 are for validation\n"
+    "  --epochs N     passes over the training images; default 8\n"
     "  --memory SIZE  budget of loaders and network together; default 16MiB\n"
     "  --threads N    workers that make batches, or auto (default)\n"
-    "  --seed N       another split, order and network; default 7\n"
+    "  --seed N       another order and network; default 7\n"
     "  --json         one object at the end instead of text\n"
     "  --help         this text\n"
     "\n"
@@ -647,7 +724,7 @@ static bool take_option(struct program *program, int letter) {
 
 int main(int count, char **words) {
     static struct program program = {
-        .samples = 40000, .epochs = 3, .memory = 16 << 20, .seed = 7, .threads = BRIM_THREADS_AUTO
+        .samples = 2000, .epochs = 8, .memory = 16 << 20, .seed = 7, .threads = BRIM_THREADS_AUTO
     };
     int letter, which;
     while ((letter = getopt_long(count, words, "", known, &which)) != -1) {

@@ -12,7 +12,9 @@
  *   plan_fuzz.c     the text of a pipeline, run over a few files
  *   state_fuzz.c    the bytes of a state
  *   index_fuzz.c    the bytes of an index
+ *   listing_fuzz.c  the bytes of a folder's listing
  *   guess_fuzz.c    brim_guess, and the pipeline that it writes
+ *   jpeg_fuzz.c, png_fuzz.c, webp_fuzz.c   the decoders of images
  *
  * Everything runs on one thread, and files lie in a directory of the process's
  * own, so that an input alone decides what happens.

@@ -269,6 +269,8 @@ def line_seeds():
     for name, content in {
             "flat": '{"a": 1, "b": {"c": "x"}}\n{"a": 2.5, "b": {"c": "y"}}\n',
             "lists": '{"a": [1, 2, 3], "t": "one"}\n{"a": [], "t": "\\u00e9\\n"}\n',
+            "boxes": '{"a": [[1, 2, 3, 4], [5, 6, 7, 8]], "b": []}\n{"a": [], "b": [[0.5]]}\n'
+                     '{"a": [[1, 2, 3]]}\n{"a": [1, [2]]}\n{"a": [[1, [2], 3, 4]]}\n',
             "types": '{"a": true, "b": null, "c": "s", "d": -1e5}\n{"a": false}\n',
             "dotted": '{"b.c": 3, "a": 1}\n',
             "surrogate": '{"a": "\\ud83d\\ude00", "b": {"c": "\\ud800"}}\n',
@@ -402,6 +404,40 @@ def number_seeds():
     }.items():
         put("index", name, content)
 
+    # places in listing_fuzz.c: of the header, and behind its 184 bytes of the first record
+    def listing(*edits, forged=True, fitted=True, zeros=0):
+        return bytes([forged | fitted << 1 | zeros // 64 << 2]) + b"".join(
+            struct.pack("<HB", at, len(value)) + value for at, value in edits)
+
+    def u64(value):
+        return struct.pack("<Q", value)
+
+    for name, content in {
+            "true": listing(),
+            "samples": listing((24, u64(2**64 - 1))),
+            "classes": listing((32, u64(1))),
+            "classes-at": listing((48, u64(2**64 - 32))),
+            "directories-at": listing((56, u64(4096 + 32))),
+            "unlabelled": listing((32, u64(0)), (72, u64(0))),
+            "longest": listing((80, u64(1))),
+            "largest": listing((120, u64(1))),
+            "largest-huge": listing((120, u64(2**63))),
+            "needs-little": listing((128, u64(1) * 4)),
+            "needs-much": listing((136, u64(2**47) * 3)),
+            "most": listing((160, u64(2**40))),
+            "wide": listing((168, u64(2**64 - 1))),
+            "label": listing((208, b"\xff\xff\xff\x7f")),
+            "root": listing((212, b"\x07")),
+            "path": listing((220, b"2")),
+            "path-zero": listing((216, b"\0")),
+            "path-longer": listing((214, b"\xff\x0f"), zeros=4032),
+            "zeros": listing(zeros=64),
+            "damage-header": listing((120, b"\x01"), forged=False, fitted=False),
+            "damage-path": listing((220, b"2"), forged=False, fitted=False),
+            "damage-end": listing(zeros=64, forged=False, fitted=False),
+    }.items():
+        put("listing", name, content)
+
 
 # ------------------------------------------------------------------------------------- pipelines
 
@@ -474,10 +510,89 @@ def guess_seeds():
         put("guess", name, content)
 
 
+# ---------------------------------------------------------------------------------------- images
+
+
+def png_chunk(name, data=b""):
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+
+def png(width, height, depth, kind, rows, *chunks, interlaced=0):
+    header = struct.pack(">IIBBBBB", width, height, depth, kind, 0, 0, interlaced)
+    return (b"\x89PNG\r\n\x1a\n" + png_chunk(b"IHDR", header) + b"".join(chunks)
+            + png_chunk(b"IDAT", zlib.compress(rows)) + png_chunk(b"IEND"))
+
+
+def png_seeds():
+    palette = png_chunk(b"PLTE", bytes(range(12)))
+    exif = b"II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0"
+    for name, content in {
+            "gray1": png(9, 2, 1, 0, b"\0\xa5\x80\x02\x5a\0"),
+            "gray16": png(2, 2, 16, 0, b"\0\1\2\3\4\1\0\1\0\2", png_chunk(b"tRNS", b"\0\2")),
+            "rgb8": png(2, 2, 8, 2, b"\3abcdef\4ghijkl", png_chunk(b"tRNS", b"\0a\0b\0c")),
+            "palette2": png(5, 1, 2, 3, b"\0\x1b\x40", palette, png_chunk(b"tRNS", b"\x80")),
+            "palette8-outside": png(3, 1, 8, 3, b"\0\1\2\xff", palette),
+            "gray-alpha8": png(2, 1, 8, 4, b"\1\1\2\3\4"),
+            "rgba16": png(1, 1, 16, 6, b"\0abcdefgh", png_chunk(b"eXIf", exif)),
+            "interlaced": png(3, 3, 8, 0, b"\0a\0b\0cd\0e\0f\0ghi", interlaced=1),
+            "interlaced4": png(2, 2, 4, 3, b"\0\x10\0\x20\0\x31", palette, interlaced=1),
+            "profile": png(1, 1, 8, 0, b"\0a",
+                           png_chunk(b"iCCP", b"p\0\0" + zlib.compress(bytes(100000), 9))),
+            "huge": png(65535, 65535, 16, 6, b"\0"),
+            "larger-than-huge": png(2**32 - 1, 2**32 - 1, 16, 6, b"\0"),
+            "short": png(100, 100, 8, 2, b"\0abc"),
+    }.items():
+        put("png", name, content)
+
+
+def riff(*chunks):
+    body = b"WEBP" + b"".join(
+        name + struct.pack("<I", len(data)) + data + b"\0" * (len(data) % 2)
+        for name, data in chunks)
+    return b"RIFF" + struct.pack("<I", len(body)) + body
+
+
+def webp_seeds():
+    # images of a few pixels, by libwebp's encoder
+    lossy = bytes.fromhex(
+        "b001009d012a050003000900ac25b0027400f46d1ba000cc7b38ef7e990c72f4e0cb0128760ec4980549f692"
+        "56533f539793f63bb3be0000")
+    lossless = bytes.fromhex(
+        "2f038000005fa018b6150ae02d1fcd530a2d81da4790c8cf4651db361080d22895a2299ae11a83b1b8de93a2"
+        "4852236e30811578e11f0b78c83b35ff11d4c5d3f7cd0f76821e9b00b3475385cce2b14010402213500e538c"
+        "b3c5a811fd0f7933")
+    palette = bytes.fromhex(
+        "2f08000200173064433664f31f780702010ad9e28c7b569b10d1ff1ea4eeb4700000")
+    plane = bytes.fromhex("10ec8e8e8e5decec055d058e05")
+    below = bytes.fromhex(
+        "b001009d012a030004000cc0ce25a802ec00f46c1c0000f5d16e623c70a45e107c57c000")
+
+    def canvas(flags, width, height):
+        return (b"VP8X", struct.pack("<I", flags) + struct.pack("<I", width - 1)[:3]
+                + struct.pack("<I", height - 1)[:3])
+
+    frame = (struct.pack("<I", 1)[:3] + bytes(3) + struct.pack("<I", 4)[:3]
+             + struct.pack("<I", 2)[:3] + bytes(4) + b"VP8 " + struct.pack("<I", len(lossy)) + lossy)
+    for name, content in {
+            "lossy": riff((b"VP8 ", lossy)),
+            "lossless": riff((b"VP8L", lossless)),
+            "lossless-palette": riff((b"VP8L", palette)),
+            "alpha": riff(canvas(16, 3, 4), (b"ALPH", plane), (b"VP8 ", below)),
+            "exif": riff(canvas(8, 5, 3), (b"VP8 ", lossy), (b"EXIF", b"Exif\0\0MM\0*\0\0\0\x08")),
+            "animated": riff(canvas(2, 9, 9), (b"ANIM", bytes(6)), (b"ANMF", frame)),
+            "outside": riff(canvas(2, 3, 3), (b"ANMF", frame)),
+            "other-canvas": riff(canvas(0, 2**24, 2**24), (b"VP8 ", lossy)),
+            "sets": riff((b"VP8L", bytes.fromhex("2f3fc00f00c0") + b"\xff" * 60)),
+            "cut": riff((b"VP8 ", lossy))[:50],
+    }.items():
+        put("webp", name, content)
+
+
 def main():
     for folder in SEEDS.glob("*"):
         for file in folder.iterdir():
-            if not file.name.startswith("found-"):
+            # JPEG files need an encoder: small ones of each kind by libjpeg are kept as they are
+            if folder.name != "jpeg" and not file.name.startswith("found-"):
                 file.unlink()
     npy_seeds()
     npz_seeds()
@@ -489,6 +604,8 @@ def main():
     number_seeds()
     pipeline_seeds()
     guess_seeds()
+    png_seeds()
+    webp_seeds()
 
 
 if __name__ == "__main__":

@@ -86,7 +86,8 @@ extern "C" {
     X(FORKED, 15, "used after fork in the child")                       \
     X(THREAD, 16, "the system refused a thread")                        \
     X(CLOSED, 17, "the loader is closing")                              \
-    X(UNSEEKABLE, 18, "the source cannot seek")
+    X(UNSEEKABLE, 18, "the source cannot seek")                         \
+    X(DRIVER, 19, "the driver of a device failed")
 
 typedef enum brim_status {
 #define X(name, number, text) BRIM_##name = number,
@@ -151,13 +152,14 @@ typedef enum brim_form {
 
 /* ----------------------------------------------------------------- memory */
 
-/* Kinds of memory that a budget counts. Device k is BRIM_DEVICE + k. */
+/* Kinds of memory that a budget counts. Page-locked memory is host memory too, and
+ * counts as both. */
 typedef enum brim_memory {
     BRIM_HOST = 0,
     BRIM_PINNED = 1, /* page-locked host memory */
-    BRIM_DEVICE = 2,
+    BRIM_DEVICE = 2, /* of the first device; of any: brim_device_memory */
 } brim_memory;
-#define BRIM_MEMORY_KINDS 10 /* host, page-locked, eight devices */
+#define BRIM_MEMORY_KINDS 18 /* host, page-locked, eight devices with CUDA, eight with OpenCL */
 
 typedef struct brim_budget brim_budget;
 
@@ -187,6 +189,14 @@ BRIM_API brim_status brim_budget_new(brim_budget *parent, const char *label, uin
                                      uint64_t minimum, brim_budget **budget);
 BRIM_API void brim_budget_free(brim_budget *budget);
 
+/* Changes what a budget allows of a kind of memory, and what is set aside of it at its
+ * parent; brim_budget_new does it for host memory. So parts of one device are budgets
+ * below one another. Elastic memory gives way to a lower limit or a larger minimum; if
+ * more is in use nevertheless, or cannot be set aside, the call is refused with
+ * BRIM_BUDGET and nothing has changed. The runtime's own budget has no minimum. */
+BRIM_API brim_status brim_budget_set(brim_budget *budget, brim_memory kind, uint64_t limit,
+                                     uint64_t minimum);
+
 /* Counts memory that the caller is about to take. Elastic memory of loaders
  * gives way first; if that does not suffice the call is refused with
  * BRIM_BUDGET, and the detail names the budget that refused and the holders,
@@ -203,6 +213,43 @@ typedef int brim_budget_visit(void *user, const brim_budget_info *info);
 BRIM_API brim_status brim_budget_walk(brim_budget *budget, brim_memory kind,
                                       brim_budget_visit *visit, void *user);
 
+/* ---------------------------------------------------------------- devices
+ *
+ * Drivers are looked for at run time, when somebody asks: libOpenCL.so.1 and
+ * libcuda.so.1. */
+
+typedef enum brim_device {
+    BRIM_ON_HOST = 0,
+    BRIM_ON_CUDA = 1,
+    BRIM_ON_OPENCL = 2,
+} brim_device;
+#define BRIM_MOST_DEVICES 8 /* of a kind */
+
+typedef struct brim_device_info {
+    size_t size;
+    brim_device kind;
+    uint32_t index;
+    char name[128];         /* "NVIDIA A100", "pthread-haswell-AMD EPYC" */
+    char driver[128];       /* what drives it, with its version */
+    uint64_t total_bytes;   /* of its memory */
+    uint64_t free_bytes;    /* now; BRIM_UNKNOWN: the driver does not tell (OpenCL) */
+    uint64_t largest_bytes; /* that it gives at once; BRIM_UNLIMITED: all that is free */
+    int unified;            /* 1: its memory is the host's */
+    int converts;           /* 1: pixels are copied as uint8 and normalised there */
+} brim_device_info;
+#define BRIM_DEVICE_INFO_INIT \
+    { .size = sizeof(brim_device_info) }
+
+/* How many devices of a kind there are. BRIM_UNSUPPORTED: there is no driver, and
+ * the detail says what was looked for. */
+BRIM_API brim_status brim_device_count(brim_device kind, uint32_t *count);
+BRIM_API brim_status brim_device_read(brim_device kind, uint32_t index, brim_device_info *info);
+/* "cuda:1", "opencl" (the first), "host" or "cpu". */
+BRIM_API brim_status brim_device_parse(const char *text, brim_device *kind, uint32_t *index);
+BRIM_API const char *brim_device_name(brim_device kind); /* "cuda"; NULL: no such kind */
+/* Which kind of memory a budget counts its memory as. */
+BRIM_API brim_memory brim_device_memory(brim_device kind, uint32_t index);
+
 /* ---------------------------------------------------------------- runtime */
 
 typedef struct brim_runtime brim_runtime;
@@ -211,12 +258,20 @@ typedef struct brim_runtime brim_runtime;
 
 typedef struct brim_runtime_options {
     size_t size;
-    uint64_t host_bytes;   /* 0: a quarter of what is free, see host_origin */
-    uint64_t pinned_bytes; /* 0: none */
-    uint64_t device_bytes; /* 0: none */
+    uint64_t host_bytes;   /* 0: a quarter of what is free, see host_origin; or all of a shared
+                              budget */
+    uint64_t pinned_bytes; /* page-locked, which is part of host_bytes; 0: all of these */
+    uint64_t device_bytes; /* of each device; 0: a quarter of what is free there when it is first
+                              used */
     int32_t threads; /* BRIM_THREADS_AUTO, 0 (the caller's thread does the work), or a number */
     const char *cache_dir; /* where indexes are kept; NULL: .cache/brim in the user's home, as the
                               system's user database says it */
+    /* A budget that processes of this machine and user share, by its name (1 to 64 letters,
+     * digits, '-', '_' and '.'); NULL: none. What they take of each kind of memory is never
+     * more in all than the limits that the first of them gave: shared_bytes, and pinned_bytes
+     * and device_bytes where given. Others give the same, or 0. */
+    const char *shared_name;
+    uint64_t shared_bytes; /* of host memory, in all processes together */
 } brim_runtime_options;
 #define BRIM_RUNTIME_OPTIONS_INIT \
     { .size = sizeof(brim_runtime_options), .threads = BRIM_THREADS_AUTO }
@@ -235,6 +290,10 @@ typedef struct brim_usage {
     uint32_t threads;      /* workers running */
     uint32_t loaders;      /* loaders open */
     char host_origin[160]; /* how the limit came about, in words */
+    /* of the budget that processes share; all 0: there is none */
+    uint64_t shared_limit;
+    uint64_t shared_used; /* by all of them, their minimums among it */
+    uint32_t processes;   /* this one among them */
 } brim_usage;
 #define BRIM_USAGE_INIT \
     { .size = sizeof(brim_usage) }
@@ -251,6 +310,12 @@ BRIM_API brim_status brim_runtime_usage(brim_runtime *runtime, brim_usage *usage
 /* Gives everything elastic back to the system; *bytes (may be NULL) says how
  * much. What pays grows again when batches are asked for. */
 BRIM_API brim_status brim_runtime_trim(brim_runtime *runtime, uint64_t *bytes);
+
+/* For interpreters whose programs may hold pointers that they should not: from
+ * now on pages that brim gives back, in all runtimes of the process, stay mapped
+ * as empty pages, which read as zeros and cost no memory; only addresses are
+ * used up. */
+BRIM_API void brim_keep_addresses(void);
 
 /* --------------------------------------------------------------- pipeline */
 
@@ -285,6 +350,11 @@ BRIM_API brim_status brim_pipeline_add(brim_pipeline *pipeline, const char *stag
                                        const brim_argument *arguments, size_t count);
 BRIM_API brim_status brim_pipeline_copy(const brim_pipeline *pipeline, brim_pipeline **copy);
 BRIM_API void brim_pipeline_free(brim_pipeline *pipeline);
+/* How many stages it has, those in parentheses not counted; the name of each
+ * (NULL past the end); and the pipeline without all but its first `count`. */
+BRIM_API size_t brim_pipeline_count(const brim_pipeline *pipeline);
+BRIM_API const char *brim_pipeline_stage_at(const brim_pipeline *pipeline, size_t index);
+BRIM_API brim_status brim_pipeline_cut(brim_pipeline *pipeline, size_t count);
 /* The pipeline as text that parses to the same pipeline; owned by it, valid
  * until it is changed or freed. NULL when memory for it was refused. */
 BRIM_API const char *brim_pipeline_text(const brim_pipeline *pipeline);
@@ -322,12 +392,23 @@ typedef struct brim_field_spec {
 #define BRIM_FIELD_SPEC_INIT \
     { .size = sizeof(brim_field_spec) }
 
+/* Pages that other processes can map, where a loader was opened with `shared`. */
+typedef struct brim_region {
+    void *memory; /* NULL: none */
+    uint64_t bytes;
+    uint64_t number; /* of these pages alone, in this process for ever */
+    int file;        /* a memory file of just these pages; the library's, not to be closed */
+} brim_region;
+
 /* Which sample a callback is making. */
 typedef struct brim_call {
     size_t size;
-    uint64_t sample; /* its number in the source */
+    uint64_t sample; /* its number in the source; of a batch: see brim_batch_map_callback */
     uint64_t epoch;  /* of the source: repeat and mix count their passes here */
     uint64_t key;    /* from the stage's seed, its place and the branch of a mix */
+    /* opened with `shared`: values of this call lie in the batch's pages, in the
+     * scratch's, or elsewhere (records in the caller's memory); else both are none */
+    brim_region batch, scratch;
 } brim_call;
 
 /* Random numbers for callbacks: the same for (call, draw) on any thread. */
@@ -335,6 +416,8 @@ BRIM_API uint32_t brim_call_random(const brim_call *call, uint32_t draw);
 
 #define BRIM_PURE       1u /* same input, same output: may be cached and made again */
 #define BRIM_CONCURRENT 2u /* may run on several threads at once; else calls are serialised */
+#define BRIM_PROBED     4u /* the fields were found by trying: the plan says so */
+#define BRIM_RANDOM     8u /* depends on the epoch or on random numbers: not to be cached */
 
 /* Returns 0, or non-zero for a bad sample (see on_error); `why` (of
  * why_bytes) may be filled with the reason. Calls of a function that is not
@@ -366,13 +449,26 @@ typedef int brim_pull_callback(void *user, brim_value *outputs, size_t output_co
 typedef int brim_reopen_callback(void *user, uint64_t epoch, uint64_t sample, char *why,
                                  size_t why_bytes);
 
+/* A whole batch, when its last row is made and before anybody sees it. Values are
+ * its dense fields, the batch's dimension first, with the valid rows alone. They
+ * are changed in place if the binding declares no fields; else the callback fills
+ * the outputs, which take the place of all fields, and have as many rows.
+ * call->sample is the batch's number: the position of its first row. Not called for
+ * a batch without valid rows. Returns 0, or non-zero if the batch is bad, which
+ * on_error does not skip. */
+typedef int brim_batch_map_callback(void *user, const brim_call *call, brim_value *inputs,
+                                    size_t input_count, brim_value *outputs, size_t output_count,
+                                    char *why, size_t why_bytes);
+
 typedef enum brim_binding_kind {
-    BRIM_BIND_ARRAY = 0,    /* array @name */
-    BRIM_BIND_SOURCE = 1,   /* callback @name: samples by number */
-    BRIM_BIND_MAP = 2,      /* map @name */
-    BRIM_BIND_STREAM = 3,   /* stream @name: samples one after the other */
-    BRIM_BIND_FILTER = 4,   /* filter by=@name */
-    BRIM_BIND_FLAT_MAP = 5, /* flat_map @name: many samples from one */
+    BRIM_BIND_ARRAY = 0,     /* array @name */
+    BRIM_BIND_SOURCE = 1,    /* callback @name: samples by number */
+    BRIM_BIND_MAP = 2,       /* map @name */
+    BRIM_BIND_STREAM = 3,    /* stream @name: samples one after the other */
+    BRIM_BIND_FILTER = 4,    /* filter by=@name */
+    BRIM_BIND_FLAT_MAP = 5,  /* flat_map @name: many samples from one */
+    BRIM_BIND_FILES = 6,     /* files list=@name: paths of files */
+    BRIM_BIND_BATCH_MAP = 7, /* batch_map @name: whole batches */
 } brim_binding_kind;
 
 typedef struct brim_binding {
@@ -389,16 +485,20 @@ typedef struct brim_binding {
     int64_t strides[BRIM_MAX_RANK];
     /* callbacks: what they put out (a map callback's fields replace all of the
      * sample's), and how they may be called */
-    uint64_t count;                /* samples of a source; most that flat_map makes of one */
+    uint64_t count; /* samples of a source; most that flat_map makes of one; paths of files */
     const brim_field_spec *fields; /* elements lie fields->size bytes apart */
     size_t field_count;
-    uint32_t flags; /* BRIM_PURE, BRIM_CONCURRENT */
+    uint32_t flags; /* BRIM_PURE, BRIM_CONCURRENT, BRIM_PROBED, BRIM_RANDOM */
     brim_read_callback *read;
     brim_map_callback *map;
     brim_filter_callback *filter;
     brim_flat_map_callback *flat_map;
     brim_pull_callback *pull;
     brim_reopen_callback *reopen; /* of a stream; NULL: it can be read only once */
+    /* files: `count` paths, and a label for each or NULL */
+    const char *const *paths;
+    const int64_t *labels;
+    brim_batch_map_callback *batch_map; /* its fields have no batch dimension */
 } brim_binding;
 #define BRIM_BINDING_INIT \
     { .size = sizeof(brim_binding) }
@@ -411,9 +511,10 @@ typedef enum brim_growth {
 } brim_growth;
 
 /* Told while planning or opening does long work, such as building an index:
- * what it is doing, and how far it is, in bytes. Non-zero: give up, and the call
- * returns BRIM_INTERRUPTED. Called on the thread of that call, at most some
- * times a second. */
+ * what it is doing, and how far it is, in bytes; where it lists or looks at
+ * files, in files, with a total of 0 while that is not known. Non-zero: give up,
+ * and the call returns BRIM_INTERRUPTED. Called on the thread of that call, at
+ * most some times a second. */
 typedef int brim_progress_callback(void *user, const char *what, uint64_t done, uint64_t total);
 
 typedef struct brim_open_options {
@@ -425,13 +526,19 @@ typedef struct brim_open_options {
     uint32_t hold;       /* batches lent at a time; 0 counts as 1 */
     int32_t threads;     /* at most this many workers; BRIM_THREADS_AUTO: the runtime's */
     uint32_t slots;      /* most slots; 0: as planned */
-    brim_growth growth;
-    int32_t device_kind; /* a brim_device; only BRIM_ON_HOST so far */
+    brim_growth growth;  /* of host, page-locked and device memory */
+    int32_t device_kind; /* a brim_device: where batches are delivered */
     uint32_t device_index;
     const brim_binding *bindings; /* elements lie bindings->size bytes apart */
     size_t binding_count;
     brim_progress_callback *progress; /* NULL: none */
     void *progress_user;
+    int shared; /* 1: batches and scratch lie in memory files, for callbacks that have other
+                   processes do their work; see brim_call */
+    /* The queue in which batches are used: a cl_command_queue, or a CUstream (1: the legacy
+     * default stream, 2: the thread's). `next` makes it wait for a batch, and releasing a batch
+     * waits for what is in it. NULL: none, see brim_batch_wait and brim_batch_release_after. */
+    void *device_queue;
 } brim_open_options;
 #define BRIM_OPEN_OPTIONS_INIT \
     { .size = sizeof(brim_open_options), .threads = BRIM_THREADS_AUTO }
@@ -465,6 +572,16 @@ typedef struct brim_plan_info {
     int sequenced;            /* 1: samples are placed one after the other */
     uint64_t window_bytes;    /* sequenced: samples on their way, and shuffle buffers */
     uint32_t index_count;     /* indexes of files, see brim_plan_index_at */
+    /* delivered on a device; all 0 on the host. `slots` are then those that are filled in
+     * page-locked memory and copied from there. */
+    uint64_t device_slot_bytes;
+    uint32_t device_slots;         /* planned */
+    uint32_t minimum_device_slots; /* hold + 1 */
+    uint64_t device_fixed_bytes;   /* what is converted there goes through this */
+    uint64_t minimum_device_bytes; /* smallest limit of the device in which it opens alone */
+    uint64_t planned_device_bytes;
+    uint64_t minimum_pinned_bytes;
+    uint64_t planned_pinned_bytes;
 } brim_plan_info;
 
 typedef struct brim_plan_field {
@@ -474,15 +591,18 @@ typedef struct brim_plan_field {
     int64_t shape[BRIM_MAX_RANK]; /* ragged: shape[1] is the bound */
     uint64_t bytes;               /* of a full batch */
     brim_form form;
+    int converted; /* 1: copied to the device as uint8, and made what it is there */
 } brim_plan_field;
 
 typedef struct brim_plan_stage {
     const char *name;
-    const char *text;   /* with defaults spelled out */
-    const char *effect; /* what it puts out, in words: "60000 samples", "x float32 3x32x32" */
-    uint64_t bytes;     /* bound on what it needs, in all threads of the minimum */
-    uint64_t samples;   /* after it; 0 if it does not change the count */
-    int fused;          /* 1: done in one pass with the stage before it */
+    const char *text;      /* with defaults spelled out */
+    const char *effect;    /* what it puts out, in words: "60000 samples", "x float32 3x32x32" */
+    uint64_t bytes;        /* bound on what it needs, in all threads of the minimum */
+    uint64_t samples;      /* after it; 0 if it does not change the count */
+    int fused;             /* 1: done in one pass with the stage before it */
+    int cacheable;         /* 1: a cache may stand right behind it */
+    uint64_t sample_bytes; /* then: what such a cache would keep of a sample, at most */
 } brim_plan_stage;
 
 /* The index of one file: where its records lie. */
@@ -512,6 +632,15 @@ BRIM_API const brim_plan_index *brim_plan_index_at(const brim_plan *plan, size_t
 /* Reads all indexes of the plan and compares their checksums. BRIM_CORRUPT names
  * the first that is damaged. */
 BRIM_API brim_status brim_plan_verify(const brim_plan *plan);
+/* The names that a source gives the labels 0, 1, ... of a field, such as those of a
+ * folder's classes: how many, and each, owned by the plan. 0 and NULL: none. */
+BRIM_API size_t brim_plan_class_count(const brim_plan *plan, const char *field);
+BRIM_API const char *brim_plan_class_name(const brim_plan *plan, const char *field, size_t index);
+
+/* What a sample is called, by the number that batches give it: the path of its
+ * file, or "x.npy, sample 17". */
+BRIM_API brim_status brim_plan_sample_name(const brim_plan *plan, uint64_t sample, char *text,
+                                           size_t text_bytes);
 
 /* ----------------------------------------------------------------- loader */
 
@@ -576,7 +705,12 @@ typedef struct brim_stats {
     uint32_t lent;
     uint32_t revoked; /* times that memory was taken from it */
     uint32_t stage_count;
-    uint32_t error_count; /* texts kept: the last few */
+    uint32_t error_count;  /* texts kept: the last few */
+    int ended;             /* 1: `epoch` is known to have no more batches: next returns BRIM_END */
+    uint64_t errors;       /* texts met so far, those made ahead among them */
+    uint32_t cache_count;  /* caches of the pipeline, see brim_loader_cache_stats */
+    uint32_t device_slots; /* with memory now */
+    uint64_t copied_bytes; /* from the host to the device */
 } brim_stats;
 #define BRIM_STATS_INIT \
     { .size = sizeof(brim_stats) }
@@ -585,24 +719,72 @@ BRIM_API brim_status brim_loader_stats(brim_loader *loader, brim_stats *stats);
 typedef struct brim_stage_stats {
     size_t size;
     const char *name;
-    uint64_t samples; /* rows made so far, by all parts of a mix together */
+    uint64_t samples; /* rows made so far, by all parts of a mix together, without those that a
+                         cache behind it had */
     uint64_t ns;      /* spent in it, over all threads, estimated from timed runs */
 } brim_stage_stats;
 #define BRIM_STAGE_STATS_INIT \
     { .size = sizeof(brim_stage_stats) }
 BRIM_API brim_status brim_loader_stage_stats(brim_loader *loader, size_t stage,
                                              brim_stage_stats *stats);
-/* Copies the text of a recent bad sample; 0 is the latest. */
+/* One cache of the pipeline. */
+typedef struct brim_cache_stats {
+    size_t size;
+    const char *tier;  /* "memory" or "file" */
+    uint32_t stage;    /* its place among the plan's stages */
+    int fills;         /* 0: only read, or turned off: `warning` says why */
+    uint64_t samples;  /* that may be in it */
+    uint64_t filled;   /* that are, or are on their way */
+    uint64_t bytes;    /* of memory or of the disk that it takes now */
+    uint64_t hits;     /* samples taken from it since opening, and ... */
+    uint64_t misses;   /* ... those that had to be made */
+    uint64_t stored;   /* put in since opening */
+    uint64_t dropped;  /* made, and not kept for want of room or time */
+    uint64_t damaged;  /* found torn or forged, and made again */
+    uint64_t changed;  /* of files that have changed since, and made again (verify=hit) */
+    char warning[256]; /* "": all is well */
+    char note[256]; /* what was found when it was opened: "begun anew: ..."; "": nothing to tell */
+} brim_cache_stats;
+#define BRIM_CACHE_STATS_INIT \
+    { .size = sizeof(brim_cache_stats) }
+BRIM_API brim_status brim_loader_cache_stats(brim_loader *loader, size_t index,
+                                             brim_cache_stats *stats);
+/* Copies the text of a recent bad sample; 0 is the latest. Workers may meet another
+ * one between two calls: then stats.errors differs, and the numbers have moved on. */
 BRIM_API brim_status brim_loader_error(brim_loader *loader, size_t index, char *text,
                                        size_t text_bytes);
 
-/* ------------------------------------------------------------------ batch */
+/* ------------------------------------------------------------ cache files
+ *
+ * What `cache file=` keeps, looked at from outside. A file that is no cache is
+ * refused with BRIM_INVALID. */
 
-typedef enum brim_device {
-    BRIM_ON_HOST = 0,
-    BRIM_ON_CUDA = 1,
-    BRIM_ON_OPENCL = 2,
-} brim_device;
+typedef struct brim_cache_info {
+    size_t size;
+    int usable;       /* 0: of another format or byte order, or its header is damaged: a loader
+                    begins it anew; the numbers below may then be 0 */
+    int in_use;       /* 1: a process fills it at this moment */
+    uint64_t samples; /* that may be in it */
+    uint64_t filled;  /* that seem to be: brim_cache_verify looks closer */
+    uint64_t bytes;   /* on the disk */
+    uint64_t limit;   /* bytes that it may take; BRIM_UNLIMITED */
+    uint64_t data_fingerprint, sample_fingerprint;
+    int64_t created_ns, used_ns; /* since 1970; used: last opened or filled */
+    const char *verify;          /* "open", "hit" or "never" */
+    char pipeline[1024];         /* the stages before it, perhaps cut */
+} brim_cache_info;
+#define BRIM_CACHE_INFO_INIT \
+    { .size = sizeof(brim_cache_info) }
+BRIM_API brim_status brim_cache_inspect(const char *path, brim_cache_info *info);
+/* Reads all entries: how many are whole, and how many are not. `progress` as of
+ * opening, in entries. The file is not changed. */
+BRIM_API brim_status brim_cache_verify(const char *path, brim_progress_callback *progress,
+                                       void *progress_user, uint64_t *good, uint64_t *bad);
+/* Deletes one that no process fills (else BRIM_HELD). Who reads it goes on with what it
+ * has open. */
+BRIM_API brim_status brim_cache_remove(const char *path);
+
+/* ------------------------------------------------------------------ batch */
 
 typedef struct brim_field {
     const char *name;
@@ -610,16 +792,17 @@ typedef struct brim_field {
     uint32_t rank; /* the batch's dimension first */
     int64_t shape[BRIM_MAX_RANK];
     int64_t strides[BRIM_MAX_RANK]; /* in bytes */
-    void *data;                     /* writable until released; aligned to 64 bytes */
+    void *data; /* writable until released; aligned to 64 bytes; OpenCL: a cl_mem */
     uint64_t bytes;
     int32_t device_kind; /* a brim_device */
     uint32_t device_index;
-    void *ready; /* an event of the device to wait for; NULL on the host */
+    void *ready; /* a cl_event or CUevent after which it is there; NULL on the host */
     brim_form form;
     /* not dense: the rows lie one behind the other, row r from offsets[r] to
      * offsets[r + 1], counted in the first dimension; shape[1] is -1 and
      * strides[0] 0. NULL when dense. */
-    const int64_t *offsets;
+    const int64_t *offsets; /* in host memory */
+    uint64_t offset;        /* OpenCL: where the field begins in `data`, in bytes */
 } brim_field;
 
 typedef struct brim_batch_info {
@@ -648,6 +831,19 @@ BRIM_API brim_status brim_batch_state(const brim_batch *batch, brim_state *state
 BRIM_API brim_status brim_batch_copy(const brim_batch *batch, brim_batch **copy);
 BRIM_API void brim_batch_release(brim_batch *batch);
 
+/* On a device. What is put into `queue` after this call sees the batch; NULL: the
+ * call itself waits until it is there. On the host nothing needs to wait. */
+BRIM_API brim_status brim_batch_wait(const brim_batch *batch, void *queue);
+/* Releases a batch that work in `queue` may still read: its memory is used again, or
+ * given back, only after all that the queue holds now. NULL: nothing reads it any more.
+ * brim_batch_release does so with the queue that the loader was opened with. For a copy,
+ * and after brim_loader_close, the call itself waits for that work. OpenCL: the queue is
+ * of the context that the batches are in, which is that of the loader's device_queue. */
+BRIM_API void brim_batch_release_after(brim_batch *batch, void *queue);
+/* Copies a field to host memory, which has room for field->bytes, and waits for it. */
+BRIM_API brim_status brim_batch_read(const brim_batch *batch, size_t field, void *data,
+                                     uint64_t bytes);
+
 /* ------------------------------------------------------- table of stages */
 
 typedef enum brim_room {
@@ -655,6 +851,7 @@ typedef enum brim_room {
     BRIM_ROOM_ORDER = 1,
     BRIM_ROOM_TRANSFORM = 2,
     BRIM_ROOM_BATCHING = 3,
+    BRIM_ROOM_CACHE = 4,
 } brim_room;
 
 typedef enum brim_type {

@@ -27,6 +27,16 @@ static inline brim_budget *new_root(uint64_t room) {
     return root;
 }
 
+/* A root with room for nodes, and exactly `room` bytes of a kind other than host memory;
+ * nothing of all others. */
+static inline brim_budget *new_root_of(brim_memory kind, uint64_t room) {
+    uint64_t limits[BRIM_MEMORY_KINDS] = { MIB };
+    brim_budget *root;
+    limits[kind] = room;
+    assert_int_equal(brim__budget_root("runtime", limits, &root), BRIM_OK);
+    return root;
+}
+
 static inline brim_budget *new_child(brim_budget *parent, const char *label, uint64_t limit,
                                      uint64_t minimum) {
     brim_budget *child;
@@ -34,14 +44,28 @@ static inline brim_budget *new_child(brim_budget *parent, const char *label, uin
     return child;
 }
 
-static inline brim_budget_info read_info(brim_budget *budget) {
+static inline brim_budget_info read_kind(brim_budget *budget, brim_memory kind) {
     brim_budget_info info = BRIM_BUDGET_INFO_INIT;
-    assert_int_equal(brim_budget_read(budget, BRIM_HOST, &info), BRIM_OK);
+    assert_int_equal(brim_budget_read(budget, kind, &info), BRIM_OK);
     return info;
 }
 
+static inline brim_budget_info read_info(brim_budget *budget) {
+    return read_kind(budget, BRIM_HOST);
+}
+
+static inline bool charges_of(brim_budget *budget, brim_memory kind, uint64_t bytes) {
+    const brim_status status = brim_budget_charge(budget, kind, bytes);
+    assert_true(status == BRIM_OK || status == BRIM_BUDGET);
+    return status == BRIM_OK;
+}
+
 static inline bool charges(brim_budget *budget, uint64_t bytes) {
-    const brim_status status = brim_budget_charge(budget, BRIM_HOST, bytes);
+    return charges_of(budget, BRIM_HOST, bytes);
+}
+
+static inline bool sets(brim_budget *budget, brim_memory kind, uint64_t limit, uint64_t minimum) {
+    const brim_status status = brim_budget_set(budget, kind, limit, minimum);
     assert_true(status == BRIM_OK || status == BRIM_BUDGET);
     return status == BRIM_OK;
 }

@@ -25,7 +25,7 @@
 
 /* ---------------------------------------------------------------- uses */
 
-#define USE_ARGUMENTS 8
+#define USE_ARGUMENTS 16
 #define USE_ITEMS     8
 
 struct test_use {

@@ -17,6 +17,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -176,6 +177,76 @@ static void a_guard_page_guards(void **state) {
     brim__pages_free(&pages);
 }
 
+/* Of this range alone: what a sanitizer remembers of it is resident too. */
+static size_t resident_pages(void *memory, uint64_t bytes) {
+    static unsigned char present[32 * MIB / 4096];
+    assert_int_equal(mincore(memory, bytes, present), 0);
+    size_t count = 0;
+    for (size_t i = 0; i < bytes / brim__page_bytes(); i++) {
+        count += present[i] & 1;
+    }
+    return count;
+}
+
+/* Pages of `kind` (0 private, 1 with a guard, 2 shared) filled and freed: where they
+ * were, the guard included. */
+static uint8_t *used_and_freed(unsigned kind, brim_budget *root, uint64_t bytes) {
+    struct brim__pages pages;
+    const brim_status status = kind == 2 ? brim__pages_new_shared(&pages, root, bytes, false)
+                                         : brim__pages_new(&pages, root, bytes, false, kind == 1);
+    assert_int_equal(status, BRIM_OK);
+    assert_int_equal(charged(root), bytes);
+    memset(pages.memory, 1, bytes);
+    assert_int_equal(resident_pages(pages.memory, bytes), bytes / brim__page_bytes());
+    uint8_t *const first = pages.memory - pages.guard;
+    brim__pages_free(&pages);
+    assert_null(pages.memory);
+    assert_int_equal(charged(root), 0);
+    return first;
+}
+
+/* In a process of its own: there is no way back. */
+static void addresses_that_are_kept(void) {
+    const uint64_t bytes = 32 * MIB;
+    brim_budget *root = new_root(bytes);
+    brim_keep_addresses();
+    for (unsigned kind = 0; kind < 3; kind++) {
+        uint8_t *const first = used_and_freed(kind, root, bytes);
+        assert_int_equal(resident_pages(first, bytes), 0);
+        assert_true(is_zero(first, bytes));
+        *(volatile uint8_t *)first = 1; /* the guard too is gone */
+        uint8_t *const second = used_and_freed(kind, root, bytes);
+        assert_true(second + bytes <= first || first + bytes <= second);
+    }
+    /* where the system has no more maps, they go as ever */
+    for (int guard = 0; guard < 2; guard++) {
+        struct brim__pages pages;
+        assert_int_equal(brim__pages_new(&pages, root, bytes, false, guard), BRIM_OK);
+        uint8_t *const at = pages.memory;
+        memset(at, 1, bytes);
+        brim__fault_arm(1u << BRIM__FAULT_MAP, 1, false);
+        brim__pages_free(&pages);
+        assert_int_equal(brim__fault_injected(), 1);
+        brim__fault_arm(0, 0, false);
+        assert_int_equal(charged(root), 0);
+        assert_int_equal(end_of_writing(at), SIGSEGV);
+    }
+    brim__budget_unref(root);
+}
+
+static void kept_addresses_read_as_zeros_and_cost_nothing(void **state) {
+    (void)state;
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0) {
+        addresses_that_are_kept();
+        _exit(0);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 static uint64_t fill(struct brim__arena *arena) {
     static const size_t sizes[] = { 1, 16, 63, 64, 100, 5000, 0, 3, 70000, 40, 2000, 16384, 8 };
     uintptr_t last = 0;
@@ -272,7 +343,7 @@ static void every_refusal_of_the_system_is_unwound(void **state) {
             const uint64_t injected = brim__fault_injected();
             brim__fault_arm(0, 0, false);
             assert_int_equal(charged(root), 0);
-            assert_int_equal(brim__budget_free_now(root), MIB);
+            assert_int_equal(brim__budget_free_now(root, BRIM_HOST), MIB);
             if (injected == 0) {
                 assert_int_equal(status, BRIM_OK);
                 assert_int_equal(nth, 8); /* two blocks, two pages, three of the arena */
@@ -315,6 +386,7 @@ int main(void) {
         cmocka_unit_test(pages_are_charged_whole_without_their_guard),
         cmocka_unit_test(freed_pages_leave_the_process),
         cmocka_unit_test(a_guard_page_guards),
+        cmocka_unit_test(kept_addresses_read_as_zeros_and_cost_nothing),
         cmocka_unit_test(an_arena_charges_the_same_for_the_same),
         cmocka_unit_test(every_refusal_of_the_system_is_unwound),
         cmocka_unit_test(every_refusal_of_the_budget_is_unwound),

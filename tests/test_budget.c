@@ -37,9 +37,9 @@ static void a_limit_is_exact(void **state) {
     /* every kind has its own limit and peak */
     assert_int_equal(brim_budget_charge(root, BRIM_PINNED, MIB), BRIM_OK);
     assert_int_equal(brim_budget_charge(root, BRIM_PINNED, 1), BRIM_BUDGET);
-    assert_non_null(strstr(brim_detail(), "page-locked"));
+    assert_non_null(strstr(brim_detail(), "(limit 1.0 MiB of page-locked memory)"));
     assert_int_equal(brim_budget_charge(root, (brim_memory)(BRIM_DEVICE + 7), 1), BRIM_BUDGET);
-    assert_non_null(strstr(brim_detail(), "device 7"));
+    assert_non_null(strstr(brim_detail(), "(limit 0 B on cuda:7)"));
     assert_int_equal(brim_budget_charge(root, (brim_memory)BRIM_MEMORY_KINDS, 1), BRIM_INVALID);
     assert_int_equal(brim_budget_charge(NULL, BRIM_HOST, 1), BRIM_INVALID);
     brim__budget_check(root);
@@ -54,8 +54,8 @@ static void a_minimum_is_set_aside_and_used_first(void **state) {
     (void)state;
     brim_budget *root = new_root(10 * KIB + 2 * node_bytes());
     brim_budget *a = new_child(root, "a", BRIM_UNLIMITED, 6 * KIB);
-    assert_int_equal(brim__budget_free_now(root), 4 * KIB + node_bytes());
-    assert_int_equal(brim__budget_free_now(a), 10 * KIB + node_bytes());
+    assert_int_equal(brim__budget_free_now(root, BRIM_HOST), 4 * KIB + node_bytes());
+    assert_int_equal(brim__budget_free_now(a, BRIM_HOST), 10 * KIB + node_bytes());
     assert_int_equal(read_info(root).charged, root_bytes() + node_bytes()); /* really taken */
 
     brim_budget *refused;
@@ -64,7 +64,7 @@ static void a_minimum_is_set_aside_and_used_first(void **state) {
     brim__budget_check(root);
     brim_budget *b = new_child(root, "b", 3 * KIB, 2 * KIB);
     assert_true(charges(a, 6 * KIB));
-    assert_int_equal(brim__budget_free_now(root), 2 * KIB);
+    assert_int_equal(brim__budget_free_now(root, BRIM_HOST), 2 * KIB);
     assert_true(charges(a, 2 * KIB)); /* from the root now */
     assert_false(charges(a, 1));
     assert_true(charges(b, 2 * KIB)); /* was set aside all the time */
@@ -73,15 +73,15 @@ static void a_minimum_is_set_aside_and_used_first(void **state) {
     assert_false(charges(b, 2 * KIB)); /* its own limit */
     assert_non_null(strstr(brim_detail(), "budget \"b\" (limit 3.0 KiB)"));
     assert_true(charges(b, 1 * KIB));
-    assert_int_equal(brim__budget_limit(b), 3 * KIB);
-    assert_int_equal(brim__budget_limit(a), brim__budget_limit(root));
+    assert_int_equal(brim__budget_limit(b, BRIM_HOST), 3 * KIB);
+    assert_int_equal(brim__budget_limit(a, BRIM_HOST), brim__budget_limit(root, BRIM_HOST));
     brim__budget_check(root);
 
     brim_budget_free(a); /* returns its charges and its minimum */
-    assert_int_equal(brim__budget_free_now(root), 7 * KIB + node_bytes());
+    assert_int_equal(brim__budget_free_now(root, BRIM_HOST), 7 * KIB + node_bytes());
     brim_budget_free(b);
     assert_int_equal(read_info(root).charged, root_bytes());
-    assert_int_equal(brim__budget_free_now(root), 10 * KIB + 2 * node_bytes());
+    assert_int_equal(brim__budget_free_now(root, BRIM_HOST), 10 * KIB + 2 * node_bytes());
 
     assert_int_equal(brim_budget_new(root, "x", 1, 2, &a), BRIM_INVALID);
     assert_int_equal(brim_budget_new(root, NULL, 1, 0, &a), BRIM_INVALID);
@@ -89,6 +89,78 @@ static void a_minimum_is_set_aside_and_used_first(void **state) {
     assert_int_equal(brim_budget_new(root, "x", 1, 0, NULL), BRIM_INVALID);
     assert_int_equal(brim_budget_new(NULL, "x", 1, 0, &a), BRIM_INVALID);
     brim_budget_free(NULL);
+    brim__budget_unref(root);
+}
+
+/* ------------------------------------------------------------ other bounds */
+
+static void a_limit_can_be_set(void **state) {
+    (void)state;
+    const brim_memory kind = (brim_memory)(BRIM_DEVICE + 8); /* opencl:0 */
+    brim_budget *root = new_root_of(kind, 10 * KIB);
+    brim_budget *a = new_child(root, "a", BRIM_UNLIMITED, 0);
+    assert_true(charges_of(a, kind, 6 * KIB));
+    assert_true(sets(a, kind, 6 * KIB, 0));
+    assert_false(charges_of(a, kind, 1));
+    assert_non_null(strstr(brim_detail(), "budget \"a\" (limit 6.0 KiB on opencl:0)"));
+    assert_int_equal(brim__budget_limit(a, kind), 6 * KIB);
+
+    assert_false(sets(a, kind, 6 * KIB - 1, 0)); /* below what is in use: as it was */
+    assert_string_equal(brim_detail(),
+                        "budget \"a\" cannot be limited to 6.0 KiB on opencl:0: 6.0 KiB (6144 "
+                        "bytes) is in use; held by a 6.0 KiB; close one of them or leave it more");
+    assert_int_equal(read_kind(a, kind).limit, 6 * KIB);
+    brim_budget_uncharge(a, kind, 1);
+    assert_true(sets(a, kind, 6 * KIB - 1, 0));
+
+    /* the root's: more and less */
+    assert_false(charges_of(root, kind, 5 * KIB));
+    assert_true(sets(root, kind, 12 * KIB, 0));
+    assert_true(charges_of(root, kind, 5 * KIB));
+    assert_false(sets(root, kind, 11 * KIB - 2, 0));
+    assert_non_null(strstr(brim_detail(), "held by a 6.0 KiB, runtime 5.0 KiB"));
+    assert_true(sets(root, kind, 11 * KIB - 1, 0));
+    brim__budget_check(root);
+
+    assert_int_equal(brim_budget_set(root, kind, MIB, 1), BRIM_INVALID);
+    assert_non_null(strstr(brim_detail(), "no parent"));
+    assert_int_equal(brim_budget_set(a, kind, 1, 2), BRIM_INVALID);
+    assert_int_equal(brim_budget_set(a, (brim_memory)BRIM_MEMORY_KINDS, 1, 0), BRIM_INVALID);
+    assert_int_equal(brim_budget_set(NULL, kind, 1, 0), BRIM_INVALID);
+    brim_budget_free(a);
+    brim__budget_unref(root);
+}
+
+static void a_minimum_can_be_set(void **state) {
+    (void)state;
+    const brim_memory kind = BRIM_DEVICE;
+    brim_budget *root = new_root_of(kind, 10 * KIB);
+    brim_budget *a = new_child(root, "a", BRIM_UNLIMITED, 0);
+    brim_budget *b = new_child(root, "b", BRIM_UNLIMITED, 0);
+    assert_true(charges_of(a, kind, 2 * KIB));
+    assert_true(charges_of(b, kind, 3 * KIB));
+    /* what it uses is part of its minimum: two more KiB are set aside */
+    assert_true(sets(a, kind, BRIM_UNLIMITED, 4 * KIB));
+    assert_int_equal(brim__budget_free_now(b, kind), 3 * KIB);
+    assert_int_equal(brim__budget_free_now(a, kind), 5 * KIB);
+    assert_false(sets(a, kind, BRIM_UNLIMITED, 7 * KIB + 1));
+    assert_non_null(
+        strstr(brim_detail(), "budget \"runtime\" (limit 10.0 KiB on cuda:0) refused "));
+    assert_non_null(
+        strstr(brim_detail(), " for \"a\": 7.0 KiB is in use; held by a 4.0 KiB, b 3.0"));
+    assert_int_equal(read_kind(a, kind).minimum, 4 * KIB);
+    assert_true(sets(a, kind, 7 * KIB, 7 * KIB));
+    assert_false(charges_of(b, kind, 1));
+    assert_true(charges_of(a, kind, 5 * KIB)); /* was set aside */
+    assert_false(charges_of(a, kind, 1));      /* its limit */
+    brim_budget_uncharge(a, kind, 6 * KIB);
+    assert_true(sets(a, kind, 7 * KIB, 0)); /* given up again */
+    assert_int_equal(brim__budget_free_now(b, kind), 6 * KIB);
+    assert_int_equal(brim__budget_available(b, kind), 6 * KIB);
+    brim__budget_check(root);
+    brim_budget_free(a);
+    brim_budget_free(b);
+    assert_int_equal(brim__budget_free_now(root, kind), 10 * KIB);
     brim__budget_unref(root);
 }
 
@@ -136,13 +208,13 @@ static void a_refusal_names_the_holders_largest_first(void **state) {
     assert_string_equal(brim_detail(), expected);
 
     char text[64];
-    brim__budget_holders(train, text, sizeof text);
+    brim__budget_holders(train, BRIM_HOST, text, sizeof text);
     assert_string_equal(text, "nested 9.0 MiB, train 3.0 MiB");
-    brim__budget_holders(validation, text, sizeof text);
+    brim__budget_holders(validation, BRIM_HOST, text, sizeof text);
     assert_string_equal(text, "");
-    brim__budget_holders(root, text, 40);
+    brim__budget_holders(root, BRIM_HOST, text, 40);
     assert_string_equal(text, "nested 9.0 MiB, and 3 more");
-    brim__budget_holders(root, text, 4);
+    brim__budget_holders(root, BRIM_HOST, text, 4);
     assert_string_equal(text, "");
 
     brim_budget_free(nested);
@@ -239,7 +311,7 @@ static void budgets_nest_to_a_bound(void **state) {
     assert_int_equal(levels, 64);
     assert_non_null(strstr(brim_detail(), "64 levels"));
     assert_true(charges(deepest, KIB));
-    assert_true(brim__budget_free_now(deepest) > MIB);
+    assert_true(brim__budget_free_now(deepest, BRIM_HOST) > MIB);
     brim__budget_check(root);
     brim__budget_unref(root);
     brim_budget_free(deepest); /* and with it everything above */
@@ -281,7 +353,8 @@ static int use_after_fork(brim_budget *root, brim_budget *node, void *memory) {
     brim_budget *other;
     brim_budget_info info = BRIM_BUDGET_INFO_INIT;
     char text[64];
-    if (brim_budget_charge(node, BRIM_HOST, 1) != BRIM_FORKED) {
+    if (brim_budget_charge(node, BRIM_HOST, 1) != BRIM_FORKED ||
+        brim_budget_set(node, BRIM_HOST, 1, 0) != BRIM_FORKED) {
         return 1;
     }
     if (brim_budget_new(node, "x", 1, 0, &other) != BRIM_FORKED) {
@@ -293,7 +366,7 @@ static int use_after_fork(brim_budget *root, brim_budget *node, void *memory) {
     if (brim_budget_walk(root, BRIM_HOST, visit_nothing, NULL) != BRIM_FORKED) {
         return 4;
     }
-    if (brim__budget_try(node, BRIM_HOST, 1) || brim__budget_available(node) != 0) {
+    if (brim__budget_try(node, BRIM_HOST, 1) || brim__budget_available(node, BRIM_HOST) != 0) {
         return 5;
     }
     if (brim__budget_reserve(node, BRIM_HOST, 1) != BRIM_FORKED) {
@@ -302,14 +375,14 @@ static int use_after_fork(brim_budget *root, brim_budget *node, void *memory) {
     if (!strstr(brim_detail(), "\"node\"")) {
         return 7;
     }
-    if (brim__budget_revoke(root, 1) != 0) {
+    if (brim__budget_revoke(root, BRIM_HOST, 1) != 0) {
         return 8;
     }
     brim_status status = BRIM_OK;
     if (brim__alloc(node, 1, &status) || status != BRIM_FORKED) {
         return 9;
     }
-    brim__budget_holders(root, text, sizeof text);
+    brim__budget_holders(root, BRIM_HOST, text, sizeof text);
     brim_budget_uncharge(node, BRIM_HOST, 1);
     brim__budget_unreserve(node, BRIM_HOST, 1);
     brim__free(memory);
@@ -347,6 +420,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_limit_is_exact),
         cmocka_unit_test(a_minimum_is_set_aside_and_used_first),
+        cmocka_unit_test(a_limit_can_be_set),
+        cmocka_unit_test(a_minimum_can_be_set),
         cmocka_unit_test(labels_are_made_harmless),
         cmocka_unit_test(a_refusal_names_the_holders_largest_first),
         cmocka_unit_test(a_walk_shows_parents_first),

@@ -17,6 +17,7 @@
 /* ---------------------------------------------------- against a naive model */
 
 #define NODES 14
+#define ROOM  (24 * KIB)
 
 struct model {
     bool alive;
@@ -108,6 +109,18 @@ static bool model_new(int child, int parent, uint64_t limit, uint64_t minimum) {
     return false;
 }
 
+/* Nothing is elastic to a holder here, so nothing gives way. */
+static bool model_set(int node, uint64_t limit, uint64_t minimum) {
+    const struct model before = model[node];
+    model[node].limit = limit;
+    model[node].minimum = minimum;
+    if (model_fits(node, true)) {
+        return true;
+    }
+    model[node] = before;
+    return false;
+}
+
 static bool is_leaf(int node) {
     for (int child = 1; child < NODES; child++) {
         if (model[child].alive && model[child].parent == node) {
@@ -120,7 +133,7 @@ static bool is_leaf(int node) {
 static void random_step(int node) {
     struct model *m = &model[node];
     const uint64_t bytes = random_below(3000);
-    switch (random_below(10)) {
+    switch (random_below(11)) {
     case 0: {
         int child = 1;
         while (child < NODES && model[child].alive) {
@@ -178,6 +191,21 @@ static void random_step(int node) {
         m->reserved -= back;
         return;
     }
+    case 9: {
+        const uint64_t minimum = node > 0 && random_below(2) ? random_below(5000) : 0;
+        const uint64_t taken = model_sum(node, false, true, true);
+        uint64_t limit = node > 0 && random_below(3) == 0
+                             ? BRIM_UNLIMITED
+                             : taken - brim__min(taken, 1000) + random_below(9000);
+        if (node == 0 && random_below(2)) {
+            limit = root_bytes() + ROOM; /* which the others come back to */
+        }
+        if (minimum > limit) {
+            return;
+        }
+        assert_int_equal(sets(m->real, BRIM_HOST, limit, minimum), model_set(node, limit, minimum));
+        return;
+    }
     default: {
         const uint64_t firm = random_below(m->elastic + 1);
         brim__budget_firm_up(m->real, BRIM_HOST, firm);
@@ -190,13 +218,12 @@ static void random_step(int node) {
 
 static void the_arithmetic_is_that_of_a_naive_model(void **state) {
     (void)state;
-    const uint64_t room = 24 * KIB;
     memset(model, 0, sizeof model);
     model[0] = (struct model){ .alive = true,
-                               .limit = root_bytes() + room,
+                               .limit = root_bytes() + ROOM,
                                .nodes = root_bytes(),
                                .peak = root_bytes(),
-                               .real = new_root(room) };
+                               .real = new_root(ROOM) };
     for (int step = 0; step < 100000; step++) {
         int node;
         do {
@@ -216,12 +243,16 @@ static void the_arithmetic_is_that_of_a_naive_model(void **state) {
             assert_int_equal(info.charged + info.reserved, model_taken(node));
             assert_int_equal(info.elastic, model_sum(node, true, false, true));
             assert_int_equal(info.peak, model[node].peak);
+            assert_int_equal(info.limit, model[node].limit);
+            assert_int_equal(info.minimum, model[node].minimum);
         }
         do {
             node = (int)random_below(NODES);
         } while (!model[node].alive);
-        assert_int_equal(brim__budget_free_now(model[node].real), model_room(node, true));
-        assert_int_equal(brim__budget_available(model[node].real), model_room(node, false));
+        assert_int_equal(brim__budget_free_now(model[node].real, BRIM_HOST),
+                         model_room(node, true));
+        assert_int_equal(brim__budget_available(model[node].real, BRIM_HOST),
+                         model_room(node, false));
     }
     for (int node = NODES - 1; node > 0; node--) { /* parents may go before children */
         if (model[node].alive) {

@@ -76,6 +76,27 @@ static void test_magic(void **state) {
     free(gzip.data);
 }
 
+/* Of an image it is said what it is, from its bytes, and what reads many of them. */
+static void test_images(void **state) {
+    (void)state;
+    static const uint8_t png[] = {
+        0x89, 'P',  'N',  'G',  '\r', '\n', 0x1a, '\n', 0, 0,   0,   13,  'I', 'H',
+        'D',  'R',  0,    0,    0,    3,    0,    0,    0, 2,   8,   0,   0,   0,
+        0,    0xb8, 0x1f, 0x39, 0xc6, 0,    0,    0,    0, 'I', 'D', 'A', 'T',
+    };
+    static const uint8_t webp[] = {
+        'R', 'I', 'F', 'F',  26, 0,    0, 0,    'W', 'E',  'B', 'P',  'V',  'P',  '8',  'L', 13,
+        0,   0,   0,   0x2f, 4,  0xc0, 1, 0x10, 7,   0x10, 17,  0x11, 0x88, 0x88, 0xfe, 7,   0,
+    };
+    expect_nothing("x.png", png, sizeof png, BRIM_UNSUPPORTED, "a PNG image of 3 x 2 pixels");
+    expect_nothing("named.txt", png, sizeof png, BRIM_UNSUPPORTED, "folder \"");
+    expect_nothing("x.webp", webp, sizeof webp, BRIM_UNSUPPORTED, "a WebP image of 5 x 8 pixels");
+    expect_nothing("cut.png", png, 20, BRIM_CORRUPT, "cut.png: ");
+    expect_nothing("x.jpg", "\xff\xd8\xff", 3, BRIM_CORRUPT, "x.jpg: ends after 3 bytes");
+    expect_nothing("text.JPG", "word\n", 5, BRIM_CORRUPT, "is no JPEG, PNG or WebP image");
+    expect_nothing("empty.png", "", 0, BRIM_UNSUPPORTED, "is empty");
+}
+
 static void test_zip(void **state) {
     (void)state;
     static const char *const one[] = { "readme", "x.npy" };
@@ -256,6 +277,7 @@ int main(void) {
         cmocka_unit_test(test_tokens),    cmocka_unit_test(test_names),
         cmocka_unit_test(test_cifar),     cmocka_unit_test(test_quotes),
         cmocka_unit_test(test_arguments), cmocka_unit_test(test_hostile_bytes),
+        cmocka_unit_test(test_images),
     };
     return cmocka_run_group_tests_name("guess", tests, make_directory, remove_directory);
 }

@@ -325,6 +325,148 @@ static void test_dense_lists(void **state) {
     close_lines(&jsonl);
 }
 
+/* ---------------------------------------------------------- lists of lists */
+
+/* `count` rows of `inner` elements behind each other. */
+static void assert_rows(const struct jsonl *jsonl, const char *name, brim_dtype dtype,
+                        const void *wanted, uint64_t count, uint64_t inner) {
+    const struct brim__source_field *field = find(jsonl, name);
+    const struct brim__span span = span_of(jsonl, name);
+    assert_int_equal(field->form, BRIM_RAGGED);
+    assert_int_equal(field->view.dtype, dtype);
+    assert_int_equal(field->view.shape.rank, 2);
+    assert_int_equal(field->view.shape.dim[1], inner);
+    assert_int_equal(span.count, count);
+    if (count > 0) {
+        assert_memory_equal(span.data, wanted, count * inner * brim_dtype_bytes(dtype));
+    }
+}
+
+static void test_rows(void **state) {
+    (void)state;
+    struct jsonl jsonl;
+    /* found by looking, beside other lists; the first ones may be empty */
+    open_lines(&jsonl,
+               "{\"b\":[],\"v\":[1],\"r\":[[0.5],[2]]}\n"
+               "{\"v\":[2,3],\"b\":[[10,20,30,40],[1,-2,3,4]],\"r\":[]}\n"
+               "{\"r\":[[7]],\"b\":[[5 , 6,7,8]],\"v\":[]}\n",
+               NO_OPTIONS);
+    fetch_good(&jsonl, 0);
+    assert_rows(&jsonl, "b", BRIM_I64, NULL, 0, 4);
+    assert_list(&jsonl, "v", BRIM_I64, (int64_t[]){ 1 }, 1);
+    assert_rows(&jsonl, "r", BRIM_F64, (double[]){ 0.5, 2 }, 2, 1);
+    fetch_good(&jsonl, 1);
+    assert_rows(&jsonl, "b", BRIM_I64, (int64_t[]){ 10, 20, 30, 40, 1, -2, 3, 4 }, 2, 4);
+    assert_list(&jsonl, "v", BRIM_I64, (int64_t[]){ 2, 3 }, 2);
+    assert_rows(&jsonl, "r", BRIM_F64, NULL, 0, 1);
+    fetch_good(&jsonl, 2);
+    assert_rows(&jsonl, "b", BRIM_I64, (int64_t[]){ 5, 6, 7, 8 }, 1, 4);
+    assert_rows(&jsonl, "r", BRIM_F64, (double[]){ 7 }, 1, 1);
+    close_lines(&jsonl);
+    /* given, and in an object */
+    open_lines(&jsonl,
+               "{\"o\":{\"b\":[[1,2.5,3,4]]},\"m\":[[true,false]],\"d\":[[1,2,3],[4,5,6]]}\n",
+               OPTIONS("fields=o.b,m,d", "types=float32[][4],bool[][2],uint8[2][3]"));
+    fetch_good(&jsonl, 0);
+    assert_rows(&jsonl, "o.b", BRIM_F32, (float[]){ 1, 2.5f, 3, 4 }, 1, 4);
+    assert_rows(&jsonl, "m", BRIM_BOOL, (uint8_t[]){ 1, 0 }, 1, 2);
+    const struct brim__source_field *dense = find(&jsonl, "d");
+    assert_int_equal(dense->form, BRIM_DENSE);
+    assert_int_equal(dense->view.shape.rank, 2);
+    assert_int_equal(dense->view.shape.dim[0], 2);
+    assert_int_equal(dense->view.shape.dim[1], 3);
+    assert_memory_equal(jsonl.record + dense->view.offset, ((uint8_t[]){ 1, 2, 3, 4, 5, 6 }), 6);
+    close_lines(&jsonl);
+}
+
+static void test_wrong_rows(void **state) {
+    (void)state;
+    static const struct {
+        const char *value, *part;
+    } cases[] = {
+        { "[[1,2],[3]]", "list 1 in its list has 1 elements, not 2" },
+        { "[[1,2,3]]", "list 0 in its list has at least 3 elements, not 2" },
+        { "[[1,2],[]]", "list 1 in its list has 0 elements, not 2" },
+        { "[1,2]", "holds a number, but its type is a list of lists of int64" },
+        { "[[1,2],3]", "holds a number" },
+        { "[[1,[2]]]", "holds a list" },
+        { "[[[1,2]]]", "holds a list" },
+        { "[[1,{}]]", "holds an object" },
+        { "[{\"x\":[1,2]}]", "holds an object" },
+        { "[[1,\"2\"]]", "holds a string" },
+        { "[[1,2.5]]", "2.5 is no int64" },
+        { "[null]", "holds null" },
+        { "[[1,null]]", "null in its list" },
+        { "[[1,2],[3,4],[5,6],[7,8]]", "more than 3 lists: raise max_length" },
+        { "7", "is a number" },
+        { "{}", "is an object" },
+        { "null", "is null" },
+        { "[[1,2],[3,4]", "near byte" },
+    };
+    char text[2048];
+    size_t length = 0;
+    for (size_t i = 0; i < BRIM__COUNT(cases); i++) {
+        length += (size_t)sprintf(text + length, "{\"b\":%s}\n{\"b\":[[%zu,1],[2,3]]}\n",
+                                  cases[i].value, i);
+    }
+    struct jsonl jsonl;
+    open_lines(&jsonl, text, OPTIONS("fields=b", "types=int64[][2]", "max_length=3"));
+    for (size_t i = 0; i < BRIM__COUNT(cases); i++) {
+        if (fetch(&jsonl, 2 * i) != BRIM_CORRUPT) {
+            fail_msg("%s is taken", cases[i].value);
+        }
+        assert_detail_has(cases[i].part);
+        assert_true(i + 1 == BRIM__COUNT(cases) || strstr(brim_detail(), "key 'b'") != NULL);
+        fetch_good(&jsonl, 2 * i + 1);
+        assert_rows(&jsonl, "b", BRIM_I64, (int64_t[]){ (int64_t)i, 1, 2, 3 }, 2, 2);
+    }
+    close_lines(&jsonl);
+    open_lines(&jsonl, "{\"d\":[[1,2]]}\n{\"d\":[[1,2],[3,4],[5,6]]}\n{\"d\":[1,2]}\n",
+               OPTIONS("fields=d", "types=int8[2][2]"));
+    static const char *const parts[] = { "has 1 lists, not 2", "more than 2 lists",
+                                         "holds a number" };
+    for (uint64_t sample = 0; sample < 3; sample++) {
+        assert_int_equal(fetch(&jsonl, sample), BRIM_CORRUPT);
+        assert_detail_has(parts[sample]);
+    }
+    close_lines(&jsonl);
+    /* later lines do not change what the first ones said */
+    length = 0;
+    for (int i = 0; i < 100; i++) {
+        length += (size_t)sprintf(text + length, "{\"b\":[[1]]}\n");
+    }
+    sprintf(text + length, "{\"b\":[[1,2]]}\n");
+    open_lines(&jsonl, text, NO_OPTIONS);
+    assert_int_equal(fetch(&jsonl, 100), BRIM_CORRUPT);
+    assert_detail_has("key 'b': list 0 in its list has at least 2 elements, not 1");
+    close_lines(&jsonl);
+}
+
+static void test_missing_rows(void **state) {
+    (void)state;
+    static const char text[] = "{\"b\":[[1,null]],\"d\":[[1,null]]}\n{\"b\":null}\n{}\n";
+    static const char fields[] = "fields=b,d", types[] = "types=float32[][2],float64[1][2]";
+    struct jsonl jsonl;
+    open_lines(&jsonl, text, OPTIONS(fields, types, "missing=zero"));
+    fetch_good(&jsonl, 0);
+    assert_rows(&jsonl, "b", BRIM_F32, (float[]){ 1, 0 }, 1, 2);
+    for (uint64_t sample = 1; sample < 3; sample++) {
+        fetch_good(&jsonl, sample);
+        assert_rows(&jsonl, "b", BRIM_F32, NULL, 0, 2);
+        assert_memory_equal(jsonl.record + find(&jsonl, "d")->view.offset, ((double[]){ 0, 0 }),
+                            16);
+    }
+    close_lines(&jsonl);
+    open_lines(&jsonl, text, OPTIONS(fields, types, "missing=nan"));
+    fetch_good(&jsonl, 0);
+    float row[2];
+    memcpy(row, span_of(&jsonl, "b").data, sizeof row);
+    assert_true(row[0] == 1 && isnan(row[1]));
+    assert_int_equal(fetch(&jsonl, 1), BRIM_CORRUPT);
+    assert_detail_has("make it empty");
+    close_lines(&jsonl);
+}
+
 /* ------------------------------------------------------------------- types */
 
 static void test_guessed_types(void **state) {
@@ -349,6 +491,10 @@ static void test_guessed_types(void **state) {
         { { "[]", "[1]", "[0.5]" }, "error", BRIM_RAGGED, BRIM_F64 },
         { { "[]", "[]", "[]" }, "error", BRIM_RAGGED, BRIM_F64 },
         { { "[1,null]", "[]", "[]" }, "nan", BRIM_RAGGED, BRIM_F64 },
+        { { "[]", "[[1,2]]", "[]" }, "error", BRIM_RAGGED, BRIM_I64 },
+        { { "[[1,2]]", "[]", "[[3,0.5]]" }, "error", BRIM_RAGGED, BRIM_F64 },
+        { { "[[18446744073709551615]]", "[]", "[]" }, "error", BRIM_RAGGED, BRIM_U64 },
+        { { "[[1,null]]", "null", "[]" }, "zero", BRIM_RAGGED, BRIM_I64 },
     };
     for (size_t i = 0; i < BRIM__COUNT(cases); i++) {
         char text[256], option[64];
@@ -389,13 +535,20 @@ static void test_refused_openings(void **state) {
     assert_not_opened("{\"a\":1}\n", OPTIONS("max_bytes=3"), BRIM_INVALID, "at most max_bytes");
     assert_not_opened("\x1f\x8b\b\n", NO_OPTIONS, BRIM_CORRUPT, "compressed with gzip");
     assert_not_opened("{}\n", NO_OPTIONS, BRIM_INVALID, "the first record has no key");
-    assert_not_opened("{\"a\":{},\"b\":null,\"c\":[[1]],\"d\":[true]}", NO_OPTIONS, BRIM_INVALID,
-                      "the first record has no key");
+    assert_not_opened("{\"a\":{},\"b\":null,\"c\":[[[1]]],\"d\":[true],\"e\":[[1],[2,3]],"
+                      "\"f\":[[1],2],\"g\":[[]],\"h\":[[\"x\"]],\"i\":[[1],[]],\"j\":[null,[1]]}",
+                      NO_OPTIONS, BRIM_INVALID, "the first record has no key");
     assert_not_opened("hello\n[1]\n", NO_OPTIONS, BRIM_CORRUPT, "none of its first 2 records");
     assert_detail_has("record 0: near byte");
     assert_not_opened("[1]\n", OPTIONS("fields=a"), BRIM_CORRUPT, "is not a JSON object");
     assert_not_opened("{\"a\":1}\n{\"a\":\"b\"}\n", NO_OPTIONS, BRIM_INVALID, "no common type");
     assert_not_opened("{\"a\":1}\n{\"a\":[1]}\n", NO_OPTIONS, BRIM_INVALID, "no common type");
+    assert_not_opened("{\"a\":[[1]]}\n{\"a\":[1]}\n", NO_OPTIONS, BRIM_INVALID, "no common type");
+    assert_not_opened("{\"a\":[[1,2],3]}\n", OPTIONS("fields=a"), BRIM_INVALID, "no common type");
+    assert_not_opened("{\"a\":[[1,2]]}\n{\"a\":[[1]]}\n", NO_OPTIONS, BRIM_INVALID,
+                      "have no one length: say it, as types=a:float64[][2]");
+    assert_not_opened("{\"a\":[[]]}\n", OPTIONS("fields=a"), BRIM_INVALID, "no one length");
+    assert_not_opened("{\"a\":[[[1]]]}\n", OPTIONS("fields=a"), BRIM_INVALID, "are no fields");
     assert_not_opened("{\"a\":true}\n{\"a\":1}\n", NO_OPTIONS, BRIM_INVALID, "no common type");
     assert_not_opened("{\"a\":1}\n{\"a\":{}}\n", NO_OPTIONS, BRIM_INVALID, "'a' are objects");
     assert_not_opened("{\"a\":{\"b\":1}}\n", OPTIONS("fields=a"), BRIM_INVALID, "a.KEY");
@@ -405,9 +558,25 @@ static void test_refused_openings(void **state) {
     assert_not_opened("{\"label\":1}\n", OPTIONS("types=lable:int64"), BRIM_INVALID,
                       "did you mean 'label'?");
     assert_not_opened("{\"a\":1}\n", OPTIONS("types=a:int64,a:int8"), BRIM_INVALID, "two types");
-    static const char *const types[] = { "a:complex64", "a:float16",  "a:number",
-                                         "a:text[]",    "a:int64[0]", "a:int64[",
-                                         "a:int64[-1]", "a:",         "a:int64[1.5]" };
+    static const char *const types[] = { "a:complex64",
+                                         "a:float16",
+                                         "a:number",
+                                         "a:text[]",
+                                         "a:int64[0]",
+                                         "a:int64[",
+                                         "a:int64[-1]",
+                                         "a:",
+                                         "a:int64[1.5]",
+                                         "a:int8[][]",
+                                         "a:int8[2][]",
+                                         "a:int8[][0]",
+                                         "a:int8[][4",
+                                         "a:int8[][4]x",
+                                         "a:int8[][2][2]",
+                                         "a:text[][4]",
+                                         "a:int8[]4]",
+                                         "a:int8[65536][65536]",
+                                         "a:int8[][4294967296]" };
     for (size_t i = 0; i < BRIM__COUNT(types); i++) {
         char option[64];
         snprintf(option, sizeof option, "types=%s", types[i]);
@@ -440,6 +609,11 @@ static void test_bad_lines_first(void **state) {
     }
     fetch_good(&jsonl, 3);
     assert_element(&jsonl, "b", BRIM_I64, &(int64_t){ 1 });
+    close_lines(&jsonl);
+    /* nor do bad ones behind it, up to where they are bad */
+    open_lines(&jsonl, "{\"a\":[]}\n{\"a\":[[1,2\n{\"a\":\"x\",}\n{\"a\":[3]}\n", NO_OPTIONS);
+    fetch_good(&jsonl, 3);
+    assert_list(&jsonl, "a", BRIM_I64, (int64_t[]){ 3 }, 1);
     close_lines(&jsonl);
 }
 
@@ -630,9 +804,10 @@ static void test_depth(void **state) {
     close_lines(&jsonl);
 }
 
-/* One line alone, with not a byte more of memory than is asked for. */
+/* One line alone whose field is a text, or rows of int64, with not a byte more of
+ * memory than is asked for. *told: the span's count. */
 static brim_status parse_alone(struct brim__jsonl *jsonl, const char *line, size_t length,
-                               uint64_t *text_length) {
+                               uint64_t *told) {
     struct brim__line_format format = { .self = jsonl };
     brim__jsonl_fit(&format, length);
     uint8_t *work, *bytes = malloc(length + 1);
@@ -643,9 +818,13 @@ static brim_status parse_alone(struct brim__jsonl *jsonl, const char *line, size
     const brim_status status =
         brim__jsonl_parse(NULL, jsonl, bytes, length, (uint8_t *)&span, work);
     if (status == BRIM_OK) {
-        assert_true(span.data >= bytes && span.data + span.count <= bytes + length);
+        const bool text = jsonl->field[0].form == BRIM_TEXT;
+        const uint8_t *first = text ? bytes : work;
+        const uint64_t room = text ? length : format.work_bytes;
+        const uint64_t used = text ? span.count : span.count * jsonl->field[0].inner * 8;
+        assert_true(span.data >= first && span.data + used <= first + room);
     }
-    *text_length = span.count;
+    *told = span.count;
     free(bytes);
     free(work);
     return status;
@@ -711,10 +890,49 @@ static void test_crowded_lists(void **state) {
     }
 }
 
+/* Rows up to what a line can hold, whole, cut anywhere and too long: with the memory
+ * that is asked for and not a byte more, and never more rows than the bound. */
+static void test_crowded_rows(void **state) {
+    (void)state;
+    for (uint64_t inner = 1; inner < 70; inner += inner < 6 ? 1 : 21) {
+        for (uint64_t rows = 1; rows < 9; rows++) {
+            char line[2048];
+            size_t length = (size_t)sprintf(line, "{\"\":[");
+            for (uint64_t i = 0; i < rows * inner; i++) {
+                length += (size_t)sprintf(line + length, "%s%llu%s",
+                                          i == 0      ? "["
+                                          : i % inner ? ","
+                                                      : ",[",
+                                          (unsigned long long)i % 10, (i + 1) % inner ? "" : "]");
+            }
+            length += (size_t)sprintf(line + length, "]}");
+            struct jsonl jsonl;
+            open_lines(&jsonl, line, NO_OPTIONS);
+            fetch_good(&jsonl, 0);
+            assert_int_equal(span_of(&jsonl, "k0").count, rows);
+            assert_int_equal(find(&jsonl, "k0")->view.shape.dim[1], inner);
+            close_lines(&jsonl);
+            struct brim__jsonl own = { .count = 1, .max_length = 4096 };
+            uint64_t told;
+            for (uint64_t wanted = 1; wanted < 2 * inner; wanted += wanted < 4 ? 1 : 13) {
+                own.field[0] = (struct brim__jsonl_field){
+                    .key = "", .name = "k0", .form = BRIM_RAGGED, .inner = wanted, .dtype = BRIM_I64
+                };
+                for (size_t cut = 5; cut <= length; cut += cut % 7 + 1) {
+                    const brim_status status = parse_alone(&own, line, cut, &told);
+                    assert_true(status == BRIM_CORRUPT || cut == length);
+                }
+                assert_int_equal(parse_alone(&own, line, length, &told),
+                                 wanted == inner ? BRIM_OK : BRIM_CORRUPT);
+            }
+        }
+    }
+}
+
 static void test_flipped_bytes(void **state) {
     (void)state;
     static const char line[] = "{\"t\":\"h\\u00e9 \\ud83d\\ude00\",\"n\":-1.5e3,\"v\":[1,2,3],"
-                               "\"b\":true,\"o\":{\"p\":[{\"q\":null}]}}";
+                               "\"w\":[[1,2],[3,4]],\"b\":true,\"o\":{\"p\":[{\"q\":null}]}}";
     uint64_t random = 11;
     for (int round = 0; round < 8; round++) {
         static char text[sizeof line * 130];
@@ -734,7 +952,7 @@ static void test_flipped_bytes(void **state) {
         const struct path path = write_lines(text, length);
         struct jsonl jsonl;
         use_lines(&jsonl.use, path.text,
-                  OPTIONS("fields=t,n,v,b", "types=text,float64,int64[],bool"));
+                  OPTIONS("fields=t,n,v,b,w", "types=text,float64,int64[],bool,uint8[][2]"));
         assert_int_equal(open_use(&jsonl.opened, &jsonl.use, NULL, 0), BRIM_OK);
         const struct brim__source *source = &jsonl.opened.source;
         jsonl.buffer = new_buffer(source, source->most_run);
@@ -808,14 +1026,26 @@ static void test_pieces(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kinds_of_values),  cmocka_unit_test(test_runs),
-        cmocka_unit_test(test_chosen_fields),    cmocka_unit_test(test_given_types),
-        cmocka_unit_test(test_dense_lists),      cmocka_unit_test(test_guessed_types),
-        cmocka_unit_test(test_refused_openings), cmocka_unit_test(test_bad_lines_first),
-        cmocka_unit_test(test_missing),          cmocka_unit_test(test_missing_nan),
-        cmocka_unit_test(test_hostile_lines),    cmocka_unit_test(test_depth),
-        cmocka_unit_test(test_lengths),          cmocka_unit_test(test_crowded_lists),
-        cmocka_unit_test(test_flipped_bytes),    cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_kinds_of_values),
+        cmocka_unit_test(test_runs),
+        cmocka_unit_test(test_chosen_fields),
+        cmocka_unit_test(test_given_types),
+        cmocka_unit_test(test_dense_lists),
+        cmocka_unit_test(test_guessed_types),
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_wrong_rows),
+        cmocka_unit_test(test_missing_rows),
+        cmocka_unit_test(test_crowded_rows),
+        cmocka_unit_test(test_refused_openings),
+        cmocka_unit_test(test_bad_lines_first),
+        cmocka_unit_test(test_missing),
+        cmocka_unit_test(test_missing_nan),
+        cmocka_unit_test(test_hostile_lines),
+        cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_lengths),
+        cmocka_unit_test(test_crowded_lists),
+        cmocka_unit_test(test_flipped_bytes),
+        cmocka_unit_test(test_pieces),
     };
     return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }

@@ -175,8 +175,9 @@ static struct session open_greedy(int32_t threads, uint64_t *minimum_of_other) {
     brim_runtime *runtime =
         make_runtime(threads, info.minimum_bytes + 2 * workers + 3 * *minimum_of_other / 2);
     struct session session = open_on(runtime, training, &options);
-    assert_true(brim__budget_free_now(brim_runtime_budget(runtime)) < *minimum_of_other);
-    assert_true(brim__budget_available(brim_runtime_budget(runtime)) >= *minimum_of_other);
+    assert_true(brim__budget_free_now(brim_runtime_budget(runtime), BRIM_HOST) < *minimum_of_other);
+    assert_true(brim__budget_available(brim_runtime_budget(runtime), BRIM_HOST) >=
+                *minimum_of_other);
     return session;
 }
 
@@ -246,9 +247,9 @@ static void test_a_users_charge_makes_loaders_give_way(void **state) {
         struct digest digest = { 0 };
         assert_true(take_more(greedy.loader, 5, &digest));
         assert_int_equal(brim_budget_new(root, "model", BRIM_UNLIMITED, 0, &model), BRIM_OK);
-        const uint64_t most = brim__budget_available(model);
+        const uint64_t most = brim__budget_available(model, BRIM_HOST);
         const uint64_t elastic = usage_of(greedy.runtime).elastic;
-        assert_true(elastic > 0 && most > brim__budget_free_now(model));
+        assert_true(elastic > 0 && most > brim__budget_free_now(model, BRIM_HOST));
         assert_int_equal(brim_budget_charge(model, BRIM_HOST, most + 1), BRIM_BUDGET);
         assert_detail_has("training");
         assert_detail_has("model");
@@ -351,6 +352,14 @@ static void test_holding_more_than_hold(void **state) {
         held[0] = take_batch(&session);
         digest_batch(&digest, held[0]);
         assert_same(digest, first_batches(training, hold + 1));
+        /* named in their order, whatever slots they lie in: the last one may lie in the first */
+        assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &held[3]), BRIM_HELD);
+        const char *last = brim_detail();
+        for (uint32_t step = 1; step <= hold; step++) {
+            snprintf(text, sizeof text, "epoch 0 step %u", step);
+            last = strstr(last, text);
+            assert_non_null(last);
+        }
         for (uint32_t i = 0; i < hold; i++) {
             brim_batch_release(held[i]);
         }
@@ -407,7 +416,7 @@ static void test_a_copy_takes_elastic_memory(void **state) {
     struct session greedy = open_greedy(2, &minimum);
     brim_batch *batch = take_batch(&greedy), *copy = NULL;
     struct digest digest = digest_of(batch);
-    if (brim__budget_free_now(brim_runtime_budget(greedy.runtime)) < minimum) {
+    if (brim__budget_free_now(brim_runtime_budget(greedy.runtime), BRIM_HOST) < minimum) {
         assert_int_equal(brim_batch_copy(batch, &copy), BRIM_OK);
         assert_same(digest_of(copy), digest);
     }
@@ -480,8 +489,8 @@ static void test_left_batches_count_as_taken(void **state) {
     brim_loader_close(session.loader);
     assert_int_equal(brim_runtime_trim(runtime, NULL), BRIM_OK);
     assert_int_equal(usage_of(runtime).elastic, 0);
-    assert_int_equal(brim__budget_available(brim_runtime_budget(runtime)),
-                     brim__budget_free_now(brim_runtime_budget(runtime)));
+    assert_int_equal(brim__budget_available(brim_runtime_budget(runtime), BRIM_HOST),
+                     brim__budget_free_now(brim_runtime_budget(runtime), BRIM_HOST));
     check_budget(runtime);
     assert_same(digest_of(held), digest);
     brim_batch_release(held);

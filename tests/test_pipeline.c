@@ -1,6 +1,6 @@
 /*
  * test_pipeline.c: pipelines as objects: building equals parsing, copies are
- * deep, and what is refused, by the checks or for want of memory, changes
+ * deep, a cut leaves what the text of the rest says, and what is refused, by the checks or for want of memory, changes
  * nothing and leaks nothing.
  */
 #include "base/fault.h"
@@ -261,7 +261,70 @@ static void test_copies_are_deep(void **state) {
     brim_pipeline_free(NULL);
 }
 
+static void test_counting_and_cutting(void **state) {
+    (void)state;
+    brim_pipeline *p = parse("mix 1 (files a | plain) 2 (bound @x) | shuffle | plain | batch 64");
+    static const char *const names[] = { "mix", "shuffle", "plain", "batch" };
+    assert_int_equal(brim_pipeline_count(p), 4);
+    for (size_t i = 0; i < 4; i++) {
+        assert_string_equal(brim_pipeline_stage_at(p, i), names[i]);
+    }
+    assert_null(brim_pipeline_stage_at(p, 4));
+    assert_null(brim_pipeline_stage_at(p, SIZE_MAX));
+    assert_int_equal(brim_pipeline_cut(p, 5), BRIM_INVALID);
+    for (size_t count = 5; count-- > 0;) {
+        char text[256] = "";
+        for (size_t i = 0; i < count; i++) {
+            char use[128];
+            brim__use_text(&p->use[i], false, false, use, sizeof use);
+            strcat(strcat(text, i > 0 ? " | " : ""), use);
+        }
+        assert_int_equal(brim_pipeline_cut(p, count), BRIM_OK);
+        assert_int_equal(brim_pipeline_count(p), count);
+        assert_null(brim_pipeline_stage_at(p, count));
+        assert_string_equal(brim_pipeline_text(p), text);
+        if (count > 0) {
+            brim_pipeline *parsed = parse(text);
+            assert_true(same_pipeline(p, parsed));
+            brim_pipeline_free(parsed);
+        }
+    }
+    /* cut and built up again and again, it takes no more memory */
+    const brim_argument batch[] = { INTEGER(NULL, 64) };
+    uint64_t bytes = 0;
+    for (int i = 0; i < 1000; i++) {
+        add(p, "plain", NULL, 0);
+        add(p, "batch", batch, 1);
+        assert_string_equal(brim_pipeline_text(p), "plain | batch 64");
+        bytes = i == 0 ? p->arena.bytes : bytes;
+        assert_true(p->arena.bytes <= bytes);
+        assert_int_equal(brim_pipeline_cut(p, 0), BRIM_OK);
+    }
+    brim_pipeline_free(p);
+    assert_int_equal(brim_pipeline_count(NULL), 0);
+    assert_null(brim_pipeline_stage_at(NULL, 0));
+    assert_int_equal(brim_pipeline_cut(NULL, 0), BRIM_INVALID);
+}
+
 /* ------------------------------------------------------------------ faults */
+
+static void test_a_refused_cut_changes_nothing(void **state) {
+    (void)state;
+    const char *text = "files z | shuffle | batch 1";
+    uint64_t nth = 0;
+    brim_status status;
+    do {
+        brim_pipeline *p = parse(text);
+        brim__fault_arm(1u << BRIM__FAULT_ALLOC | 1u << BRIM__FAULT_MAP, ++nth, false);
+        status = brim_pipeline_cut(p, 2);
+        brim__fault_arm(0, 0, false);
+        assert_string_equal(brim_pipeline_text(p), status == BRIM_OK ? "files z | shuffle" : text);
+        assert_int_equal(brim_pipeline_count(p), status == BRIM_OK ? 2 : 3);
+        assert_true(status == BRIM_OK || status == BRIM_MEMORY);
+        brim_pipeline_free(p);
+    } while (status != BRIM_OK);
+    assert_true(nth > 3);
+}
 
 static brim_status parse_and_build(brim_pipeline *base) {
     brim_pipeline *parsed = NULL, *copy = NULL;
@@ -339,6 +402,8 @@ int main(void) {
         cmocka_unit_test(test_refused_stages_change_nothing),
         cmocka_unit_test(test_text_bounds_what_is_built),
         cmocka_unit_test(test_copies_are_deep),
+        cmocka_unit_test(test_counting_and_cutting),
+        cmocka_unit_test(test_a_refused_cut_changes_nothing),
         cmocka_unit_test(test_every_refused_allocation),
         cmocka_unit_test(test_real_stages_are_found),
     };

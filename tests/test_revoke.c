@@ -23,6 +23,7 @@
 /* Holds elastic memory in pieces and gives them back as asked. */
 struct holder {
     brim_budget *budget;
+    brim_memory kind;
     brim__mutex mutex;
     uint64_t held; /* mutex */
     uint64_t piece;
@@ -33,8 +34,9 @@ struct holder {
     bool lies; /* says that it gave, and gives nothing */
 };
 
-static uint64_t give(void *user, uint64_t wanted) {
+static uint64_t give(void *user, brim_memory kind, uint64_t wanted) {
     struct holder *holder = user;
+    assert_int_equal(kind, holder->kind);
     uint64_t given = 0;
     brim__lock(&holder->mutex);
     holder->asked++;
@@ -45,8 +47,8 @@ static uint64_t give(void *user, uint64_t wanted) {
             given = brim__divide_up(wanted, holder->piece) * holder->piece;
         }
         holder->held -= given;
-        brim__budget_return(holder->budget, BRIM_HOST, given);
-        if (holder->tries && brim__budget_try(holder->budget, BRIM_HOST, 1)) {
+        brim__budget_return(holder->budget, kind, given);
+        if (holder->tries && brim__budget_try(holder->budget, kind, 1)) {
             holder->snatched = true;
         }
     }
@@ -55,18 +57,24 @@ static uint64_t give(void *user, uint64_t wanted) {
     return lies ? wanted : given;
 }
 
-static void hold(struct holder *holder, brim_budget *budget, uint64_t piece, uint64_t pieces) {
-    *holder = (struct holder){ .budget = budget, .piece = piece, .held = piece * pieces };
+static void hold_kind(struct holder *holder, brim_budget *budget, brim_memory kind, uint64_t piece,
+                      uint64_t pieces) {
+    *holder =
+        (struct holder){ .budget = budget, .kind = kind, .piece = piece, .held = piece * pieces };
     assert_int_equal(brim__mutex_init(&holder->mutex), BRIM_OK);
     for (uint64_t i = 0; i < pieces; i++) {
-        assert_true(brim__budget_try(budget, BRIM_HOST, piece));
+        assert_true(brim__budget_try(budget, kind, piece));
     }
     brim__budget_on_revoke(budget, give, holder);
 }
 
+static void hold(struct holder *holder, brim_budget *budget, uint64_t piece, uint64_t pieces) {
+    hold_kind(holder, budget, BRIM_HOST, piece, pieces);
+}
+
 static void let_go(struct holder *holder) {
     brim__budget_on_revoke(holder->budget, NULL, NULL);
-    brim__budget_return(holder->budget, BRIM_HOST, holder->held);
+    brim__budget_return(holder->budget, holder->kind, holder->held);
     brim__mutex_fini(&holder->mutex);
 }
 
@@ -80,8 +88,8 @@ static void elastic_memory_gives_way_to_firm(void **state) {
     hold(&small, a, KIB, 2);
     hold(&large, b, KIB, 6);
     large.tries = small.tries = true;
-    assert_int_equal(brim__budget_free_now(root), 2 * KIB);
-    assert_int_equal(brim__budget_available(root), 10 * KIB);
+    assert_int_equal(brim__budget_free_now(root, BRIM_HOST), 2 * KIB);
+    assert_int_equal(brim__budget_available(root, BRIM_HOST), 10 * KIB);
     assert_false(brim__budget_try(a, BRIM_HOST, 3 * KIB)); /* elastic takes from nobody */
     assert_int_equal(small.asked + large.asked, 0);
 
@@ -107,6 +115,146 @@ static void elastic_memory_gives_way_to_firm(void **state) {
     brim__budget_unref(root);
 }
 
+/* Every kind is a tree of limits of its own: who holds another kind is not asked. */
+static void every_kind_gives_way(brim_memory kind, const char *where) {
+    brim_budget *root = new_root_of(kind, 10 * KIB);
+    brim_budget *a = new_child(root, "a", BRIM_UNLIMITED, 0);
+    brim_budget *b = new_child(root, "b", BRIM_UNLIMITED, 0);
+    brim_budget *other = new_child(root, "other", BRIM_UNLIMITED, 0);
+    struct holder small;
+    struct holder large;
+    struct holder host;
+    char expected[160];
+    hold_kind(&small, a, kind, KIB, 2);
+    hold_kind(&large, b, kind, KIB, 6);
+    hold(&host, other, KIB, 100);
+    large.tries = small.tries = true;
+    assert_int_equal(brim__budget_free_now(a, kind), 2 * KIB);
+    assert_int_equal(brim__budget_available(a, kind), 10 * KIB);
+    assert_false(brim__budget_try(a, kind, 2 * KIB + 1));
+    assert_true(charges_of(a, kind, 5 * KIB));
+    assert_int_equal(large.asked, 1);
+    assert_int_equal(large.held, 3 * KIB);
+    assert_int_equal(small.asked, 0);
+    assert_false(large.snatched);
+
+    assert_false(charges_of(a, kind, 5 * KIB + 1));
+    assert_int_equal(small.held + large.held, 0);
+    snprintf(expected, sizeof expected,
+             "budget \"runtime\" (limit 10.0 KiB%s) refused 5.0 KiB for ", where);
+    assert_memory_equal(brim_detail(), expected, strlen(expected));
+    assert_non_null(strstr(brim_detail(), "5.0 KiB is in use; held by a 5.0 KiB; raise"));
+    assert_true(charges_of(b, kind, 5 * KIB));
+    assert_int_equal(brim__budget_free_now(b, kind), 0);
+    assert_int_equal(read_kind(root, kind).peak, 10 * KIB);
+
+    assert_int_equal(host.asked, 0);
+    assert_int_equal(host.held, 100 * KIB);
+    assert_int_equal(brim__budget_revoke(root, kind, UINT64_MAX), 0);
+    assert_int_equal(host.asked, 0);
+    brim__budget_check(root);
+    let_go(&small);
+    let_go(&large);
+    let_go(&host);
+    brim_budget_free(a);
+    brim_budget_free(b);
+    brim_budget_free(other);
+    brim__budget_unref(root);
+}
+
+static void elastic_memory_of_every_kind_gives_way(void **state) {
+    (void)state;
+    every_kind_gives_way(BRIM_PINNED, " of page-locked memory");
+    every_kind_gives_way(BRIM_DEVICE, " on cuda:0");
+    every_kind_gives_way((brim_memory)(BRIM_DEVICE + 7), " on cuda:7");
+    every_kind_gives_way((brim_memory)(BRIM_DEVICE + 9), " on opencl:1");
+    every_kind_gives_way((brim_memory)(BRIM_MEMORY_KINDS - 1), " on opencl:7");
+}
+
+/* Who gives way readily does so to an elastic charge for which somebody waits: the idle
+ * before caches, and nobody who is in use. */
+static void memory_is_made_free_by_those_who_give_way(void **state) {
+    (void)state;
+    const brim_memory kind = BRIM_DEVICE;
+    brim_budget *root = new_root_of(kind, 12 * KIB);
+    brim_budget *node[3];
+    struct holder holder[3];
+    static const enum brim__yield yields[3] = { BRIM__YIELDS_LAST, BRIM__YIELDS_CACHE,
+                                                BRIM__YIELDS_IDLE };
+    for (int i = 0; i < 3; i++) {
+        node[i] = new_child(root, "holder", BRIM_UNLIMITED, 0);
+        hold_kind(&holder[i], node[i], kind, KIB, 4);
+        brim__budget_yields(node[i], yields[i]);
+    }
+    brim__budget_make_free(root, BRIM_HOST, KIB); /* there is enough of that */
+    brim__budget_make_free(root, kind, 3 * KIB);
+    assert_int_equal(holder[2].held, KIB);
+    assert_int_equal(holder[0].asked + holder[1].asked, 0);
+    assert_int_equal(brim__budget_free_now(root, kind), 3 * KIB);
+    brim__budget_make_free(root, kind, 6 * KIB);
+    assert_int_equal(holder[2].held, 0);
+    assert_int_equal(holder[1].held, 2 * KIB);
+    brim__budget_make_free(root, kind, 12 * KIB);
+    assert_int_equal(holder[1].held, 0);
+    assert_int_equal(holder[0].asked, 0);
+    assert_int_equal(brim__budget_free_now(root, kind), 8 * KIB);
+    brim__budget_check(root);
+    for (int i = 0; i < 3; i++) {
+        let_go(&holder[i]);
+        brim_budget_free(node[i]);
+    }
+    brim__budget_unref(root);
+}
+
+static void elastic_memory_gives_way_to_bounds(void **state) {
+    (void)state;
+    const brim_memory kind = (brim_memory)(BRIM_DEVICE + 1);
+    brim_budget *root = new_root_of(kind, 10 * KIB);
+    brim_budget *a = new_child(root, "a", BRIM_UNLIMITED, 0);
+    brim_budget *b = new_child(root, "b", BRIM_UNLIMITED, 0);
+    struct holder in_a;
+    struct holder in_b;
+    hold_kind(&in_a, a, kind, KIB, 4);
+    hold_kind(&in_b, b, kind, KIB, 6);
+    assert_true(charges_of(a, kind, KIB)); /* from b, which has more */
+    assert_int_equal(in_b.held, 5 * KIB);
+    /* a lower limit: only those below it can help */
+    assert_true(sets(a, kind, 3 * KIB, 0));
+    assert_int_equal(in_a.held, 2 * KIB);
+    assert_int_equal(in_b.held, 5 * KIB);
+    assert_false(sets(a, kind, KIB - 1, 0));
+    assert_int_equal(in_a.held, 0); /* all was taken before refusing */
+    assert_int_equal(read_kind(a, kind).limit, 3 * KIB);
+    assert_true(brim__budget_try(a, kind, KIB));
+    in_a.held = KIB;
+
+    /* a larger minimum: what lies below it is in it already and is not asked for, though
+     * it is more than the others have */
+    assert_true(charges_of(b, kind, 3 * KIB)); /* which were free */
+    assert_int_equal(in_b.held, 5 * KIB);
+    assert_true(sets(a, kind, 9 * KIB, 0));
+    assert_int_equal(brim__budget_revoke(b, kind, 3 * KIB), 3 * KIB);
+    assert_true(brim__budget_try(a, kind, 3 * KIB));
+    in_a.held = 4 * KIB;
+    const uint64_t asked = in_a.asked;
+    assert_true(sets(a, kind, 9 * KIB, 6 * KIB));
+    assert_int_equal(in_a.asked, asked);
+    assert_int_equal(in_b.held, KIB);
+    assert_false(sets(a, kind, 9 * KIB, 7 * KIB + 1));
+    assert_int_equal(in_a.asked, asked);
+    assert_int_equal(in_b.held, 0);
+    assert_int_equal(read_kind(a, kind).minimum, 6 * KIB);
+    assert_true(sets(a, kind, 9 * KIB, 7 * KIB));
+    assert_int_equal(brim__budget_free_now(b, kind), 0);
+    assert_int_equal(brim__budget_free_now(a, kind), 2 * KIB);
+    brim__budget_check(root);
+    let_go(&in_a);
+    let_go(&in_b);
+    brim_budget_free(a);
+    brim_budget_free(b);
+    brim__budget_unref(root);
+}
+
 static void only_those_who_help_are_asked(void **state) {
     (void)state;
     brim_budget *root = new_root(20 * KIB + 3 * node_bytes());
@@ -125,7 +273,7 @@ static void only_those_who_help_are_asked(void **state) {
 
     /* now the root: what "rich" holds is set aside for it and frees nothing */
     assert_true(charges(root, 9 * KIB));
-    assert_int_equal(brim__budget_free_now(root), 0);
+    assert_int_equal(brim__budget_free_now(root, BRIM_HOST), 0);
     assert_int_equal(below_minimum.asked, 0);
     assert_int_equal(outside.held + inside.held, 2 * KIB);
     assert_false(charges(root, 2 * KIB + 1));
@@ -171,12 +319,17 @@ static void a_firm_charge_gets_what_is_available_and_no_more(void **state) {
                 holders[i].held += elastic;
             }
             const int j = (int)random_below(HOLDERS + 1);
-            const uint64_t available = brim__budget_available(nodes[j]);
+            const uint64_t available = brim__budget_available(nodes[j], BRIM_HOST);
             const uint64_t bytes = step % 4 ? random_below(4000) : available + step % 8 / 4;
             const bool fits = charges(nodes[j], bytes);
             assert_int_equal(fits, bytes <= available);
             refused += !fits;
             brim__budget_check(nodes[0]);
+            if (random_below(4) == 0) {
+                const uint64_t minimum = random_below(2) * random_below(3000);
+                (void)sets(nodes[i], BRIM_HOST, minimum + random_below(9000), minimum);
+                brim__budget_check(nodes[0]);
+            }
             if (fits && random_below(4)) {
                 brim_budget_uncharge(nodes[j], BRIM_HOST, bytes);
             }
@@ -213,11 +366,11 @@ static void trimming_takes_everything_elastic(void **state) {
     struct holder above;
     hold(&below_minimum, a, KIB, 3);
     hold(&above, b, KIB, 5);
-    assert_int_equal(brim__budget_revoke(root, 2 * KIB), 2 * KIB);
+    assert_int_equal(brim__budget_revoke(root, BRIM_HOST, 2 * KIB), 2 * KIB);
     assert_int_equal(above.held, 3 * KIB);
-    assert_int_equal(brim__budget_revoke(root, UINT64_MAX), 6 * KIB);
+    assert_int_equal(brim__budget_revoke(root, BRIM_HOST, UINT64_MAX), 6 * KIB);
     assert_int_equal(read_info(root).elastic, 0);
-    assert_int_equal(brim__budget_revoke(root, UINT64_MAX), 0);
+    assert_int_equal(brim__budget_revoke(root, BRIM_HOST, UINT64_MAX), 0);
     let_go(&above);
     let_go(&below_minimum);
     brim_budget_free(a);
@@ -272,7 +425,8 @@ static void nobody_snatches_what_was_given_up(void **state) {
 /* Removing a holder waits for the thread that is inside its function. */
 static _Atomic int inside; /* 0: not yet, 1: inside, 2: may leave, 3: left */
 
-static uint64_t linger(void *user, uint64_t wanted) {
+static uint64_t linger(void *user, brim_memory kind, uint64_t wanted) {
+    assert_int_equal(kind, BRIM_HOST);
     brim__budget_return(user, BRIM_HOST, wanted);
     atomic_store(&inside, 1);
     while (atomic_load(&inside) != 2) {
@@ -321,7 +475,7 @@ static void *charge_and_return(void *user) {
             brim_budget_uncharge(node, BRIM_HOST, 1000);
         }
         char text[64];
-        brim__budget_holders(user, text, sizeof text);
+        brim__budget_holders(user, BRIM_HOST, text, sizeof text);
         brim_budget_free(node);
     }
     return NULL;
@@ -349,6 +503,9 @@ static void any_call_comes_from_any_thread(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(elastic_memory_gives_way_to_firm),
+        cmocka_unit_test(elastic_memory_of_every_kind_gives_way),
+        cmocka_unit_test(memory_is_made_free_by_those_who_give_way),
+        cmocka_unit_test(elastic_memory_gives_way_to_bounds),
         cmocka_unit_test(only_those_who_help_are_asked),
         cmocka_unit_test(a_firm_charge_gets_what_is_available_and_no_more),
         cmocka_unit_test(a_holder_that_gives_nothing_is_not_asked_for_ever),

@@ -618,7 +618,7 @@ static void test_too_many_files(void **state) {
     struct opened opened;
     const brim_status status = open_use(&opened, &use, NULL, 0);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
-    assert_int_equal(status, BRIM_IO);
+    assert_int_equal(status, BRIM_MEMORY);
     assert_detail_has("number 5 of 8");
     assert_detail_has("ulimit -n");
     close_opened(&opened);

@@ -13,6 +13,7 @@
 #include "memory/budget.h"
 
 #include <stdatomic.h>
+#include <time.h>
 
 #define CLOSINGS (is_thread_sanitized() ? 100u : 300u)
 
@@ -300,7 +301,8 @@ static void test_no_waiting_for_workers_that_are_gone(void **state) {
     brim_budget *model = NULL;
     brim_budget *root = brim_runtime_budget(runtime);
     assert_int_equal(brim_budget_new(root, "model", BRIM_UNLIMITED, 0, &model), BRIM_OK);
-    assert_int_equal(brim_budget_charge(model, BRIM_HOST, brim__budget_available(model)), BRIM_OK);
+    assert_int_equal(brim_budget_charge(model, BRIM_HOST, brim__budget_available(model, BRIM_HOST)),
+                     BRIM_OK);
     assert_int_equal(usage_of(runtime).threads, 0);
     uint64_t fastest = UINT64_MAX;
     for (int i = 0; i < 50; i++) {
@@ -362,6 +364,92 @@ static void test_a_time_out_is_kept(void **state) {
     close_gated(&session);
 }
 
+#define SLICE_NS INT64_C(50000000) /* as an interpreter waits that looks at its signals */
+
+/* Every sample takes a while, so that a batch of four takes longer than a slice. */
+static int take_long(void *user, const brim_call *call, brim_value *outputs, size_t output_count,
+                     char *why, size_t why_bytes) {
+    (void)user, (void)output_count, (void)why, (void)why_bytes;
+    sleep_ns(20000000);
+    *(int64_t *)outputs[0].data = (int64_t)(call->sample * call->sample);
+    return 0;
+}
+
+/* An epoch, asked for with a time-out; how many calls were in vain. Each of these
+ * has lasted as long as it was given. */
+static uint64_t take_in_slices(brim_loader *loader, int64_t timeout_ns, struct digest *digest) {
+    uint64_t in_vain = 0;
+    for (;;) {
+        brim_batch *batch = NULL;
+        const uint64_t began = brim__now();
+        const brim_status status = brim_loader_next(loader, timeout_ns, &batch);
+        if (status == BRIM_OK) {
+            digest_batch(digest, batch);
+            brim_batch_release(batch);
+        } else if (status == BRIM_TIMEOUT) {
+            assert_true(brim__now() - began >= (uint64_t)timeout_ns);
+            in_vain++;
+        } else {
+            assert_int_equal(status, BRIM_END);
+            return in_vain;
+        }
+    }
+}
+
+static void test_waiting_in_slices(void **state) {
+    (void)state;
+    brim_field_spec field = BRIM_FIELD_SPEC_INIT;
+    field.name = "x";
+    field.dtype = BRIM_I64;
+    brim_binding source = BRIM_BINDING_INIT;
+    source.kind = BRIM_BIND_SOURCE;
+    source.name = "slow";
+    source.count = 8;
+    source.read = take_long;
+    source.fields = &field;
+    source.field_count = 1;
+    static const char *const texts[] = { "callback @slow | batch 4",
+                                         "callback @slow | filter \"x != 9\" | batch 4" };
+    brim_open_options options = BRIM_OPEN_OPTIONS_INIT;
+    options.bindings = &source;
+    options.binding_count = 1;
+    for (unsigned i = 0; i < 2; i++) {
+        struct digest wanted = { 0 };
+        for (int32_t threads = -1; threads <= 2; threads++) { /* -1: none, and not in slices */
+            brim_runtime *runtime = make_runtime(threads < 0 ? 0 : threads, 0);
+            struct session session = open_on(runtime, texts[i], &options);
+            struct digest digest = { 0 };
+            const uint64_t in_vain =
+                take_in_slices(session.loader, threads < 0 ? BRIM_FOREVER : SLICE_NS, &digest);
+            wanted = threads < 0 ? digest : wanted;
+            assert_same(digest, wanted);
+            assert_true(threads != 0 || in_vain > 0);
+            brim_loader_close(session.loader);
+            brim_runtime_free(runtime);
+        }
+    }
+}
+
+static uint64_t thread_cpu_ns(void) {
+    struct timespec time;
+    assert_int_equal(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time), 0);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+static void test_slices_are_slept_through(void **state) {
+    (void)state;
+    struct session session = open_gated(0);
+    brim_batch *batch = NULL;
+    gate_await(2);
+    const uint64_t began = brim__now(), used = thread_cpu_ns();
+    for (int i = 0; i < 8; i++) {
+        assert_int_equal(brim_loader_next(session.loader, SLICE_NS, &batch), BRIM_TIMEOUT);
+    }
+    assert_true(thread_cpu_ns() - used < (brim__now() - began) / 2);
+    gate_open();
+    close_gated(&session);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_interrupting_a_call_that_waits),
@@ -375,6 +463,8 @@ int main(void) {
         cmocka_unit_test(test_no_waiting_for_workers_that_are_gone),
         cmocka_unit_test(test_workers_of_two_sizes),
         cmocka_unit_test(test_a_time_out_is_kept),
+        cmocka_unit_test(test_waiting_in_slices),
+        cmocka_unit_test(test_slices_are_slept_through),
     };
     return cmocka_run_group_tests(tests, begin, end_tests);
 }

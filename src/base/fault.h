@@ -18,6 +18,7 @@ enum brim__fault_kind {
     BRIM__FAULT_THREAD, /* thread start */
     BRIM__FAULT_OPEN,   /* open, fstat */
     BRIM__FAULT_READ,   /* pread, read */
+    BRIM__FAULT_DEVICE, /* calls of a driver (device/device.h) */
     BRIM__FAULT_WRITE,  /* making, writing, syncing and renaming files, making directories */
     BRIM__FAULT_KINDS
 };

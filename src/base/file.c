@@ -5,6 +5,11 @@
  * the program, and then refused unless it is a regular file. Its size is taken
  * once, when opening: reads are checked against it, and a file that turns out
  * shorter was cut while in use, which is bad data and not a short read.
+ *
+ * Times of change come from a clock with a grain, so two changes shortly after each
+ * other may get the same time. Who remembers a time to notice a change looks a grain
+ * later again, or does not trust it. Usual clocks have at most 10 ms. Some file systems
+ * keep whole seconds, FAT every other one: these are known by the missing fraction.
  */
 #include "base/file.h"
 #include "base/fault.h"
@@ -14,6 +19,9 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define GRAIN_NS  20000000            /* of a clock that has fractions of a second, and some more */
+#define COARSE_NS INT64_C(2100000000) /* of one that has none */
 
 static const char *kind_of(mode_t mode) {
     if (S_ISDIR(mode)) {
@@ -30,7 +38,7 @@ static const char *kind_of(mode_t mode) {
 
 static int open_once(const char *path) {
     if (brim__fault(BRIM__FAULT_OPEN)) {
-        errno = EMFILE;
+        errno = EACCES;
         return -1;
     }
     return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -44,12 +52,24 @@ static int stat_once(int fd, struct stat *facts) {
     return fstat(fd, facts);
 }
 
+static int look_once(const char *path, struct stat *facts) {
+    if (brim__fault(BRIM__FAULT_OPEN)) {
+        errno = EIO;
+        return -1;
+    }
+    return stat(path, facts);
+}
+
 static ssize_t read_once(int fd, void *buffer, size_t bytes, uint64_t offset) {
     if (brim__fault(BRIM__FAULT_READ)) {
         errno = EIO;
         return -1;
     }
     return pread(fd, buffer, bytes, (off_t)offset);
+}
+
+static int64_t nanoseconds(const struct timespec *time) {
+    return (int64_t)time->tv_sec * 1000000000 + time->tv_nsec;
 }
 
 brim_status brim__file_open(struct brim__file *file, const char *path) {
@@ -60,7 +80,10 @@ brim_status brim__file_open(struct brim__file *file, const char *path) {
         fd = open_once(path);
     } while (fd < 0 && errno == EINTR);
     if (fd < 0) {
-        return brim__fail(BRIM_IO, "%s: cannot be opened: %s", path, brim__error_text(errno, why));
+        /* what the process or the machine is short of is not the file's fault */
+        const bool shortage = errno == EMFILE || errno == ENFILE || errno == ENOMEM;
+        return brim__fail(shortage ? BRIM_MEMORY : BRIM_IO, "%s: cannot be opened: %s", path,
+                          brim__error_text(errno, why));
     }
     struct stat facts;
     if (stat_once(fd, &facts) != 0) {
@@ -76,7 +99,8 @@ brim_status brim__file_open(struct brim__file *file, const char *path) {
     }
     file->fd = fd;
     file->bytes = (uint64_t)facts.st_size;
-    file->modified_ns = (int64_t)facts.st_mtim.tv_sec * 1000000000 + facts.st_mtim.tv_nsec;
+    file->modified_ns = nanoseconds(&facts.st_mtim);
+    file->changed_ns = nanoseconds(&facts.st_ctim);
     file->inode = facts.st_ino;
     return BRIM_OK;
 }
@@ -149,6 +173,28 @@ brim_status brim__file_map(struct brim__file *file) {
     return BRIM_OK;
 }
 
+void *brim__file_map_shared(int fd, size_t bytes) {
+    if (brim__fault(BRIM__FAULT_MAP)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    void *const memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (memory == MAP_FAILED) {
+        return NULL;
+    }
+    if (madvise(memory, bytes, MADV_DONTFORK) != 0) {
+        const int error = errno;
+        munmap(memory, bytes);
+        errno = error;
+        return NULL;
+    }
+    return memory;
+}
+
+void brim__file_unmap_shared(void *memory, size_t bytes) {
+    munmap(memory, bytes);
+}
+
 void brim__file_advise(const struct brim__file *file, uint64_t offset, size_t bytes) {
     if (bytes == 0 || offset >= file->bytes) { /* 0 would mean: to the end */
         return;
@@ -161,4 +207,55 @@ void brim__file_expect_random(const struct brim__file *file) {
     if (file->map != NULL) {
         (void)madvise((void *)(uintptr_t)file->map, file->bytes, MADV_RANDOM);
     }
+}
+
+/* ------------------------------------------------------------------ stamps */
+
+static int64_t clock_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return nanoseconds(&now);
+}
+
+bool brim__time_is_sure(const struct timespec *time, bool wait) {
+    const int64_t age = clock_now() - nanoseconds(time);
+    if (wait && age > -GRAIN_NS && age < GRAIN_NS) {
+        const struct timespec rest = { .tv_nsec = GRAIN_NS - age };
+        (void)nanosleep(&rest, NULL);
+    }
+    return time->tv_nsec != 0 || age <= -COARSE_NS || age >= COARSE_NS;
+}
+
+static uint64_t hash_facts(uint64_t bytes, int64_t modified_ns, int64_t changed_ns,
+                           uint64_t inode) {
+    return brim__hash_words(brim__hash_words(bytes, (uint64_t)modified_ns, (uint64_t)changed_ns),
+                            inode, 0);
+}
+
+/* Nothing is there, or nothing that this user could open. */
+static bool is_lack(int error) {
+    return error == ENOENT || error == ENOTDIR || error == ELOOP || error == EACCES ||
+           error == ENAMETOOLONG;
+}
+
+brim_status brim__file_stamp(const char *path, bool may_lack, uint64_t *stamp) {
+    struct stat facts;
+    if (look_once(path, &facts) != 0) {
+        const int error = errno;
+        char why[BRIM__ERROR_TEXT];
+        *stamp = 0;
+        return may_lack && is_lack(error) ? BRIM_OK
+                                          : brim__fail(BRIM_IO, "%s: cannot be looked at: %s", path,
+                                                       brim__error_text(error, why));
+    }
+    *stamp = hash_facts((uint64_t)facts.st_size, nanoseconds(&facts.st_mtim),
+                        nanoseconds(&facts.st_ctim), facts.st_ino);
+    if (!brim__time_is_sure(&facts.st_ctim, true)) {
+        *stamp = brim__hash_words(*stamp, (uint64_t)clock_now(), 1);
+    }
+    return BRIM_OK;
+}
+
+uint64_t brim__file_opened_stamp(const struct brim__file *file) {
+    return hash_facts(file->bytes, file->modified_ns, file->changed_ns, file->inode);
 }

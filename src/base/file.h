@@ -9,16 +9,20 @@
 
 #include "base/base.h"
 
+#include <time.h>
+
 struct brim__file {
     int fd; /* -1: not open */
     const char *path;
     uint64_t bytes;
-    int64_t modified_ns;
+    int64_t modified_ns; /* may have been set back by anyone, as tar and rsync do */
+    int64_t changed_ns;  /* the content, or what is known of it: set by the clock alone */
     uint64_t inode;
     const uint8_t *map; /* NULL unless mapped */
 };
 
-/* Regular files only; close-on-exec. BRIM_IO otherwise. */
+/* Regular files only; close-on-exec. BRIM_IO otherwise, or BRIM_MEMORY if the process has
+ * too many files open. */
 brim_status brim__file_open(struct brim__file *file, const char *path);
 void brim__file_close(struct brim__file *file); /* also unmaps; harmless twice */
 /* All of [offset, offset + bytes) or an error; EINTR is retried. A range past
@@ -34,5 +38,26 @@ void brim__file_advise(const struct brim__file *file, uint64_t offset, size_t by
 /* Reads of the map will jump about: the system must not read around each one,
  * which in little memory would push out what the next ones need. */
 void brim__file_expect_random(const struct brim__file *file);
+
+/* An open file of at least `bytes` as memory that all who map it share, for reading and
+ * writing; not there in the child of a fork. NULL, with errno: the system refuses. */
+void *brim__file_map_shared(int fd, size_t bytes);
+void brim__file_unmap_shared(void *memory, size_t bytes);
+
+/* The stamp of what the path leads to now: a hash of its size, both times and inode. The
+ * same twice: the file is the same, and nobody has changed it in between. The device does
+ * not count, whose number is another one after the machine was restarted. If the file was
+ * changed this very moment, the grain of its clock is waited for, some ms: what is read
+ * after that has this stamp for good. One whose clock is too coarse for that gets a stamp
+ * that never comes again. BRIM_IO: it cannot be looked at. may_lack: where nothing is
+ * that could be opened, the stamp is 0. */
+brim_status brim__file_stamp(const char *path, bool may_lack, uint64_t *stamp);
+/* The same of the file as opening saw it. */
+uint64_t brim__file_opened_stamp(const struct brim__file *file);
+
+/* Is a time of change so long ago that any later change gets another? If only the grain
+ * of a usual clock is in the way, that is waited for (if `wait`) or taken for so; false:
+ * the clock has whole seconds, for which nobody waits. */
+bool brim__time_is_sure(const struct timespec *time, bool wait);
 
 #endif

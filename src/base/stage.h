@@ -11,11 +11,12 @@
 
 #include "base/base.h"
 
-struct brim__opening;  /* source/source.h */
-struct brim__source;   /* source/source.h */
-struct brim__order;    /* order/order.h */
-struct brim__batching; /* order/shard.h */
-struct brim__program;  /* transform/program.h */
+struct brim__opening;    /* source/source.h */
+struct brim__source;     /* source/source.h */
+struct brim__order;      /* order/order.h */
+struct brim__batching;   /* order/shard.h */
+struct brim__program;    /* transform/program.h */
+struct brim__batch_site; /* batching/batch_program.h */
 struct brim__use;
 
 typedef brim_status brim__source_open(const struct brim__use *use, struct brim__opening *opening,
@@ -26,15 +27,18 @@ typedef brim_status brim__order_add(const struct brim__use *use,
 typedef brim_status brim__transform_add(const struct brim__use *use, struct brim__program *program);
 typedef brim_status brim__batching_set(const struct brim__use *use,
                                        struct brim__batching *batching);
+typedef brim_status brim__batch_add(const struct brim__use *use,
+                                    const struct brim__batch_site *site);
 
 struct brim__stage {
     brim_stage_info info;
-    /* the one of the stage's room; zip and mix, which hold pipelines, have
-     * none: plan/compile.c opens what stands in them */
+    /* the one of the stage's room, of batching one of two; zip and mix, which hold
+     * pipelines, have none: plan/compile.c opens what stands in them */
     brim__source_open *open;
     brim__order_add *add_order;
     brim__transform_add *add_transform;
     brim__batching_set *set_batching;
+    brim__batch_add *add_batch; /* acts on whole batches, behind batch or bucket */
 };
 
 /* One value. `text` is always set: as written, unquoted. For a binding it is

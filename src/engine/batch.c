@@ -3,6 +3,7 @@
  */
 #include "engine/loader.h"
 #include "engine/place.h"
+#include "engine/ship.h"
 #include "engine/state.h"
 
 static void describe(const struct brim__output *output, uint64_t rows, bool shared, uint8_t *memory,
@@ -88,6 +89,9 @@ brim_status brim_batch_state(const brim_batch *batch, brim_state *state) {
 brim_status brim_batch_copy(const brim_batch *batch, brim_batch **out) {
     brim_loader *loader = batch->loader;
     const brim_plan *plan = loader->plan;
+    if (loader->ship != NULL) {
+        return brim__batch_copy_there(batch, out);
+    }
     const uint8_t *memory = batch->slot != NULL ? batch->slot->pages.memory : batch->pages.memory;
     const uint64_t slot_bytes = plan->info.slot_bytes;
     struct brim__pages pages;
@@ -119,6 +123,10 @@ void brim_batch_release(brim_batch *batch) {
         return;
     }
     brim_loader *loader = batch->loader;
+    if (loader->ship != NULL) {
+        brim_batch_release_after(batch, loader->ship->consumer);
+        return;
+    }
     if (batch->slot == NULL) {
         struct brim__pages pages = batch->pages; /* holds the batch */
         brim__pages_free(&pages);

@@ -19,7 +19,9 @@
  *
  * In a direct plan these slots are the ones that are lent. In a sequenced plan
  * (plan/sequence.h) they are chunks: a sequencer takes their rows in order and
- * fills the slots that are lent, which know only FREE, READY and LENT.
+ * fills the slots that are lent, which know only FREE, READY and LENT. Where batches
+ * are delivered on a device, slots are copied to others there, which are lent instead
+ * (ship.h).
  *
  * Everything below `mutex` is guarded by it unless a comment says otherwise.
  * The loader's core lives as long as the handle or any lent batch.
@@ -27,6 +29,7 @@
 #ifndef BRIM_LOADER_H
 #define BRIM_LOADER_H
 
+#include "device/device.h"
 #include "engine/runtime.h"
 #include "engine/state.h"
 #include "plan/plan.h"
@@ -40,14 +43,17 @@ enum brim__slot_state {
     BRIM__SLOT_FILLING,
     BRIM__SLOT_READY,
     BRIM__SLOT_LENT,
+    BRIM__SLOT_SHIPPED, /* ship.h: its copy to the device is under way */
+    BRIM__SLOT_LEAVING, /* ship.h: released, and perhaps still read there */
 };
 
 struct brim_batch {
     brim_batch_info info;
     brim_field *field; /* info.field_count of them, in the memory of the record */
     struct brim_loader *loader;
-    struct brim__slot *slot;  /* NULL: a copy */
-    struct brim__pages pages; /* of a copy */
+    struct brim__slot *slot;           /* NULL: a copy */
+    struct brim__pages pages;          /* of a copy */
+    struct brim__device_memory memory; /* of a copy on a device */
     struct brim__delivery delivery;
     struct brim__position resume; /* sequenced: where a loader stands after it */
 };
@@ -55,6 +61,15 @@ struct brim_batch {
 struct brim__slot {
     struct brim_batch batch; /* written when lent; the user's while lent */
     struct brim__pages pages;
+    /* on a device (ship.h): of a berth its memory, with `pages` for what stays on the host */
+    struct brim__device_memory memory;
+    bool elastic; /* that memory */
+    void *pin;    /* of a staging slot */
+    bool pinned;
+    struct brim__event copied;   /* a staging slot may be filled again; a berth is there */
+    struct brim__event released; /* of a berth: nobody reads it any more */
+    bool cleared;                /* its bad samples are not too many */
+    bool stranded;               /* READY, with an error: it could not be shipped */
     enum brim__slot_state state;
     bool abandoned; /* FILLING, for nobody: free it when `busy` is 0 */
     uint64_t ticket, epoch, index;
@@ -68,7 +83,7 @@ struct brim__slot {
     uint32_t bad_first;                /* first row of the lowest run with a bad sample ... */
     char bad_text[BRIM__SAMPLE_ERROR]; /* ... and the text of its first; "": none */
     bool told;         /* READY, and next has returned its error: made again when asked again */
-    brim_status error; /* of the lowest row that failed (on_error=fail) */
+    brim_status error; /* of the lowest row that failed (on_error=fail), or of the whole batch */
     uint32_t error_row;
     char error_text[BRIM__DETAIL_BYTES];
 };
@@ -89,14 +104,17 @@ struct brim_loader {
      * at without end by a `next` that waits: so it has a cache line to itself */
     _Alignas(BRIM__CACHE_LINE) atomic_uint events;
     _Alignas(BRIM__CACHE_LINE) uint32_t visitors; /* runtime's pool lock: workers inside */
+    uint64_t turn;                                /* pool lock: when the last one came */
     brim_runtime *runtime;
     brim_plan *plan; /* its arena holds this struct */
     brim_budget *budget;
+    bool shared; /* slots, chunks and scratch are pages that other processes can map */
 
     struct brim_loader *next; /* runtime's pool lock */
     atomic_bool wants;        /* may have rows to make */
     atomic_bool starving;     /* a consumer waits for rows */
     atomic_bool interrupted;
+    atomic_bool polls; /* there are events of a device to look for */
 
     brim__mutex mutex;
     brim__condition ready; /* the head may be ready; somebody left; closing */
@@ -109,10 +127,15 @@ struct brim_loader {
     struct brim__slot *ring; /* those that workers fill: the same, or chunks */
     uint32_t ring_cap;
     struct brim__sequencer *sequencer; /* NULL: a direct plan */
+    struct brim__ship *ship;           /* NULL: batches are delivered on the host */
     struct brim__scratch *scratch;     /* plan->thread_cap + 1 of them; 0: firm, for `next` alone */
     uint32_t scratch_count;            /* with memory */
+    _Atomic uint64_t lacking;          /* its part of the runtime's; written under the mutex */
     bool grow_slot;                    /* a consumer has waited since the last slot was added */
+    bool slot_refused;                 /* there was no memory for it */
     uint64_t waiting_since;            /* the first call in vain for the next batch; 0: none */
+    bool idle;                         /* nobody comes: others have its elastic memory first */
+    uint64_t used_ns, gap_ns;          /* when `next` was last called or left; mean between */
 
     uint64_t take_ticket, make_ticket;
     uint64_t take_epoch, take_index; /* of the next batch */
@@ -140,8 +163,33 @@ struct brim_loader {
 struct brim__run;
 
 /* open.c */
+/* Pages for a slot, a chunk or a scratch: of the kind that the loader was opened with. */
+brim_status brim__loader_pages(brim_loader *loader, struct brim__pages *pages, uint64_t bytes,
+                               bool elastic);
 void brim__loader_ref(brim_loader *loader);
 void brim__loader_unref(brim_loader *loader);
+
+/* next.c, with the mutex held: of the next batch; and whether that epoch is known to
+ * have none */
+uint64_t brim__loader_epoch(const brim_loader *loader);
+bool brim__loader_at_end(brim_loader *loader);
+
+/* caches.c. Stamping looks at all files, and needs memory meanwhile that slots have later. */
+brim_status brim__caches_stamp(brim_loader *loader, const brim_open_options *options);
+brim_status brim__caches_start(brim_loader *loader);
+void brim__caches_stop(brim_loader *loader); /* nobody makes rows any more */
+
+/* sharing.c. A consumer comes, at `now`. mutex held. */
+void brim__loader_used(brim_loader *loader, uint64_t now);
+/* A consumer waits: what the loader lacks is taken from those who lose less by it, and
+ * workers that were stopped come back, if the last attempt is some time ago. The mutex is
+ * held, and released meanwhile. */
+void brim__loader_regrow(brim_loader *loader, uint64_t now);
+/* Workers, scratch and a slot that were planned, are of use and are not there, in bytes.
+ * The mutex is held, or nobody else has the loader yet. And tells the runtime, after a
+ * change. */
+uint64_t brim__loader_lacks(const brim_loader *loader);
+void brim__loader_note_lacking(brim_loader *loader);
 
 /* slots.c: all with the mutex held */
 struct brim__slot *brim__slot_head(brim_loader *loader); /* of take_ticket, or NULL */
@@ -164,7 +212,7 @@ void brim__slots_abandon(brim_loader *loader);    /* everything in [take, make) 
 struct brim__shard brim__loader_shard(const brim_loader *loader, uint64_t epoch);
 void brim__slots_check(const brim_loader *loader); /* asserts what the drawing says */
 /* Takes the locks itself. A brim__revoke. */
-uint64_t brim__loader_revoke(void *holder, uint64_t wanted);
+uint64_t brim__loader_revoke(void *holder, brim_memory kind, uint64_t wanted);
 
 /* batch.c: lays the fields over a slot's memory; info.rows is set */
 void brim__batch_layout(struct brim_batch *batch, const brim_plan *plan, uint8_t *memory);
@@ -172,6 +220,10 @@ void brim__batch_layout(struct brim_batch *batch, const brim_plan *plan, uint8_t
 /* work.c: makes one run of rows if there is any; `next` only for the batch that
  * it waits for. Takes the mutex itself. */
 bool brim__loader_work(brim_loader *loader, bool is_next);
+
+/* work.c: the stages that act on whole batches, on one that is complete otherwise,
+ * until one fails. No lock held; takes the mutex to count their time. */
+brim_status brim__batch_act(brim_loader *loader, const struct brim__batch_call *call);
 
 /* work.c, for stream.c: the beginning and the end of a run. mutex held. */
 struct brim__scratch *brim__scratch_take(brim_loader *loader, bool is_next);
@@ -195,6 +247,7 @@ struct brim__run {
     const struct brim__slot *slot;
     uint8_t *slot_memory;
     uint8_t *scratch;
+    brim_region batch_region, scratch_region;
     uint32_t first, count;
     bool timed; /* measure each stage */
     bool advise;

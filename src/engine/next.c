@@ -14,12 +14,12 @@
  */
 #include "engine/loader.h"
 #include "engine/sequencer.h"
+#include "engine/ship.h"
 
 #include <stdio.h>
 
-#define HELP_NS   2000000
-#define SPIN_NS   50000
-#define REGROW_NS 50000000 /* between attempts to start a worker again */
+#define HELP_NS 2000000
+#define SPIN_NS 50000
 
 /* Remembers the thread's detail as the loader's; mutex held. */
 static brim_status keep_detail(brim_loader *loader, brim_status status) {
@@ -64,22 +64,43 @@ static void leave(brim_loader *loader, bool wake) {
 
 /* ----------------------------------------------------------------- lending */
 
+static bool comes_before(const struct brim__slot *a, const struct brim__slot *b) {
+    if (a->epoch != b->epoch) {
+        return a->epoch < b->epoch;
+    }
+    return a->delivery.step != b->delivery.step ? a->delivery.step < b->delivery.step
+                                                : a->delivery.micro < b->delivery.micro;
+}
+
+/* The batch that is lent and comes next after `last` (NULL: the first of all). */
+static const struct brim__slot *next_lent(const brim_loader *loader,
+                                          const struct brim__slot *last) {
+    const struct brim__slot *found = NULL;
+    const struct brim__slot *slots = loader->ship != NULL ? loader->ship->berth : loader->slot;
+    const uint32_t count = loader->ship != NULL ? loader->plan->berth_cap : loader->plan->slot_cap;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct brim__slot *slot = &slots[i];
+        if (slot->state == BRIM__SLOT_LENT && (last == NULL || comes_before(last, slot)) &&
+            (found == NULL || comes_before(slot, found))) {
+            found = slot;
+        }
+    }
+    return found;
+}
+
 static brim_status refuse_held(brim_loader *loader) {
     char names[512] = "";
     size_t length = 0;
-    for (uint32_t i = 0; i < loader->plan->slot_cap && length < sizeof(names) - 64; i++) {
-        const struct brim__slot *slot = &loader->slot[i];
-        if (slot->state == BRIM__SLOT_LENT) {
-            const int wrote =
-                snprintf(names + length, sizeof(names) - length, "%sepoch %llu step %llu",
-                         length > 0 ? ", " : "", (unsigned long long)slot->epoch,
-                         (unsigned long long)slot->delivery.step);
-            length += wrote > 0 ? (size_t)wrote : 0;
-        }
+    for (const struct brim__slot *slot = next_lent(loader, NULL);
+         slot != NULL && length < sizeof(names) - 64; slot = next_lent(loader, slot)) {
+        const int wrote = snprintf(names + length, sizeof(names) - length, "%sepoch %llu step %llu",
+                                   length > 0 ? ", " : "", (unsigned long long)slot->epoch,
+                                   (unsigned long long)slot->delivery.step);
+        length += wrote > 0 ? (size_t)wrote : 0;
     }
     return brim__fail(BRIM_HELD,
-                      "%u batch%s held, as many as hold=%u allows: %s; release one, copy it "
-                      "(brim_batch_copy), or open with a larger hold",
+                      "%u batch%s held, as many as hold=%u allows: %s; release one, copy it, "
+                      "or open with a larger hold",
                       loader->lent, loader->lent == 1 ? " is" : "es are", loader->hold, names);
 }
 
@@ -104,7 +125,12 @@ static void lend(brim_loader *loader, struct brim__slot *slot, brim_batch **out)
         .field_count = loader->plan->delivered.output_count,
     };
     batch->resume = slot->resume;
-    brim__batch_layout(batch, loader->plan, slot->pages.memory);
+    if (loader->ship == NULL) {
+        brim__batch_layout(batch, loader->plan, slot->pages.memory);
+    } else { /* fields were laid out when it was shipped */
+        batch->info.samples = (const uint64_t *)(const void *)slot->pages.memory;
+        batch->info.valid = slot->pages.memory + loader->plan->landing.tail_valid;
+    }
     slot->state = BRIM__SLOT_LENT;
     loader->lent++;
     if (loader->sequencer != NULL) {
@@ -131,8 +157,8 @@ static void lend(brim_loader *loader, struct brim__slot *slot, brim_batch **out)
     *out = batch;
 }
 
-/* The head is ready: lend it, or say why not. */
-static brim_status deliver(brim_loader *loader, struct brim__slot *slot, brim_batch **out) {
+/* The head is ready: whether it may be lent, or why not. */
+static brim_status check_head(brim_loader *loader, struct brim__slot *slot) {
     if (slot->error != BRIM_OK) {
         slot->told = true;
         return brim__fail_text(slot->error, slot->error_text);
@@ -146,19 +172,42 @@ static brim_status deliver(brim_loader *loader, struct brim__slot *slot, brim_ba
                           (unsigned long long)cap, (unsigned long long)slot->epoch,
                           (unsigned long long)slot->delivery.step, slot->bad_text);
     }
-    loader->epoch_bad += slot->replaced_rows;
-    lend(loader, slot, out);
     return BRIM_OK;
+}
+
+/* A slot that only had to be looked at before it is shipped is not lent: *out stays. */
+static brim_status deliver(brim_loader *loader, struct brim__slot *slot, brim_batch **out) {
+    brim_status status = BRIM_OK;
+    if (loader->ship == NULL || slot->memory.handle == NULL) {
+        status = check_head(loader, slot);
+        if (status != BRIM_OK || loader->ship != NULL) {
+            slot->cleared = status == BRIM_OK;
+            return status;
+        }
+    } else {
+        status = brim__ship_lend(loader, slot);
+    }
+    if (status == BRIM_OK) {
+        loader->epoch_bad += slot->replaced_rows;
+        lend(loader, slot, out);
+    }
+    return status;
 }
 
 /* ----------------------------------------------------------------- waiting */
 
 /* The batch that is wanted next, if it has a slot. */
 static struct brim__slot *find_head(brim_loader *loader) {
-    return loader->sequencer != NULL ? brim__sequencer_head(loader) : brim__slot_head(loader);
+    return loader->ship != NULL        ? brim__ship_head(loader)
+           : loader->sequencer != NULL ? brim__sequencer_head(loader)
+                                       : brim__slot_head(loader);
 }
 
-static bool at_end(brim_loader *loader) {
+uint64_t brim__loader_epoch(const brim_loader *loader) {
+    return loader->sequencer != NULL ? loader->sequencer->delivered.epoch : loader->take_epoch;
+}
+
+bool brim__loader_at_end(brim_loader *loader) {
     if (loader->sequencer != NULL) {
         return loader->sequencer->end && loader->sequencer->take == loader->sequencer->make;
     }
@@ -203,18 +252,6 @@ static void call_workers(brim_loader *loader) {
     }
 }
 
-/* Mutex held, released meanwhile: workers that were revoked may come back. */
-static void regrow(brim_loader *loader, uint64_t now) {
-    const brim_plan_info *info = &loader->plan->info;
-    if (info->threads == 0 || now - loader->regrown_ns < REGROW_NS) {
-        return;
-    }
-    loader->regrown_ns = now;
-    brim__unlock(&loader->mutex);
-    brim__pool_grow(loader->runtime, info->threads, loader->plan->stack_usable);
-    brim__lock(&loader->mutex);
-}
-
 /* Mutex held, released meanwhile: true as soon as something has happened. */
 static bool look(brim_loader *loader, uint64_t until) {
     const unsigned seen = atomic_load(&loader->events);
@@ -226,12 +263,27 @@ static bool look(brim_loader *loader, uint64_t until) {
     return atomic_load(&loader->events) != seen;
 }
 
+static bool somebody_works(const brim_loader *loader) {
+    bool works = loader->pulling;
+    for (uint32_t i = 0; i < loader->ring_cap; i++) {
+        works |= loader->ring[i].busy > 0;
+    }
+    return works;
+}
+
 /* Whether `next` makes rows itself: there is nobody else (workers may also have
- * been stopped for their memory), or nobody has come. */
+ * been stopped for their memory), or nobody has come; or the workers leave no CPU,
+ * so that sleeping and being woken gains nothing. The user's code it leaves to those
+ * who are at it: that may take long, and whoever called `next` with a deadline, as an
+ * interpreter does that looks at its signals, could not be answered meanwhile. */
 static bool helps(const brim_loader *loader, uint64_t now) {
-    return loader->plan->info.threads == 0 ||
-           brim__pool_suited(loader->runtime, loader->plan->callback) == 0 ||
-           now - loader->waiting_since >= HELP_NS;
+    const brim_plan *plan = loader->plan;
+    if (plan->info.threads == 0 || brim__pool_suited(loader->runtime, plan->callback) == 0) {
+        return true;
+    }
+    const bool alone = now - loader->waiting_since >= HELP_NS;
+    return plan->callback ? alone && !somebody_works(loader)
+                          : alone || plan->info.threads >= loader->runtime->cpus;
 }
 
 static bool failed(const brim_loader *loader) {
@@ -243,10 +295,11 @@ static bool failed(const brim_loader *loader) {
 static void await(brim_loader *loader, uint64_t deadline) {
     const uint64_t now = brim__now();
     loader->grow_slot = true;
-    regrow(loader, now);
-    /* where the workers leave no CPU, sleeping and being woken gains nothing */
-    const bool spare = loader->plan->info.threads < loader->runtime->cpus;
-    const bool help = helps(loader, now) || !spare;
+    if (loader->ship != NULL) {
+        loader->ship->grow = true;
+    }
+    brim__loader_regrow(loader, now);
+    const bool help = helps(loader, now);
     if (help) {
         brim__unlock(&loader->mutex);
         const bool did = brim__loader_work(loader, true);
@@ -259,9 +312,24 @@ static void await(brim_loader *loader, uint64_t deadline) {
         return;
     }
     const struct brim__slot *head = find_head(loader);
-    if ((head == NULL || head->state != BRIM__SLOT_READY) && !loader->closing && !at_end(loader) &&
-        !failed(loader) && !atomic_load(&loader->interrupted)) {
-        brim__wait(&loader->ready, &loader->mutex, brim__min(deadline, now + HELP_NS));
+    if ((head == NULL || head->state != BRIM__SLOT_READY) && !loader->closing &&
+        !brim__loader_at_end(loader) && !failed(loader) && !atomic_load(&loader->interrupted)) {
+        const uint64_t most = atomic_load(&loader->polls) ? BRIM__POLL_NS : HELP_NS;
+        brim__wait(&loader->ready, &loader->mutex, brim__min(deadline, now + most));
+    }
+}
+
+/* Asked again after a failure. A batch that failed as a whole is made again from its
+ * samples, because its rows may have been changed, if they can be read once more. */
+static void retry_sequenced(brim_loader *loader) {
+    const struct brim__sequence *sequence = &loader->plan->sequence;
+    if (loader->sequencer->batch_failed && (!sequence->stream || sequence->seekable)) {
+        const struct brim__position position = loader->sequencer->delivered;
+        const uint64_t bad = loader->epoch_bad; /* of batches that stay delivered */
+        go_sequenced(loader, &position);
+        loader->epoch_bad = bad;
+    } else {
+        brim__sequencer_retry(loader);
     }
 }
 
@@ -288,6 +356,10 @@ static brim_status take(brim_loader *loader, uint64_t deadline, brim_batch **out
     }
     bool helped = false; /* without workers a call that may not wait still makes some rows */
     for (;;) {
+        if (loader->ship != NULL) {
+            while (brim__ship_turn(loader)) {
+            }
+        }
         if (loader->closing) {
             return brim__fail(BRIM_CLOSED, "the loader is being closed by another thread");
         }
@@ -299,9 +371,8 @@ static brim_status take(brim_loader *loader, uint64_t deadline, brim_batch **out
                               "the stream has ended, and a pipe or a stream without a reopen "
                               "function is read once: redirect a file, or give it one");
         }
-        if (at_end(loader)) {
-            const uint64_t epoch =
-                loader->sequencer != NULL ? loader->sequencer->delivered.epoch : loader->take_epoch;
+        if (brim__loader_at_end(loader)) {
+            const uint64_t epoch = brim__loader_epoch(loader);
             const brim_status status = check_past_end(loader);
             if (too_many_at_the_end(loader)) {
                 return brim__fail(BRIM_CORRUPT,
@@ -314,13 +385,22 @@ static brim_status take(brim_loader *loader, uint64_t deadline, brim_batch **out
                        ? status
                        : brim__fail(BRIM_END, "the end of epoch %llu", (unsigned long long)epoch);
         }
+        if (loader->ship != NULL && loader->ship->error != BRIM_OK) {
+            return brim__ship_tell(loader);
+        }
         struct brim__slot *head = find_head(loader);
         if (failed(loader)) {
             loader->sequencer->told = true;
             return brim__fail_text(loader->sequencer->error, loader->sequencer->error_text);
         }
         if (head != NULL && head->state == BRIM__SLOT_READY) {
-            return deliver(loader, head, out);
+            brim_batch *batch = NULL;
+            const brim_status status = deliver(loader, head, &batch);
+            if (status == BRIM_OK && batch == NULL) {
+                continue;
+            }
+            *out = batch != NULL ? batch : *out;
+            return status;
         }
         const uint64_t now = brim__now();
         if (now >= deadline && (helped || !helps(loader, now))) {
@@ -337,17 +417,26 @@ brim_status brim_loader_next(brim_loader *loader, int64_t timeout_ns, brim_batch
         return status;
     }
     const uint64_t began = brim__now();
+    brim__loader_used(loader, began);
     uint64_t deadline = UINT64_MAX;
     if (timeout_ns >= 0 && brim__add_overflows(began, (uint64_t)timeout_ns, &deadline)) {
         deadline = UINT64_MAX;
     }
+    if (loader->ship != NULL) {
+        brim__ship_retry(loader);
+    }
     struct brim__slot *head = find_head(loader);
     if (head != NULL && head->state == BRIM__SLOT_READY && head->told) {
         /* only now: what made it fail may have been put right since */
-        brim__slot_restart(head);
+        if (head->stranded && loader->sequencer != NULL) {
+            head->stranded = head->told = false; /* its rows are made */
+            head->error = BRIM_OK;
+        } else {
+            brim__slot_restart(head);
+        }
     }
     if (failed(loader) && loader->sequencer->told) {
-        brim__sequencer_retry(loader);
+        retry_sequenced(loader);
     }
     const bool starving = head == NULL || head->state != BRIM__SLOT_READY;
     if (starving) {
@@ -358,7 +447,8 @@ brim_status brim_loader_next(brim_loader *loader, int64_t timeout_ns, brim_batch
     status = take(loader, deadline, out);
     if (starving) {
         atomic_store(&loader->starving, false);
-        loader->stats.waited_ns += brim__now() - began;
+        loader->used_ns = brim__now();
+        loader->stats.waited_ns += loader->used_ns - began;
     }
     if (status != BRIM_TIMEOUT && status != BRIM_INTERRUPTED) {
         loader->waiting_since = 0;
@@ -367,7 +457,7 @@ brim_status brim_loader_next(brim_loader *loader, int64_t timeout_ns, brim_batch
         status != BRIM_INTERRUPTED) {
         keep_detail(loader, status);
     }
-    leave(loader, starving);
+    leave(loader, starving || atomic_load(&loader->polls));
     return status;
 }
 
@@ -410,6 +500,9 @@ static void go(brim_loader *loader, uint64_t epoch, uint64_t index, uint64_t bas
     loader->take_index = index;
     loader->epoch_bad = 0;
     brim__slots_abandon(loader);
+    if (loader->ship != NULL) {
+        brim__ship_go(loader);
+    }
     atomic_store(&loader->wants, true);
 }
 

@@ -7,6 +7,7 @@
  */
 #include "engine/loader.h"
 #include "engine/sequencer.h"
+#include "engine/ship.h"
 
 #include <stdio.h>
 
@@ -24,8 +25,19 @@ static brim_status read_options(brim_runtime *runtime, const brim_open_options *
         }
         memcpy(options, given, brim__min(given->size, sizeof(*options)));
     }
-    if (options->device_kind != BRIM_ON_HOST) {
-        return brim__fail(BRIM_UNSUPPORTED, "this version delivers batches in host memory only");
+    if (options->device_kind != BRIM_ON_HOST && options->device_kind != BRIM_ON_CUDA &&
+        options->device_kind != BRIM_ON_OPENCL) {
+        return brim__fail(BRIM_INVALID, "device_kind=%d is no brim_device",
+                          (int)options->device_kind);
+    }
+    if (options->device_kind == BRIM_ON_HOST && options->device_queue != NULL) {
+        return brim__fail(BRIM_INVALID, "device_queue is of use only where batches are delivered "
+                                        "on a device: set device_kind");
+    }
+    if (options->device_kind != BRIM_ON_HOST && options->shared == 1) {
+        return brim__fail(BRIM_UNSUPPORTED, "worker processes write into memory files, which "
+                                            "cannot be page-locked: open without `shared`, or "
+                                            "deliver on the host");
     }
     if (options->threads < BRIM_THREADS_AUTO) {
         return brim__fail(BRIM_INVALID, "threads=%d: 0 or more, or -1 for the runtime's",
@@ -34,6 +46,9 @@ static brim_status read_options(brim_runtime *runtime, const brim_open_options *
     if (options->growth != BRIM_GROW && options->growth != BRIM_FIXED) {
         return brim__fail(BRIM_INVALID, "growth=%d is neither BRIM_GROW nor BRIM_FIXED",
                           (int)options->growth);
+    }
+    if (options->shared != 0 && options->shared != 1) {
+        return brim__fail(BRIM_INVALID, "shared=%d is neither 0 nor 1", options->shared);
     }
     if (options->budget == NULL) {
         options->budget = runtime->budget;
@@ -54,30 +69,53 @@ static uint64_t loader_bytes(const brim_plan *plan) {
            align_record(plan->slot_cap * plan->delivered.output_count * sizeof(brim_field)) +
            align_record(plan->sequence.on ? sizeof(struct brim__sequencer) : 0) +
            align_record(plan->sequence.chunks * sizeof(struct brim__slot)) +
+           align_record(plan->landing.on ? sizeof(struct brim__ship) : 0) +
+           align_record(plan->berth_cap * sizeof(struct brim__slot)) +
+           align_record(plan->berth_cap * plan->delivered.output_count * sizeof(brim_field)) +
            align_record((plan->thread_cap + 1) * sizeof(struct brim__scratch)) +
            plan->info.stage_count * sizeof(struct brim__stage_time);
 }
 
-/* A budget node for one loader, and a plan charged to it. */
+/* A budget node for one loader, and a plan charged to it. device: opened, unless batches
+ * are delivered on the host. */
 static brim_status build(brim_runtime *runtime, const brim_pipeline *pipeline,
                          const brim_open_options *options, const char *label, brim_budget **budget,
-                         brim_plan **plan) {
+                         struct brim__device *device, brim_plan **plan) {
+    const bool on_device = options->device_kind != BRIM_ON_HOST;
+    brim_budget_info held = BRIM_BUDGET_INFO_INIT; /* for the device */
     brim_status status = brim_budget_new(options->budget, label, BRIM_UNLIMITED, 0, budget);
     if (status != BRIM_OK) {
         return status;
     }
+    if (on_device) {
+        status = brim__device_open(device, (brim_device)options->device_kind, options->device_index,
+                                   options->device_queue, *budget);
+        if (status == BRIM_OK) {
+            status = brim__runtime_use(runtime, device);
+        }
+        if (status == BRIM_OK) {
+            status = brim_budget_read(*budget, BRIM_HOST, &held);
+        }
+        if (status != BRIM_OK) {
+            brim__device_close(device);
+            brim_budget_free(*budget);
+            return status;
+        }
+    }
     const struct brim__plan_request request = {
         .budget = *budget,
-        .base_bytes = runtime->base_bytes + brim__budget_node_bytes(),
+        .base_bytes = runtime->base_bytes + brim__budget_node_bytes() + held.charged,
         .extra_bytes = loader_bytes,
         .options = options,
         .threads = runtime->threads,
         .running = { brim__pool_suited(runtime, false), brim__pool_suited(runtime, true) },
         .limit_origin = runtime->origin,
         .cache_dir = runtime->cache_dir,
+        .device = on_device ? device : NULL,
     };
     status = brim__plan_build(&request, pipeline, plan);
     if (status != BRIM_OK) {
+        brim__device_close(device);
         brim_budget_free(*budget);
     }
     return status;
@@ -87,15 +125,17 @@ brim_status brim_plan_new(brim_runtime *runtime, const brim_pipeline *pipeline,
                           const brim_open_options *given, brim_plan **out) {
     brim_open_options options;
     brim_budget *budget;
+    struct brim__device device = { 0 };
     brim_plan *plan;
     if (brim__runtime_forked(runtime)) {
         return brim__forked();
     }
     brim_status status = read_options(runtime, given, &options);
     if (status == BRIM_OK) {
-        status = build(runtime, pipeline, &options, "plan", &budget, &plan);
+        status = build(runtime, pipeline, &options, "plan", &budget, &device, &plan);
     }
     if (status == BRIM_OK) {
+        brim__device_close(&device);
         brim_budget_free(budget); /* the plan holds a reference until it is freed */
         *out = plan;
     }
@@ -129,6 +169,17 @@ static brim_loader *place(brim_runtime *runtime, brim_plan *plan, brim_budget *b
         loader->ring_cap = plan->sequence.chunks;
         memory += align_record(plan->sequence.chunks * sizeof(struct brim__slot));
     }
+    if (plan->landing.on) {
+        loader->ship = (struct brim__ship *)(void *)memory;
+        memory += align_record(sizeof(struct brim__ship));
+        loader->ship->berth = (struct brim__slot *)(void *)memory;
+        memory += align_record(plan->berth_cap * sizeof(struct brim__slot));
+        for (uint32_t i = 0; i < plan->berth_cap; i++) {
+            loader->ship->berth[i].batch.field =
+                (brim_field *)(void *)memory + i * plan->delivered.output_count;
+        }
+        memory += align_record(plan->berth_cap * plan->delivered.output_count * sizeof(brim_field));
+    }
     loader->scratch = (struct brim__scratch *)(void *)memory;
     memory += align_record((plan->thread_cap + 1) * sizeof(struct brim__scratch));
     loader->stage = (struct brim__stage_time *)(void *)memory;
@@ -143,12 +194,17 @@ static brim_loader *place(brim_runtime *runtime, brim_plan *plan, brim_budget *b
     return loader;
 }
 
+brim_status brim__loader_pages(brim_loader *loader, struct brim__pages *pages, uint64_t bytes,
+                               bool elastic) {
+    return loader->shared ? brim__pages_new_shared(pages, loader->budget, bytes, elastic)
+                          : brim__pages_new(pages, loader->budget, bytes, elastic, false);
+}
+
 static brim_status take_window(brim_loader *loader) {
     brim_status status = BRIM_OK;
     for (uint32_t i = 0; status == BRIM_OK && i < loader->ring_cap; i++) {
         struct brim__slot *chunk = &loader->ring[i];
-        status =
-            brim__pages_new(&chunk->pages, loader->budget, loader->plan->made.bytes, false, false);
+        status = brim__loader_pages(loader, &chunk->pages, loader->plan->made.bytes, false);
         chunk->state = status == BRIM_OK ? BRIM__SLOT_FREE : BRIM__SLOT_EMPTY;
     }
     if (status == BRIM_OK) {
@@ -164,24 +220,33 @@ static brim_status take_window(brim_loader *loader) {
 /* The minimum: hold + 1 slots, one scratch and the window, firm. */
 static brim_status take_minimum(brim_loader *loader) {
     const brim_plan_info *info = &loader->plan->info;
-    brim_status status = brim__pages_new(&loader->scratch[0].pages, loader->budget,
-                                         info->scratch_bytes, false, false);
+    brim_status status =
+        brim__loader_pages(loader, &loader->scratch[0].pages, info->scratch_bytes, false);
     loader->scratch_count = status == BRIM_OK;
     for (uint32_t i = 0; status == BRIM_OK && i < info->minimum_slots; i++) {
         struct brim__slot *slot = &loader->slot[i];
-        status = brim__pages_new(&slot->pages, loader->budget, info->slot_bytes, false, false);
+        status = brim__loader_pages(loader, &slot->pages, info->slot_bytes, false);
+        if (status == BRIM_OK && loader->ship != NULL) {
+            status = brim__slot_pin(loader, slot, false);
+        }
         if (status == BRIM_OK) {
             slot->state = BRIM__SLOT_FREE;
             loader->slot_count++;
         }
     }
-    return status == BRIM_OK && loader->sequencer != NULL ? take_window(loader) : status;
+    if (status == BRIM_OK && loader->sequencer != NULL) {
+        status = take_window(loader);
+    }
+    return status == BRIM_OK && loader->ship != NULL ? brim__ship_open(loader) : status;
 }
 
 /* Everything that is neither lent nor part of the plan. */
 static void give_back(brim_loader *loader) {
     for (uint32_t i = 0; i < loader->plan->slot_cap; i++) {
         struct brim__slot *slot = &loader->slot[i];
+        if (loader->ship != NULL) {
+            brim__slot_unpin(loader, slot);
+        }
         if (slot->state != BRIM__SLOT_LENT) {
             brim__pages_free(&slot->pages);
             slot->state = BRIM__SLOT_EMPTY;
@@ -205,6 +270,9 @@ static void give_back(brim_loader *loader) {
 static void free_core(brim_loader *loader) {
     brim_runtime *runtime = loader->runtime;
     brim_budget *budget = loader->budget;
+    if (loader->ship != NULL) {
+        brim__ship_free(loader);
+    }
     brim__condition_fini(&loader->ready);
     brim__mutex_fini(&loader->mutex);
     brim__plan_free(loader->plan); /* and with it the loader */
@@ -225,16 +293,28 @@ static brim_status init_locks(brim_loader *loader) {
 
 static void start(brim_loader *loader, brim_growth growth) {
     brim_runtime *runtime = loader->runtime;
+    const brim_plan_info *info = &loader->plan->info;
+    const uint64_t slots =
+        growth == BRIM_FIXED ? (info->slots - loader->slot_count) * info->slot_bytes : 0;
+    brim__loader_note_lacking(loader); /* from now on caches leave it free, and ... */
+    brim__budget_make_free(loader->budget, BRIM_HOST,
+                           brim__loader_lacks(loader) + slots); /* gave it up */
     brim__budget_on_revoke(loader->budget, brim__loader_revoke, loader);
     if (growth == BRIM_FIXED) {
         brim__lock(&loader->mutex);
         while (brim__slot_grow(loader) || brim__scratch_grow(loader)) {
+        }
+        if (loader->ship != NULL) {
+            brim__ship_grow(loader);
         }
         brim__unlock(&loader->mutex);
     }
     brim__pool_enter(runtime, loader);
     if (loader->plan->info.threads > 0) {
         brim__pool_grow(runtime, loader->plan->info.threads, loader->plan->stack_usable);
+        brim__lock(&loader->mutex);
+        brim__loader_note_lacking(loader);
+        brim__unlock(&loader->mutex);
         brim__pool_wake(runtime);
     }
 }
@@ -244,6 +324,7 @@ brim_status brim_loader_open(brim_runtime *runtime, const brim_pipeline *pipelin
     const uint64_t began = brim__now();
     brim_open_options options;
     brim_budget *budget;
+    struct brim__device device = { 0 };
     brim_plan *plan;
     if (brim__runtime_forked(runtime)) {
         return brim__forked();
@@ -261,7 +342,7 @@ brim_status brim_loader_open(brim_runtime *runtime, const brim_pipeline *pipelin
     } else {
         snprintf(label, sizeof(label), "loader %llu", (unsigned long long)number);
     }
-    status = build(runtime, pipeline, &options, label, &budget, &plan);
+    status = build(runtime, pipeline, &options, label, &budget, &device, &plan);
     if (status != BRIM_OK) {
         return status;
     }
@@ -270,13 +351,28 @@ brim_status brim_loader_open(brim_runtime *runtime, const brim_pipeline *pipelin
         goto no_locks;
     }
     brim_loader *loader = place(runtime, plan, budget);
+    loader->shared = options.shared == 1;
+    if (loader->ship != NULL) {
+        loader->ship->device = device;
+        loader->ship->consumer = options.device_queue;
+    }
     status = init_locks(loader);
     if (status != BRIM_OK) {
         goto no_locks;
     }
     brim__runtime_ref(runtime);
-    status = take_minimum(loader);
+    status = brim__caches_stamp(loader, &options);
+    if (status == BRIM_OK) {
+        status = take_minimum(loader);
+    }
+    if (status == BRIM_OK) {
+        status = brim__caches_start(loader);
+    }
     if (status != BRIM_OK) {
+        brim__caches_stop(loader);
+        if (loader->ship != NULL) {
+            brim__ship_close(loader);
+        }
         give_back(loader);
         free_core(loader);
         return status;
@@ -288,6 +384,7 @@ brim_status brim_loader_open(brim_runtime *runtime, const brim_pipeline *pipelin
     return BRIM_OK;
 
 no_locks:
+    brim__device_close(&device);
     brim__plan_free(plan);
     brim_budget_free(budget);
     return status;
@@ -320,7 +417,12 @@ void brim_loader_close(brim_loader *loader) {
     brim__unlock(&loader->mutex);
     brim__budget_on_revoke(loader->budget, NULL, NULL);
     brim__pool_leave(loader->runtime, loader);
+    brim__caches_stop(loader);
+    if (loader->ship != NULL) {
+        brim__ship_close(loader);
+    }
     brim__lock(&loader->mutex);
+    brim__loader_note_lacking(loader);
     give_back(loader);
     brim__unlock(&loader->mutex);
     brim__loader_unref(loader);

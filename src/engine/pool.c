@@ -1,13 +1,17 @@
 /*
  * pool.c: the workers of a runtime.
  *
- * A worker looks for a loader that wants rows, preferring one whose consumer
- * waits, makes one run there and looks again. It sleeps only when no loader
+ * A worker looks for a loader that wants rows, makes one run there and looks
+ * again. First come those whose consumers wait, of these the one with fewest
+ * workers inside, and of equals the one to which a worker last came longest ago:
+ * so workers are shared out evenly, and one that works ahead for nobody is back
+ * with those who wait after a single run. It sleeps only when no loader
  * wants anything. No wake-up is lost: a loader first says that it wants, then
  * looks for sleepers; a worker first counts itself as a sleeper, then looks for
  * wants; both in one total order of atomics.
  */
 #include "engine/loader.h"
+#include "engine/ship.h"
 
 #include <stdio.h>
 
@@ -17,35 +21,73 @@ static bool suits(const struct brim__worker *worker, brim_loader *loader) {
            loader->plan->info.threads > loader->visitors;
 }
 
+/* pool held: whether `a` is to be served before `b`. */
+static bool comes_before(brim_loader *a, brim_loader *b) {
+    const bool a_starves = atomic_load(&a->starving), b_starves = atomic_load(&b->starving);
+    if (a_starves != b_starves) {
+        return a_starves;
+    }
+    return a->visitors != b->visitors ? a->visitors < b->visitors : a->turn < b->turn;
+}
+
 /* pool held: the loader to serve now, or NULL. */
 static brim_loader *pick(brim_runtime *runtime, const struct brim__worker *worker) {
-    brim_loader *any = NULL;
+    brim_loader *first = NULL;
     for (brim_loader *loader = runtime->loaders; loader != NULL; loader = loader->next) {
-        if (suits(worker, loader)) {
-            if (atomic_load(&loader->starving)) {
-                return loader;
-            }
-            any = any != NULL ? any : loader;
+        if (suits(worker, loader) && (first == NULL || comes_before(loader, first))) {
+            first = loader;
         }
     }
-    return any;
+    return first;
+}
+
+/* pool held, released meanwhile. While there are events of devices to look for, one of
+ * those who sleep looks every now and then: true if it was this one. */
+static bool sleep_until_work(brim_runtime *runtime) {
+    if (runtime->polling || !brim__pool_polls(runtime)) {
+        brim__wait(&runtime->work, &runtime->pool, UINT64_MAX);
+        return false;
+    }
+    runtime->polling = true;
+    brim__wait(&runtime->work, &runtime->pool, brim__now() + BRIM__POLL_NS);
+    runtime->polling = false;
+    brim__pool_poll(runtime);
+    return true;
+}
+
+/* pool held: one that looked for events goes, or cannot itself do what it found. */
+static void hand_over(brim_runtime *runtime) {
+    if (brim__pool_polls(runtime)) {
+        brim__broadcast(&runtime->work);
+    }
 }
 
 static void *run_worker(void *argument) {
     struct brim__worker *worker = argument;
     brim_runtime *runtime = worker->runtime;
+    bool polled = false; /* just now, for events of devices */
     brim__lock(&runtime->pool);
     while (!worker->quit) {
         brim_loader *loader = pick(runtime, worker);
         if (loader == NULL) {
             atomic_fetch_add(&runtime->sleepers, 1);
             if (pick(runtime, worker) == NULL && !worker->quit) {
-                brim__wait(&runtime->work, &runtime->pool, UINT64_MAX);
+                polled = sleep_until_work(runtime);
             }
             atomic_fetch_sub(&runtime->sleepers, 1);
+            const bool mixed =
+                runtime->large_count > 0 && runtime->large_count < runtime->worker_count;
+            if (polled && (worker->quit || mixed)) {
+                hand_over(runtime);
+            }
             continue;
         }
+        if (polled && atomic_load(&runtime->sleepers) > 0) {
+            hand_over(runtime);
+        }
+        polled = false;
         loader->visitors++;
+        loader->turn = ++runtime->turns;
         worker->in_callback_loader = loader->plan->callback;
         brim__unlock(&runtime->pool);
         brim__loader_work(loader, false);
@@ -132,7 +174,7 @@ static bool replace_smaller(brim_runtime *runtime, uint64_t usable) {
     struct brim__worker *smaller = find_smaller(runtime, usable);
     const uint64_t needed = brim__thread_stack_bytes(usable) + brim__page_bytes();
     if (smaller == NULL ||
-        needed > smaller->pages.bytes + brim__budget_free_now(runtime->workers_budget)) {
+        needed > smaller->pages.bytes + brim__budget_free_now(runtime->workers_budget, BRIM_HOST)) {
         return false;
     }
     dismiss(runtime, smaller);
@@ -186,7 +228,19 @@ void brim__pool_leave(brim_runtime *runtime, brim_loader *loader) {
     brim__unlock(&runtime->pool);
 }
 
-uint64_t brim__pool_revoke(void *holder, uint64_t wanted) {
+/* Caches leave free what the loaders' workers need to come back. */
+static void note_lacking(brim_runtime *runtime) {
+    brim__lock(&runtime->pool);
+    for (struct brim_loader *loader = runtime->loaders; loader != NULL; loader = loader->next) {
+        brim__lock(&loader->mutex);
+        brim__loader_note_lacking(loader);
+        brim__unlock(&loader->mutex);
+    }
+    brim__unlock(&runtime->pool);
+}
+
+uint64_t brim__pool_revoke(void *holder, brim_memory kind, uint64_t wanted) {
+    (void)kind; /* nothing else is elastic */
     brim_runtime *runtime = holder;
     uint64_t freed = 0;
     while (freed < wanted) {
@@ -201,6 +255,7 @@ uint64_t brim__pool_revoke(void *holder, uint64_t wanted) {
         }
         freed += reap(worker);
     }
+    note_lacking(runtime);
     return freed;
 }
 

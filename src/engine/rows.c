@@ -5,11 +5,14 @@
  * order) are fetched by one read. When such a read fails its samples are fetched
  * one by one, so that a bad record never takes its neighbours along.
  *
+ * A leaf with caches asks them first; what one of them has needs neither a read nor
+ * the steps before it. Neighbours that none has are still read together.
+ *
  * Where one sample becomes several rows (plan->most), sample i of a slot has the
  * rows i * most and following; rows that it does not use are marked as dropped.
  */
-#include "engine/loader.h"
 #include "engine/place.h"
+#include "engine/resident.h"
 
 #include "order/philox.h"
 
@@ -31,6 +34,8 @@ struct group {
     struct brim__frame frame;
     uint64_t sample;     /* the first one's number */
     uint32_t row, count; /* samples of the slot */
+    uint64_t epoch;      /* of the frame's call, behind a cache that is frozen */
+    uint32_t from;       /* the first step that is run: 0, or behind a cache */
     /* after a failure: the source to describe the sample by, and whether that
      * sample alone failed (else a read of several did) */
     uint32_t source;
@@ -47,6 +52,7 @@ static brim_status fetch(struct group *group, uint32_t s, const uint8_t **record
                     : group->run->scratch + leaf->buffer[s];
     brim_call call = group->frame.call;
     call.sample = group->sample;
+    call.epoch = leaf->frozen > 0 ? 0 : group->epoch;
     call.key = leaf->key[s];
     uint64_t got = 0;
     if (source->serial != NULL) {
@@ -81,9 +87,25 @@ static brim_status run_timed(const struct group *group, uint32_t first, uint32_t
     return BRIM_OK;
 }
 
-static brim_status run_steps(const struct group *group, uint32_t first, uint32_t end) {
+static brim_status run_plain(const struct group *group, uint32_t first, uint32_t end) {
     return group->run->timed ? run_timed(group, first, end)
                              : brim__program_run(&group->leaf->program, first, end, &group->frame);
+}
+
+/* Steps first .. end - 1 of those from group->from on. */
+static brim_status run_steps(struct group *group, uint32_t first, uint32_t end) {
+    const uint32_t frozen = group->leaf->frozen;
+    first = first < group->from ? group->from : first;
+    if (BRIM__UNLIKELY(first < frozen)) {
+        group->frame.call.epoch = 0;
+        const brim_status status = run_plain(group, first, frozen < end ? frozen : end);
+        group->frame.call.epoch = group->epoch;
+        if (status != BRIM_OK) {
+            return status;
+        }
+        first = frozen;
+    }
+    return first < end ? run_plain(group, first, end) : BRIM_OK;
 }
 
 static void aim(struct group *group, uint64_t row) {
@@ -105,6 +127,7 @@ static brim_status make_many(struct group *group, uint64_t first) {
     uint8_t *fate = group->run->slot_memory + plan->made.fate_offset + first;
     uint64_t *ids = brim__layout_ids(&plan->made, group->run->slot_memory) + first;
     memset(fate, BRIM__ROW_DROPPED, plan->most);
+    group->frame.sub = 0; /* not the last sample's: random steps before the expansion look at it */
     aim(group, first);
     const uint32_t expand =
         program->expand == BRIM__NO_EXPAND ? program->step_count : program->expand;
@@ -140,14 +163,14 @@ static brim_status make_one(struct group *group, uint64_t row) {
     return status;
 }
 
-/* Runs the program for samples whose records have been fetched; group->count
- * says how many were made. A failure is that of the sample after these. */
+/* Runs the program for samples whose records have been fetched (NULL: which are in a
+ * cache); group->count says how many were made. A failure is that of the sample after these. */
 static brim_status run_group(struct group *group, const uint8_t *const *records) {
     const struct brim__leaf *leaf = group->leaf;
     const uint64_t most = group->run->loader->plan->most;
     for (uint32_t i = 0; i < group->count; i++) {
         group->frame.call.sample = group->sample + i;
-        for (uint32_t s = 0; s < leaf->source_count; s++) {
+        for (uint32_t s = 0; records != NULL && s < leaf->source_count; s++) {
             group->frame.record[s] = records[s] + i * leaf->source[s]->pitch;
         }
         const brim_status status =
@@ -161,11 +184,88 @@ static brim_status run_group(struct group *group, const uint8_t *const *records)
     return BRIM_OK;
 }
 
+/* ---------------------------------------------------------------- caches */
+
+/* What the system says of the sample's files; where it says nothing, the sample is
+ * made as if there were no cache. */
+static void take_stamp(struct group *group) {
+    const struct brim__leaf *leaf = group->leaf;
+    struct brim__frame *frame = &group->frame;
+    uint8_t *buffers[BRIM__MAX_SOURCES];
+    for (uint32_t s = 0; s < leaf->source_count; s++) {
+        buffers[s] = group->run->scratch + leaf->buffer[s];
+    }
+    group->count = 1;
+    frame->unstamped = brim__sources_stamp(leaf->source, leaf->source_count, group->sample, buffers,
+                                           &frame->stamp) != BRIM_OK;
+}
+
+static bool is_cached(const struct brim__leaf *leaf, uint64_t sample) {
+    for (uint32_t p = 0; p < leaf->port_count; p++) {
+        if (brim__cache_has(&leaf->port[p], sample)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Neighbours from the first on that no cache has. */
+static uint32_t count_missing(const struct group *group) {
+    uint32_t count = 1;
+    while (count < group->count && !is_cached(group->leaf, group->sample + count)) {
+        count++;
+    }
+    return count;
+}
+
+/* The last cache that has the group's first sample, or NULL: then the group is made
+ * from its beginning. */
+static const struct brim__cache_port *find_cached(struct group *group, struct brim__found *found) {
+    const struct brim__leaf *leaf = group->leaf;
+    struct brim__frame *frame = &group->frame;
+    frame->call.sample = group->sample;
+    if (leaf->stamped) {
+        take_stamp(group);
+    }
+    for (uint32_t p = 0; p < leaf->port_count; p++) {
+        brim__cache_pass(&leaf->port[p], frame);
+    }
+    for (uint32_t p = leaf->port_count; p-- > 0;) {
+        if (brim__cache_enter(&leaf->port[p], frame, found)) {
+            return &leaf->port[p];
+        }
+    }
+    return NULL;
+}
+
+static brim_status make_cached(struct group *group, const struct brim__cache_port *port,
+                               struct brim__found *found, uint64_t before) {
+    struct brim__run *run = group->run;
+    if (run->timed) {
+        run->stage_ns[port->cache->stage] += brim__now() - before;
+    }
+    run->read_bytes += port->cache->path != NULL ? found->bytes : 0;
+    group->count = 1;
+    group->from = port->resume;
+    const brim_status status = run_group(group, NULL);
+    brim__cache_leave(port, found);
+    return status;
+}
+
 /* Makes `count` consecutive samples, or fewer even when none failed. */
 static brim_status make_group(struct group *group) {
     struct brim__run *run = group->run;
     const struct brim__leaf *leaf = group->leaf;
     const uint8_t *records[BRIM__MAX_SOURCES];
+    if (leaf->port_count > 0) {
+        struct brim__found found;
+        const uint64_t before = run->timed ? brim__now() : 0;
+        const struct brim__cache_port *port = find_cached(group, &found);
+        if (port != NULL) {
+            return make_cached(group, port, &found, before);
+        }
+        group->count = count_missing(group);
+    }
     const uint32_t wanted = group->count;
     for (uint32_t s = 0; s < leaf->source_count; s++) {
         const uint64_t before = run->timed ? brim__now() : 0;
@@ -188,14 +288,17 @@ static brim_status make_group(struct group *group) {
 static struct group begin_group(struct brim__run *run, const struct brim__place *place,
                                 uint32_t row, uint32_t count) {
     const struct brim__leaf *leaf = run->loader->plan->leaf[place->leaf];
-    return (
-        struct group){ .run = run,
-                       .leaf = leaf,
-                       .sample = place->sample,
-                       .row = row,
-                       .count = count,
-                       .frame = { .scratch = run->scratch + leaf->program_scratch,
-                                  .call = { .size = sizeof(brim_call), .epoch = place->epoch } } };
+    return (struct group){ .run = run,
+                           .leaf = leaf,
+                           .sample = place->sample,
+                           .row = row,
+                           .count = count,
+                           .epoch = place->epoch,
+                           .frame = { .scratch = run->scratch + leaf->program_scratch,
+                                      .call = { .size = sizeof(brim_call),
+                                                .epoch = place->epoch,
+                                                .batch = run->batch_region,
+                                                .scratch = run->scratch_region } } };
 }
 
 /* Puts what the sample is called before the thread's detail. */
@@ -304,8 +407,8 @@ static void advise(const struct brim__run *run, uint32_t row, uint32_t count) {
     brim__order_locate(&plan->order, run->slot->epoch, first, count, places);
     for (uint32_t i = 0; i < count;) {
         const struct brim__leaf *leaf = plan->leaf[places[i].leaf];
-        const uint32_t n = neighbours(places + i, count - i);
-        for (uint32_t s = 0; s < leaf->source_count; s++) {
+        const uint32_t n = leaf->port_count > 0 ? 1 : neighbours(places + i, count - i);
+        for (uint32_t s = 0; s < leaf->source_count && !is_cached(leaf, places[i].sample); s++) {
             if (leaf->source[s]->is_file && leaf->source[s]->ops->advise != NULL) {
                 leaf->source[s]->ops->advise(leaf->source[s], places[i].sample, n);
             }
@@ -324,7 +427,18 @@ static void make_located(struct brim__run *run, uint32_t row, uint32_t count) {
                        places);
     uint32_t alone = 0; /* samples up to here are fetched one by one */
     for (uint32_t i = 0; i < count;) {
-        const uint32_t n = i < alone ? 1 : neighbours(places + i, count - i);
+        uint32_t n = i < alone ? 1 : neighbours(places + i, count - i);
+        if (BRIM__UNLIKELY(plan->resident != NULL)) {
+            const uint64_t sample = plan->leaf[places[i].leaf]->first_id + places[i].sample;
+            if (brim__resident_has(brim__loader_resident(run->loader), sample)) {
+                brim__layout_ids(&plan->made, run->slot_memory)[row + i] = sample;
+                i++;
+                continue;
+            }
+            for (uint32_t k = 1; k < n; k++) {
+                n = brim__resident_has(brim__loader_resident(run->loader), sample + k) ? k : n;
+            }
+        }
         struct group group = begin_group(run, &places[i], row + i, n);
         const brim_status status = make_group(&group);
         i += group.count;

@@ -30,6 +30,12 @@ static brim_status read_options(const brim_runtime_options *given, brim_runtime_
         return brim__fail(BRIM_INVALID, "threads=%d: 0 to %d, or -1 for as many as there are CPUs",
                           options->threads, BRIM__MOST_THREADS);
     }
+    if (options->shared_bytes > 0 && options->shared_name == NULL) {
+        return brim__fail(BRIM_INVALID,
+                          "shared_bytes is %llu, but there is no shared_name: give "
+                          "the name by which processes share it",
+                          (unsigned long long)options->shared_bytes);
+    }
     return BRIM_OK;
 }
 
@@ -37,7 +43,10 @@ static void set_limits(brim_runtime *runtime, brim_runtime_options *options) {
     struct brim__machine machine;
     brim__machine_read("", &machine);
     runtime->cpus = machine.cpus;
-    if (options->host_bytes == 0) {
+    if (options->host_bytes == 0 && options->shared_name != NULL) {
+        snprintf(runtime->origin, sizeof(runtime->origin), "all of the shared budget \"%.64s\"",
+                 options->shared_name);
+    } else if (options->host_bytes == 0) {
         options->host_bytes = machine.free_bytes / 4;
         snprintf(runtime->origin, sizeof(runtime->origin), "a quarter of %.140s", machine.origin);
     } else {
@@ -48,22 +57,62 @@ static void set_limits(brim_runtime *runtime, brim_runtime_options *options) {
                            : (uint32_t)options->threads;
 }
 
-static brim_status init_budgets(brim_runtime *runtime, const brim_runtime_options *options) {
-    uint64_t limits[BRIM_MEMORY_KINDS];
+static brim_status check_floor(uint64_t bytes) {
     char size[BRIM__SIZE_TEXT];
-    if (options->host_bytes < BRIM__BUDGET_FLOOR) {
-        return brim__fail(BRIM_BUDGET,
-                          "a budget of %llu bytes is too small for any pipeline: give "
-                          "at least %s",
-                          (unsigned long long)options->host_bytes,
-                          brim__size_text(BRIM__BUDGET_FLOOR, size));
-    }
-    limits[BRIM_HOST] = options->host_bytes;
+    return bytes >= BRIM__BUDGET_FLOOR
+               ? BRIM_OK
+               : brim__fail(BRIM_BUDGET,
+                            "a budget of %llu bytes is too small for any pipeline: give "
+                            "at least %s",
+                            (unsigned long long)bytes, brim__size_text(BRIM__BUDGET_FLOOR, size));
+}
+
+static brim_status share(brim_runtime *runtime, brim_runtime_options *options) {
+    uint64_t limits[BRIM_MEMORY_KINDS];
+    struct brim__sharing sharing;
+    limits[BRIM_HOST] = options->shared_bytes;
     limits[BRIM_PINNED] = options->pinned_bytes;
     for (int kind = BRIM_DEVICE; kind < BRIM_MEMORY_KINDS; kind++) {
         limits[kind] = options->device_bytes;
     }
+    brim_status status = brim__budget_share(runtime->budget, options->shared_name, limits);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    brim__budget_sharing(runtime->budget, BRIM_HOST, &sharing);
+    if (options->host_bytes == 0) {
+        options->host_bytes = sharing.limit;
+    }
+    return check_floor(sharing.limit);
+}
+
+static brim_status make_root(brim_runtime *runtime, brim_runtime_options *options) {
+    uint64_t limits[BRIM_MEMORY_KINDS];
+    for (int kind = 0; kind < BRIM_MEMORY_KINDS; kind++) {
+        /* what is free on a device is known when it is opened, and its limit set then */
+        limits[kind] = kind >= BRIM_DEVICE && options->device_bytes > 0 ? options->device_bytes
+                                                                        : BRIM_UNLIMITED;
+    }
     brim_status status = brim__budget_root("runtime", limits, &runtime->budget);
+    if (status == BRIM_OK && options->shared_name != NULL) {
+        status = share(runtime, options);
+    }
+    if (status == BRIM_OK) {
+        status = check_floor(options->host_bytes);
+    }
+    if (status == BRIM_OK) {
+        status = brim_budget_set(runtime->budget, BRIM_HOST, options->host_bytes, 0);
+    }
+    if (status == BRIM_OK) {
+        status = brim_budget_set(
+            runtime->budget, BRIM_PINNED,
+            options->pinned_bytes > 0 ? options->pinned_bytes : options->host_bytes, 0);
+    }
+    return status;
+}
+
+static brim_status init_budgets(brim_runtime *runtime, brim_runtime_options *options) {
+    brim_status status = make_root(runtime, options);
     if (status == BRIM_OK) {
         status =
             brim_budget_charge(runtime->budget, BRIM_HOST, brim__alloc_bytes(sizeof(*runtime)));
@@ -95,6 +144,7 @@ static void destroy(brim_runtime *runtime) {
     brim__free(runtime->cache_dir);
     brim_budget_free(runtime->workers_budget);
     brim_budget_free(runtime->budget);
+    brim__mutex_fini(&runtime->devices);
     brim__condition_fini(&runtime->left);
     brim__condition_fini(&runtime->work);
     brim__mutex_fini(&runtime->pool);
@@ -125,6 +175,10 @@ brim_status brim_runtime_new(const brim_runtime_options *given, brim_runtime **o
     if (status != BRIM_OK) {
         goto no_left;
     }
+    status = brim__mutex_init(&runtime->devices);
+    if (status != BRIM_OK) {
+        goto no_devices;
+    }
     set_limits(runtime, &options);
     status = init_budgets(runtime, &options);
     if (status != BRIM_OK) {
@@ -135,6 +189,8 @@ brim_status brim_runtime_new(const brim_runtime_options *given, brim_runtime **o
     *out = runtime;
     return BRIM_OK;
 
+no_devices:
+    brim__condition_fini(&runtime->left);
 no_left:
     brim__condition_fini(&runtime->work);
 no_work:
@@ -183,6 +239,12 @@ brim_status brim_runtime_usage(brim_runtime *runtime, brim_usage *given) {
     usage.reserved = info.reserved;
     usage.elastic = info.elastic;
     usage.peak = info.peak;
+    struct brim__sharing sharing;
+    if (brim__budget_sharing(runtime->budget, BRIM_HOST, &sharing)) {
+        usage.shared_limit = sharing.limit;
+        usage.shared_used = sharing.used;
+        usage.processes = sharing.processes;
+    }
     brim__resident(&usage.rss, &usage.peak_rss);
     usage.outside = usage.rss > usage.charged ? usage.rss - usage.charged : 0;
     brim__lock(&runtime->pool);
@@ -195,13 +257,31 @@ brim_status brim_runtime_usage(brim_runtime *runtime, brim_usage *given) {
     return BRIM_OK;
 }
 
+/* Charged now, of all kinds; page-locked memory is the host's too. */
+static uint64_t charged(brim_runtime *runtime) {
+    uint64_t bytes = 0;
+    for (int kind = 0; kind < BRIM_MEMORY_KINDS; kind++) {
+        brim_budget_info info = BRIM_BUDGET_INFO_INIT;
+        if (kind != BRIM_PINNED &&
+            brim_budget_read(runtime->budget, (brim_memory)kind, &info) == BRIM_OK) {
+            bytes += info.charged;
+        }
+    }
+    return bytes;
+}
+
 brim_status brim_runtime_trim(brim_runtime *runtime, uint64_t *bytes) {
     if (brim__runtime_forked(runtime)) {
         return brim__forked();
     }
-    const uint64_t freed = brim__budget_revoke(runtime->budget, UINT64_MAX);
+    /* who gives memory of one kind may give some of another with it */
+    const uint64_t before = charged(runtime);
+    for (int kind = 0; kind < BRIM_MEMORY_KINDS; kind++) {
+        brim__budget_revoke(runtime->budget, (brim_memory)kind, UINT64_MAX);
+    }
+    const uint64_t after = charged(runtime);
     if (bytes != NULL) {
-        *bytes = freed;
+        *bytes = before > after ? before - after : 0;
     }
     return BRIM_OK;
 }

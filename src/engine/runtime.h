@@ -6,7 +6,7 @@
  * started when a loader could use it, and stopped when its memory is needed
  * elsewhere. Its record lies in the last page of its stack's pages.
  *
- * Lock order (memory/budget.h):  revoke lock > pool > loader > budget lock.
+ * Lock order (memory/budget.h):  devices > revoke lock > pool > loader > budget lock.
  * A worker that is to stop is taken off the list under the pool's lock and
  * joined without it.
  */
@@ -41,6 +41,7 @@ struct brim_runtime {
     char origin[160];
     char *cache_dir; /* a copy, charged; NULL: none was given */
 
+    brim__mutex devices; /* their limits are being set; before all other locks */
     brim__mutex pool;
     brim__condition work; /* something to do, or quit */
     brim__condition left; /* a worker has left a loader or ended a run */
@@ -52,8 +53,13 @@ struct brim_runtime {
     struct brim_loader *loaders;
     uint32_t loader_count;
     uint64_t loaders_opened;
+    uint64_t turns; /* of workers with loaders, so far */
+    bool polling;   /* a worker that sleeps looks for events of devices */
 
     atomic_uint sleepers; /* workers waiting for work */
+    /* bytes that the loaders have planned for slots, scratch and workers and do not have:
+     * caches leave them free */
+    _Atomic uint64_t lacking;
 };
 
 void brim__runtime_ref(brim_runtime *runtime);
@@ -63,6 +69,13 @@ static inline bool brim__runtime_forked(const brim_runtime *runtime) {
 }
 brim_status brim__forked(void); /* the error of every call in a forked child */
 
+/* A device is about to be used: without a limit given, it gets one at its first use. */
+struct brim__device;
+brim_status brim__runtime_use(brim_runtime *runtime, const struct brim__device *device);
+/* Pool held: some loader waits for events of a device; and has workers look for them. */
+bool brim__pool_polls(brim_runtime *runtime);
+void brim__pool_poll(brim_runtime *runtime);
+
 /* Starts workers until `wanted` run whose stacks have `usable` bytes, as far as
  * memory is free; replaces smaller ones. Never an error: fewer are fewer. */
 void brim__pool_grow(brim_runtime *runtime, uint32_t wanted, uint64_t usable);
@@ -71,7 +84,7 @@ void brim__pool_wake(brim_runtime *runtime);
 void brim__pool_enter(brim_runtime *runtime, struct brim_loader *loader);
 /* Takes the loader off; returns when no worker is inside it. */
 void brim__pool_leave(brim_runtime *runtime, struct brim_loader *loader);
-uint64_t brim__pool_revoke(void *holder, uint64_t wanted); /* a brim__revoke */
+uint64_t brim__pool_revoke(void *holder, brim_memory kind, uint64_t wanted); /* a brim__revoke */
 void brim__pool_stop(brim_runtime *runtime);
 /* Workers whose stack suits a plan. */
 static inline uint32_t brim__pool_suited(brim_runtime *runtime, bool callback) {

@@ -197,7 +197,37 @@ static uint32_t micro_count(const struct brim__shard *shard) {
                                      shard->micro_rows);
 }
 
-/* Hands the slot out, or throws it away if it lies before what is wanted.
+/* The batch lies before what is wanted. No lock is needed: who changes what is wanted
+ * waits until the sequencer does not run. */
+static bool is_discarded(const struct brim__sequencer *sequencer,
+                         const struct brim__delivery *delivery) {
+    return delivery->step < sequencer->discard_step || (delivery->step == sequencer->discard_step &&
+                                                        delivery->micro < sequencer->discard_micro);
+}
+
+/* The stages that act on whole batches; false: one of them has failed. */
+static bool act(brim_loader *loader, const struct brim__slot *slot) {
+    struct brim__sequencer *sequencer = loader->sequencer;
+    const brim_plan *plan = loader->plan;
+    const struct brim__delivery *delivery = &slot->delivery;
+    const struct brim__batch_call call = {
+        .memory = slot->pages.memory,
+        .rows = delivery->valid_rows,
+        .all_rows = delivery->rows,
+        .epoch = slot->epoch,
+        .number = plan->batching.bucket.on ? delivery->step * plan->shard.world + plan->shard.rank
+                                           : delivery->first,
+        .region = brim__pages_region(&slot->pages),
+    };
+    sequencer->failure = brim__batch_act(loader, &call);
+    sequencer->batch_failed = sequencer->failure != BRIM_OK;
+    if (sequencer->batch_failed) {
+        brim__copy_text(sequencer->error_text, sizeof(sequencer->error_text), brim_detail());
+    }
+    return !sequencer->batch_failed;
+}
+
+/* Hands the slot out, or gives it back if it lies before what is wanted or has failed.
  * micros: how many the step has; resume: behind it. */
 static void publish(brim_loader *loader, uint32_t micros, const struct brim__position *resume) {
     const brim_plan *plan = loader->plan;
@@ -207,13 +237,13 @@ static void publish(brim_loader *loader, uint32_t micros, const struct brim__pos
     const uint64_t valid = sequencer->rows;
     uint64_t begin, end, rows = valid;
     own_range(&plan->shard, &begin, &end);
-    memset(memory + plan->delivered.valid_offset, 1, valid);
+    memset(memory + plan->placed.valid_offset, 1, valid);
     const uint64_t first = begin + sequencer->micro * plan->shard.micro_rows;
     if (plan->shard.remainder == BRIM__PAD && !plan->batching.bucket.on) {
         rows = brim__min(plan->shard.micro_rows, end - brim__min(end, first));
-        brim__place_padding(&plan->delivered, memory, valid, rows);
+        brim__place_padding(&plan->placed, memory, valid, rows);
     }
-    brim__place_finish(&plan->delivered, memory, rows, sequencer->width);
+    brim__place_finish(&plan->placed, memory, rows, sequencer->width);
     slot->delivery = (struct brim__delivery){
         .step = sequencer->step,
         .micro = sequencer->micro,
@@ -237,17 +267,19 @@ static void publish(brim_loader *loader, uint32_t micros, const struct brim__pos
     slot->resume = *resume;
     slot->resume.until = resume->step;
     memcpy(slot->bad_text, sequencer->bad_text, sizeof(slot->bad_text));
-    sequencer->skipped = 0;
     sequencer->published++;
     sequencer->slot = NULL;
     sequencer->micro++;
+    const bool discarded = is_discarded(sequencer, &slot->delivery);
+    const bool good = discarded || act(loader, slot);
+    sequencer->skipped = good ? 0 : sequencer->skipped; /* else the next batch counts them */
     brim__lock(&loader->mutex);
-    if (sequencer->step < sequencer->discard_step ||
-        (sequencer->step == sequencer->discard_step &&
-         slot->delivery.micro < sequencer->discard_micro)) {
+    if (discarded) {
         brim__slot_free(slot);
         sequencer->delivered = slot->resume;
         sequencer->delivered.until = sequencer->discard_step;
+    } else if (!good) {
+        brim__slot_free(slot);
     } else {
         slot->ticket = sequencer->make++;
         slot->state = BRIM__SLOT_READY;
@@ -289,7 +321,8 @@ static void advance(brim_loader *loader, uint64_t count) {
 }
 
 /* Hands out what is left of a step's micro-batches, of which every rank has equally
- * many: some of the last may be empty. false: a slot is missing for that. */
+ * many: some of the last may be empty. false: a slot is missing for that, or one has
+ * failed. */
 static bool complete_step(brim_loader *loader, const struct brim__position *behind) {
     struct brim__sequencer *sequencer = loader->sequencer;
     const bool bucket = loader->plan->batching.bucket.on;
@@ -303,6 +336,9 @@ static bool complete_step(brim_loader *loader, const struct brim__position *behi
         }
         const struct brim__position inside = inside_step(sequencer);
         publish(loader, micros, sequencer->micro + 1 < micros ? &inside : behind);
+        if (sequencer->batch_failed) {
+            return false;
+        }
     }
     sequencer->completing = false;
     next_step(sequencer);
@@ -340,7 +376,7 @@ static enum brim__flow place_run(brim_loader *loader) {
         return flow;
     }
     if (own) {
-        brim__place_copy(&plan->made, sequencer->chunk->pages.memory, first, &plan->delivered,
+        brim__place_copy(&plan->made, sequencer->chunk->pages.memory, first, &plan->placed,
                          sequencer->slot->pages.memory, sequencer->rows, count);
         sequencer->rows += count;
     }
@@ -365,7 +401,7 @@ static enum brim__flow place_row(brim_loader *loader) {
         return flow;
     }
     if (own) {
-        brim__row_place(&row, &loader->plan->delivered, sequencer->slot->pages.memory,
+        brim__row_place(&row, &loader->plan->placed, sequencer->slot->pages.memory,
                         sequencer->rows++, 0);
     }
     sequencer->last = row.after;
@@ -398,7 +434,7 @@ static enum brim__flow place_bucket(brim_loader *loader) {
             const struct brim__row row = { .layout = &plan->made,
                                            .packed =
                                                brim__block_row(batch.block, batch.first + i) };
-            brim__row_place(&row, &plan->delivered, sequencer->slot->pages.memory, i, batch.width);
+            brim__row_place(&row, &plan->placed, sequencer->slot->pages.memory, i, batch.width);
         }
     }
     sequencer->last = batch.after;
@@ -413,8 +449,8 @@ static enum brim__flow place_bucket(brim_loader *loader) {
 
 /* ------------------------------------------------------------- the end */
 
-/* What is left of the last step is handed out, padded or dropped; false: a slot
- * is missing for that. */
+/* What is left of the last step is handed out, padded or dropped; false: not all of
+ * it, as complete_step says. */
 static bool finish_step(brim_loader *loader) {
     struct brim__sequencer *sequencer = loader->sequencer;
     const struct brim__position end = { .epoch = sequencer->at.epoch, .sample = UINT64_MAX };
@@ -472,7 +508,12 @@ static bool run(brim_loader *loader, bool *ended, bool *failed) {
         if (flow == BRIM__FLOW_END) {
             sequencer->input_ended = true;
             *ended = finish_step(loader);
+            *failed = sequencer->batch_failed;
             return did || *ended || sequencer->published != published;
+        }
+        if (sequencer->batch_failed) {
+            *failed = true;
+            return true;
         }
         if (flow == BRIM__FLOW_FAIL) {
             *failed = true;
@@ -520,7 +561,9 @@ void brim__sequencer_retry(brim_loader *loader) {
     struct brim__slot *chunk = sequencer->chunk;
     sequencer->error = BRIM_OK;
     sequencer->told = false;
-    if (loader->plan->sequence.stream) {
+    if (sequencer->batch_failed) {
+        sequencer->batch_failed = false; /* its rows were taken: those behind it come next */
+    } else if (loader->plan->sequence.stream) {
         /* what was pulled cannot be pulled again */
         loader->stuck = false;
         leave_sample(loader);
@@ -576,7 +619,7 @@ void brim__sequencer_go(brim_loader *loader, const struct brim__position *positi
     sequencer->step = position->step;
     sequencer->step_rows = sequencer->micro = 0;
     sequencer->met = sequencer->skipped = sequencer->tail = 0;
-    sequencer->completing = sequencer->finishing = false;
+    sequencer->completing = sequencer->finishing = sequencer->batch_failed = false;
     sequencer->bad_text[0] = '\0';
     sequencer->total = position->step * loader->plan->shard.global_rows;
     sequencer->step_begin = sequencer->last = *position;

@@ -27,7 +27,7 @@ enum brim__flow {
     BRIM__FLOW_ROW,  /* here is one */
     BRIM__FLOW_WAIT, /* nothing yet: samples are still being made */
     BRIM__FLOW_END,  /* the epoch has no more */
-    BRIM__FLOW_FAIL, /* a bad sample; sequencer->error says which */
+    BRIM__FLOW_FAIL, /* a bad sample or batch; sequencer->error says which */
 };
 
 typedef enum brim__flow brim__next_row(brim_loader *loader, struct brim__row *row);
@@ -89,6 +89,7 @@ struct brim__sequencer {
     uint64_t total;                         /* rows before this step */
     struct brim__position step_begin, last; /* before its first row, after its latest */
     brim_status failure; /* that a level has met; becomes `error` when its row is needed */
+    bool batch_failed;   /* it is that of a whole batch, which was given back */
     uint64_t met;        /* bad samples that were met and belong to no batch or block yet */
     uint64_t skipped;    /* and those that the next batch counts */
     uint64_t published;  /* batches made, those thrown away among them */
@@ -106,7 +107,8 @@ void brim__sequencer_fini(brim_loader *loader);
 void brim__sequencer_go(brim_loader *loader, const struct brim__position *position);
 /* The batch to be lent next, if it is ready. */
 struct brim__slot *brim__sequencer_head(brim_loader *loader);
-/* After an error was returned: the sample is made again, or, of a stream, left out. */
+/* After an error was returned: the sample is made again, or, of a stream, left out; so
+ * is a batch of a stream that failed as a whole. */
 void brim__sequencer_retry(brim_loader *loader);
 /* A piece of work, for which the mutex is released; false: there was none. */
 bool brim__sequencer_turn(brim_loader *loader);

@@ -5,6 +5,7 @@
  * only a mark, moved to whichever is given up.
  */
 #include "engine/loader.h"
+#include "engine/ship.h"
 
 #define RUN_NS   50000 /* work worth claiming at once */
 #define MOST_RUN 256
@@ -29,13 +30,14 @@ struct brim__slot *brim__slot_head(brim_loader *loader) {
 
 void brim__slot_free(struct brim__slot *slot) {
     slot->state = BRIM__SLOT_FREE;
-    slot->abandoned = false;
+    slot->abandoned = slot->cleared = slot->stranded = false;
+    slot->error = BRIM_OK;
 }
 
 void brim__slot_restart(struct brim__slot *slot) {
     slot->claimed = slot->done = slot->bad_rows = slot->replaced_rows = 0;
     slot->error = BRIM_OK;
-    slot->told = false;
+    slot->told = slot->stranded = slot->cleared = false;
     slot->bad_text[0] = '\0';
     slot->state = slot->rows == 0 ? BRIM__SLOT_READY : BRIM__SLOT_FILLING;
 }
@@ -140,19 +142,26 @@ bool brim__slot_claim(brim_loader *loader, bool head_only, struct brim__slot **o
 /* ----------------------------------------------------------------- growing */
 
 bool brim__slot_grow(brim_loader *loader) {
-    if (loader->slot_count >= loader->plan->info.slots || loader->revoking) {
+    if (loader->slot_count >= loader->plan->info.slots || loader->revoking || loader->idle) {
         return false;
     }
     for (uint32_t i = 0; i < loader->plan->slot_cap; i++) {
         struct brim__slot *slot = &loader->slot[i];
         if (slot->state == BRIM__SLOT_EMPTY) {
-            if (brim__pages_new(&slot->pages, loader->budget, loader->plan->info.slot_bytes, true,
-                                false) != BRIM_OK) {
+            if (brim__loader_pages(loader, &slot->pages, loader->plan->info.slot_bytes, true) !=
+                BRIM_OK) {
+                loader->slot_refused = true;
+                return false;
+            }
+            if (loader->ship != NULL && brim__slot_pin(loader, slot, true) != BRIM_OK) {
+                brim__pages_free(&slot->pages);
+                loader->slot_refused = true;
                 return false;
             }
             slot->state = BRIM__SLOT_FREE;
             loader->slot_count++;
-            loader->grow_slot = false;
+            loader->grow_slot = loader->slot_refused = false;
+            brim__loader_note_lacking(loader);
             return true;
         }
     }
@@ -160,17 +169,18 @@ bool brim__slot_grow(brim_loader *loader) {
 }
 
 bool brim__scratch_grow(brim_loader *loader) {
-    if (loader->scratch_count > loader->plan->info.threads || loader->revoking) {
+    if (loader->scratch_count > loader->plan->info.threads || loader->revoking || loader->idle) {
         return false;
     }
     for (uint32_t i = 1; i <= loader->plan->thread_cap; i++) {
         struct brim__scratch *scratch = &loader->scratch[i];
         if (scratch->pages.memory == NULL) {
-            if (brim__pages_new(&scratch->pages, loader->budget, loader->plan->info.scratch_bytes,
-                                true, false) != BRIM_OK) {
+            if (brim__loader_pages(loader, &scratch->pages, loader->plan->info.scratch_bytes,
+                                   true) != BRIM_OK) {
                 return false;
             }
             loader->scratch_count++;
+            brim__loader_note_lacking(loader);
             return true;
         }
     }
@@ -202,6 +212,9 @@ static void take_back(brim_loader *loader, struct brim__slot *slot) {
     loader->make_ticket = slot->ticket;
     loader->make_epoch = slot->epoch;
     loader->make_index = slot->index;
+    if (loader->ship != NULL) {
+        loader->ship->ticket = brim__min(loader->ship->ticket, slot->ticket);
+    }
     if (slot->busy > 0) {
         slot->abandoned = true;
     } else {
@@ -217,6 +230,9 @@ static uint64_t unmap_slot(brim_loader *loader, struct brim__slot *slot) {
             other->pages.elastic = false;
             slot->pages.elastic = true;
         }
+    }
+    if (loader->ship != NULL) {
+        brim__slot_unpin(loader, slot);
     }
     brim__pages_free(&slot->pages);
     slot->state = BRIM__SLOT_EMPTY;
@@ -235,6 +251,8 @@ static uint64_t revoke_slots(brim_loader *loader, uint64_t wanted) {
             freed += unmap_slot(loader, victim);
         } else if (loader->plan->callback || loader->sequencer != NULL) {
             break; /* a thread is in the user's code: nobody waits for that, nor for the user */
+        } else if (loader->ship != NULL) {
+            brim__ship_await(loader); /* perhaps for copies */
         } else {
             brim__wait(&loader->ready, &loader->mutex, UINT64_MAX);
         }
@@ -263,15 +281,24 @@ static uint64_t revoke_scratch(brim_loader *loader, uint64_t wanted) {
     return freed;
 }
 
-uint64_t brim__loader_revoke(void *holder, uint64_t wanted) {
+uint64_t brim__loader_revoke(void *holder, brim_memory kind, uint64_t wanted) {
     brim_loader *loader = holder;
     brim__lock(&loader->mutex);
     loader->revoking = true; /* what is freed is not claimed again meanwhile */
-    uint64_t freed = revoke_slots(loader, wanted);
-    if (freed < wanted) {
+    uint64_t freed;
+    if (kind == BRIM_HOST || kind == BRIM_PINNED) {
+        freed = revoke_slots(loader, wanted);
+    } else {
+        freed = brim__ship_revoke(loader, kind, wanted);
+    }
+    if (kind == BRIM_HOST && freed < wanted) {
         freed += revoke_scratch(loader, wanted - freed);
     }
+    if (kind == BRIM_HOST && freed < wanted && loader->ship != NULL) {
+        freed += brim__ship_revoke(loader, kind, wanted - freed);
+    }
     loader->revoking = false;
+    brim__loader_note_lacking(loader);
     loader->stats.revoked += freed > 0;
     atomic_store(&loader->wants, true);
     brim__loader_event(loader);
@@ -286,7 +313,8 @@ static uint64_t check_ring(const brim_loader *loader) {
     for (uint32_t i = 0; i < loader->ring_cap; i++) {
         const struct brim__slot *slot = &loader->ring[i];
         assert(slot->done <= slot->claimed && slot->claimed <= slot->rows);
-        assert(!slot->abandoned || (slot->state == BRIM__SLOT_FILLING && slot->busy > 0));
+        assert(!slot->abandoned || slot->state == BRIM__SLOT_SHIPPED ||
+               (slot->state == BRIM__SLOT_FILLING && slot->busy > 0));
         if (slot->state == BRIM__SLOT_READY ||
             (slot->state == BRIM__SLOT_FILLING && !slot->abandoned)) {
             assert(slot->ticket >= loader->take_ticket && slot->ticket < loader->make_ticket);
@@ -307,8 +335,12 @@ void brim__slots_check(const brim_loader *loader) {
     }
     assert(mapped == loader->slot_count && mapped >= loader->plan->info.minimum_slots);
     assert(firm == loader->plan->info.minimum_slots);
-    assert(lent == loader->lent && lent <= loader->hold);
-    const uint64_t waiting = check_ring(loader);
+    assert(loader->ship != NULL || (lent == loader->lent && lent <= loader->hold));
+    uint64_t waiting = check_ring(loader);
+    if (loader->ship != NULL) {
+        brim__ship_check(loader);
+        waiting += loader->sequencer == NULL ? brim__ship_ready(loader) : 0;
+    }
     assert(waiting == loader->make_ticket - loader->take_ticket);
     (void)mapped, (void)lent, (void)firm, (void)waiting;
 }

@@ -2,6 +2,7 @@
  * stats.c: what a loader has done so far. From any thread at any time.
  */
 #include "engine/loader.h"
+#include "engine/ship.h"
 
 brim_status brim_loader_stats(brim_loader *loader, brim_stats *given) {
     if (brim__runtime_forked(loader->runtime)) {
@@ -17,15 +18,37 @@ brim_status brim_loader_stats(brim_loader *loader, brim_stats *given) {
     brim__lock(&loader->mutex);
     brim_stats stats = loader->stats;
     stats.size = size;
-    stats.epoch = loader->take_epoch;
+    stats.epoch = brim__loader_epoch(loader);
+    stats.ended = brim__loader_at_end(loader);
     stats.threads = threads;
     stats.slots = loader->slot_count;
     stats.lent = loader->lent;
     stats.stage_count = loader->plan->info.stage_count;
     stats.error_count = (uint32_t)brim__min(loader->errors, BRIM__ERRORS_KEPT);
+    stats.errors = loader->errors;
+    stats.cache_count = loader->plan->cache_count;
+    if (loader->ship != NULL) {
+        stats.device_slots = loader->ship->berth_count;
+        stats.copied_bytes = loader->ship->copied_bytes;
+    }
     brim__unlock(&loader->mutex);
     memcpy(given, &stats, brim__min(size, sizeof(stats)));
     return BRIM_OK;
+}
+
+/* Samples for which the stage did nothing, because a cache behind it had them. An order is
+ * not asked less for that. */
+static uint64_t found_behind(const brim_plan *plan, size_t stage) {
+    uint64_t found = 0;
+    if (brim_stage_find(plan->stage[stage].name)->room == BRIM_ROOM_ORDER) {
+        return 0;
+    }
+    for (const struct brim__cache *cache = plan->caches; cache != NULL; cache = cache->next) {
+        if (stage >= cache->first_stage && stage < cache->stage) {
+            found += atomic_load_explicit(&cache->hits, memory_order_relaxed);
+        }
+    }
+    return found;
 }
 
 brim_status brim_loader_stage_stats(brim_loader *loader, size_t stage, brim_stage_stats *given) {
@@ -45,7 +68,7 @@ brim_status brim_loader_stage_stats(brim_loader *loader, size_t stage, brim_stag
     brim_stage_stats stats = {
         .size = size,
         .name = loader->plan->stage[stage].name,
-        .samples = time.samples,
+        .samples = time.samples - brim__min(time.samples, found_behind(loader->plan, stage)),
         .ns = time.timed_samples > 0 ? (uint64_t)((double)time.timed_ns /
                                                   (double)time.timed_samples * (double)time.samples)
                                      : 0,

@@ -5,6 +5,7 @@
 #include "engine/loader.h"
 #include "engine/place.h"
 #include "engine/sequencer.h"
+#include "engine/ship.h"
 
 #define TIMED_EVERY 64    /* runs; the clock is read for each stage then */
 #define COLD_NS     50000 /* a read slower than this did not come from the page cache */
@@ -40,7 +41,8 @@ static void account(brim_loader *loader, const struct brim__run *run, uint64_t t
                              : loader->ns_per_row - (loader->ns_per_row >> MEAN_SHIFT) +
                                    (per_row >> MEAN_SHIFT) + (per_row > loader->ns_per_row);
     loader->stats.read_bytes += run->read_bytes;
-    for (uint32_t i = 0; i < loader->plan->info.stage_count; i++) {
+    /* stages of whole batches, the last ones, are counted by those */
+    for (uint32_t i = 0; i < loader->plan->info.stage_count - loader->plan->batch_steps; i++) {
         loader->stage[i].samples += run->count;
         if (run->timed) {
             loader->stage[i].timed_ns += run->stage_ns[i];
@@ -72,24 +74,65 @@ static void report(struct brim__slot *slot, const struct brim__run *run) {
     }
 }
 
-/* The batch as the user sees it: without bad rows, and those of unequal length
- * moved together or filled up. */
-static void finish(const struct brim__layout *layout, const struct brim__slot *slot) {
+brim_status brim__batch_act(brim_loader *loader, const struct brim__batch_call *call) {
+    const brim_plan *plan = loader->plan;
+    uint64_t took[BRIM__BATCH_STEPS];
+    brim_status status = BRIM_OK;
+    uint32_t done = 0;
+    if (plan->batch_steps == 0) {
+        return BRIM_OK;
+    }
+    uint64_t before = brim__now();
+    while (status == BRIM_OK && done < plan->batch_steps) {
+        status = plan->batch_step[done].run(&plan->batch_step[done], call);
+        const uint64_t after = brim__now();
+        took[done++] = after - before;
+        before = after;
+    }
+    brim__lock(&loader->mutex);
+    for (uint32_t i = 0; i < done; i++) {
+        struct brim__stage_time *time = &loader->stage[plan->batch_step[i].stage];
+        time->samples += call->rows;
+        time->timed_samples += call->rows;
+        time->timed_ns += took[i];
+    }
+    brim__unlock(&loader->mutex);
+    return status;
+}
+
+/* The batch as the user sees it: without bad rows, those of unequal length moved
+ * together or filled up, and what acts on whole batches done. */
+static brim_status finish(brim_loader *loader, const struct brim__slot *slot) {
+    const struct brim__layout *layout = &loader->plan->placed;
     const uint64_t rows = slot->bad_rows > 0
                               ? brim__place_close_up(layout, slot->pages.memory, slot->rows)
                               : slot->rows;
     brim__place_finish(layout, slot->pages.memory, rows, 0);
+    const struct brim__batch_call call = {
+        .memory = slot->pages.memory,
+        .rows = slot->delivery.valid_rows - slot->bad_rows,
+        .all_rows = rows,
+        .epoch = slot->epoch,
+        .number = slot->delivery.first,
+        .region = brim__pages_region(&slot->pages),
+    };
+    return brim__batch_act(loader, &call);
 }
 
 /* mutex held, and released while the batch is finished; true: `ready` has news. */
 static bool leave_slot(brim_loader *loader, struct brim__slot *slot) {
-    const struct brim__layout *layout = &loader->plan->delivered;
+    const brim_plan *plan = loader->plan;
     /* what failed is not finished: the lengths of rows that were not made say nothing */
     if (!slot->abandoned && slot->done == slot->rows && loader->sequencer == NULL &&
-        slot->error == BRIM_OK && (slot->bad_rows > 0 || layout->ragged)) {
+        slot->error == BRIM_OK &&
+        (slot->bad_rows > 0 || plan->placed.ragged || plan->batch_steps > 0)) {
         brim__unlock(&loader->mutex);
-        finish(layout, slot);
+        const brim_status status = finish(loader, slot);
         brim__lock(&loader->mutex);
+        if (status != BRIM_OK) {
+            slot->error = status;
+            brim__copy_text(slot->error_text, sizeof(slot->error_text), brim_detail());
+        }
     }
     slot->busy--;
     if (slot->abandoned && slot->busy == 0) {
@@ -109,6 +152,8 @@ void brim__run_begin(struct brim__run *run, brim_loader *loader, const struct br
     run->slot = slot;
     run->slot_memory = slot->pages.memory;
     run->scratch = scratch->pages.memory;
+    run->batch_region = brim__pages_region(&slot->pages);
+    run->scratch_region = brim__pages_region(&scratch->pages);
     run->timed = loader->runs++ % TIMED_EVERY == 0;
     run->advise = loader->cold;
     run->error = BRIM_OK;
@@ -172,7 +217,14 @@ void brim__nothing_to_do(brim_loader *loader, bool is_next, struct brim__scratch
 
 bool brim__loader_work(brim_loader *loader, bool is_next) {
     brim__lock(&loader->mutex);
+    if (!loader->closing && loader->ship != NULL) {
+        brim__ship_settle(loader); /* a slot that is free again is the sequencer's */
+    }
     if (!loader->closing && loader->sequencer != NULL && brim__sequencer_turn(loader)) {
+        brim__unlock(&loader->mutex);
+        return true;
+    }
+    if (!loader->closing && loader->ship != NULL && brim__ship_turn(loader)) {
         brim__unlock(&loader->mutex);
         return true;
     }

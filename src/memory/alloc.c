@@ -1,5 +1,6 @@
 /*
- * alloc.c: the only callers of malloc and of anonymous maps in the library.
+ * alloc.c: the only callers of malloc, of anonymous maps and of memory files in the
+ * library.
  *
  * A block knows how much it has charged and where:
  *
@@ -10,21 +11,32 @@
  * The charge comes first and is given back if the system refuses. Freeing goes
  * the other way round: the memory leaves before the charge does, so that the
  * charge is never below what is held.
+ *
+ * Shared pages are a memory file of their own and its map. The number that tells
+ * them from all others is never given twice: who has mapped the file of a number
+ * may keep the map for as long as that number comes.
+ *
+ * Once addresses are kept, pages that are freed are replaced in one step by empty
+ * ones: nobody else can get the addresses in between.
  */
 #include "memory/alloc.h"
 #include "base/fault.h"
 #include "base/platform.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 struct header {
     uint64_t charged;
     brim_budget *budget; /* NULL: not counted */
 };
 
-#define ALIGNMENT 64
+#define ALIGNMENT  64
+#define FILL_PIECE ((size_t)1 << 20)
 static_assert(sizeof(struct header) <= ALIGNMENT, "the header has one alignment's room");
 
 static brim_status refuse(uint64_t bytes, const brim_budget *budget, int error) {
@@ -89,6 +101,8 @@ void brim__free(void *memory) {
     }
 }
 
+/* ------------------------------------------------------------------- pages */
+
 /* [guard page] + bytes, or MAP_FAILED with errno. */
 static uint8_t *map(size_t bytes, size_t guard) {
     if (brim__fault(BRIM__FAULT_MAP)) {
@@ -106,8 +120,58 @@ static uint8_t *map(size_t bytes, size_t guard) {
     return memory;
 }
 
-brim_status brim__pages_new(struct brim__pages *pages, brim_budget *budget, uint64_t bytes,
-                            bool elastic, bool guard) {
+/* Makes the file as long as its pages and takes them from the system at once.
+ * Private memory is refused by mmap where the system counts what it promises
+ * (vm.overcommit_memory=2); a memory file would be granted any length, and the
+ * first touch of a page that is not there would kill the process, or the one that
+ * works for it, with SIGBUS. It costs no more than the budget was charged. Piece
+ * by piece, because a signal undoes the piece in work. */
+static bool fill(int file, size_t bytes) {
+    size_t done = 0;
+    while (done < bytes) {
+        const size_t piece = brim__min(bytes - done, FILL_PIECE);
+        if (brim__fault(BRIM__FAULT_MAP)) {
+            errno = ENOMEM;
+            return false;
+        }
+        if (fallocate(file, 0, (off_t)done, (off_t)piece) == 0) {
+            done += piece;
+        } else if (errno != EINTR) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A memory file of `bytes` in full and its map, or MAP_FAILED with errno. */
+static uint8_t *map_file(size_t bytes, int *file) {
+    if (brim__fault(BRIM__FAULT_MAP)) {
+        errno = EMFILE;
+        return MAP_FAILED;
+    }
+    *file = memfd_create("brim", MFD_CLOEXEC);
+    if (*file < 0) {
+        return MAP_FAILED;
+    }
+    void *memory = MAP_FAILED;
+    if (fill(*file, bytes)) {
+        if (brim__fault(BRIM__FAULT_MAP)) {
+            errno = ENOMEM;
+        } else {
+            memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, *file, 0);
+        }
+    }
+    if (memory == MAP_FAILED) {
+        const int error = errno;
+        close(*file); /* and with it all that it held */
+        errno = error;
+    }
+    return memory;
+}
+
+static brim_status take_pages(struct brim__pages *pages, brim_budget *budget, uint64_t bytes,
+                              bool elastic, bool guard, bool shared) {
+    static atomic_uint_least64_t numbers; /* of shared pages so far */
     *pages = (struct brim__pages){ 0 };
     const size_t page = brim__page_bytes();
     if (bytes > PTRDIFF_MAX - 2 * page) {
@@ -121,27 +185,82 @@ brim_status brim__pages_new(struct brim__pages *pages, brim_budget *budget, uint
             return status;
         }
     }
-    uint8_t *memory = map(whole, guard_bytes);
+    int file = -1;
+    uint8_t *memory = shared ? map_file(whole, &file) : map(whole, guard_bytes);
     if (memory == MAP_FAILED) {
         const int error = errno;
         if (budget) {
             brim__budget_uncharge_block(budget, whole, elastic);
         }
-        return refuse(whole, budget, error);
+        const brim_status status = refuse(whole, budget, error);
+        return shared ? brim__fail_within(status, "memory that other processes can map") : status;
     }
     *pages = (struct brim__pages){ .memory = memory + guard_bytes,
                                    .bytes = whole,
                                    .guard = guard_bytes,
                                    .budget = budget,
-                                   .elastic = elastic };
+                                   .elastic = elastic,
+                                   .file = file,
+                                   .number = shared ? atomic_fetch_add(&numbers, 1) + 1 : 0 };
     return BRIM_OK;
+}
+
+brim_status brim__pages_new(struct brim__pages *pages, brim_budget *budget, uint64_t bytes,
+                            bool elastic, bool guard) {
+    return take_pages(pages, budget, bytes, elastic, guard, false);
+}
+
+brim_status brim__pages_new_shared(struct brim__pages *pages, brim_budget *budget, uint64_t bytes,
+                                   bool elastic) {
+    return take_pages(pages, budget, bytes, elastic, false, true);
+}
+
+brim_region brim__pages_region(const struct brim__pages *pages) {
+    if (!pages->number) {
+        return (brim_region){ .file = -1 };
+    }
+    return (brim_region){
+        .memory = pages->memory, .bytes = pages->bytes, .number = pages->number, .file = pages->file
+    };
+}
+
+static atomic_bool keep_addresses;
+
+void brim_keep_addresses(void) {
+    atomic_store(&keep_addresses, true);
+}
+
+/* Empty pages in the place of others; false: these are as they were. */
+static bool empty(uint8_t *memory, size_t bytes) {
+    return !brim__fault(BRIM__FAULT_MAP) &&
+           mmap(memory, bytes, PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != MAP_FAILED;
+}
+
+void brim__pages_populate(const struct brim__pages *pages) {
+#ifdef MADV_POPULATE_WRITE
+    (void)madvise(pages->memory, pages->bytes, MADV_POPULATE_WRITE); /* older systems: not */
+#else
+    (void)pages;
+#endif
 }
 
 void brim__pages_free(struct brim__pages *pages) {
     if (!pages->memory) {
         return;
     }
-    munmap(pages->memory - pages->guard, pages->bytes + pages->guard);
+    uint8_t *const memory = pages->memory - pages->guard;
+    const size_t bytes = pages->bytes + pages->guard;
+    if (!atomic_load(&keep_addresses) || !empty(memory, bytes)) {
+        munmap(memory, bytes);
+    }
+    if (pages->number) { /* after the map, through which cut pages would be a SIGBUS */
+        /* else they would stay for as long as any process maps them, charged to nobody */
+        const int cut = ftruncate(pages->file, 0);
+        assert(cut == 0);
+        (void)cut;
+        close(pages->file);
+    }
     if (pages->budget) {
         brim__budget_uncharge_block(pages->budget, pages->bytes, pages->elastic);
     }

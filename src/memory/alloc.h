@@ -1,5 +1,5 @@
 /*
- * alloc.h: the only door to malloc and to anonymous maps.
+ * alloc.h: the only door to malloc, to anonymous maps and to memory files.
  *
  * Everything is charged to a budget before the system is asked, and knows the
  * budget that it goes back to. budget NULL: not counted; only for what exists
@@ -18,20 +18,31 @@ void brim__free(void *memory);
 /* What brim__alloc charges for `bytes`; UINT64_MAX if that does not fit. */
 uint64_t brim__alloc_bytes(uint64_t bytes);
 
-/* Pages of their own: freed, they leave the process at once. */
+/* Pages of their own: freed, they leave the process at once. After
+ * brim_keep_addresses empty pages stay in their place. */
 struct brim__pages {
     uint8_t *memory; /* NULL: none */
     size_t bytes;    /* charged: whole pages, the guard not counted */
     size_t guard;    /* bytes of inaccessible pages in front */
     brim_budget *budget;
     bool elastic;
+    int file;        /* of shared pages */
+    uint64_t number; /* of shared pages; 0: private */
 };
 /* Firm pages may revoke and explain; elastic ones are taken only if free, and
  * a refusal is BRIM_BUDGET without a text. guard: one inaccessible page below
  * (stacks). */
 brim_status brim__pages_new(struct brim__pages *pages, brim_budget *budget, uint64_t bytes,
                             bool elastic, bool guard);
+/* The same in a memory file of their own, which other processes can map. Freed,
+ * they are gone for these processes too: touching them raises SIGBUS there. */
+brim_status brim__pages_new_shared(struct brim__pages *pages, brim_budget *budget, uint64_t bytes,
+                                   bool elastic);
+/* How others find them; of private pages, or none: none. */
+brim_region brim__pages_region(const struct brim__pages *pages);
 void brim__pages_free(struct brim__pages *pages); /* harmless twice */
+/* Has the system put memory behind all of them now, which costs less than page by page. */
+void brim__pages_populate(const struct brim__pages *pages);
 
 /* A bump allocator for what lives as long as one object. Takes whole pages
  * from its budget as it grows, firmly. */

@@ -13,9 +13,6 @@
 #include "memory/alloc.h"
 #include "memory/node.h"
 
-/* More would be a mistake, and every charge walks the whole way. */
-#define MOST_LEVELS 64
-
 bool brim__budget_forked(const brim_budget *budget) {
     return budget->tree->process != brim__process();
 }
@@ -112,6 +109,33 @@ brim_status brim__budget_root(const char *label, const uint64_t limits[BRIM_MEMO
     return BRIM_OK;
 }
 
+static void link_child(brim_budget *child) {
+    brim_budget *parent = child->parent;
+    brim__lock(&parent->tree->lock);
+    child->previous = parent->last;
+    if (parent->last) {
+        parent->last->next = child;
+    } else {
+        parent->first = child;
+    }
+    parent->last = child;
+    brim__unlock(&parent->tree->lock);
+}
+
+brim_status brim__budget_share(brim_budget *root, const char *name,
+                               const uint64_t limits[BRIM_MEMORY_KINDS]) {
+    uint64_t claims[BRIM_MEMORY_KINDS];
+    const brim_status status = brim_budget_charge(
+        root, BRIM_HOST, brim__align(sizeof(struct brim__segment), brim__page_bytes()));
+    if (status) {
+        return status;
+    }
+    for (size_t kind = 0; kind < BRIM_MEMORY_KINDS; kind++) {
+        claims[kind] = root->counts[kind].used;
+    }
+    return brim__shared_join(&root->tree->shared, name, limits, claims);
+}
+
 /* Gives up the minimum as well; the child itself counts nothing any more. */
 static void unlink_child(brim_budget *child) {
     brim_budget *parent = child->parent;
@@ -137,6 +161,14 @@ uint64_t brim__budget_node_bytes(void) {
     return brim__alloc_bytes(sizeof(brim_budget));
 }
 
+static brim_status check_bounds(const char *label, uint64_t limit, uint64_t minimum) {
+    return minimum <= limit
+               ? BRIM_OK
+               : brim__fail(BRIM_INVALID,
+                            "budget \"%s\": its minimum of %llu bytes is above its limit of %llu",
+                            label, (unsigned long long)minimum, (unsigned long long)limit);
+}
+
 brim_status brim_budget_new(brim_budget *parent, const char *label, uint64_t limit,
                             uint64_t minimum, brim_budget **budget) {
     brim_status status = brim__budget_usable(parent, BRIM_HOST);
@@ -146,14 +178,13 @@ brim_status brim_budget_new(brim_budget *parent, const char *label, uint64_t lim
     if (!label || !label[0] || !budget) {
         return brim__fail(BRIM_INVALID, "a budget needs a label and a place for its handle");
     }
-    if (minimum > limit) {
-        return brim__fail(BRIM_INVALID,
-                          "budget \"%s\": its minimum of %llu bytes is above its limit of %llu",
-                          label, (unsigned long long)minimum, (unsigned long long)limit);
+    status = check_bounds(label, limit, minimum);
+    if (status) {
+        return status;
     }
-    if (parent->depth + 1 >= MOST_LEVELS) {
+    if (parent->depth + 1 >= BRIM__MOST_LEVELS) {
         return brim__fail(BRIM_INVALID, "budget \"%s\": budgets nest at most %d levels deep", label,
-                          MOST_LEVELS);
+                          BRIM__MOST_LEVELS);
     }
     brim_budget *node = brim__alloc(parent, sizeof *node, &status);
     if (!node) {
@@ -168,19 +199,36 @@ brim_status brim_budget_new(brim_budget *parent, const char *label, uint64_t lim
         node->counts[kind].limit = BRIM_UNLIMITED;
     }
     node->counts[BRIM_HOST].limit = limit;
-    node->counts[BRIM_HOST].minimum = minimum;
-    status = brim__add_firmly(&(struct brim__request){ .at = parent,
-                                                       .kind = BRIM_HOST,
-                                                       .column = BRIM__MINIMUM,
-                                                       .bytes = minimum,
-                                                       .who = node->label,
-                                                       .child = node });
+    link_child(node);
+    status = brim_budget_set(node, BRIM_HOST, limit, minimum);
     if (status) {
-        brim__free(node);
+        brim__budget_unref(node);
         return status;
     }
     *budget = node;
     return BRIM_OK;
+}
+
+brim_status brim_budget_set(brim_budget *budget, brim_memory kind, uint64_t limit,
+                            uint64_t minimum) {
+    brim_status status = brim__budget_usable(budget, kind);
+    if (!status) {
+        status = check_bounds(budget->label, limit, minimum);
+    }
+    if (status) {
+        return status;
+    }
+    if (!budget->parent && minimum > 0) {
+        return brim__fail(BRIM_INVALID,
+                          "budget \"%s\" has no parent that could set a minimum aside",
+                          budget->label);
+    }
+    return brim__add_firmly(&(struct brim__request){ .kind = kind,
+                                                     .column = BRIM__BOUNDS,
+                                                     .who = budget->label,
+                                                     .bounded = budget,
+                                                     .limit = limit,
+                                                     .minimum = minimum });
 }
 
 /* Lock held: true if nothing holds the node any more; it has left the tree and
@@ -199,17 +247,19 @@ static bool bury_if_dead(brim_budget *node) {
 }
 
 /* Freeing the node uncharges it at its parent, which may be the parent's end;
- * MOST_LEVELS bounds how deep that goes. */
+ * BRIM__MOST_LEVELS bounds how deep that goes. */
 static void destroy(brim_budget *node) {
     struct brim__tree *tree = node->tree;
     if (node->parent) {
         brim__free(node);
         return;
     }
+    struct brim__shared shared = tree->shared;
     brim__condition_fini(&tree->left);
     brim__mutex_fini(&tree->lock);
     brim__mutex_fini(&tree->revoke_lock);
     brim__free(tree);
+    brim__shared_leave(&shared); /* last: what is claimed is never below what is held */
 }
 
 void brim__budget_ref(brim_budget *budget) {
@@ -318,6 +368,7 @@ void brim__budget_firm_up(brim_budget *budget, brim_memory kind, uint64_t bytes)
         node->counts[kind].sum_elastic -= bytes;
     }
     brim__raise_kept(budget, kind, bytes);
+    brim__tell_elastic(budget->tree, kind);
     brim__unlock(&budget->tree->lock);
 }
 
@@ -349,79 +400,4 @@ void brim__budget_uncharge_block(brim_budget *budget, uint64_t bytes, bool elast
     if (dead) {
         destroy(budget);
     }
-}
-
-/* ----------------------------------------------------------------- looking */
-
-/* Most that could be charged at `budget` if `used` (or `kept`) were all that is
- * taken: what its minimum has left needs nothing from its parent. */
-static uint64_t room(const brim_budget *budget, bool kept) {
-    uint64_t left[MOST_LEVELS];
-    uint64_t aside[MOST_LEVELS];
-    size_t levels = 0;
-    for (const brim_budget *node = budget; node; node = node->parent, levels++) {
-        const struct brim__count *count = &node->counts[BRIM_HOST];
-        const uint64_t taken = kept ? count->kept : count->used;
-        left[levels] = count->limit - taken;
-        aside[levels] = brim__counted(count, taken) - taken;
-    }
-    uint64_t most = left[levels - 1];
-    for (size_t i = levels - 1; i-- > 0;) {
-        if (brim__add_overflows(most, aside[i], &most)) {
-            most = UINT64_MAX;
-        }
-        most = brim__min(most, left[i]);
-    }
-    return most;
-}
-
-static uint64_t locked_room(brim_budget *budget, bool kept) {
-    if (brim__budget_forked(budget)) {
-        return 0;
-    }
-    brim__lock(&budget->tree->lock);
-    const uint64_t most = room(budget, kept);
-    brim__unlock(&budget->tree->lock);
-    return most;
-}
-
-uint64_t brim__budget_available(brim_budget *budget) {
-    return locked_room(budget, true);
-}
-
-uint64_t brim__budget_free_now(brim_budget *budget) {
-    return locked_room(budget, false);
-}
-
-uint64_t brim__budget_limit(brim_budget *budget) {
-    uint64_t limit = BRIM_UNLIMITED;
-    for (const brim_budget *node = budget; node; node = node->parent) {
-        limit = brim__min(limit, node->counts[BRIM_HOST].limit);
-    }
-    return limit;
-}
-
-brim_budget *brim__budget_tightest(brim_budget *budget) {
-    brim_budget *tightest = budget;
-    if (brim__budget_forked(budget)) {
-        return budget;
-    }
-    brim__lock(&budget->tree->lock);
-    for (brim_budget *node = budget->parent; node; node = node->parent) {
-        const struct brim__count *count = &node->counts[BRIM_HOST];
-        const struct brim__count *least = &tightest->counts[BRIM_HOST];
-        if (count->limit - count->kept < least->limit - least->kept) {
-            tightest = node;
-        }
-    }
-    brim__unlock(&budget->tree->lock);
-    return tightest;
-}
-
-bool brim__budget_is_below(brim_budget *budget, const brim_budget *root) {
-    const brim_budget *node = budget;
-    while (node && node != root) {
-        node = node->parent;
-    }
-    return node != NULL;
 }

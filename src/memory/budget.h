@@ -16,7 +16,7 @@
  * refused, so that nobody snatches what was just given up.
  *
  * Lock order, everywhere in the library:
- *     root's revoke lock  >  pool  >  loader  >  root's budget lock
+ *     root's revoke lock  >  pool  >  loader  >  root's budget lock  >  shared.h's
  * So a firm charge is never made while a pool or loader lock is held, and a
  * revoke function may take pool and loader locks and uncharge.
  */
@@ -25,23 +25,41 @@
 
 #include "base/base.h"
 
-/* Gives back elastic memory worth at least `wanted` host bytes if it can
+/* Gives back elastic memory worth at least `wanted` bytes of a kind if it can
  * (uncharging it), waiting only for samples in progress. Returns the bytes
- * given back. */
-typedef uint64_t brim__revoke(void *holder, uint64_t wanted);
+ * given back. Asked only for kinds of which its budget has something elastic. */
+typedef uint64_t brim__revoke(void *holder, brim_memory kind, uint64_t wanted);
 
 /* A tree's root, given up by brim__budget_unref. limits: one for each kind.
  * BRIM_BUDGET if the host limit cannot hold the root itself. */
 brim_status brim__budget_root(const char *label, const uint64_t limits[BRIM_MEMORY_KINDS],
                               brim_budget **budget);
+/* Has what is charged at a new root, and all that will be, counted in a budget that processes
+ * share by its name (shared.h); limits: of all of them together, 0: those of the others.
+ * The memory for that is charged too. Failed: only unref is left. */
+brim_status brim__budget_share(brim_budget *root, const char *name,
+                               const uint64_t limits[BRIM_MEMORY_KINDS]);
+struct brim__sharing {
+    uint64_t limit, used; /* of all processes together */
+    uint32_t processes;
+};
+/* false: nothing is shared. */
+bool brim__budget_sharing(brim_budget *budget, brim_memory kind, struct brim__sharing *sharing);
 /* brim_budget_free is brim__budget_unref. With the last reference goes what is
  * still charged or reserved, other than by alloc.h's memory: that stays charged
  * until it is freed, and keeps the node and its limits in place, as children
  * do. Nothing else may be uncharged on a node without a reference to it. */
 void brim__budget_ref(brim_budget *budget);
 void brim__budget_unref(brim_budget *budget);
+/* BRIM_OK, or why the public calls refuse: NULL, no such kind, forked. */
+brim_status brim__budget_usable(const brim_budget *budget, brim_memory kind);
 /* What making a budget charges to its parent. */
 uint64_t brim__budget_node_bytes(void);
+
+/* Where memory of a kind is, for a text that has named an amount: "", " of page-locked memory",
+ * " on cuda:0", " on opencl:1". Returns `text`. */
+#define BRIM__MEMORY_TEXT 32
+const char *brim__memory_text(brim_memory kind, char text[BRIM__MEMORY_TEXT]);
 
 /* Elastic: granted only if free right now; never revokes, waits or explains. */
 bool brim__budget_try(brim_budget *budget, brim_memory kind, uint64_t bytes);
@@ -65,27 +83,39 @@ void brim__budget_uncharge_block(brim_budget *budget, uint64_t bytes, bool elast
  * inside its function: not to be called from within it, nor with a lock that
  * it takes. To be removed before the budget's last reference goes. */
 void brim__budget_on_revoke(brim_budget *budget, brim__revoke *revoke, void *holder);
+/* How readily a budget's holder gives way: those who do more readily are asked first.
+ * May change at any time. */
+enum brim__yield {
+    BRIM__YIELDS_LAST,  /* in use: only to firm charges */
+    BRIM__YIELDS_CACHE, /* what a cache keeps, which costs an epoch to make again */
+    BRIM__YIELDS_IDLE,  /* of somebody whose consumer does not come: made again in no time */
+};
+void brim__budget_yields(brim_budget *budget, enum brim__yield yield);
+/* Asks those who give way, but for BRIM__YIELDS_LAST, until `bytes` could be charged
+ * elastically to `budget`, or they have no more: for what somebody waits for now. */
+void brim__budget_make_free(brim_budget *budget, brim_memory kind, uint64_t bytes);
 /* Asks the holders below and at `budget`, each once, for `wanted` bytes in all;
  * what they gave. */
-uint64_t brim__budget_revoke(brim_budget *budget, uint64_t wanted);
+uint64_t brim__budget_revoke(brim_budget *budget, brim_memory kind, uint64_t wanted);
 
-/* Host bytes that a firm charge could get now: what is free at every node up
+/* Bytes that a firm charge could get now: what is free at every node up
  * to the root, with the elastic memory below each node counted as free. And
- * what is free without taking anything from anyone. */
-uint64_t brim__budget_available(brim_budget *budget);
-uint64_t brim__budget_free_now(brim_budget *budget);
-/* The tightest limit on the way to the root (host). */
-uint64_t brim__budget_limit(brim_budget *budget);
+ * what an elastic charge could get, without taking anything from anyone: of what processes
+ * share, a part is not for it. */
+uint64_t brim__budget_available(brim_budget *budget, brim_memory kind);
+uint64_t brim__budget_free_now(brim_budget *budget, brim_memory kind);
+/* The tightest limit on the way to the root. */
+uint64_t brim__budget_limit(brim_budget *budget, brim_memory kind);
 /* The node on the way to the root that has the least left for a firm charge:
  * who holds what there is what stands in the way. Valid as long as `budget`. */
-brim_budget *brim__budget_tightest(brim_budget *budget);
+brim_budget *brim__budget_tightest(brim_budget *budget, brim_memory kind);
 /* At or below. */
 bool brim__budget_is_below(brim_budget *budget, const brim_budget *root);
 
 /* Writes "train 12.0 MiB, validation 4.0 MiB" of those below and at `budget`
- * that hold host memory, largest first, as many as fit: the own charges of
+ * that hold memory of a kind, largest first, as many as fit: the own charges of
  * each and what is unused of its minimum. */
-void brim__budget_holders(brim_budget *budget, char *text, size_t bytes);
+void brim__budget_holders(brim_budget *budget, brim_memory kind, char *text, size_t bytes);
 /* Checks the invariants above; aborts in debug builds. For tests. */
 void brim__budget_check(brim_budget *budget);
 

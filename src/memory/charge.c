@@ -5,29 +5,96 @@
  * both happen under one lock, so no instant shows a limit exceeded. A firm
  * charge that is refused collects: it takes the revoke lock, has elastic
  * charges refused meanwhile, and asks the holders below the node that refused
- * for exactly what is missing, those with the most first, until it fits or
- * nobody has more to give. What lies below a minimum frees nothing for others,
+ * for exactly what is missing, the readiest and then those with the most first, until it
+ * fits or nobody has more to give. What lies below a minimum frees nothing for others,
  * so it is not asked for.
+ *
+ * Where processes share a budget, what comes to the root is claimed there as the last step
+ * of looking whether it fits. A process collects from its own holders only, and keeps what
+ * they gave up claimed until it has used it, so that no other process gets it.
  *
  * Everything above "collecting" is called with the tree's lock held.
  */
 #include "memory/node.h"
 
+/* Between two looks for processes that are gone, for the sake of elastic charges. */
+#define REAP_NS UINT64_C(1000000000)
+/* That a firm charge waits in all for the lock of what processes share. */
+#define FIRM_NS UINT64_C(2000000000)
+
 /* ------------------------------------------------- arithmetic, lock held */
 
-/* The first node on the way up whose limit is in the way, NULL if the request
- * fits. *passed: what would come to that node, more than its limit leaves. */
-static brim_budget *find_refuser(const struct brim__request *request, uint64_t *passed) {
+/* Bounds: where they would have to be found room for, and how much. What the node uses is
+ * counted at its parent already, as far as it exceeds the minimum. */
+static void place_bounds(struct brim__request *request) {
+    brim_budget *node = request->bounded;
+    const struct brim__count *count = &node->counts[request->kind];
+    const uint64_t before = brim__counted(count, count->used);
+    const bool more = count->used <= request->limit && request->minimum > before;
+    request->at = more ? node->parent : node;
+    request->bytes = more ? request->minimum - before : 0;
+}
+
+/* What processes share: claims it, or just looks. */
+static bool fits_shared(const struct brim__request *request, uint64_t more, bool claim,
+                        struct brim__refusal *refusal) {
+    struct brim__tree *tree = request->at->tree;
+    const brim_memory kind = request->kind;
+    const uint64_t bytes = tree->root.counts[kind].used + more;
+    if (!tree->shared.segment || bytes <= tree->shared.claimed[kind]) {
+        return true;
+    }
+    *refusal = (struct brim__refusal){ .by = &tree->root, .passed = more };
+    if (claim) {
+        refusal->why = brim__shared_claim(&tree->shared, kind, bytes,
+                                          request->column == BRIM__ELASTIC, &refusal->missing);
+    } else {
+        const uint64_t left =
+            brim__shared_left(&tree->shared, kind, bytes - more, request->column == BRIM__ELASTIC);
+        refusal->missing = more - brim__min(more, left);
+        refusal->why = more > left ? BRIM__CLAIM_FULL : BRIM__CLAIMED;
+    }
+    return refusal->why == BRIM__CLAIMED;
+}
+
+/* Whether the request fits as things are; if not, what is in the way: the first node on
+ * the way up whose limit is. `claim`: what fits is added at once, so it is claimed at what
+ * processes share. */
+static bool fits(struct brim__request *request, bool claim, struct brim__refusal *refusal) {
+    if (request->column == BRIM__BOUNDS) {
+        place_bounds(request);
+        const struct brim__count *count = &request->bounded->counts[request->kind];
+        if (count->used > request->limit) {
+            *refusal = (struct brim__refusal){ .by = request->bounded,
+                                               .missing = count->used - request->limit };
+            return false;
+        }
+    }
     uint64_t more = request->bytes;
     for (brim_budget *node = request->at; node && more > 0; node = node->parent) {
         const struct brim__count *count = &node->counts[request->kind];
-        if (more > count->limit - count->used) {
-            *passed = more;
-            return node;
+        const uint64_t left = count->limit - count->used;
+        if (more > left) {
+            *refusal = (struct brim__refusal){ .by = node, .passed = more, .missing = more - left };
+            return false;
         }
         more = brim__counted(count, count->used + more) - brim__counted(count, count->used);
     }
-    return NULL;
+    return more == 0 || fits_shared(request, more, claim, refusal);
+}
+
+/* After the root has come to use less, or all that was collected has been used. */
+static void settle(struct brim__tree *tree, brim_memory kind) {
+    if (tree->shared.segment && !tree->collecting) {
+        brim__shared_settle(&tree->shared, kind, tree->root.counts[kind].used);
+    }
+}
+
+/* After the root's elastic memory has changed. */
+void brim__tell_elastic(struct brim__tree *tree, brim_memory kind) {
+    if (tree->shared.segment) {
+        brim__shared_tell_elastic(&tree->shared, kind, tree->root.counts[kind].sum_elastic);
+    }
 }
 
 static void raise_used(brim_budget *node, brim_memory kind, uint64_t more) {
@@ -54,6 +121,9 @@ void brim__lower_used(brim_budget *node, brim_memory kind, uint64_t less) {
         const uint64_t before = count->used;
         count->used -= less;
         less = brim__counted(count, before) - brim__counted(count, count->used);
+        if (!node->parent) {
+            settle(node->tree, kind);
+        }
     }
 }
 
@@ -77,28 +147,38 @@ uint64_t *brim__own_blocks(brim_budget *node, enum brim__column column) {
     return column == BRIM__ELASTIC ? &node->elastic_blocks : &node->blocks;
 }
 
-static void link_child(brim_budget *child) {
-    brim_budget *parent = child->parent;
-    child->previous = parent->last;
-    if (parent->last) {
-        parent->last->next = child;
+/* kept is never above used, so what fits with used fits with it. */
+static void set_bounds(const struct brim__request *request) {
+    brim_budget *node = request->bounded;
+    const brim_memory kind = request->kind;
+    struct brim__count *count = &node->counts[kind];
+    const struct brim__count before = *count;
+    count->limit = request->limit;
+    count->minimum = request->minimum;
+    if (request->minimum > before.minimum) {
+        raise_used(node->parent, kind,
+                   brim__counted(count, count->used) - brim__counted(&before, count->used));
+        brim__raise_kept(node->parent, kind,
+                         brim__counted(count, count->kept) - brim__counted(&before, count->kept));
     } else {
-        parent->first = child;
+        brim__lower_used(node->parent, kind,
+                         brim__counted(&before, count->used) - brim__counted(count, count->used));
+        brim__lower_kept(node->parent, kind,
+                         brim__counted(&before, count->kept) - brim__counted(count, count->kept));
     }
-    parent->last = child;
 }
 
-/* Makes the change that find_refuser() has let pass. */
+/* Makes the change that fits() has let pass. */
 void brim__add(const struct brim__request *request) {
     const brim_memory kind = request->kind;
     const uint64_t bytes = request->bytes;
+    if (request->column == BRIM__BOUNDS) {
+        set_bounds(request);
+        return;
+    }
     raise_used(request->at, kind, bytes);
     if (request->column != BRIM__ELASTIC) {
         brim__raise_kept(request->at, kind, bytes);
-    }
-    if (request->column == BRIM__MINIMUM) {
-        link_child(request->child);
-        return;
     }
     if (request->block) {
         *brim__own_blocks(request->at, request->column) += bytes;
@@ -116,6 +196,9 @@ void brim__add(const struct brim__request *request) {
         }
         count->peak = brim__max(count->peak, count->sum_charged + count->sum_reserved);
     }
+    if (request->column == BRIM__ELASTIC) {
+        brim__tell_elastic(request->at->tree, kind);
+    }
 }
 
 void brim__subtract(brim_budget *at, brim_memory kind, enum brim__column column, uint64_t bytes) {
@@ -132,7 +215,9 @@ void brim__subtract(brim_budget *at, brim_memory kind, enum brim__column column,
         }
     }
     brim__lower_used(at, kind, bytes);
-    if (column != BRIM__ELASTIC) {
+    if (column == BRIM__ELASTIC) {
+        brim__tell_elastic(at->tree, kind);
+    } else {
         brim__lower_kept(at, kind, bytes);
     }
 }
@@ -152,7 +237,7 @@ static uint64_t coming_to(const struct brim__request *request, const brim_budget
     uint64_t more = request->bytes;
     const brim_budget *at = request->at;
     for (; at != node && at != top; at = at->parent) {
-        const struct brim__count *count = &at->counts[BRIM_HOST];
+        const struct brim__count *count = &at->counts[request->kind];
         more = brim__counted(count, count->used + more) - brim__counted(count, count->used);
     }
     return at == node ? more : 0;
@@ -160,31 +245,42 @@ static uint64_t coming_to(const struct brim__request *request, const brim_budget
 
 /* How much nearer to fitting below `top` the request comes if the holder at
  * `node` gives up all: what is below the minimum of a node in between, and not
- * filled by the request itself, stays set aside. A smaller gift counts in full. */
+ * filled by the request itself, stays set aside. So does all below a node that is to get
+ * a larger minimum. A smaller gift counts in full. */
 static uint64_t gain(const brim_budget *node, const struct brim__request *request,
                      const brim_budget *top) {
-    uint64_t most = node->counts[BRIM_HOST].sum_elastic;
+    uint64_t most = node->counts[request->kind].sum_elastic;
     for (; node != top; node = node->parent) {
-        const struct brim__count *count = &node->counts[BRIM_HOST];
+        if (node == request->bounded) {
+            return 0;
+        }
+        const struct brim__count *count = &node->counts[request->kind];
         const uint64_t used = count->used + coming_to(request, node, top);
         most = brim__min(most, brim__counted(count, used) - count->minimum);
     }
     return most;
 }
 
-/* The holder below or at `top` to ask next: the one with the most elastic
- * memory of its own among those who help the request. Without a request
- * (trimming) everyone does. */
-static brim_budget *pick_holder(brim_budget *top, const struct brim__request *request) {
+/* Who gives way more readily is asked first, then who has most. */
+static bool is_before(const brim_budget *a, const brim_budget *b, brim_memory kind) {
+    return a->yields != b->yields ? a->yields > b->yields
+                                  : a->counts[kind].elastic > b->counts[kind].elastic;
+}
+
+/* The holder below or at `top` to ask next: the readiest among those who help the
+ * request, and of these the one with the most elastic memory of its own. Without a
+ * request (trimming) everyone does. */
+static brim_budget *pick_holder(brim_budget *top, brim_memory kind,
+                                const struct brim__request *request) {
     brim_budget *picked = NULL;
     for (brim_budget *node = top; node; node = brim__budget_after(node, top)) {
         if (!node->revoke || node->asked == top->tree->round) {
             continue;
         }
-        if ((request ? gain(node, request, top) : node->counts[BRIM_HOST].sum_elastic) == 0) {
+        if ((request ? gain(node, request, top) : node->counts[kind].sum_elastic) == 0) {
             continue;
         }
-        if (!picked || node->counts[BRIM_HOST].elastic > picked->counts[BRIM_HOST].elastic) {
+        if (!picked || is_before(node, picked, kind)) {
             picked = node;
         }
     }
@@ -193,18 +289,18 @@ static brim_budget *pick_holder(brim_budget *top, const struct brim__request *re
 
 /* Calls the holder with the lock released. One that gave nothing is not asked
  * again in this round. */
-static uint64_t ask(brim_budget *node, uint64_t wanted) {
+static uint64_t ask(brim_budget *node, brim_memory kind, uint64_t wanted) {
     struct brim__tree *tree = node->tree;
-    const uint64_t before = node->counts[BRIM_HOST].sum_elastic;
+    const uint64_t before = node->counts[kind].sum_elastic;
     brim__revoke *const revoke = node->revoke;
     void *const holder = node->holder;
     node->inside = true;
     brim__unlock(&tree->lock);
-    const uint64_t given = revoke(holder, wanted);
+    const uint64_t given = revoke(holder, kind, wanted);
     brim__lock(&tree->lock);
     node->inside = false;
     brim__broadcast(&tree->left);
-    if (node->counts[BRIM_HOST].sum_elastic >= before) {
+    if (node->counts[kind].sum_elastic >= before) {
         node->asked = tree->round;
     }
     return given;
@@ -219,53 +315,103 @@ static void begin_collecting(struct brim__tree *tree) {
 
 static void end_collecting(struct brim__tree *tree) {
     tree->collecting = false;
+    for (int kind = 0; kind < BRIM_MEMORY_KINDS; kind++) {
+        settle(tree, (brim_memory)kind);
+    }
     brim__unlock(&tree->lock);
     brim__unlock(&tree->revoke_lock);
 }
 
-brim_status brim__add_firmly(const struct brim__request *request) {
-    struct brim__tree *tree = request->at->tree;
-    char text[BRIM__DETAIL_BYTES];
-    uint64_t passed = 0;
+/* Asks the next holder who would bring the request nearer to fitting, for what is
+ * missing; those who are in use only if `firmly`. false: there is none. */
+static bool collect(const struct brim__request *request, const struct brim__refusal *refusal,
+                    bool firmly) {
+    brim_budget *holder = pick_holder(refusal->by, request->kind, request);
+    if (!holder || (!firmly && holder->yields == BRIM__YIELDS_LAST)) {
+        return false;
+    }
+    ask(holder, request->kind, brim__min(refusal->missing, gain(holder, request, refusal->by)));
+    return true;
+}
+
+/* Looks for processes that are gone, with the lock released. */
+static void reap(struct brim__tree *tree, uint64_t deadline) {
+    tree->shared.reaped_ns = brim__now();
+    brim__unlock(&tree->lock);
+    brim__shared_reap(&tree->shared, deadline);
     brim__lock(&tree->lock);
-    brim_budget *refuser = find_refuser(request, &passed);
-    const bool collecting = refuser && request->kind == BRIM_HOST;
+}
+
+/* As fits, with a claim; waits for the lock of what processes share, with the tree's lock
+ * released. */
+static bool fits_in_time(struct brim__tree *tree, struct brim__request *request, uint64_t deadline,
+                         struct brim__refusal *refusal) {
+    bool fit;
+    while (!(fit = fits(request, true, refusal)) && refusal->why == BRIM__CLAIM_BUSY &&
+           brim__now() < deadline) {
+        brim__unlock(&tree->lock);
+        brim__shared_await(&tree->shared, deadline);
+        brim__lock(&tree->lock);
+    }
+    return fit;
+}
+
+/* Whether other memory could help: a lock that is not to be had is no lack of any. */
+static bool lacks_memory(const struct brim__refusal *refusal) {
+    return refusal->why == BRIM__CLAIMED || refusal->why == BRIM__CLAIM_FULL;
+}
+
+brim_status brim__add_firmly(struct brim__request *request) {
+    struct brim__tree *tree = (request->at ? request->at : request->bounded)->tree;
+    struct brim__refusal refusal;
+    char text[BRIM__DETAIL_BYTES];
+    const uint64_t deadline = brim__now() + FIRM_NS; /* of all waiting for that lock */
+    brim__lock(&tree->lock);
+    bool fit = fits_in_time(tree, request, deadline, &refusal);
+    const bool collecting = !fit && lacks_memory(&refusal);
     if (collecting) {
         brim__unlock(&tree->lock);
         begin_collecting(tree);
-        while ((refuser = find_refuser(request, &passed)) != NULL) {
-            const struct brim__count *count = &refuser->counts[BRIM_HOST];
-            brim_budget *holder = pick_holder(refuser, request);
-            if (!holder) {
+        bool reaped = false;
+        while (!(fit = fits_in_time(tree, request, deadline, &refusal)) && lacks_memory(&refusal)) {
+            if (collect(request, &refusal, true)) {
+                continue;
+            }
+            if (reaped || refusal.why == BRIM__CLAIMED) {
                 break;
             }
-            ask(holder,
-                brim__min(passed - (count->limit - count->used), gain(holder, request, refuser)));
+            reap(tree, deadline);
+            reaped = true;
         }
     }
-    if (refuser) {
-        brim__budget_explain(refuser, request->kind, request->bytes, passed, request->who, text);
-    } else {
+    if (fit) {
         brim__add(request);
+    } else {
+        brim__budget_explain(request, &refusal, text);
     }
     if (collecting) {
         end_collecting(tree);
     } else {
         brim__unlock(&tree->lock);
     }
-    return refuser ? brim__fail_text(BRIM_BUDGET, text) : BRIM_OK;
+    return fit ? BRIM_OK : brim__fail_text(BRIM_BUDGET, text);
 }
 
-bool brim__add_if_free(const struct brim__request *request) {
+bool brim__add_if_free(struct brim__request *request) {
     struct brim__tree *tree = request->at->tree;
-    uint64_t passed;
+    struct brim__refusal refusal;
     brim__lock(&tree->lock);
-    const bool fits = !tree->collecting && !find_refuser(request, &passed);
-    if (fits) {
+    bool fit = !tree->collecting && fits(request, true, &refusal);
+    if (!fit && !tree->collecting && refusal.why == BRIM__CLAIM_FULL &&
+        brim__now() - tree->shared.reaped_ns > REAP_NS) {
+        reap(tree, brim__now() + BRIM__SOON_NS);
+        fit = !tree->collecting && fits(request, true, &refusal);
+    }
+    if (fit) {
         brim__add(request);
     }
     brim__unlock(&tree->lock);
-    return fits;
+    return fit;
 }
 
 /* ---------------------------------------------------------------- revoking */
@@ -284,7 +430,31 @@ void brim__budget_on_revoke(brim_budget *budget, brim__revoke *revoke, void *hol
     brim__unlock(&budget->tree->lock);
 }
 
-uint64_t brim__budget_revoke(brim_budget *budget, uint64_t wanted) {
+void brim__budget_yields(brim_budget *budget, enum brim__yield yield) {
+    brim__lock(&budget->tree->lock);
+    budget->yields = yield;
+    brim__unlock(&budget->tree->lock);
+}
+
+void brim__budget_make_free(brim_budget *budget, brim_memory kind, uint64_t bytes) {
+    struct brim__request request = {
+        .at = budget, .kind = kind, .column = BRIM__ELASTIC, .bytes = bytes
+    };
+    struct brim__tree *tree = budget->tree;
+    struct brim__refusal refusal;
+    brim__lock(&tree->lock);
+    const bool fit = fits(&request, false, &refusal);
+    brim__unlock(&tree->lock);
+    if (fit) {
+        return;
+    }
+    begin_collecting(tree);
+    while (!fits(&request, false, &refusal) && collect(&request, &refusal, false)) {
+    }
+    end_collecting(tree);
+}
+
+uint64_t brim__budget_revoke(brim_budget *budget, brim_memory kind, uint64_t wanted) {
     if (brim__budget_forked(budget)) {
         return 0;
     }
@@ -292,8 +462,8 @@ uint64_t brim__budget_revoke(brim_budget *budget, uint64_t wanted) {
     uint64_t given = 0;
     brim_budget *node;
     begin_collecting(tree);
-    while (given < wanted && (node = pick_holder(budget, NULL)) != NULL) {
-        given += ask(node, wanted - given);
+    while (given < wanted && (node = pick_holder(budget, kind, NULL)) != NULL) {
+        given += ask(node, kind, wanted - given);
         node->asked = tree->round;
     }
     end_collecting(tree);

@@ -1,6 +1,6 @@
 /*
- * holders.c: looking at the tree of budgets: walking it, reading it, saying who
- * holds what, and checking it.
+ * holders.c: looking at the tree of budgets: walking it, reading it, saying what is left
+ * and who holds what, and checking it.
  *
  * Holders are listed by what each node holds itself: its own charges and
  * reservations and the unused part of its minimum. These add up to what the
@@ -24,6 +24,123 @@ brim_budget *brim__budget_after(const brim_budget *node, const brim_budget *top)
     return NULL;
 }
 
+/* ------------------------------------------------------------ what is left */
+
+/* Most that could be charged at `budget` if `used` (or `kept`) were all that is
+ * taken: what its minimum has left needs nothing from its parent. */
+uint64_t brim__budget_left(const brim_budget *node, brim_memory kind, uint64_t taken,
+                           bool elastic) {
+    const struct brim__shared *shared = &node->tree->shared;
+    uint64_t left = node->counts[kind].limit - taken;
+    if (!node->parent && shared->segment) {
+        left = brim__min(left, brim__shared_left(shared, kind, taken, elastic));
+    }
+    return left;
+}
+
+static uint64_t room(const brim_budget *budget, brim_memory kind, bool kept) {
+    uint64_t left[BRIM__MOST_LEVELS];
+    uint64_t aside[BRIM__MOST_LEVELS];
+    size_t levels = 0;
+    for (const brim_budget *node = budget; node; node = node->parent, levels++) {
+        const struct brim__count *count = &node->counts[kind];
+        const uint64_t taken = kept ? count->kept : count->used;
+        left[levels] = brim__budget_left(node, kind, taken, !kept);
+        aside[levels] = brim__counted(count, taken) - taken;
+    }
+    uint64_t most = left[levels - 1];
+    for (size_t i = levels - 1; i-- > 0;) {
+        if (brim__add_overflows(most, aside[i], &most)) {
+            most = UINT64_MAX;
+        }
+        most = brim__min(most, left[i]);
+    }
+    return most;
+}
+
+static uint64_t locked_room(brim_budget *budget, brim_memory kind, bool kept) {
+    if (brim__budget_forked(budget)) {
+        return 0;
+    }
+    if (kept && budget->tree->shared.segment) { /* what the dead have can be had too */
+        brim__shared_reap(&budget->tree->shared, brim__now() + BRIM__SOON_NS);
+    }
+    brim__lock(&budget->tree->lock);
+    const uint64_t most = room(budget, kind, kept);
+    brim__unlock(&budget->tree->lock);
+    return most;
+}
+
+uint64_t brim__budget_available(brim_budget *budget, brim_memory kind) {
+    return locked_room(budget, kind, true);
+}
+
+uint64_t brim__budget_free_now(brim_budget *budget, brim_memory kind) {
+    return locked_room(budget, kind, false);
+}
+
+uint64_t brim__budget_limit(brim_budget *budget, brim_memory kind) {
+    uint64_t limit = BRIM_UNLIMITED;
+    if (brim__budget_forked(budget)) {
+        return 0;
+    }
+    brim__lock(&budget->tree->lock);
+    for (const brim_budget *node = budget; node; node = node->parent) {
+        limit = brim__min(limit, node->counts[kind].limit);
+    }
+    if (budget->tree->shared.segment) {
+        limit = brim__min(limit, budget->tree->shared.limits[kind]);
+    }
+    brim__unlock(&budget->tree->lock);
+    return limit;
+}
+
+brim_budget *brim__budget_tightest(brim_budget *budget, brim_memory kind) {
+    brim_budget *tightest = budget;
+    if (brim__budget_forked(budget)) {
+        return budget;
+    }
+    brim__lock(&budget->tree->lock);
+    uint64_t least = brim__budget_left(budget, kind, budget->counts[kind].kept, false);
+    for (brim_budget *node = budget->parent; node; node = node->parent) {
+        const uint64_t left = brim__budget_left(node, kind, node->counts[kind].kept, false);
+        if (left < least) {
+            tightest = node;
+            least = left;
+        }
+    }
+    brim__unlock(&budget->tree->lock);
+    return tightest;
+}
+
+bool brim__budget_is_below(brim_budget *budget, const brim_budget *root) {
+    const brim_budget *node = budget;
+    while (node && node != root) {
+        node = node->parent;
+    }
+    return node != NULL;
+}
+
+bool brim__budget_sharing(brim_budget *budget, brim_memory kind, struct brim__sharing *sharing) {
+    struct brim__tree *tree = budget->tree;
+    if (brim__budget_forked(budget) || !tree->shared.segment) {
+        return false;
+    }
+    brim__lock(&tree->lock);
+    uint64_t used;
+    if (brim__add_overflows(tree->shared.claimed[kind], brim__shared_others(&tree->shared, kind),
+                            &used)) {
+        used = UINT64_MAX;
+    }
+    *sharing = (struct brim__sharing){ .limit = tree->shared.limits[kind],
+                                       .used = used,
+                                       .processes = brim__shared_processes(&tree->shared) };
+    brim__unlock(&tree->lock);
+    return true;
+}
+
+/* ---------------------------------------------------------- who holds what */
+
 static uint64_t held(const brim_budget *node, brim_memory kind) {
     const struct brim__count *count = &node->counts[kind];
     return count->firm + count->elastic + count->reserved + brim__counted(count, count->used) -
@@ -31,7 +148,6 @@ static uint64_t held(const brim_budget *node, brim_memory kind) {
 }
 
 void brim__budget_list(const brim_budget *top, brim_memory kind, char *text, size_t bytes) {
-    const size_t tail = sizeof ", and 4294967295 more";
     size_t at = 0;
     text[0] = '\0';
     /* The last one written: its bytes, and its place among equals. */
@@ -60,63 +176,127 @@ void brim__budget_list(const brim_budget *top, brim_memory kind, char *text, siz
         }
         char entry[BRIM_NAME_BYTES + BRIM__SIZE_TEXT + 4];
         char size[BRIM__SIZE_TEXT];
-        const int length = snprintf(entry, sizeof entry, "%s%s %s", at ? ", " : "", largest->label,
-                                    brim__size_text(largest_bytes, size));
-        const bool fits = at + (size_t)length + (left > 1 ? tail : 1) <= bytes;
-        if (!fits) {
-            if (at > 0 && at + tail <= bytes) {
-                snprintf(text + at, bytes - at, ", and %u more", left);
-            }
+        snprintf(entry, sizeof entry, "%s %s", largest->label,
+                 brim__size_text(largest_bytes, size));
+        if (!brim__list_add(text, bytes, &at, entry, left)) {
             return;
         }
-        memcpy(text + at, entry, (size_t)length + 1);
-        at += (size_t)length;
         last_bytes = largest_bytes;
         last_place = largest_place;
     }
 }
 
-static const char *kind_text(brim_memory kind, char text[32]) {
+/* Processes, and who holds what in this one; the former get two thirds of the text. */
+static void list_processes(const brim_budget *root, brim_memory kind, char *text, size_t bytes) {
+    static const char between[] = "; in this process ";
+    brim__shared_list(&root->tree->shared, kind, text, bytes / 3 * 2);
+    const size_t at = strlen(text) + strlen(between);
+    if (root->counts[kind].used > 0 && at < bytes) {
+        brim__budget_list(root, kind, text + at, bytes - at);
+        if (text[at] != '\0') {
+            memcpy(text + at - strlen(between), between, strlen(between));
+        }
+    }
+}
+
+/* The numbering of devices is brim_device_memory's. */
+const char *brim__memory_text(brim_memory kind, char text[BRIM__MEMORY_TEXT]) {
+    static const char *const devices[] = { "cuda", "opencl" };
     if (kind == BRIM_HOST) {
         text[0] = '\0';
     } else if (kind == BRIM_PINNED) {
-        snprintf(text, 32, " of page-locked memory");
+        snprintf(text, BRIM__MEMORY_TEXT, " of page-locked memory");
     } else {
-        snprintf(text, 32, " on device %u", (unsigned)(kind - BRIM_DEVICE));
+        const unsigned number = (unsigned)kind - BRIM_DEVICE;
+        assert(number / BRIM_MOST_DEVICES < BRIM__COUNT(devices));
+        snprintf(text, BRIM__MEMORY_TEXT, " on %s:%u", devices[number / BRIM_MOST_DEVICES],
+                 number % BRIM_MOST_DEVICES);
     }
     return text;
 }
 
-void brim__budget_explain(const brim_budget *refuser, brim_memory kind, uint64_t bytes,
-                          uint64_t passed, const char *who, char text[BRIM__DETAIL_BYTES]) {
-    const struct brim__count *count = &refuser->counts[kind];
+/* What processes share was in the way. */
+static void explain_shared(const struct brim__request *request, const struct brim__refusal *refusal,
+                           char text[BRIM__DETAIL_BYTES]) {
+    const brim_budget *root = refusal->by;
+    const struct brim__shared *shared = &root->tree->shared;
+    char holders[480];
+    char limit[BRIM__SIZE_TEXT];
+    char asked[BRIM__SIZE_TEXT];
+    char used_text[BRIM__SIZE_TEXT];
+    char of_kind[BRIM__MEMORY_TEXT];
+    if (refusal->why != BRIM__CLAIM_FULL) {
+        brim__shared_explain(shared, refusal->why, text);
+        return;
+    }
+    uint64_t used;
+    uint64_t needed;
+    if (brim__add_overflows(brim__shared_others(shared, request->kind),
+                            root->counts[request->kind].used, &used)) {
+        used = UINT64_MAX;
+    }
+    if (brim__add_overflows(used, refusal->passed, &needed)) {
+        needed = UINT64_MAX;
+    }
+    list_processes(root, request->kind, holders, sizeof holders);
+    snprintf(text, BRIM__DETAIL_BYTES,
+             "shared budget \"%s\" (limit %s%s) refused %s for \"%s\": %s is in use; held by "
+             "%s; " BRIM__SHARED_ADVICE,
+             shared->name, brim__size_text(shared->limits[request->kind], limit),
+             brim__memory_text(request->kind, of_kind), brim__size_text(request->bytes, asked),
+             request->who, brim__size_text(used, used_text), holders, (unsigned long long)needed);
+}
+
+void brim__budget_explain(const struct brim__request *request, const struct brim__refusal *refusal,
+                          char text[BRIM__DETAIL_BYTES]) {
+    if (refusal->why != BRIM__CLAIMED) {
+        explain_shared(request, refusal, text);
+        return;
+    }
+    const brim_budget *by = refusal->by;
+    const struct brim__count *count = &by->counts[request->kind];
     char holders[560];
     char limit[BRIM__SIZE_TEXT];
     char asked[BRIM__SIZE_TEXT];
     char used[BRIM__SIZE_TEXT];
     char needed_text[BRIM__SIZE_TEXT];
-    char of_kind[32];
+    char of_kind[BRIM__MEMORY_TEXT];
     uint64_t needed;
-    if (brim__add_overflows(count->used, passed, &needed)) {
+    if (brim__add_overflows(count->used, refusal->passed, &needed)) {
         needed = UINT64_MAX;
     }
-    brim__budget_list(refuser, kind, holders, sizeof holders);
+    brim__budget_list(by, request->kind, holders, sizeof holders);
+    brim__memory_text(request->kind, of_kind);
+    brim__size_text(count->used, used);
+    if (refusal->passed == 0) { /* a limit below what is in use */
+        snprintf(text, BRIM__DETAIL_BYTES,
+                 "budget \"%s\" cannot be limited to %s%s: %s (%llu bytes) is in use; held by %s; "
+                 "close one of them or leave it more",
+                 by->label, brim__size_text(request->limit, limit), of_kind, used,
+                 (unsigned long long)count->used, holders);
+        return;
+    }
     snprintf(text, BRIM__DETAIL_BYTES,
              "budget \"%s\" (limit %s%s) refused %s for \"%s\": %s is in use%s%s; raise the limit "
              "to at least %s (%llu bytes)%s",
-             refuser->label, brim__size_text(count->limit, limit), kind_text(kind, of_kind),
-             brim__size_text(bytes, asked), who, brim__size_text(count->used, used),
+             by->label, brim__size_text(count->limit, limit), of_kind,
+             brim__size_text(request->bytes, asked), request->who, used,
              holders[0] ? "; held by " : "", holders, brim__size_text(needed, needed_text),
              (unsigned long long)needed, holders[0] ? " or close one of them" : "");
 }
 
-void brim__budget_holders(brim_budget *budget, char *text, size_t bytes) {
+void brim__budget_holders(brim_budget *budget, brim_memory kind, char *text, size_t bytes) {
     text[0] = '\0';
     if (brim__budget_forked(budget)) {
         return;
     }
     brim__lock(&budget->tree->lock);
-    brim__budget_list(budget, BRIM_HOST, text, bytes);
+    const struct brim__count *count = &budget->counts[kind];
+    if (brim__budget_left(budget, kind, count->kept, false) < count->limit - count->kept) {
+        list_processes(budget, kind, text, bytes);
+    } else {
+        brim__budget_list(budget, kind, text, bytes);
+    }
     brim__unlock(&budget->tree->lock);
 }
 
@@ -204,6 +384,12 @@ void brim__budget_check(brim_budget *budget) {
         for (size_t kind = 0; kind < BRIM_MEMORY_KINDS; kind++) {
             right = right && is_right(node, kind);
         }
+    }
+    const struct brim__tree *tree = budget->tree;
+    for (size_t kind = 0; kind < BRIM_MEMORY_KINDS && tree->shared.segment; kind++) {
+        const uint64_t claimed = tree->shared.claimed[kind];
+        const uint64_t used = tree->root.counts[kind].used;
+        right = right && (tree->collecting ? claimed >= used : claimed == used);
     }
     brim__unlock(&budget->tree->lock);
     assert(right);

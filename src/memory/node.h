@@ -17,11 +17,15 @@
 
 #include "base/platform.h"
 #include "memory/budget.h"
+#include "memory/shared.h"
 
+/* More would be a mistake, and every charge walks the whole way. */
+#define BRIM__MOST_LEVELS 64
+
+/* all fields: the tree's lock */
 struct brim__count {
-    uint64_t limit, minimum; /* never change */
-    /* all others: the tree's lock */
-    uint64_t firm, elastic, reserved;                      /* own */
+    uint64_t limit, minimum;          /* change through brim_budget_set alone */
+    uint64_t firm, elastic, reserved; /* own */
     uint64_t sum_charged, sum_elastic, sum_reserved, peak; /* own and below */
     uint64_t used, kept;
 };
@@ -41,6 +45,7 @@ struct brim_budget {
     brim_budget *previous, *next; /* siblings */
     brim__revoke *revoke;
     void *holder;
+    enum brim__yield yields;
     bool inside;    /* a thread is inside revoke */
     uint64_t asked; /* the last round in which the holder had no more to give */
     struct brim__count counts[BRIM_MEMORY_KINDS];
@@ -51,41 +56,58 @@ struct brim__tree {
     uint32_t process;        /* that made it; never changes */
     uint64_t node_bytes;     /* the root's own memory; never changes */
     brim__mutex revoke_lock; /* held while collecting, never while anything else is */
-    brim__mutex lock;        /* the innermost of all locks */
+    brim__mutex lock;        /* the innermost of all locks but for that of shared */
     brim__condition left;    /* a thread has left a revoke function */
     bool collecting;         /* elastic charges are refused; lock */
     uint64_t round;          /* of collecting; lock */
+    /* What processes share. Claimed is what the root uses; while collecting it may be more:
+     * what holders have given up is not for other processes. */
+    struct brim__shared shared;
 };
 
 static inline uint64_t brim__counted(const struct brim__count *count, uint64_t used) {
     return brim__max(count->minimum, used);
 }
 
-enum brim__column { BRIM__FIRM, BRIM__ELASTIC, BRIM__RESERVED, BRIM__MINIMUM };
+enum brim__column { BRIM__FIRM, BRIM__ELASTIC, BRIM__RESERVED, BRIM__BOUNDS };
 
-/* `bytes` more at a node in a column. */
+/* `bytes` more at a node in a column; or other bounds for a node, which may be more that
+ * its parent sets aside for it. */
 struct brim__request {
     brim_budget *at;
     brim_memory kind;
     enum brim__column column;
     uint64_t bytes;
-    const char *who;    /* for whom, in a refusal */
-    bool block;         /* memory of brim's own (alloc.c) */
-    brim_budget *child; /* BRIM__MINIMUM: the new child for which it is set aside */
+    const char *who; /* for whom, in a refusal */
+    bool block;      /* memory of brim's own (alloc.c) */
+    /* BRIM__BOUNDS: of this node; `at` and `bytes` follow from them and from what is used
+     * at the moment, and are set when it is looked whether they fit */
+    brim_budget *bounded;
+    uint64_t limit, minimum;
+};
+
+/* What stands in the way of a request. */
+struct brim__refusal {
+    brim_budget *by;      /* the node whose limit it is, the root for what processes share */
+    uint64_t passed;      /* what would come to it */
+    uint64_t missing;     /* what its limit lacks for that */
+    enum brim__claim why; /* other than BRIM__CLAIMED: what processes share is in the way */
 };
 
 /* ---------------------------------------------------------------- charge.c */
 
 /* Adds a firm request or fails with an explanation; takes the locks. */
-brim_status brim__add_firmly(const struct brim__request *request);
+brim_status brim__add_firmly(struct brim__request *request);
 /* Adds the request if it fits without taking from anyone; takes the lock. */
-bool brim__add_if_free(const struct brim__request *request);
+bool brim__add_if_free(struct brim__request *request);
 /* All others: the tree's lock is held. */
-void brim__add(const struct brim__request *request); /* which is known to fit */
+void brim__add(const struct brim__request *request); /* which is known to fit, and claimed */
 void brim__subtract(brim_budget *at, brim_memory kind, enum brim__column column, uint64_t bytes);
 void brim__raise_kept(brim_budget *node, brim_memory kind, uint64_t more);
 void brim__lower_used(brim_budget *node, brim_memory kind, uint64_t less);
 void brim__lower_kept(brim_budget *node, brim_memory kind, uint64_t less);
+/* Tells other processes what of the root's memory is elastic. */
+void brim__tell_elastic(struct brim__tree *tree, brim_memory kind);
 /* What a column counts other than memory of brim's own. */
 uint64_t brim__loose(brim_budget *node, brim_memory kind, enum brim__column column);
 uint64_t *brim__own_blocks(brim_budget *node, enum brim__column column);
@@ -93,16 +115,16 @@ uint64_t *brim__own_blocks(brim_budget *node, enum brim__column column);
 /* ---------------------------------------------------- budget.c, holders.c */
 
 bool brim__budget_forked(const brim_budget *budget); /* this is not the process that made it */
-/* BRIM_OK, or why the public calls refuse: NULL, no such kind, forked. */
-brim_status brim__budget_usable(const brim_budget *budget, brim_memory kind);
 /* The node after `node` in the tree below `top`, parents first; NULL at the
  * end. The tree's lock is held. */
 brim_budget *brim__budget_after(const brim_budget *node, const brim_budget *top);
+/* What is left at a node if `taken` is all that is taken there; at the root also of what
+ * processes share. `elastic`: for elastic charges. The tree's lock is held. */
+uint64_t brim__budget_left(const brim_budget *node, brim_memory kind, uint64_t taken, bool elastic);
 /* Who holds what below and at `top`, largest first. The tree's lock is held. */
 void brim__budget_list(const brim_budget *top, brim_memory kind, char *text, size_t bytes);
-/* Writes why `refuser`, to which `passed` more bytes would have come, refused
- * `bytes` for `who`. The tree's lock is held. */
-void brim__budget_explain(const brim_budget *refuser, brim_memory kind, uint64_t bytes,
-                          uint64_t passed, const char *who, char text[BRIM__DETAIL_BYTES]);
+/* Writes why a request was refused. The tree's lock is held. */
+void brim__budget_explain(const struct brim__request *request, const struct brim__refusal *refusal,
+                          char text[BRIM__DETAIL_BYTES]);
 
 #endif

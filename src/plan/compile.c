@@ -148,10 +148,11 @@ static brim_status compile_transform(struct brim__compiler *compiler, const stru
         const uint64_t scratch = program->scratch_bytes;
         const bool dropped = program->drops;
         const uint32_t expanded = program->expand;
-        program->drops = false;
+        program->drops = program->probed = false;
         program->stage = place;
         /* samples of several parts have the same numbers */
         program->key = i == first_leaf ? key : brim__hash_words(key, i - first_leaf, 0);
+        plan->leaf[i]->draws = brim__hash_words(plan->leaf[i]->draws, program->key, 0);
         const brim_status status = use->stage->add_transform(use, program);
         if (status != BRIM_OK) {
             return status;
@@ -167,16 +168,20 @@ static brim_status compile_transform(struct brim__compiler *compiler, const stru
         program->drops |= dropped;
     }
     brim_status status = brim__enter_stage(compiler, &plan->info.sample_fingerprint, use);
+    for (uint32_t i = first_leaf; status == BRIM_OK && i < plan->leaf_count; i++) {
+        status = brim__enter_stage(compiler, &plan->leaf[i]->sample_fingerprint, use);
+    }
     if (status == BRIM_OK && (drops || expands)) {
         status = compile_unplaced(compiler, use, expands, nested);
     }
+    brim__cacheable(plan, place, first_leaf);
     return status == BRIM_OK
                ? brim__effect_of_program(compiler, place, &plan->leaf[first_leaf]->program)
                : status;
 }
 
 static brim_status compile_batching(struct brim__compiler *compiler, const struct brim__use *use,
-                                    uint32_t place, bool nested) {
+                                    uint32_t place, uint64_t key, bool nested) {
     brim_plan *plan = compiler->plan;
     const bool packs = use->stage == &brim__stage_pack_sequences;
     if (nested) {
@@ -184,6 +189,9 @@ static brim_status compile_batching(struct brim__compiler *compiler, const struc
                           "'%s' cannot stand inside parentheses: put it at the end of the whole "
                           "pipeline",
                           use->stage->info.name);
+    }
+    if (use->stage->add_batch != NULL) {
+        return brim__compile_late(compiler, use, place, key);
     }
     brim_status status = use->stage->set_batching(use, &plan->batching);
     if (status == BRIM_OK && !packs) {
@@ -199,19 +207,29 @@ static brim_status compile_batching(struct brim__compiler *compiler, const struc
     return status;
 }
 
-static brim_status compile_stage(struct brim__compiler *compiler, const struct brim__use *use,
-                                 uint32_t place, uint64_t key, uint32_t first_leaf, bool nested) {
+static brim_status compile_stage(struct brim__compiler *compiler, const struct brim__site *site) {
+    const struct brim__use *use = site->use;
     if (use->stage->add_order != NULL) {
-        return compile_order(compiler, use, place, key);
+        return compile_order(compiler, use, site->place, site->key);
     }
     if (use->stage->add_transform != NULL) {
+        if (compiler->plan->resident != NULL) {
+            return brim__fail(BRIM_SYNTAX,
+                              "'%s' stands behind 'cache device', which keeps samples as they are "
+                              "delivered: put it before",
+                              use->stage->info.name);
+        }
         return compiler->plan->batching.pack.on
                    ? brim__fail(BRIM_SYNTAX, "'%s' stands behind 'pack_sequences': put it before",
                                 use->stage->info.name)
-                   : compile_transform(compiler, use, place, key, first_leaf, nested);
+                   : compile_transform(compiler, use, site->place, site->key, site->first_leaf,
+                                       site->nested);
     }
-    if (use->stage->set_batching != NULL) {
-        return compile_batching(compiler, use, place, nested);
+    if (use->stage->set_batching != NULL || use->stage->add_batch != NULL) {
+        return compile_batching(compiler, use, site->place, site->key, site->nested);
+    }
+    if (use->stage == &brim__stage_cache) {
+        return brim__compile_cache(compiler, site);
     }
     return brim__fail(BRIM_SYNTAX,
                       "'%s' can only begin a pipeline; several sources go into zip, mix or concat",
@@ -221,7 +239,8 @@ static brim_status compile_stage(struct brim__compiler *compiler, const struct b
 static brim_status compile_chain(struct brim__compiler *compiler, const brim_pipeline *pipeline,
                                  uint64_t branch, bool nested) {
     const uint32_t first_leaf = compiler->plan->leaf_count;
-    uint64_t placed[4] = { 0 }; /* stages so far of each room */
+    uint64_t placed[BRIM_ROOM_CACHE + 1] = { 0 }; /* stages so far of each room */
+    uint32_t begin = 0;
     if (pipeline->use_count == 0) {
         return brim__fail(BRIM_SYNTAX, "the pipeline is empty: begin with a source");
     }
@@ -233,13 +252,24 @@ static brim_status compile_chain(struct brim__compiler *compiler, const brim_pip
         if (status != BRIM_OK) {
             return status;
         }
+        begin = u == 0 ? place : begin;
         const uint64_t key = brim__hash_words(room, placed[room]++, branch);
-        if (compiler->has_batch) {
-            return brim__fail(BRIM_SYNTAX, "'%s' stands after '%s', which must be the last",
+        if (compiler->has_batch && use->stage->add_batch == NULL) {
+            return brim__fail(BRIM_SYNTAX,
+                              "'%s' stands after '%s', behind which only stages that act on whole "
+                              "batches may stand, as mixup",
                               use->stage->info.name, compiler->plan->batch_stage->name);
         }
+        const struct brim__site site = { .use = use,
+                                         .pipeline = pipeline,
+                                         .number = u,
+                                         .place = place,
+                                         .begin = begin,
+                                         .first_leaf = first_leaf,
+                                         .key = key,
+                                         .nested = nested };
         status = u == 0 ? compile_head(compiler, use, place, branch, nested)
-                        : compile_stage(compiler, use, place, key, first_leaf, nested);
+                        : compile_stage(compiler, &site);
         if (status != BRIM_OK) {
             return status;
         }
@@ -262,6 +292,7 @@ brim_status brim__plan_compile(brim_plan *plan, const struct brim__plan_request 
                                const brim_pipeline *pipeline) {
     const brim_open_options *options = request->options;
     struct brim__compiler compiler = { .plan = plan,
+                                       .device = request->device,
                                        .opening = { .arena = &plan->arena,
                                                     .bindings = options->bindings,
                                                     .binding_count = options->binding_count,
@@ -291,7 +322,10 @@ brim_status brim__plan_compile(brim_plan *plan, const struct brim__plan_request 
                                   options->rank, options->world == 0 ? 1 : options->world);
     }
     if (status == BRIM_OK) {
-        status = brim__plan_lay_out(plan);
+        status = brim__check_resident(&compiler);
+    }
+    if (status == BRIM_OK) {
+        status = brim__plan_lay_out(plan, request->device, compiler.late_count > 0);
     }
     if (status == BRIM_OK && brim__order_jumps(&plan->order)) {
         expect_random(plan);
@@ -301,5 +335,8 @@ brim_status brim__plan_compile(brim_plan *plan, const struct brim__plan_request 
             ? plan->info.order_fingerprint
             : brim__hash_words(plan->info.order_fingerprint, plan->order.fingerprint, 0);
     plan->replace_key = brim__hash_words(0x7265706c616365u, plan->info.order_fingerprint, 0);
-    return status;
+    if (status == BRIM_OK) {
+        status = brim__add_late(&compiler);
+    }
+    return status == BRIM_OK ? brim__plan_lay_out_slots(plan, request->device) : status;
 }

@@ -1,6 +1,7 @@
 /*
  * compile.h: what the files that compile a pipeline share: compile.c (chains of
- * stages), leaves.c (sources), describe.c (what `brim plan` shows of each stage).
+ * stages), leaves.c (sources), batches.c (stages that act on whole batches), describe.c
+ * (what `brim plan` shows of each stage), caches.c.
  */
 #ifndef BRIM_COMPILE_H
 #define BRIM_COMPILE_H
@@ -9,11 +10,33 @@
 
 #define BRIM__EFFECT_BYTES 512
 
+/* A stage behind `batch`: added when it is known how batches lie in memory. */
+struct brim__late_stage {
+    const struct brim__use *use;
+    uint32_t place;
+    uint64_t key;
+};
+
 struct brim__compiler {
     brim_plan *plan;
     struct brim__opening opening;
     uint32_t stage; /* the next free record of plan->stage */
     bool has_batch;
+    const struct brim__device *device; /* NULL: the host */
+    struct brim__late_stage late[BRIM__BATCH_STEPS];
+    uint32_t late_count;
+};
+
+/* Where a stage stands. */
+struct brim__site {
+    const struct brim__use *use;
+    const brim_pipeline *pipeline; /* the chain, in which it is ... */
+    size_t number;                 /* ... this one */
+    uint32_t place;                /* in the plan, where ... */
+    uint32_t begin;                /* ... the chain begins here */
+    uint32_t first_leaf;           /* of the chain's */
+    uint64_t key;
+    bool nested;
 };
 
 /* describe.c */
@@ -32,5 +55,18 @@ brim_status brim__enter_stage(struct brim__compiler *compiler, uint64_t *fingerp
 /* leaves.c: a leaf: its sources, its place in the order, and an empty program. */
 brim_status brim__open_leaf(struct brim__compiler *compiler, const struct brim__use *use,
                             uint32_t place, uint64_t branch, bool nested);
+
+/* caches.c: a cache behind what the chain's leaves have so far; and whether one could
+ * stand behind a stage. */
+brim_status brim__compile_cache(struct brim__compiler *compiler, const struct brim__site *site);
+void brim__cacheable(brim_plan *plan, uint32_t place, uint32_t first_leaf);
+/* All stages are known: whether a cache on the device may be among them. */
+brim_status brim__check_resident(const struct brim__compiler *compiler);
+
+/* batches.c: stages that act on whole batches: notes one, and, when the batches are
+ * laid out, adds all of them to the plan. */
+brim_status brim__compile_late(struct brim__compiler *compiler, const struct brim__use *use,
+                               uint32_t place, uint64_t key);
+brim_status brim__add_late(struct brim__compiler *compiler);
 
 #endif

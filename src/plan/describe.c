@@ -4,6 +4,8 @@
  */
 #include "plan/compile.h"
 
+#include "transform/picture.h"
+
 #include <stdio.h>
 
 size_t brim__count_stages(const brim_pipeline *pipeline) {
@@ -47,11 +49,18 @@ brim_status brim__effect_of_program(struct brim__compiler *compiler, uint32_t pl
     char text[BRIM__EFFECT_BYTES] = "";
     for (uint32_t f = 0; f < program->field_count; f++) {
         const struct brim__program_field *field = &program->field[f];
+        if (field->picture != NULL && !field->picture->extent.fixed) {
+            const size_t length = strlen(text);
+            snprintf(text + length, sizeof(text) - length, "%s%s uint8 of any size x%u",
+                     length > 0 ? ", " : "", field->name, field->picture->channels);
+            continue;
+        }
         brim__append_field(text, sizeof(text), field->name, field->form, field->pending.to,
                            &field->pending.from.shape);
     }
     const size_t length = strlen(text);
-    snprintf(text + length, sizeof(text) - length, "%s", program->impure ? "; not pure" : "");
+    snprintf(text + length, sizeof(text) - length, "%s%s", program->impure ? "; not pure" : "",
+             program->probed ? ", probed" : "");
     return brim__set_effect(compiler, place, text);
 }
 

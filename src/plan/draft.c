@@ -45,6 +45,17 @@ static void meant_choice(const char *choices, const char *word, char *text, size
     }
 }
 
+/* The argument that takes a path, if that needs its key; else NULL. */
+static const char *path_argument(const brim_stage_info *stage) {
+    for (size_t i = 0; i < stage->argument_count; i++) {
+        const brim_argument_info *info = &stage->arguments[i];
+        if (info->type == BRIM_TYPE_PATH && (info->flags & BRIM_POSITIONAL) == 0) {
+            return info->name;
+        }
+    }
+    return NULL;
+}
+
 static brim_status refuse(const struct brim__draft *draft, const brim_argument_info *info,
                           const struct brim__raw *raw, enum brim__outcome outcome) {
     char wanted[BRIM__WANTED], shown[BRIM__SHOWN], hint[128] = "";
@@ -59,6 +70,10 @@ static brim_status refuse(const struct brim__draft *draft, const brim_argument_i
         snprintf(hint, sizeof hint, ", which is too large");
     } else if (info->type == BRIM_TYPE_CHOICE) {
         meant_choice(info->choices, raw->text, hint, sizeof hint);
+        const char *path = path_argument(&draft->stage->info);
+        if (hint[0] == '\0' && path != NULL) {
+            snprintf(hint, sizeof hint, "; a path is given as %s=", path);
+        }
     }
     return brim__complain(draft->reading, raw->at, "%s: %s must be %s, not '%s'%s",
                           draft->stage->info.name, info->name, wanted, brim__show(shown, raw->text),

@@ -2,12 +2,16 @@
  * fit.c: how much of a plan the budget holds.
  *
  *     minimum = what was there + arena + (hold + 1) slots + 1 scratch + window
- *     planned = minimum + workers x (stack, if not running, + scratch) + more slots
+ *     planned = minimum + workers x (stack, if not running, + scratch) + more slots + caches
  *
  * Above the minimum first come workers, up to what the runtime runs, then slots:
  * two more, and of small ones one for each of up to four workers, because there
  * waking a thread costs as much as making a batch and a longer ring needs it less often.
  * What others hold elastically counts as free: it gives way.
+ *
+ * On a device slots are only filled and copied from: two of them are the minimum, in
+ * page-locked memory, and hold + 1 on the device. Host, page-locked and device memory
+ * must each hold their part.
  */
 #include "plan/plan.h"
 
@@ -16,7 +20,8 @@
 #define MORE_SLOTS   2
 #define MORE_SMALL   4
 #define SMALL_SLOT   (1u << 20)
-#define REASON_BYTES 640
+#define STAGING      2 /* slots: one is filled while the other is copied */
+#define REASON_BYTES 960
 
 /* a * b and sums of it saturate: what does not fit 64 bits fits no budget. */
 static uint64_t times(uint64_t a, uint64_t b) {
@@ -28,23 +33,129 @@ static uint64_t plus(uint64_t a, uint64_t b) {
     return brim__add_overflows(a, b, &result) ? UINT64_MAX : result;
 }
 
+/* What the caches of a kind would take of memory if they had all that they can use: those
+ * in memory, or those in files, to write with. */
+static uint64_t caches(const brim_plan *plan, bool files) {
+    uint64_t bytes = 0;
+    for (const struct brim__cache *cache = plan->caches; cache != NULL; cache = cache->next) {
+        if ((cache->path != NULL) == files && !cache->resident) {
+            bytes = plus(bytes, brim__min(cache->ops->most_bytes(cache->count, cache->most_bytes),
+                                          files ? UINT64_MAX : cache->limit));
+        }
+    }
+    return bytes;
+}
+
+/* What opening takes for a while, before slots and scratch, to look at the caches' files. */
+static uint64_t stamping(const brim_plan *plan) {
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < plan->leaf_count; i++) {
+        const struct brim__leaf *leaf = plan->leaf[i];
+        for (uint32_t p = 0; p < leaf->port_count; p++) {
+            const struct brim__cache *cache = leaf->port[p].cache;
+            if (cache->path != NULL && cache->verify == BRIM__VERIFY_OPEN) {
+                most = brim__max(most, brim__sources_stamp_bytes(leaf->source, leaf->source_count));
+            }
+        }
+    }
+    return most;
+}
+
+/* Where one file is to blame for most of what is needed: which, and what can be done. */
+static void blame(const brim_plan *plan, uint64_t needed, char *text, size_t bytes) {
+    const struct brim__program *worst = &plan->leaf[0]->program;
+    char size[BRIM__SIZE_TEXT];
+    for (uint32_t i = 1; i < plan->leaf_count; i++) {
+        const struct brim__program *program = &plan->leaf[i]->program;
+        worst = program->needed_bytes > worst->needed_bytes ? program : worst;
+    }
+    text[0] = '\0';
+    if (worst->neediest != NULL && worst->needed_bytes > needed / 2) {
+        snprintf(
+            text, bytes,
+            "; %s of it are for decoding %.200s: with a smaller decode room= it is a bad sample "
+            "instead",
+            brim__size_text(worst->needed_bytes, size), worst->neediest);
+    }
+}
+
 static void explain(const brim_plan *plan, uint64_t needed, uint64_t available, char *text) {
-    char holders[256], window[64] = "", sizes[5][BRIM__SIZE_TEXT];
+    char holders[256], window[64] = "", file[320], sizes[5][BRIM__SIZE_TEXT];
+    blame(plan, needed, file, sizeof(file));
     const brim_plan_info *info = &plan->info;
-    brim__budget_holders(brim__budget_tightest(plan->budget), holders, sizeof(holders));
+    brim__budget_holders(brim__budget_tightest(plan->budget, BRIM_HOST), BRIM_HOST, holders,
+                         sizeof(holders));
     if (info->window_bytes > 0) {
         snprintf(window, sizeof(window), " and %s of window",
                  brim__size_text(info->window_bytes, sizes[4]));
     }
     snprintf(text, REASON_BYTES,
-             "needs at least %s more (%u slots of %s%s%s of scratch%s), but only %s can be had; "
+             "needs at least %s more (%u slots of %s%s%s of scratch%s), but only %s can be had%s; "
              "held by: %s; alone it fits into a budget of %llu bytes; make the batch smaller, use "
              "micro-batches, or raise the budget",
              brim__size_text(needed, sizes[0]), info->minimum_slots,
              brim__size_text(info->slot_bytes, sizes[1]), window[0] != '\0' ? ", " : " and ",
              brim__size_text(info->scratch_bytes, sizes[2]), window,
-             brim__size_text(available, sizes[3]), holders[0] != '\0' ? holders : "nobody",
+             brim__size_text(available, sizes[3]), file, holders[0] != '\0' ? holders : "nobody",
              (unsigned long long)info->minimum_bytes);
+}
+
+/* The same for memory that is not the host's. */
+static void explain_kind(const brim_plan *plan, brim_memory kind, uint64_t needed,
+                         uint64_t available, char *text) {
+    char holders[256], where[BRIM__MEMORY_TEXT], sizes[3][BRIM__SIZE_TEXT];
+    const brim_plan_info *info = &plan->info;
+    const bool pinned = kind == BRIM_PINNED;
+    brim__budget_holders(brim__budget_tightest(plan->budget, kind), kind, holders, sizeof(holders));
+    snprintf(text, REASON_BYTES,
+             "needs at least %s%s (%llu bytes: %u slots of %s%s), but only %s (%llu bytes) can be "
+             "had; held by: %s; make the batch smaller, use micro-batches, %sor raise the limit",
+             brim__size_text(needed, sizes[0]), brim__memory_text(kind, where),
+             (unsigned long long)needed, pinned ? info->minimum_slots : info->minimum_device_slots,
+             brim__size_text(pinned ? info->slot_bytes : info->device_slot_bytes, sizes[1]),
+             !pinned && info->device_fixed_bytes > 0 ? ", and what conversions go through" : "",
+             brim__size_text(available, sizes[2]), (unsigned long long)available,
+             holders[0] != '\0' ? holders : "nobody", pinned ? "" : "hold fewer, ");
+}
+
+/* What a plan needs of a device and of page-locked memory; false: it does not fit. */
+static bool fit_device(brim_plan *plan, char *reason) {
+    brim_plan_info *info = &plan->info;
+    const struct brim__landing *landing = &plan->landing;
+    info->device_slot_bytes = landing->slot_bytes;
+    info->device_fixed_bytes = landing->fixed_bytes;
+    info->device_slots = info->minimum_device_slots;
+    info->minimum_device_bytes =
+        plus(times(info->minimum_device_slots, landing->slot_bytes), landing->fixed_bytes);
+    info->minimum_pinned_bytes = times(info->minimum_slots, info->slot_bytes);
+    info->planned_device_bytes = info->minimum_device_bytes;
+    info->planned_pinned_bytes = info->minimum_pinned_bytes;
+    const uint64_t device = brim__budget_available(plan->budget, landing->kind);
+    const uint64_t pinned = brim__budget_available(plan->budget, BRIM_PINNED);
+    if (info->minimum_device_bytes > device) {
+        explain_kind(plan, landing->kind, info->minimum_device_bytes, device, reason);
+        return false;
+    }
+    if (info->minimum_pinned_bytes > pinned) {
+        explain_kind(plan, BRIM_PINNED, info->minimum_pinned_bytes, pinned, reason);
+        return false;
+    }
+    uint64_t left = device - info->minimum_device_bytes;
+    while (info->device_slots < plan->berth_cap && landing->slot_bytes <= left) {
+        info->device_slots++;
+        left -= landing->slot_bytes;
+        info->planned_device_bytes += landing->slot_bytes;
+    }
+    if (plan->resident != NULL) { /* it takes what is free, now or when others leave */
+        const uint64_t most =
+            plan->resident->ops->most_bytes(plan->resident->count, plan->resident->most_bytes);
+        plan->landing.resident_room = left;
+        info->planned_device_bytes = brim__max(
+            info->planned_device_bytes,
+            brim__min(plus(info->planned_device_bytes, brim__min(most, plan->resident->limit)),
+                      brim__budget_limit(plan->budget, landing->kind)));
+    }
+    return true;
 }
 
 /* What the batch stage puts out, and what its slots need. */
@@ -69,6 +180,37 @@ static brim_status describe_batches(brim_plan *plan) {
     return brim__arena_text(&plan->arena, text, &plan->batch_stage->effect);
 }
 
+/* What a cache keeps, in words: all of an epoch, and how much of that fits into `left`. */
+static void describe_cache(const brim_plan *plan, struct brim__cache *cache, uint64_t left) {
+    char *text = cache->effect, size[BRIM__SIZE_TEXT], whole[BRIM__SIZE_TEXT];
+    const size_t bytes = sizeof(cache->effect);
+    const uint64_t samples = brim__min(cache->count, plan->info.samples);
+    const uint64_t room =
+        cache->path != NULL
+            ? cache->limit
+            : brim__min(cache->limit, cache->resident ? plan->landing.resident_room : left);
+    const uint64_t fit = room / brim__max(1, cache->most_bytes);
+    size_t length = (size_t)snprintf(
+        text, bytes, "%llu samples of %s%s, %s%s in all", (unsigned long long)samples,
+        cache->varies ? "up to " : "", brim__size_text(cache->most_bytes, size),
+        cache->varies ? "up to " : "", brim__size_text(times(samples, cache->most_bytes), whole));
+    if (samples < cache->count) {
+        length +=
+            (size_t)snprintf(text + length, bytes - length, " (an epoch's; the data have %llu)",
+                             (unsigned long long)cache->count);
+    }
+    if (fit < samples) {
+        snprintf(text + length, bytes - length, "; about %llu%s fit", (unsigned long long)fit,
+                 cache->varies ? " of the largest" : "");
+    }
+}
+
+static void describe_caches(const brim_plan *plan, uint64_t left) {
+    for (struct brim__cache *cache = plan->caches; cache != NULL; cache = cache->next) {
+        describe_cache(plan, cache, left);
+    }
+}
+
 brim_status brim__plan_fit(brim_plan *plan, const struct brim__plan_request *request) {
     const brim_open_options *options = request->options;
     brim_plan_info *info = &plan->info;
@@ -76,7 +218,9 @@ brim_status brim__plan_fit(brim_plan *plan, const struct brim__plan_request *req
     plan->stack_usable = usable;
     info->stack_bytes = brim__thread_stack_bytes(usable) + brim__page_bytes();
     info->hold = options->hold == 0 ? 1 : options->hold;
-    info->minimum_slots = info->hold + 1;
+    const uint32_t lendable = info->hold + 1; /* slots that are lent, and one more */
+    info->minimum_slots = plan->landing.on ? STAGING : lendable;
+    info->minimum_device_slots = plan->landing.on ? lendable : 0;
     if (info->hold > BRIM__MOST_HOLD) {
         return brim__fail(BRIM_INVALID, "hold=%u: at most %u batches can be lent at a time",
                           info->hold, BRIM__MOST_HOLD);
@@ -84,9 +228,9 @@ brim_status brim__plan_fit(brim_plan *plan, const struct brim__plan_request *req
     if (options->slots > BRIM__MOST_SLOTS) {
         return brim__fail(BRIM_INVALID, "slots=%u: at most %u", options->slots, BRIM__MOST_SLOTS);
     }
-    if (options->slots != 0 && options->slots < info->minimum_slots) {
+    if (options->slots != 0 && options->slots < lendable) {
         return brim__fail(BRIM_INVALID, "slots=%u: at least hold + 1 = %u are needed",
-                          options->slots, info->minimum_slots);
+                          options->slots, lendable);
     }
 
     info->samples = brim__order_count(&plan->order);
@@ -106,8 +250,11 @@ brim_status brim__plan_fit(brim_plan *plan, const struct brim__plan_request *req
     /* records for all that there may ever be, so that the minimum does not
      * depend on threads; slots for as many workers as there are */
     const uint32_t small = info->slot_bytes <= SMALL_SLOT ? MORE_SMALL : 0;
-    plan->slot_cap =
-        options->slots != 0 ? options->slots : info->minimum_slots + MORE_SLOTS + small;
+    const uint32_t slots = plan->landing.on ? 0 : options->slots; /* those that are lent */
+    plan->slot_cap = slots != 0 ? slots : info->minimum_slots + MORE_SLOTS + small;
+    plan->berth_cap = !plan->landing.on     ? 0
+                      : options->slots != 0 ? options->slots
+                                            : lendable + MORE_SLOTS;
 
     /* everything that the arena will ever hold is taken before it is measured,
      * the text of a refusal too: the minimum does not depend on whether it fits */
@@ -124,9 +271,11 @@ brim_status brim__plan_fit(brim_plan *plan, const struct brim__plan_request *req
     }
     info->reason = reason;
     info->fixed_bytes = plan->arena.bytes;
-    const uint64_t needed =
-        plus(plus(times(info->minimum_slots, info->slot_bytes), info->scratch_bytes),
-             info->window_bytes);
+    const uint64_t held =
+        plus(plus(plus(times(info->minimum_slots, info->slot_bytes), info->scratch_bytes),
+                  plus(info->window_bytes, plan->cache_count * brim__budget_node_bytes())),
+             times(info->minimum_device_slots, plan->landing.tail_bytes));
+    const uint64_t needed = brim__max(held, stamping(plan));
     /* opening may have needed more for a while, to build an index or count labels */
     brim_budget_info opening = BRIM_BUDGET_INFO_INIT;
     status = brim_budget_read(plan->budget, BRIM_HOST, &opening);
@@ -136,14 +285,19 @@ brim_status brim__plan_fit(brim_plan *plan, const struct brim__plan_request *req
     const uint64_t running = plus(plus(request->base_bytes, info->fixed_bytes), needed);
     info->minimum_bytes =
         brim__max(brim__max(running, plus(request->base_bytes, opening.peak)), BRIM__BUDGET_FLOOR);
-    info->limit_bytes = brim__budget_limit(plan->budget);
+    info->limit_bytes = brim__budget_limit(plan->budget, BRIM_HOST);
 
-    const uint64_t available = brim__budget_available(plan->budget);
+    const uint64_t available = brim__budget_available(plan->budget, BRIM_HOST);
     info->slots = info->minimum_slots;
     info->planned_bytes = info->minimum_bytes;
     info->fits = needed <= available;
+    describe_caches(plan, UINT64_MAX);
     if (!info->fits) {
         explain(plan, needed, available, reason);
+    } else if (plan->landing.on) {
+        info->fits = fit_device(plan, reason);
+    }
+    if (!info->fits) {
         return BRIM_OK;
     }
     uint64_t left = available - needed;
@@ -159,14 +313,33 @@ brim_status brim__plan_fit(brim_plan *plan, const struct brim__plan_request *req
         left -= cost;
         used += cost;
     }
-    const uint32_t most = options->slots != 0 ? options->slots
-                                              : info->minimum_slots + MORE_SLOTS +
-                                                    (uint32_t)brim__min(small, plan->thread_cap);
-    while (info->slots < most && info->slot_bytes <= left) {
+    /* without memory to write with a cache in a file keeps nothing: before more slots */
+    const uint64_t writing = brim__min(caches(plan, true), left);
+    left -= writing;
+    used += writing;
+    const uint64_t tails =
+        times(info->device_slots - info->minimum_device_slots, plan->landing.tail_bytes);
+    used += brim__min(left, tails);
+    left -= brim__min(left, tails);
+    const uint32_t most = slots != 0 ? slots
+                                     : info->minimum_slots + MORE_SLOTS +
+                                           (uint32_t)brim__min(small, plan->thread_cap);
+    const uint64_t lockable = brim__budget_available(plan->budget, BRIM_PINNED);
+    uint64_t pinned = !plan->landing.on ? UINT64_MAX
+                      : lockable > info->minimum_pinned_bytes
+                          ? lockable - info->minimum_pinned_bytes
+                          : 0;
+    while (info->slots < most && info->slot_bytes <= brim__min(left, pinned)) {
         info->slots++;
+        pinned -= info->slot_bytes;
+        info->planned_pinned_bytes += plan->landing.on ? info->slot_bytes : 0;
         left -= info->slot_bytes;
         used += info->slot_bytes;
     }
-    info->planned_bytes = brim__max(used, info->minimum_bytes);
+    used = brim__max(used, info->minimum_bytes);
+    /* above it caches take what is free, now or when others leave */
+    info->planned_bytes =
+        brim__max(used, brim__min(plus(used, caches(plan, false)), info->limit_bytes));
+    describe_caches(plan, left);
     return BRIM_OK;
 }

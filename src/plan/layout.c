@@ -79,44 +79,68 @@ static void collect_outputs(brim_plan *plan) {
     }
 }
 
-brim_status brim__layout_place(struct brim__layout *layout, uint64_t rows, uint64_t area) {
-    uint64_t offset = 0;
-    layout->rows = rows;
+/* From *offset on; false: it does not fit 64 bits. */
+static bool place_output(struct brim__output *output, uint64_t rows, uint64_t area,
+                         uint64_t *offset) {
+    const uint64_t element = brim_dtype_bytes(output->dtype);
+    const bool shared = area != 0 && output->padded;
+    struct brim__shape unit = output->shape;
+    uint64_t bytes;
+    output->offset = *offset;
+    if (output->form != BRIM_DENSE) {
+        unit.dim[0] = 1;
+    }
+    if (rows >= UINT32_MAX ||
+        brim__shape_bytes_overflow(&output->shape, element, &output->row_bytes) ||
+        brim__shape_bytes_overflow(&unit, element, &output->unit_bytes) ||
+        brim__mul_overflows(shared ? output->unit_bytes : output->row_bytes, shared ? area : rows,
+                            &bytes) ||
+        bytes > UINT64_MAX / 8 ||
+        brim__add_overflows(*offset, brim__align(bytes, BRIM__CACHE_LINE), offset)) {
+        return false;
+    }
+    if (output->form != BRIM_DENSE) {
+        output->lengths = *offset;
+        if (brim__add_overflows(
+                *offset, brim__align((rows + 1) * sizeof(uint64_t), BRIM__CACHE_LINE), offset)) {
+            return false;
+        }
+    }
+    return *offset <= UINT64_MAX / 8;
+}
+
+static brim_status place_outputs(struct brim__layout *layout, uint64_t area, uint64_t *offset) {
     layout->ragged = false;
     for (uint32_t f = 0; f < layout->output_count; f++) {
         struct brim__output *output = &layout->output[f];
-        struct brim__shape unit = output->shape;
-        uint64_t bytes;
-        bool too_large = rows >= UINT32_MAX;
-        output->offset = offset;
-        if (output->form != BRIM_DENSE) {
-            unit.dim[0] = 1;
-            layout->ragged = true;
-        }
-        too_large |=
-            brim__shape_bytes_overflow(&output->shape, brim_dtype_bytes(output->dtype),
-                                       &output->row_bytes) ||
-            brim__shape_bytes_overflow(&unit, brim_dtype_bytes(output->dtype), &output->unit_bytes);
-        const bool shared = area != 0 && output->padded;
-        too_large |= brim__mul_overflows(shared ? output->unit_bytes : output->row_bytes,
-                                         shared ? area : rows, &bytes) ||
-                     bytes > UINT64_MAX / 8 ||
-                     brim__add_overflows(offset, brim__align(bytes, BRIM__CACHE_LINE), &offset);
-        if (!too_large && output->form != BRIM_DENSE) {
-            output->lengths = offset;
-            too_large = brim__add_overflows(
-                offset, brim__align((rows + 1) * sizeof(uint64_t), BRIM__CACHE_LINE), &offset);
-        }
-        if (too_large || offset > UINT64_MAX / 8) {
+        layout->ragged |= output->form != BRIM_DENSE;
+        if (!place_output(output, layout->rows, area, offset)) {
             return brim__fail(BRIM_INVALID, "field '%s': %llu rows of it are too large",
-                              output->name, (unsigned long long)rows);
+                              output->name, (unsigned long long)layout->rows);
         }
+    }
+    return BRIM_OK;
+}
+
+brim_status brim__layout_place(struct brim__layout *layout, uint64_t rows, uint64_t area) {
+    uint64_t offset = 0;
+    layout->rows = rows;
+    const brim_status status = place_outputs(layout, area, &offset);
+    if (status != BRIM_OK) {
+        return status;
     }
     layout->ids_offset = offset;
     layout->valid_offset = layout->ids_offset + rows * sizeof(uint64_t);
     layout->fate_offset = layout->valid_offset + rows;
     layout->bytes = brim__align(layout->fate_offset + rows, brim__page_bytes());
     return BRIM_OK;
+}
+
+brim_status brim__layout_append(struct brim__layout *layout) {
+    uint64_t offset = layout->bytes;
+    const brim_status status = place_outputs(layout, 0, &offset);
+    layout->bytes = brim__align(offset, brim__page_bytes());
+    return status;
 }
 
 /* What one thread needs: the sources' buffers, then the program's values. */
@@ -151,6 +175,14 @@ static brim_status size_scratch(brim_plan *plan) {
     return BRIM_OK;
 }
 
+/* Scratch that was only sized when all stages were known. */
+static void count_late(brim_plan *plan, const struct brim__program *program) {
+    for (uint32_t i = 0; i < program->step_count; i++) {
+        brim_plan_stage *stage = &plan->stage[program->step[i]->stage];
+        stage->bytes = brim__max(stage->bytes, program->step[i]->late_bytes);
+    }
+}
+
 static brim_status describe_fields(brim_plan *plan) {
     const struct brim__layout *layout = &plan->delivered;
     const brim_status status = brim__arena_take(
@@ -172,16 +204,20 @@ static brim_status describe_fields(brim_plan *plan) {
     return status;
 }
 
-brim_status brim__plan_lay_out(brim_plan *plan) {
+brim_status brim__plan_lay_out(brim_plan *plan, const struct brim__device *device, bool acts) {
     brim_status status = BRIM_OK;
     plan->most = 1;
     for (uint32_t i = 1; status == BRIM_OK && i < plan->leaf_count; i++) {
         status = check_same_fields(plan, i);
     }
+    if (status == BRIM_OK && device != NULL) {
+        brim__landing_defer(plan, device, acts);
+    }
     for (uint32_t i = 0; status == BRIM_OK && i < plan->leaf_count; i++) {
         struct brim__leaf *leaf = plan->leaf[i];
         plan->most = brim__max(plan->most, leaf->program.most);
         status = brim__program_finish(&leaf->program, leaf->source, leaf->source_count);
+        count_late(plan, &leaf->program);
     }
     if (status != BRIM_OK) {
         return status;
@@ -192,11 +228,14 @@ brim_status brim__plan_lay_out(brim_plan *plan) {
     } else {
         plan->deliveries = plan->shard;
         status = brim__layout_place(&plan->made, plan->shard.micro_rows, 0);
-        plan->delivered = plan->made;
+        plan->placed = plan->made;
     }
+    plan->delivered = plan->placed;
+    return status == BRIM_OK ? size_scratch(plan) : status;
+}
+
+brim_status brim__plan_lay_out_slots(brim_plan *plan, const struct brim__device *device) {
     plan->info.slot_bytes = plan->delivered.bytes;
-    if (status == BRIM_OK) {
-        status = size_scratch(plan);
-    }
-    return status == BRIM_OK ? describe_fields(plan) : status;
+    const brim_status status = describe_fields(plan);
+    return status == BRIM_OK && device != NULL ? brim__landing_place(plan, device) : status;
 }

@@ -7,7 +7,8 @@
  * While rows are made, every field has its rows at equal distances, those that
  * are not dense at the distance of their bound, with the number of elements of
  * each in `lengths`. When a batch is complete they are brought into the form that
- * the user sees (engine/place.c).
+ * the user sees (engine/place.c). Stages on whole batches may put other fields behind
+ * the page that ends all this (batching/batch_program.h); then the user sees those.
  */
 #ifndef BRIM_LAYOUT_H
 #define BRIM_LAYOUT_H
@@ -49,6 +50,9 @@ enum brim__fate {
  * set. area: 0, or elements of the first dimension that padded fields have in a
  * whole batch, whatever its rows. */
 brim_status brim__layout_place(struct brim__layout *layout, uint64_t rows, uint64_t area);
+/* The same for outputs, all dense, that have taken the place of those of a layout: they
+ * lie behind all that it had, and have as many rows. What it says of rows stays. */
+brim_status brim__layout_append(struct brim__layout *layout);
 
 static inline uint64_t *brim__layout_ids(const struct brim__layout *layout, uint8_t *memory) {
     return (uint64_t *)(void *)(memory + layout->ids_offset);

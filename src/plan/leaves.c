@@ -44,7 +44,12 @@ static brim_status open_source(struct brim__compiler *compiler, const struct bri
     plan->callback |= source->callback;
     plan->info.data_fingerprint =
         brim__hash_words(plan->info.data_fingerprint, source->identity, source->count);
+    leaf->data_fingerprint =
+        brim__hash_words(leaf->data_fingerprint, source->identity, source->count);
     status = brim__enter_stage(compiler, &plan->info.sample_fingerprint, use);
+    if (status == BRIM_OK) {
+        status = brim__enter_stage(compiler, &leaf->sample_fingerprint, use);
+    }
     if (status != BRIM_OK) {
         return status;
     }
@@ -58,6 +63,10 @@ static brim_status open_source(struct brim__compiler *compiler, const struct bri
         const struct brim__source_field *field = &source->field[f];
         brim__append_field(text, sizeof(text), field->name, field->form, field->view.dtype,
                            &field->view.shape);
+    }
+    if (source->note != NULL) {
+        const size_t used = strlen(text);
+        brim__copy_text(text + used, sizeof(text) - used, source->note);
     }
     return brim__set_effect(compiler, place, text);
 }
@@ -138,6 +147,7 @@ brim_status brim__open_leaf(struct brim__compiler *compiler, const struct brim__
     if (status == BRIM_OK) {
         for (uint32_t s = 0; s < leaf->source_count; s++) {
             leaf->key[s] = brim__hash_words(BRIM_ROOM_SOURCE, s, branch);
+            leaf->draws = brim__hash_words(leaf->draws, leaf->key[s], 0);
         }
         leaf->count = leaf->source[0]->stream ? ENDLESS : leaf->source[0]->count;
         if (plan->leaf_count > 1) {
@@ -149,6 +159,9 @@ brim_status brim__open_leaf(struct brim__compiler *compiler, const struct brim__
     if (status == BRIM_OK) {
         status = brim__program_init(&leaf->program, &compiler->opening, leaf->source,
                                     leaf->source_count, place);
+    }
+    if (status == BRIM_OK) {
+        brim__cacheable(plan, place, plan->leaf_count - 1);
     }
     if (status == BRIM_OK && is_zip) {
         status = brim__effect_of_program(compiler, place, &leaf->program);

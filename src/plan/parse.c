@@ -19,6 +19,7 @@
  */
 #include "plan/parse.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -147,6 +148,52 @@ brim_status brim__complain(const struct brim__reading *reading, size_t at, const
                       brim__characters(reading->text, at) + 1, message, piece, (int)column, "");
 }
 
+/* What other libraries call it, in any case and without '_', and what it is here. */
+static const struct {
+    const char *foreign, *here;
+} hints[] = {
+    { "totensor", "normalize unit | layout chw" },
+    { "horizontalflip", "flip" },
+    { "randomhorizontalflip", "flip" },
+    { "imagefolder", "folder" },
+    { "center", "center_crop" },
+    { "resizeshorter", "resize 256" },
+    { "randomrotation", "rotate" },
+    { "gray", "grayscale" },
+    { "randaugment", "trivial_augment" },
+    { "collate", "batch" },
+    { "limit", "take" },
+};
+
+/* Whether they differ only in case and '_': RandomResizedCrop, random_resized_crop. */
+static bool is_same_name(const char *a, const char *b) {
+    for (;; a++, b++) {
+        a += strspn(a, "_");
+        b += strspn(b, "_");
+        if (tolower((unsigned char)*a) != tolower((unsigned char)*b)) {
+            return false;
+        }
+        if (*a == '\0') {
+            return true;
+        }
+    }
+}
+
+/* The stage that was meant by a name that is none; NULL: no idea. */
+static const char *find_meant(const char *name, const char *const *names, size_t count) {
+    for (size_t i = 0; i < BRIM__COUNT(hints); i++) {
+        if (is_same_name(name, hints[i].foreign)) {
+            return hints[i].here;
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (is_same_name(name, names[i])) {
+            return names[i];
+        }
+    }
+    return strlen(name) < BRIM_NAME_BYTES ? brim__nearest(name, names, count) : NULL;
+}
+
 brim_status brim__find_stage(const struct brim__reading *reading, const char *name, size_t at,
                              const struct brim__stage **stage) {
     const char *names[128];
@@ -162,12 +209,12 @@ brim_status brim__find_stage(const struct brim__reading *reading, const char *na
         }
     }
     char shown[BRIM__SHOWN];
-    const char *nearest = strlen(name) < BRIM_NAME_BYTES ? brim__nearest(name, names, count) : NULL;
-    if (nearest == NULL) {
+    const char *meant = find_meant(name, names, count);
+    if (meant == NULL) {
         return brim__complain(reading, at, "unknown stage '%s'", brim__show(shown, name));
     }
     return brim__complain(reading, at, "unknown stage '%s'; did you mean '%s'?",
-                          brim__show(shown, name), nearest);
+                          brim__show(shown, name), meant);
 }
 
 /* ------------------------------------------------------------------ words */

@@ -1,5 +1,5 @@
 /*
- * pipeline.c: pipelines as objects: made, built stage by stage, copied, freed.
+ * pipeline.c: pipelines as objects: made, built stage by stage, cut, copied, freed.
  *
  * A pipeline and all that its values point to live in one arena; a nested
  * pipeline is a struct in the arena of the outermost one and has none of its
@@ -319,4 +319,37 @@ brim_status brim_pipeline_add(brim_pipeline *pipeline, const char *stage,
                               const brim_argument *arguments, size_t count) {
     const struct brim__table table = { brim__stages, brim__stages_count };
     return brim__pipeline_add(table, pipeline, stage, arguments, count);
+}
+
+/* -------------------------------------------------------------------- cut */
+
+size_t brim_pipeline_count(const brim_pipeline *pipeline) {
+    return pipeline == NULL ? 0 : pipeline->use_count;
+}
+
+const char *brim_pipeline_stage_at(const brim_pipeline *pipeline, size_t index) {
+    return index < brim_pipeline_count(pipeline) ? pipeline->use[index].stage->info.name : NULL;
+}
+
+brim_status brim_pipeline_cut(brim_pipeline *pipeline, size_t count) {
+    if (pipeline == NULL) {
+        return brim__fail(BRIM_INVALID, "brim_pipeline_cut: pipeline must not be NULL");
+    }
+    if (count > pipeline->use_count) {
+        return brim__fail(BRIM_INVALID,
+                          "brim_pipeline_cut: the pipeline has %zu stages: %zu of them cannot be "
+                          "kept",
+                          pipeline->use_count, count);
+    }
+    /* what is kept is copied, so that the memory stays bounded by the text */
+    brim_pipeline first = *pipeline, *kept;
+    first.use_count = count;
+    const brim_status status = brim_pipeline_copy(&first, &kept);
+    if (status == BRIM_OK) {
+        first = *pipeline;
+        *pipeline = *kept;
+        *kept = first;
+        brim_pipeline_free(kept);
+    }
+    return status;
 }

@@ -1,7 +1,7 @@
 /*
  * pipeline.h: a pipeline as a list of stage uses, and its text.
  *
- * A pipeline is immutable to all but brim_pipeline_add. Its memory is bounded
+ * A pipeline is immutable to all but brim_pipeline_add and brim_pipeline_cut. Its memory is bounded
  * by its text, which is bounded by BRIM__PIPELINE_BYTES.
  */
 #ifndef BRIM_PIPELINE_H

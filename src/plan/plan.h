@@ -15,9 +15,12 @@
 #ifndef BRIM_PLAN_H
 #define BRIM_PLAN_H
 
+#include "batching/batch_program.h"
+#include "cache/cache.h"
 #include "memory/alloc.h"
 #include "order/order.h"
 #include "order/shard.h"
+#include "plan/landing.h"
 #include "plan/layout.h"
 #include "plan/pipeline.h"
 #include "plan/sequence.h"
@@ -36,8 +39,14 @@ struct brim__leaf {
     uint32_t source_count;
     uint64_t program_scratch; /* the program's place in scratch */
     uint64_t count;
-    uint64_t first_id; /* samples of all leaves are numbered through */
+    uint64_t first_id;                             /* samples of all leaves are numbered through */
+    uint64_t data_fingerprint, sample_fingerprint; /* of its own sources and stages */
+    uint64_t draws; /* of the keys of what is random in it, which depend on its place */
     struct brim__program program;
+    struct brim__cache_port port[BRIM__MAX_CACHES]; /* caches in the program, in order */
+    uint32_t port_count;
+    uint32_t frozen; /* steps before this one are run as in epoch 0 */
+    bool stamped;    /* a cache looks at the files of each sample */
 };
 
 /* What a plan is made for. */
@@ -49,7 +58,8 @@ struct brim__plan_request {
     uint32_t threads;                               /* workers that the runtime would run */
     uint32_t running[2]; /* that it runs already: with any stack, with a large one */
     const char *limit_origin;
-    const char *cache_dir; /* for indexes; NULL: in the user's home */
+    const char *cache_dir;             /* for indexes; NULL: in the user's home */
+    const struct brim__device *device; /* opened; NULL: batches are delivered on the host */
 };
 
 struct brim_plan {
@@ -62,16 +72,24 @@ struct brim_plan {
     struct brim__sequence sequence;
     struct brim__serial *serials;
     struct brim__index *indexes; /* newest first */
+    struct brim__cache *caches;  /* newest first */
+    uint32_t cache_count;
+    struct brim__cache *resident; /* the one of them that is on a device; NULL: none */
     struct brim__leaf *leaf[BRIM__MAX_LEAVES];
     uint32_t leaf_count;
     struct brim__layout made;      /* what workers fill */
-    struct brim__layout delivered; /* what the user gets: the same, if not sequenced */
+    struct brim__layout placed;    /* a batch whose rows are complete: the same, or sequenced */
+    struct brim__layout delivered; /* what the user gets: the same, or what stages put in place */
+    struct brim__landing landing;  /* and how that lies on a device */
     uint64_t most;                 /* rows that one sample becomes at most */
     uint64_t replace_key;          /* which sample replaces a bad one */
     bool callback;                 /* runs the user's code */
     uint64_t stack_usable;
     uint32_t slot_cap, thread_cap; /* never more, however much is free */
+    uint32_t berth_cap;            /* slots on the device; 0: none */
     void *extra;                   /* what extra_bytes asked for, zeroed: the loader */
+    struct brim__batch_step batch_step[BRIM__BATCH_STEPS]; /* of the last stages, one each */
+    uint32_t batch_steps;
     brim_plan_stage *stage;
     brim_plan_stage *batch_stage; /* NULL: batches of 1, as nothing was said */
     brim_plan_field *field;
@@ -83,11 +101,19 @@ brim_status brim__plan_build(const struct brim__plan_request *request,
                              const brim_pipeline *pipeline, brim_plan **out);
 void brim__plan_free(brim_plan *plan);
 
-/* compile.c: sources, order, programs; layout.c, called at its end: slots and
- * scratch; fit.c: how much of it the budget holds. */
+/* compile.c: sources, order, programs; layout.c, called at its end: rows and scratch,
+ * and, when stages on whole batches have been added, slots and the user's fields;
+ * fit.c: how much of it the budget holds. */
 brim_status brim__plan_compile(brim_plan *plan, const struct brim__plan_request *request,
                                const brim_pipeline *pipeline);
-brim_status brim__plan_lay_out(brim_plan *plan);
+brim_status brim__plan_lay_out(brim_plan *plan, const struct brim__device *device, bool acts);
+brim_status brim__plan_lay_out_slots(brim_plan *plan, const struct brim__device *device);
+/* landing.c: leaves conversions to the device, before programs are finished (acts: stages act
+ * on whole batches); lays out slots there; and the table of a conversion, in the host's order
+ * of bytes: 256 elements for each channel. */
+void brim__landing_defer(brim_plan *plan, const struct brim__device *device, bool acts);
+brim_status brim__landing_place(brim_plan *plan, const struct brim__device *device);
+brim_status brim__landing_table(const struct brim__landing_field *field, void *table);
 /* sequence.c: stages that only a sequenced plan has, or has another way. */
 brim_status brim__sequence_order(brim_plan *plan, const struct brim__use *use, uint64_t key);
 brim_status brim__sequence_begin(brim_plan *plan, const char *stage, bool nested);

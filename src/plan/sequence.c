@@ -21,6 +21,7 @@ brim_status brim__sequence_begin(brim_plan *plan, const char *stage, bool nested
     }
     if (!plan->sequence.on) {
         plan->sequence.on = true;
+        plan->sequence.cause = stage;
         plan->sequence.take = UINT64_MAX;
     }
     return BRIM_OK;
@@ -253,9 +254,9 @@ brim_status brim__sequence_lay_out(brim_plan *plan) {
     }
     const struct brim__layout *from = sequence->pack ? &sequence->item : &plan->made;
     status = place_blocks(plan, sequence->pack && sequence->pack_first ? from : &plan->made);
-    plan->delivered = *from;
+    plan->placed = *from;
     return status == BRIM_OK
-               ? brim__layout_place(&plan->delivered, plan->shard.micro_rows, bucket->tokens)
+               ? brim__layout_place(&plan->placed, plan->shard.micro_rows, bucket->tokens)
                : status;
 }
 

@@ -16,7 +16,7 @@
 #include "order/shard.h"
 #include "plan/layout.h"
 
-enum brim__gather {
+enum brim__gathering {
     BRIM__IN_ORDER,
     BRIM__SHUFFLED, /* the rows of a block in random order */
     BRIM__BUCKETED, /* sorted by length, in batches bounded by tokens */
@@ -24,18 +24,19 @@ enum brim__gather {
 
 struct brim__sequence {
     bool on;
-    bool stream;   /* samples are pulled from the only source of leaf 0 */
-    bool seekable; /* and it can be pulled from any sample on */
-    bool bounded;  /* take or skip was said: no filter may follow */
-    uint64_t skip; /* rows kept by the programs that are left out ... */
-    uint64_t take; /* ... and those after them that are used */
+    const char *cause; /* the stage that begins it */
+    bool stream;       /* samples are pulled from the only source of leaf 0 */
+    bool seekable;     /* and it can be pulled from any sample on */
+    bool bounded;      /* take or skip was said: no filter may follow */
+    uint64_t skip;     /* rows kept by the programs that are left out ... */
+    uint64_t take;     /* ... and those after them that are used */
     bool pack;
     bool pack_first; /* packed rows are gathered, not the other way round */
     uint32_t pack_field;
     uint64_t pack_length;
     bool pack_split;
     struct brim__layout item; /* one packed row; set if pack */
-    enum brim__gather gather;
+    enum brim__gathering gather;
     bool each_epoch; /* another order in every epoch */
     uint64_t key;
     uint64_t block_bytes; /* of each of the two blocks */

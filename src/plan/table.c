@@ -5,6 +5,7 @@
  * reads this table. A new stage is a file with its row, and a line here.
  */
 #include "batching/batching.h"
+#include "cache/cache.h"
 #include "order/stages.h"
 #include "plan/pipeline.h"
 #include "source/source.h"
@@ -26,6 +27,8 @@ const struct brim__stage *const brim__stages[] = {
     &brim__stage_callback,
     &brim__stage_stream,
     &brim__stage_range,
+    &brim__stage_folder,
+    &brim__stage_files,
     &brim__stage_zip,
     /* order */
     &brim__stage_shuffle,
@@ -50,10 +53,31 @@ const struct brim__stage *const brim__stages[] = {
     &brim__stage_flat_map,
     &brim__stage_unbatch,
     &brim__stage_pad,
+    &brim__stage_copy,
+    /* of images */
+    &brim__stage_decode,
+    &brim__stage_resize,
+    &brim__stage_crop,
+    &brim__stage_center_crop,
+    &brim__stage_random_crop,
+    &brim__stage_random_resized_crop,
+    &brim__stage_flip,
+    &brim__stage_color_jitter,
+    &brim__stage_brightness,
+    &brim__stage_grayscale,
+    &brim__stage_gaussian_blur,
+    &brim__stage_random_erasing,
+    &brim__stage_rotate,
+    &brim__stage_trivial_augment,
     /* batching */
     &brim__stage_batch,
     &brim__stage_bucket,
     &brim__stage_pack_sequences,
+    &brim__stage_mixup,
+    &brim__stage_cutmix,
+    &brim__stage_batch_map,
+    /* caches */
+    &brim__stage_cache,
 };
 
 const size_t brim__stages_count = BRIM__COUNT(brim__stages);

@@ -24,6 +24,10 @@ static const char *kind_text(brim_binding_kind kind) {
         return "a function that keeps or drops samples (BRIM_BIND_FILTER)";
     case BRIM_BIND_FLAT_MAP:
         return "a function that makes many samples of one (BRIM_BIND_FLAT_MAP)";
+    case BRIM_BIND_FILES:
+        return "a list of paths (BRIM_BIND_FILES)";
+    case BRIM_BIND_BATCH_MAP:
+        return "a function on whole batches (BRIM_BIND_BATCH_MAP)";
     }
     return "of a kind that this version does not know";
 }

@@ -105,6 +105,14 @@ static brim_status open_callback(const struct brim__use *use, struct brim__openi
     source->count = binding.count;
     source->most_run = 1;
     source->callback = true;
+    source->impure = (binding.flags & BRIM_PURE) == 0;
+    source->random = (binding.flags & BRIM_RANDOM) != 0;
+    char maker[2 * BRIM_NAME_BYTES];
+    snprintf(maker, sizeof maker, "callback @%s", callback->name);
+    status = brim__arena_text(opening->arena, maker, &source->maker);
+    if (status != BRIM_OK) {
+        return status;
+    }
     if ((binding.flags & BRIM_CONCURRENT) == 0) {
         status = brim__serial_find(opening, name, &source->serial);
         if (status != BRIM_OK) {
@@ -114,6 +122,7 @@ static brim_status open_callback(const struct brim__use *use, struct brim__openi
     source->ops = &callback_ops;
     const char *version = brim__item(use, ARGUMENT_VERSION)->text;
     source->identity = brim__hash(version, strlen(version), source->identity);
+    source->unversioned = brim__unversioned(version);
     return BRIM_OK;
 }
 
@@ -131,7 +140,7 @@ static const brim_argument_info arguments[] = {
                            .type = BRIM_TYPE_WORD,
                            .fallback = "0",
                            .help = "change it when the function gives other samples: it is part of "
-                                   "the data's identity" },
+                                   "the data's identity; a cache file wants one that is not 0" },
 };
 
 const struct brim__stage brim__stage_callback = {

@@ -39,6 +39,7 @@ brim_status brim__files_init(struct brim__source *source, const char *stage, siz
 brim_status brim__files_open(struct brim__files *files, size_t index, const char *path) {
     errno = 0;
     const brim_status status = brim__file_open(&files->part[index].file, path);
+    files->part[index].stamp = brim__file_opened_stamp(&files->part[index].file);
     if (status == BRIM_OK || (errno != EMFILE && errno != ENFILE)) {
         return status;
     }
@@ -159,6 +160,37 @@ static void describe(const struct brim__source *source, uint64_t sample, char *t
              (unsigned long long)sample, (unsigned long long)record_byte(source, part, sample));
 }
 
+/* A file that is not what opening saw is no longer what is read here, or not all of it
+ * (a header, an index): its samples are then told from those of both. */
+static brim_status stamp_part(const struct brim__part *part, bool may_lack, uint64_t *stamp) {
+    const brim_status status = brim__file_stamp(part->file.path, may_lack, stamp);
+    if (status == BRIM_OK && *stamp != part->stamp) {
+        *stamp = brim__hash_words(*stamp, part->stamp, 1);
+    }
+    return status;
+}
+
+brim_status brim__files_stamp(const struct brim__files *files, uint64_t sample, uint64_t *stamp) {
+    if (sample != BRIM__ALL_SAMPLES) {
+        return stamp_part(find_part(files, sample), false, stamp);
+    }
+    brim_status status = BRIM_OK;
+    *stamp = files->count;
+    for (size_t i = 0; i < files->count && status == BRIM_OK; i++) {
+        uint64_t own;
+        status = stamp_part(&files->part[i], true, &own);
+        *stamp = brim__hash_words(*stamp, own, i);
+    }
+    return status;
+}
+
+static brim_status stamp_files(const struct brim__source *source, uint64_t sample, uint8_t *buffer,
+                               const struct brim__opening *opening, uint64_t *stamp) {
+    (void)buffer;
+    (void)opening;
+    return brim__files_stamp(source->self, sample, stamp);
+}
+
 static void close_files(struct brim__source *source) {
     struct brim__files *files = source->self;
     for (size_t i = 0; i < files->count; i++) {
@@ -179,11 +211,13 @@ const struct brim__source_ops brim__files_ops = {
     .expect_random = expect_random,
     .advise = advise,
     .describe = describe,
+    .stamp = stamp_files,
     .close = close_files,
 };
 
 const struct brim__source_ops brim__files_scattered_ops = {
     .fetch = fetch,
     .describe = describe,
+    .stamp = stamp_files,
     .close = close_files,
 };

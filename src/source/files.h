@@ -31,6 +31,7 @@ struct brim__part {
     uint64_t data;    /* byte of its first record */
     uint64_t samples; /* records in it; may be 0 */
     uint64_t first;   /* number of its first record in the source */
+    uint64_t stamp;   /* of the file as opening saw it */
     /* the content, of which `data` is a byte: the map, or what was inflated;
      * NULL: read from the file */
     const uint8_t *memory;
@@ -56,6 +57,10 @@ void brim__files_hold(struct brim__files *files, size_t index, const uint8_t *me
  * what the source says about reading. `what` names records in messages. */
 brim_status brim__files_finish(struct brim__source *source, struct brim__files *files, bool map,
                                const char *what);
+
+/* What `stamp` of a source over these files is: of the file that holds the sample, or
+ * of all. */
+brim_status brim__files_stamp(const struct brim__files *files, uint64_t sample, uint64_t *stamp);
 
 extern const struct brim__source_ops brim__files_ops;
 /* The same without advice: for records whose bytes do not lie together. */

@@ -3,21 +3,26 @@
  *
  * What the first bytes say counts before what the name says; the name decides
  * only where a format has no magic (text, CSV, JSON lines, CIFAR). Every look is
- * bounded: the first bytes, the directory of a zip file, and of a gzip file what
- * its first bytes inflate to. There is no budget here to charge; what a look
- * needs (below 100 KiB) is given back before the call returns.
+ * bounded: the first bytes, the directory of a zip file, of a gzip file what its
+ * first bytes inflate to, and of a directory its entries up to the first image.
+ * There is no budget here to charge; what a look needs (below 100 KiB) is given
+ * back before the call returns.
  *
  * A pipeline that is written here parses; opening it may still fail, because the
  * file is damaged, with an error that says so. What a format leaves to the user
- * is chosen: windows of 1024 tokens, the first array of several.
+ * is chosen: windows of 1024 tokens, the first array of several. No pipeline reads
+ * a single image, so of one its kind and size are told, and what reads many.
  */
 #include "base/file.h"
+#include "image/decode.h"
+#include "source/folder.h"
 #include "source/inflate.h"
 #include "source/tokens.h"
 #include "source/zip_file.h"
 
 #include <stdio.h>
 #include <strings.h>
+#include <sys/stat.h>
 
 #define HEAD_BYTES   4096
 #define OPTION_BYTES (2 * BRIM__ZIP_NAME_BYTES + 32)
@@ -274,6 +279,41 @@ static bool begins(const struct look *look, const char *magic, size_t count) {
     return look->head_bytes >= count && memcmp(look->head, magic, count) == 0;
 }
 
+static bool is_image(const struct look *look) {
+    static const char *const suffixes[] = { ".jpg", ".jpeg", ".png", ".webp" };
+    bool yes = begins(look, "\xff\xd8\xff", 3) || begins(look, "\x89PNG\r\n\x1a\n", 8) ||
+               (begins(look, "RIFF", 4) && look->head_bytes >= 12 &&
+                memcmp(look->head + 8, "WEBP", 4) == 0);
+    for (size_t i = 0; i < BRIM__COUNT(suffixes) && !yes; i++) {
+        yes = has_suffix(look->path, suffixes[i]);
+    }
+    return yes;
+}
+
+/* Says what an image is and how images are read, or what is wrong with it. */
+static brim_status explain_image(const struct look *look) {
+    struct brim__image_info info;
+    struct brim__input input;
+    uint8_t *window;
+    brim_status status = brim__arena_take(look->arena, BRIM__INPUT_WINDOW, &window);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    brim__input_file(&input, look->file, 0, look->file->bytes, window);
+    status = brim__image_info(&input, false, &info);
+    if (status != BRIM_OK) {
+        return brim__fail_within(status, "%s", look->path);
+    }
+    const size_t parent = (size_t)(base_name(look->path) - look->path);
+    return brim__fail(BRIM_UNSUPPORTED,
+                      "%s: a %s image of %u x %u pixels (width x height); images are read by the "
+                      "directory, such as folder \"%.*s\" | decode, or by a list of paths, such as "
+                      "files train.csv path=image | decode",
+                      look->path, brim__image_format_name(info.format), info.width, info.height,
+                      parent > 0 ? (int)brim__max(parent - 1, 1) : 1,
+                      parent > 0 ? look->path : ".");
+}
+
 static brim_status guess(struct look *look) {
     uint64_t promised;
     look->head_bytes = brim__min(sizeof look->head, look->file->bytes);
@@ -294,6 +334,8 @@ static brim_status guess(struct look *look) {
         look->stage = "idx";
     } else if (is_safetensors(look)) {
         look->stage = "safetensors";
+    } else if (is_image(look)) {
+        return explain_image(look);
     } else {
         status = guess_tokens(look);
         if (status == BRIM_OK && look->stage == NULL) {
@@ -303,27 +345,74 @@ static brim_status guess(struct look *look) {
     return status;
 }
 
+/* ------------------------------------------------------------- directories */
+
+#define SUBDIRECTORIES 8 /* that are looked into */
+
+struct images {
+    bool found;
+    size_t count;
+    char name[SUBDIRECTORIES][NAME_MAX + 1];
+};
+
+static brim_status look_at_entry(void *user, const struct brim__entry *entry) {
+    static const char *const endings[] = { "jpg", "jpeg", "png", "webp" };
+    static const struct brim__folder folder = { .extension = endings,
+                                                .extension_count = BRIM__COUNT(endings) };
+    struct images *images = user;
+    if (entry->directory && images->count < SUBDIRECTORIES) {
+        brim__copy_text(images->name[images->count++], NAME_MAX + 1, entry->name);
+    }
+    images->found = !entry->directory && brim__folder_wants(&folder, entry->name);
+    return images->found ? BRIM_END : BRIM_OK;
+}
+
+/* Images in a directory, or in one of the first directories in it. */
+static bool holds_images(struct brim__arena *arena, const char *path) {
+    struct images images = { 0 };
+    struct stat facts;
+    uint8_t *buffer;
+    char full[PATH_MAX];
+    const size_t length = strlen(path);
+    if (stat(path, &facts) != 0 || !S_ISDIR(facts.st_mode) || length + NAME_MAX + 2 > PATH_MAX ||
+        brim__arena_take(arena, BRIM__WALK_BUFFER, &buffer) != BRIM_OK) {
+        return false;
+    }
+    memcpy(full, path, length + 1);
+    (void)brim__walk(full, length, true, buffer, look_at_entry, &images);
+    for (size_t i = images.count; i-- > 0 && !images.found;) {
+        snprintf(full + length, sizeof full - length, "/%s", images.name[i]);
+        images.count = SUBDIRECTORIES; /* no more of them */
+        (void)brim__walk(full, length, true, buffer, look_at_entry, &images);
+    }
+    return images.found;
+}
+
 brim_status brim_guess(const char *path, char *pipeline, size_t pipeline_bytes) {
     if (path == NULL || pipeline == NULL) {
         return brim__fail(BRIM_INVALID, "brim_guess: %s is NULL",
                           path == NULL ? "path" : "pipeline");
     }
     struct brim__arena arena;
-    struct brim__file file;
+    struct brim__file file = { .fd = -1 };
     struct look look = { .arena = &arena, .path = path, .file = &file };
-    brim_status status = brim__file_open(&file, path);
-    if (status != BRIM_OK) {
-        return status;
-    }
     brim__arena_init(&arena, NULL);
-    status = guess(&look);
+    brim_status status = BRIM_OK;
+    if (holds_images(&arena, path)) {
+        look.stage = "folder";
+    } else {
+        status = brim__file_open(&file, path);
+        if (status == BRIM_OK) {
+            status = guess(&look);
+        }
+    }
     if (status == BRIM_OK && look.stage == NULL) {
         status = brim__fail(
             BRIM_UNSUPPORTED,
             "%s: neither its bytes nor its name say what it is; known are npy, npz, IDX (also "
             "gzipped), safetensors, CSV and TSV, JSON lines, text, token files of llm.c and "
-            "Megatron, and CIFAR's *_batch*.bin; for others say it yourself, such as tokens "
-            "length=1024 for tokens without a header, or records bytes=N",
+            "Megatron, CIFAR's *_batch*.bin, and directories of images; for others say it "
+            "yourself, such as tokens length=1024 for tokens without a header, or records bytes=N",
             path);
     }
     if (status == BRIM_OK) {

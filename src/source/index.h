@@ -55,6 +55,9 @@ brim_status brim__index_progress(struct brim__index_writer *writer, uint64_t don
 size_t brim__index_buffer(const struct brim__opening *opening, uint64_t share, size_t least,
                           size_t most);
 
+/* Adds to the thread's detail what can be done about a place that refused writing. */
+brim_status brim__index_refused(brim_status status, enum brim__index_place place);
+
 /* What an index is of and how it is made. */
 struct brim__index_recipe {
     const char *source; /* "text", "csv": part of the key */

@@ -147,8 +147,7 @@ static brim_status finish(struct brim__index_writer *writer,
     return write_out(writer, 0, 1);
 }
 
-/* What the user can do about a place that cannot be written. */
-static brim_status advise_place(brim_status status, enum brim__index_place place) {
+brim_status brim__index_refused(brim_status status, enum brim__index_place place) {
     char text[BRIM__DETAIL_BYTES];
     brim__copy_text(text, sizeof text, brim_detail());
     return place == BRIM__INDEX_CACHE
@@ -195,7 +194,8 @@ static brim_status write_index(struct brim__index_writer *writer, const char *pa
 size_t brim__index_buffer(const struct brim__opening *opening, uint64_t share, size_t least,
                           size_t most) {
     brim_budget *budget = opening->arena->budget;
-    const uint64_t bytes = budget == NULL ? most : brim__budget_available(budget) / share;
+    const uint64_t bytes =
+        budget == NULL ? most : brim__budget_available(budget, BRIM_HOST) / share;
     while (most > bytes && most > least) {
         most /= 2;
     }
@@ -225,7 +225,7 @@ brim_status brim__index_make(const char *path, const struct brim__file *data,
     begin_page(writer, 0);
     status = write_index(writer, path, recipe);
     if (writer->refused) {
-        status = advise_place(status, recipe->place);
+        status = brim__index_refused(status, recipe->place);
     }
     brim__free(writer);
     return status;

@@ -273,7 +273,7 @@ brim_status brim__inflate_room(const struct brim__opening *opening, const char *
                                uint64_t bytes, const char *advice, uint8_t **room) {
     char size[BRIM__SIZE_TEXT], available[BRIM__SIZE_TEXT];
     brim_budget *budget = opening->arena->budget;
-    const uint64_t left = budget != NULL ? brim__budget_available(budget) : UINT64_MAX;
+    const uint64_t left = budget != NULL ? brim__budget_available(budget, BRIM_HOST) : UINT64_MAX;
     if (bytes > left) {
         return brim__fail(BRIM_BUDGET,
                           "%s: is compressed and must be held in memory: %s (%llu bytes), but only "

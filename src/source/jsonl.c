@@ -181,7 +181,8 @@ static void lay_out(struct brim__source *source, struct brim__jsonl *jsonl) {
         const uint64_t element = brim_dtype_bytes(field->dtype);
         const bool span = field->form != BRIM_DENSE;
         field->at = brim__align(at, span ? 8 : element);
-        at = field->at + (span ? sizeof(struct brim__span) : element * brim__max(1, field->fixed));
+        at = field->at + (span ? sizeof(struct brim__span)
+                               : element * brim__max(1, field->fixed) * brim__jsonl_row(field));
         memcpy(to->name, field->name, sizeof to->name);
         to->form = field->form;
         to->view = (struct brim__view){ .dtype = field->dtype, .offset = field->at };
@@ -189,9 +190,14 @@ static void lay_out(struct brim__source *source, struct brim__jsonl *jsonl) {
             to->view.shape.rank = 1;
             to->view.shape.dim[0] = brim__max(1, field->fixed);
         }
+        if (field->inner > 0) {
+            to->view.shape.rank = 2;
+            to->view.shape.dim[1] = field->inner;
+        }
         brim__view_row_major(&to->view);
         source->identity = brim__hash_words(
-            source->identity, (uint64_t)field->dtype << 8 | field->form, field->fixed);
+            source->identity, field->inner << 32 | (uint64_t)field->dtype << 8 | field->form,
+            field->fixed);
         source->identity =
             brim__hash_words(source->identity, brim__hash(field->key, field->key_length, 0), 0);
     }
@@ -206,7 +212,10 @@ static void set_bounds(struct brim__source *source, const struct brim__jsonl *js
         if (jsonl->field[i].form == BRIM_TEXT) {
             *dim = brim__max(1, bound);
         } else if (jsonl->field[i].form == BRIM_RAGGED) {
-            *dim = brim__max(1, brim__min(jsonl->max_length, bound / 2));
+            /* of a line, a number takes two bytes at least, "1,"; a list of n of them 2 n + 2 */
+            const uint64_t inner = jsonl->field[i].inner;
+            const uint64_t most = bound / (inner > 0 ? 2 * inner + 2 : 2);
+            *dim = brim__max(1, brim__min(jsonl->max_length, most));
         }
     }
 }
@@ -281,14 +290,15 @@ static const brim_argument_info arguments[] = {
                           .type = BRIM_TYPE_WORD,
                           .flags = BRIM_LIST,
                           .help = "keys to read, a.b for the key b of the object a; else those of "
-                                  "the first record whose values are numbers, booleans, strings "
-                                  "or lists of numbers" },
+                                  "the first record whose values are numbers, booleans, strings, "
+                                  "lists of numbers or lists of such lists of one length" },
     [ARGUMENT_TYPES] = { .name = "types",
                          .type = BRIM_TYPE_WORD,
                          .flags = BRIM_LIST,
                          .help = "types of the fields, in their order or as key:type: text, bool, "
                                  "float32, float64, integers; lists as int64[] or, of one length, "
-                                 "float32[3]; else from the first 100 records" },
+                                 "float32[3]; lists of lists as float32[][4]; else from the first "
+                                 "100 records" },
     [ARGUMENT_MAX_BYTES] = { .name = "max_bytes",
                              .type = BRIM_TYPE_SIZE,
                              .fallback = "0",
@@ -302,7 +312,7 @@ static const brim_argument_info arguments[] = {
                               .fallback = "4096",
                               .least = 1,
                               .most = 268435456,
-                              .help = "most elements of a list of varying length" },
+                              .help = "longest list of varying length" },
     [ARGUMENT_MISSING] = { .name = "missing",
                            .type = BRIM_TYPE_CHOICE,
                            .fallback = "error",

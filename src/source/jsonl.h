@@ -31,25 +31,34 @@ struct brim__jsonl_field {
     bool typed;                 /* the rest is known */
     brim_form form;             /* BRIM_RAGGED: a list */
     brim_dtype dtype;
-    uint64_t fixed; /* elements of a list that is dense; 0: no list, or ragged */
-    uint64_t at;    /* in the record: an element, `fixed` of them, or a span */
+    uint64_t fixed; /* length of a list that is dense; 0: no list, or ragged */
+    uint64_t inner; /* length of the lists in the list; 0: it holds elements */
+    uint64_t at;    /* in the record: an element, all of a dense list's, or a span */
 };
 
 struct brim__jsonl {
     uint32_t count;
     struct brim__jsonl_field field[BRIM__MAX_FIELDS];
     enum brim__jsonl_missing missing;
-    uint64_t max_length;    /* elements of a ragged list */
+    uint64_t max_length;    /* of a ragged list */
     uint64_t list_bytes;    /* of the work: what all ragged lists of a line may need */
     uint64_t parsing_bytes; /* of the scratch behind it */
 };
 
+/* A row is an element, or a list of `inner` of them: how many are in one. */
+static inline uint64_t brim__jsonl_row(const struct brim__jsonl_field *field) {
+    return brim__max(1, field->inner);
+}
+
 /* ------------------------------------------------------------- jsonl_walk.c */
 
-/* A value of field `field`, or (in_list) an element of the list that it is.
- * An object, or a list in a list, is told by its begin alone. */
+#define BRIM__JSONL_LISTS 2 /* lists inside each other that are walked */
+
+/* A value of field `field` (lists: 0), or what stands in the list that it is (1), or
+ * in a list in that (2). Objects, and lists in so many lists, are told by their
+ * begin alone. */
 typedef brim_status brim__jsonl_value(void *user, uint32_t field, enum brim__json_kind kind,
-                                      bool in_list, const char *text, size_t length);
+                                      uint32_t lists, const char *text, size_t length);
 
 /* Walks one line, which must be an object, with the memory of json.h. Strings
  * lie in the line. *seen: bits of the fields that it has. */
@@ -59,11 +68,18 @@ brim_status brim__jsonl_walk(const struct brim__jsonl *jsonl, uint8_t *line, siz
 
 /* ------------------------------------------------------------ jsonl_types.c */
 
-/* "float32", "text", "int64[]", "float32[3]": sets the field's type. */
+/* "float32", "text", "int64[]", "float32[3]", "float32[][4]": sets the field's type. */
 brim_status brim__jsonl_type(struct brim__jsonl_field *field, const char *text);
 /* The field of a key that is cut out of a text; copied to the arena. */
 brim_status brim__jsonl_add(struct brim__jsonl *jsonl, struct brim__arena *arena, const char *key,
                             size_t length);
+
+/* What values a field had. */
+struct brim__jsonl_seen {
+    uint32_t bits; /* of jsonl_types.c */
+    uint64_t row;  /* length of the lists in its lists; 0: there was none */
+    uint64_t open; /* elements so far of the one in progress */
+};
 
 /* Looks at records one by one: without fields, the first that is an object
  * gives them; types are worked out from all. A record that is no JSON is left
@@ -71,10 +87,10 @@ brim_status brim__jsonl_add(struct brim__jsonl *jsonl, struct brim__arena *arena
 struct brim__jsonl_look {
     struct brim__jsonl *jsonl;
     struct brim__arena *arena;
-    uint32_t seen[BRIM__MAX_FIELDS]; /* what values the fields had: bits of jsonl_types.c */
-    uint64_t looked;                 /* records so far ... */
-    uint64_t good;                   /* ... and those of them that were JSON objects */
-    char why[256];                   /* what was wrong with the first that was not */
+    struct brim__jsonl_seen seen[BRIM__MAX_FIELDS]; /* of the fields */
+    uint64_t looked;                                /* records so far ... */
+    uint64_t good; /* ... and those of them that were JSON objects */
+    char why[256]; /* what was wrong with the first that was not */
 };
 brim_status brim__jsonl_look(struct brim__jsonl_look *look, uint8_t *line, size_t length,
                              void *memory, uint64_t memory_bytes);

@@ -5,6 +5,7 @@
  *
  * Scalars and dense lists go straight into the record, strings stay in the
  * line, lists of varying length go to the work memory: the record holds a span.
+ * The elements of lists in a list lie behind each other, as in a matrix.
  */
 #include "base/number.h"
 #include "source/jsonl.h"
@@ -17,22 +18,26 @@ struct line {
     uint8_t *next;        /* where the next element of a ragged list goes ... */
     uint8_t *work_end;    /* ... and where its memory ends */
     uint8_t *list;        /* where the open list began */
-    uint64_t list_length; /* elements so far */
+    uint8_t *element;     /* where its next element goes */
+    uint64_t list_length; /* rows so far: elements, or lists in it */
+    uint64_t row_length;  /* elements so far of the open list in it */
 };
 
 /* Keeps elements aligned to 8 although they may be smaller. */
-static uint64_t list_bytes(const struct brim__jsonl_field *field, uint64_t elements) {
+static uint64_t bytes_of(const struct brim__jsonl_field *field, uint64_t elements) {
     return brim__align(elements * brim_dtype_bytes(field->dtype), 8);
 }
 
 void brim__jsonl_fit(struct brim__line_format *format, uint64_t bound) {
     struct brim__jsonl *jsonl = format->self;
-    /* a line of so many bytes holds at most half as many numbers */
-    const uint64_t numbers = brim__min(jsonl->max_length, bound / 2);
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < jsonl->count; i++) {
-        if (jsonl->field[i].form == BRIM_RAGGED) {
-            bytes += list_bytes(&jsonl->field[i], numbers);
+        const struct brim__jsonl_field *field = &jsonl->field[i];
+        if (field->form == BRIM_RAGGED) {
+            /* a line of so many bytes holds at most half as many numbers */
+            const uint64_t numbers =
+                brim__min(jsonl->max_length * brim__jsonl_row(field), bound / 2);
+            bytes += bytes_of(field, numbers);
         }
     }
     jsonl->list_bytes = brim__align(brim__min(bytes, (bound / 2 + jsonl->count) * 8), 16);
@@ -70,12 +75,15 @@ static const char *type_text(const struct brim__jsonl_field *field) {
     return field->form == BRIM_TEXT ? "text" : brim_dtype_name(field->dtype);
 }
 
+static bool is_list(const struct brim__jsonl_field *field) {
+    return field->form == BRIM_RAGGED || field->fixed > 0;
+}
+
 static brim_status wrong_kind(const struct brim__jsonl_field *field, enum brim__json_kind kind,
                               bool in_list) {
-    const bool list = field->form == BRIM_RAGGED || field->fixed > 0;
-    return brim__fail(BRIM_CORRUPT, "key '%s': %s %s, but its type is %s%s", field->name,
-                      in_list ? "holds" : "is", kind_text(kind),
-                      list && !in_list ? "a list of " : "", type_text(field));
+    return brim__fail(BRIM_CORRUPT, "key '%s': %s %s, but its type is %s%s%s", field->name,
+                      in_list ? "holds" : "is", kind_text(kind), is_list(field) ? "a list of " : "",
+                      field->inner > 0 ? "lists of " : "", type_text(field));
 }
 
 /* An integer's bytes are the low ones of a 64-bit one's. */
@@ -162,7 +170,8 @@ static brim_status put_missing_value(const struct brim__jsonl *jsonl,
         return BRIM_OK;
     }
     const size_t bytes = brim_dtype_bytes(field->dtype);
-    for (uint64_t i = 0; i < brim__max(1, field->fixed); i++) {
+    const uint64_t elements = brim__max(1, field->fixed) * brim__jsonl_row(field);
+    for (uint64_t i = 0; i < elements; i++) {
         const brim_status status = put_missing(jsonl, field, what, to + i * bytes);
         if (status != BRIM_OK) {
             return status;
@@ -173,27 +182,29 @@ static brim_status put_missing_value(const struct brim__jsonl *jsonl,
 
 /* ------------------------------------------------------------------- lists */
 
-static brim_status begin_list(struct line *line, const struct brim__jsonl_field *field) {
+static void begin_list(struct line *line, const struct brim__jsonl_field *field) {
     line->list_length = 0;
     line->list = field->form == BRIM_RAGGED ? line->next : line->record + field->at;
+    line->element = line->list;
+}
+
+/* One more row is coming. */
+static brim_status count_row(struct line *line, const struct brim__jsonl_field *field) {
+    const uint64_t most = field->fixed > 0 ? field->fixed : line->jsonl->max_length;
+    if (BRIM__UNLIKELY(line->list_length == most)) {
+        return brim__fail(BRIM_CORRUPT, "key '%s': its list has more than %llu %s%s", field->name,
+                          (unsigned long long)most, field->inner > 0 ? "lists" : "elements",
+                          field->fixed > 0 ? "" : ": raise max_length");
+    }
+    line->list_length++;
     return BRIM_OK;
 }
 
 static brim_status put_element(struct line *line, const struct brim__jsonl_field *field,
                                enum brim__json_kind kind, const char *text, size_t length) {
-    const size_t bytes = brim_dtype_bytes(field->dtype);
-    const uint64_t most = field->fixed > 0 ? field->fixed : line->jsonl->max_length;
-    if (line->list_length == most) {
-        return field->fixed > 0
-                   ? brim__fail(BRIM_CORRUPT, "key '%s': its list has more than %llu elements",
-                                field->name, (unsigned long long)most)
-                   : brim__fail(BRIM_CORRUPT,
-                                "key '%s': its list has more than %llu elements: raise max_length",
-                                field->name, (unsigned long long)most);
-    }
-    uint8_t *to = line->list + line->list_length * bytes;
-    assert(field->form != BRIM_RAGGED || to + bytes <= line->work_end);
-    line->list_length++;
+    uint8_t *to = line->element;
+    line->element += brim_dtype_bytes(field->dtype);
+    assert(field->form != BRIM_RAGGED || line->element <= line->work_end);
     if (kind == BRIM__JSON_NUMBER && field->dtype != BRIM_BOOL) {
         return put_number(field, text, length, to);
     }
@@ -205,16 +216,52 @@ static brim_status put_element(struct line *line, const struct brim__jsonl_field
                                    : wrong_kind(field, kind, true);
 }
 
+static brim_status wrong_row(const struct line *line, const struct brim__jsonl_field *field,
+                             bool longer) {
+    return brim__fail(BRIM_CORRUPT, "key '%s': list %llu in its list has %s%llu elements, not %llu",
+                      field->name, (unsigned long long)line->list_length - 1,
+                      longer ? "at least " : "", (unsigned long long)line->row_length + longer,
+                      (unsigned long long)field->inner);
+}
+
+/* What stands in a list whose elements are lists, or (lists: 2) in one of these. */
+static brim_status put_in_row(struct line *line, const struct brim__jsonl_field *field,
+                              enum brim__json_kind kind, uint32_t lists, const char *text,
+                              size_t length) {
+    if (lists == 2) {
+        if (BRIM__UNLIKELY(line->row_length == field->inner)) {
+            return wrong_row(line, field, true);
+        }
+        line->row_length++;
+        return put_element(line, field, kind, text, length);
+    }
+    if (kind == BRIM__JSON_LIST) {
+        line->row_length = 0;
+        return count_row(line, field);
+    }
+    if (kind == BRIM__JSON_LIST_END) {
+        return line->row_length == field->inner ? BRIM_OK : wrong_row(line, field, false);
+    }
+    return wrong_kind(field, kind, true);
+}
+
+static brim_status put_in_list(struct line *line, const struct brim__jsonl_field *field,
+                               enum brim__json_kind kind, const char *text, size_t length) {
+    const brim_status status = count_row(line, field);
+    return status == BRIM_OK ? put_element(line, field, kind, text, length) : status;
+}
+
 static brim_status end_list(struct line *line, const struct brim__jsonl_field *field) {
     if (field->form == BRIM_RAGGED) {
         const struct brim__span span = { .data = line->list, .count = line->list_length };
         memcpy(line->record + field->at, &span, sizeof span);
-        line->next += list_bytes(field, line->list_length);
+        line->next += bytes_of(field, line->list_length * brim__jsonl_row(field));
         return BRIM_OK;
     }
     if (line->list_length != field->fixed) {
-        return brim__fail(BRIM_CORRUPT, "key '%s': its list has %llu elements, not %llu",
-                          field->name, (unsigned long long)line->list_length,
+        return brim__fail(BRIM_CORRUPT, "key '%s': its list has %llu %s, not %llu", field->name,
+                          (unsigned long long)line->list_length,
+                          field->inner > 0 ? "lists" : "elements",
                           (unsigned long long)field->fixed);
     }
     return BRIM_OK;
@@ -222,13 +269,14 @@ static brim_status end_list(struct line *line, const struct brim__jsonl_field *f
 
 /* -------------------------------------------------------------------- line */
 
-static brim_status on_value(void *self, uint32_t index, enum brim__json_kind kind, bool in_list,
+static brim_status on_value(void *self, uint32_t index, enum brim__json_kind kind, uint32_t lists,
                             const char *text, size_t length) {
     struct line *line = self;
     const struct brim__jsonl_field *field = &line->jsonl->field[index];
     uint8_t *to = line->record + field->at;
-    if (in_list) {
-        return put_element(line, field, kind, text, length);
+    if (lists > 0) {
+        return field->inner > 0 ? put_in_row(line, field, kind, lists, text, length)
+                                : put_in_list(line, field, kind, text, length);
     }
     if (kind == BRIM__JSON_NULL) {
         return put_missing_value(line->jsonl, field, "is null", line->record);
@@ -241,10 +289,12 @@ static brim_status on_value(void *self, uint32_t index, enum brim__json_kind kin
         memcpy(to, &span, sizeof span);
         return BRIM_OK;
     }
-    if (field->form == BRIM_RAGGED || field->fixed > 0) {
-        return kind == BRIM__JSON_LIST       ? begin_list(line, field)
-               : kind == BRIM__JSON_LIST_END ? end_list(line, field)
-                                             : wrong_kind(field, kind, false);
+    if (is_list(field)) {
+        if (kind == BRIM__JSON_LIST) {
+            begin_list(line, field);
+            return BRIM_OK;
+        }
+        return kind == BRIM__JSON_LIST_END ? end_list(line, field) : wrong_kind(field, kind, false);
     }
     if (kind == BRIM__JSON_NUMBER && field->dtype != BRIM_BOOL) {
         return put_number(field, text, length, to);

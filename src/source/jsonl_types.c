@@ -2,16 +2,18 @@
  * jsonl_types.c: which fields there are, and of what type.
  *
  * Without `fields` they are the keys of the first record whose values are
- * numbers, booleans, strings or lists of numbers. The type of a field that is
- * not given follows from the values in the records looked at:
+ * numbers, booleans, strings, lists of numbers or lists of such lists. The type of
+ * a field that is not given follows from the values in the records looked at:
  *
  *     all integers                int64, or uint64 if one is too large for it
  *     other numbers among them    float64
  *     null among numbers          float64, with missing=nan
  *     booleans, strings           bool, text
  *     lists of numbers            ragged int64 or float64
+ *     lists of lists of numbers   the same in rows, all as long as the first is
  *
- * Values of several kinds have no common type, and the error says so.
+ * Values of several kinds, and lists of several lengths in lists, have no common
+ * type, and the error says so.
  */
 #include "base/number.h"
 #include "source/jsonl.h"
@@ -29,11 +31,27 @@ enum {
     SEEN_NULL = 64,
     SEEN_LIST = 128, /* the bits before are its elements' */
     SEEN_SCALAR = 256,
-    SEEN_OTHER = 512, /* an object, or in a list a string or a list */
+    SEEN_ELEMENT = 512, /* in a list, what is no list ... */
+    SEEN_ROW = 1024,    /* ... and what is one: a row */
+    SEEN_UNEVEN = 2048, /* rows of several lengths, or of none */
+    SEEN_OTHER = 4096,  /* an object, a string in a list, or a list in a row */
 };
 #define SEEN_NUMBER (SEEN_INTEGER | SEEN_NATURAL | SEEN_REAL)
+#define SEEN_MIXED  (SEEN_ELEMENT | SEEN_ROW) /* both: lists of no one depth */
 
 /* ------------------------------------------------------------------- given */
+
+/* A length in brackets, for which *text is moved on. */
+static bool take_length(const char **text, uint64_t *length) {
+    const char *end = strchr(*text, ']');
+    if (**text != '[' || end == NULL ||
+        !brim__parse_unsigned(*text + 1, (size_t)(end - *text) - 1, length) || *length == 0 ||
+        *length > INT32_MAX) {
+        return false;
+    }
+    *text = end + 1;
+    return true;
+}
 
 brim_status brim__jsonl_type(struct brim__jsonl_field *field, const char *text) {
     char base[BRIM_NAME_BYTES] = "";
@@ -44,7 +62,7 @@ brim_status brim__jsonl_type(struct brim__jsonl_field *field, const char *text) 
     }
     field->typed = true;
     field->form = BRIM_DENSE;
-    field->fixed = 0;
+    field->fixed = field->inner = 0;
     if (strcmp(text, "text") == 0) {
         field->form = BRIM_TEXT;
         field->dtype = BRIM_U8;
@@ -54,26 +72,28 @@ brim_status brim__jsonl_type(struct brim__jsonl_field *field, const char *text) 
         field->dtype == BRIM_BF16 || brim__dtype_is_complex(field->dtype)) {
         return brim__fail(BRIM_INVALID,
                           "jsonl: '%.60s' is no type of a key: text, bool, float32, float64 and "
-                          "integers are, and lists such as float32[] or float32[3]",
+                          "integers are, and lists such as float32[], float32[3] or float32[][4]",
                           text);
     }
     if (*bracket == '\0') {
         return BRIM_OK;
     }
-    if (strcmp(bracket, "[]") == 0) {
+    bool good = true;
+    if (strncmp(bracket, "[]", 2) == 0) {
         field->form = BRIM_RAGGED;
-        return BRIM_OK;
+        bracket += 2;
+    } else {
+        good = take_length(&bracket, &field->fixed);
     }
-    const size_t last = strlen(bracket) - 1;
-    if (last < 2 || bracket[last] != ']' ||
-        !brim__parse_unsigned(bracket + 1, last - 1, &field->fixed) || field->fixed == 0 ||
-        field->fixed > INT32_MAX) {
-        return brim__fail(BRIM_INVALID,
-                          "jsonl: '%.60s' is no type of a list: write %s[] for any length, or "
-                          "%s[3] for 3 elements each",
-                          text, base, base);
+    if (good && *bracket != '\0') {
+        good = take_length(&bracket, &field->inner) && *bracket == '\0' &&
+               field->fixed * field->inner <= INT32_MAX;
     }
-    return BRIM_OK;
+    return good ? BRIM_OK
+                : brim__fail(BRIM_INVALID,
+                             "jsonl: '%.60s' is no type of a list: write %s[] for any length, "
+                             "%s[3] for 3 elements each, or %s[][4] for any number of lists of 4",
+                             text, base, base, base);
 }
 
 brim_status brim__jsonl_add(struct brim__jsonl *jsonl, struct brim__arena *arena, const char *key,
@@ -123,22 +143,22 @@ static uint32_t number_bits(const char *text, size_t length) {
     return brim__parse_unsigned(text, length, &natural) ? SEEN_NATURAL : SEEN_REAL;
 }
 
-static uint32_t value_bits(enum brim__json_kind kind, bool in_list, const char *text,
+static uint32_t value_bits(enum brim__json_kind kind, uint32_t lists, const char *text,
                            size_t length) {
-    const uint32_t scalar = in_list ? 0 : SEEN_SCALAR;
+    const uint32_t place = lists == 0 ? SEEN_SCALAR : lists == 1 ? SEEN_ELEMENT : 0;
     switch (kind) {
     case BRIM__JSON_NULL:
-        return SEEN_NULL;
+        return lists == 0 ? SEEN_NULL : SEEN_NULL | place;
     case BRIM__JSON_FALSE:
     case BRIM__JSON_TRUE:
-        return SEEN_BOOL | scalar;
+        return SEEN_BOOL | place;
     case BRIM__JSON_NUMBER:
-        return number_bits(text, length) | scalar;
+        return number_bits(text, length) | place;
     case BRIM__JSON_STRING:
-        return in_list ? (uint32_t)SEEN_OTHER : SEEN_TEXT | scalar;
+        return lists > 0 ? (uint32_t)SEEN_OTHER : SEEN_TEXT | place;
     case BRIM__JSON_LIST:
     case BRIM__JSON_LIST_END:
-        return in_list ? SEEN_OTHER : SEEN_LIST;
+        return lists == 0 ? SEEN_LIST : lists == 1 ? SEEN_ROW : SEEN_OTHER;
     case BRIM__JSON_OBJECT:
     case BRIM__JSON_OBJECT_END:
     case BRIM__JSON_KEY:
@@ -147,10 +167,27 @@ static uint32_t value_bits(enum brim__json_kind kind, bool in_list, const char *
     return SEEN_OTHER;
 }
 
-static brim_status on_value(void *self, uint32_t field, enum brim__json_kind kind, bool in_list,
+static void see(struct brim__jsonl_seen *seen, enum brim__json_kind kind, uint32_t lists,
+                const char *text, size_t length) {
+    seen->bits |= value_bits(kind, lists, text, length);
+    if (lists == 2) {
+        seen->open++;
+    } else if (lists == 1 && kind == BRIM__JSON_LIST) {
+        seen->open = 0;
+    } else if (lists == 1 && kind == BRIM__JSON_LIST_END) {
+        if (seen->row == 0) {
+            seen->row = seen->open;
+        }
+        if (seen->open == 0 || seen->open != seen->row) {
+            seen->bits |= SEEN_UNEVEN;
+        }
+    }
+}
+
+static brim_status on_value(void *self, uint32_t field, enum brim__json_kind kind, uint32_t lists,
                             const char *text, size_t length) {
     struct brim__jsonl_look *look = self;
-    look->seen[field] |= value_bits(kind, in_list, text, length);
+    see(&look->seen[field], kind, lists, text, length);
     return BRIM_OK;
 }
 
@@ -159,15 +196,15 @@ struct first {
     struct brim__jsonl_look *look;
     const char *key; /* of the value in progress, in the line */
     size_t key_length;
-    uint32_t depth; /* containers open */
-    uint32_t bits;  /* of the value so far */
+    uint32_t depth;               /* containers open */
+    struct brim__jsonl_seen seen; /* of the value so far */
 };
 
 static brim_status take_key(struct first *first) {
     struct brim__jsonl_look *look = first->look;
-    const uint32_t bits = first->bits;
-    if (bits & SEEN_OTHER || !(bits & (SEEN_SCALAR | SEEN_LIST)) ||
-        (bits & SEEN_LIST && bits & SEEN_BOOL)) {
+    const uint32_t bits = first->seen.bits;
+    if (bits & (SEEN_OTHER | SEEN_UNEVEN) || !(bits & (SEEN_SCALAR | SEEN_LIST)) ||
+        (bits & SEEN_LIST && bits & SEEN_BOOL) || (bits & SEEN_MIXED) == SEEN_MIXED) {
         return BRIM_OK;
     }
     const uint32_t index = look->jsonl->count;
@@ -181,7 +218,7 @@ static brim_status take_key(struct first *first) {
     const brim_status status =
         brim__jsonl_add(look->jsonl, look->arena, first->key, first->key_length);
     if (status == BRIM_OK) {
-        look->seen[index] = bits;
+        look->seen[index] = first->seen;
     }
     return status;
 }
@@ -201,7 +238,7 @@ static brim_status on_first(void *self, enum brim__json_kind kind, const char *t
         if (first->depth == 1) {
             first->key = text;
             first->key_length = length;
-            first->bits = 0;
+            first->seen = (struct brim__jsonl_seen){ 0 };
         }
         return BRIM_OK;
     }
@@ -209,9 +246,7 @@ static brim_status on_first(void *self, enum brim__json_kind kind, const char *t
     if (first->depth == 0) {
         return BRIM_OK;
     }
-    if (!ends) {
-        first->bits |= value_bits(kind, first->depth > 1, text, length);
-    }
+    see(&first->seen, kind, first->depth - 1, text, length);
     first->depth += begins;
     return first->depth == 1 ? take_key(first) : BRIM_OK;
 }
@@ -220,16 +255,22 @@ brim_status brim__jsonl_look(struct brim__jsonl_look *look, uint8_t *line, size_
                              void *memory, uint64_t memory_bytes) {
     brim_status status;
     if (look->jsonl->count > 0) {
+        struct brim__jsonl_seen before[BRIM__MAX_FIELDS];
         uint32_t fields;
+        memcpy(before, look->seen, sizeof before);
         status = brim__jsonl_walk(look->jsonl, line, length, memory, memory_bytes, on_value, look,
                                   &fields);
+        if (status == BRIM_CORRUPT) { /* what came before the fault does not count either */
+            memcpy(look->seen, before, sizeof before);
+        }
     } else {
         struct first first = { .look = look };
         status = brim__json_parse(line, length, memory, memory_bytes, on_first, &first);
         if (status == BRIM_OK && look->jsonl->count == 0) {
             status = brim__fail(BRIM_INVALID,
                                 "jsonl: the first record has no key whose value is a number, a "
-                                "boolean, a string or a list of numbers: choose with fields=");
+                                "boolean, a string, a list of numbers or a list of such lists of "
+                                "one length: choose with fields=");
         } else if (status == BRIM_CORRUPT) {
             look->jsonl->count = 0;
         }
@@ -248,8 +289,9 @@ brim_status brim__jsonl_look(struct brim__jsonl_look *look, uint8_t *line, size_
 
 /* ---------------------------------------------------------------- deciding */
 
-static brim_status decide(struct brim__jsonl_field *field, uint32_t bits, bool nan,
-                          uint64_t looked) {
+static brim_status decide(struct brim__jsonl_field *field, const struct brim__jsonl_seen *seen,
+                          bool nan, uint64_t looked) {
+    const uint32_t bits = seen->bits;
     const uint32_t numbers = bits & SEEN_NUMBER, truths = bits & SEEN_BOOL,
                    texts = bits & SEEN_TEXT;
     if (!(bits & (SEEN_SCALAR | SEEN_LIST | SEEN_OTHER))) {
@@ -261,21 +303,32 @@ static brim_status decide(struct brim__jsonl_field *field, uint32_t bits, bool n
     if (bits & SEEN_OTHER) {
         return brim__fail(BRIM_INVALID,
                           "jsonl: the values of the key '%s' are objects, or lists of other than "
-                          "numbers, which are no fields; a key of an object is written as %s.KEY",
+                          "numbers or lists of numbers, which are no fields; a key of an object is "
+                          "written as %s.KEY",
                           field->name, field->name);
     }
     if ((numbers != 0) + (truths != 0) + (texts != 0) > 1 ||
-        (bits & (SEEN_SCALAR | SEEN_LIST)) == (SEEN_SCALAR | SEEN_LIST)) {
+        (bits & (SEEN_SCALAR | SEEN_LIST)) == (SEEN_SCALAR | SEEN_LIST) ||
+        (bits & SEEN_MIXED) == SEEN_MIXED) {
+        return brim__fail(
+            BRIM_INVALID,
+            "jsonl: the values of the key '%s' have no common type (numbers, "
+            "booleans, strings, lists, lists of lists): say one, as types=%s:text, and leave the "
+            "others out (batch on_error=skip), or leave the key out with fields=",
+            field->name, field->name);
+    }
+    if (bits & SEEN_UNEVEN) {
         return brim__fail(BRIM_INVALID,
-                          "jsonl: the values of the key '%s' have no common type (numbers, "
-                          "booleans, strings, lists): say one, as types=%s:text, and leave the "
-                          "others out (batch on_error=skip), or leave the key out with fields=",
-                          field->name, field->name);
+                          "jsonl: the lists in the list of the key '%s' have no one length: say "
+                          "it, as types=%s:float64[][%llu], and leave the others out (batch "
+                          "on_error=skip), or leave the key out with fields=",
+                          field->name, field->name, (unsigned long long)brim__max(1, seen->row));
     }
     const bool real = bits & SEEN_REAL || (bits & SEEN_NATURAL && bits & SEEN_NEGATIVE) ||
                       (bits & SEEN_NULL && nan) || !(numbers | truths | texts);
     field->typed = true;
     field->form = texts ? BRIM_TEXT : bits & SEEN_LIST ? BRIM_RAGGED : BRIM_DENSE;
+    field->inner = seen->row;
     field->dtype = texts                 ? BRIM_U8
                    : truths              ? BRIM_BOOL
                    : real                ? BRIM_F64
@@ -289,7 +342,7 @@ brim_status brim__jsonl_decide(const struct brim__jsonl_look *look) {
     for (uint32_t i = 0; i < jsonl->count; i++) {
         if (!jsonl->field[i].typed) {
             const brim_status status =
-                decide(&jsonl->field[i], look->seen[i], jsonl->missing == BRIM__JSONL_MISSING_NAN,
+                decide(&jsonl->field[i], &look->seen[i], jsonl->missing == BRIM__JSONL_MISSING_NAN,
                        look->looked);
             if (status != BRIM_OK) {
                 return status;

@@ -18,10 +18,10 @@ struct walk {
     brim__jsonl_value *value;
     void *user;
     uint32_t seen;
-    uint32_t depth; /* objects open that are walked; level[depth - 1] is the innermost */
-    uint32_t skip;  /* containers open that are not */
-    int32_t target; /* field whose value comes next or whose list is open; -1: none */
-    bool in_list;
+    uint32_t depth;     /* objects open that are walked; level[depth - 1] is the innermost */
+    uint32_t skip;      /* containers open that are not */
+    int32_t target;     /* field whose value comes next or whose list is open; -1: none */
+    uint32_t lists;     /* open lists of the target */
     struct level inner; /* of the object that may come next */
     struct level level[BRIM__JSON_DEPTH];
 };
@@ -53,10 +53,10 @@ static brim_status on_key(struct walk *walk, const char *text, size_t length) {
 static brim_status tell(struct walk *walk, enum brim__json_kind kind, const char *text,
                         size_t length) {
     const uint32_t field = (uint32_t)walk->target;
-    if (!walk->in_list && kind != BRIM__JSON_LIST) {
+    if (walk->lists == 0 && kind != BRIM__JSON_LIST) {
         walk->target = -1;
     }
-    return walk->value(walk->user, field, kind, walk->in_list, text, length);
+    return walk->value(walk->user, field, kind, walk->lists, text, length);
 }
 
 static brim_status on_object(struct walk *walk) {
@@ -72,7 +72,7 @@ static brim_status on_object(struct walk *walk) {
     }
     if (walk->depth == 0) {
         walk->level[walk->depth++] = (struct level){ .fields = (1u << walk->jsonl->count) - 1 };
-    } else if (!walk->in_list && walk->inner.fields != 0) {
+    } else if (walk->lists == 0 && walk->inner.fields != 0) {
         walk->level[walk->depth++] = walk->inner;
         walk->inner.fields = 0;
     } else {
@@ -91,15 +91,16 @@ static brim_status on_list(struct walk *walk) {
         return BRIM_OK;
     }
     const brim_status status = tell(walk, BRIM__JSON_LIST, NULL, 0);
-    if (walk->in_list) {
+    if (walk->lists == BRIM__JSONL_LISTS) {
         walk->skip = 1;
+    } else {
+        walk->lists++;
     }
-    walk->in_list = true;
     return status;
 }
 
 static brim_status on_list_end(struct walk *walk) {
-    walk->in_list = false;
+    walk->lists--;
     return tell(walk, BRIM__JSON_LIST_END, NULL, 0);
 }
 
@@ -143,9 +144,8 @@ brim_status brim__jsonl_walk(const struct brim__jsonl *jsonl, uint8_t *line, siz
     walk.value = value;
     walk.user = user;
     walk.seen = 0;
-    walk.depth = walk.skip = 0;
+    walk.depth = walk.skip = walk.lists = 0;
     walk.target = -1;
-    walk.in_list = false;
     walk.inner = (struct level){ 0 };
     const brim_status status = brim__json_parse(line, length, memory, memory_bytes, visit, &walk);
     *seen = walk.seen;

@@ -319,6 +319,14 @@ static void describe(const struct brim__source *source, uint64_t sample, char *t
     }
 }
 
+static brim_status stamp_lines(const struct brim__source *source, uint64_t sample, uint8_t *buffer,
+                               const struct brim__opening *opening, uint64_t *stamp) {
+    const struct brim__lines *lines = source->self;
+    (void)buffer;
+    (void)opening;
+    return brim__files_stamp(lines->files, sample, stamp);
+}
+
 static void close_lines(struct brim__source *source) {
     struct brim__lines *lines = source->self;
     for (size_t i = 0; i < lines->files->count; i++) {
@@ -332,5 +340,6 @@ static const struct brim__source_ops file_ops = {
     .fetch = fetch,
     .advise = advise,
     .describe = describe,
+    .stamp = stamp_lines,
     .close = close_lines,
 };

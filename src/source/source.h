@@ -18,6 +18,11 @@
  *
  *     buffer: | record | record | ... | extra_bytes: what spans point to |
  *
+ * A field of bytes may be deferred: the record then holds, at view.offset, a
+ * brim__blob, which says where the bytes are to be read. An image's decoder reads
+ * them through a window and stops where the crop ends; whoever else needs them
+ * reads all of them (transform/program.c does).
+ *
  * A stream has no numbers to fetch by: its samples are pulled one after the
  * other by one thread at a time.
  */
@@ -27,11 +32,14 @@
 #include "base/file.h"
 #include "base/platform.h"
 #include "base/stage.h"
+#include "image/decode.h"
 #include "memory/alloc.h"
 #include "tensor/tensor.h"
 
 #define BRIM__MAX_FIELDS  16
+#define BRIM__SAMPLE_NAME 8192  /* bytes that hold what any sample is called */
 #define BRIM__READ_WINDOW 65536 /* neighbours are read together up to this many bytes */
+#define BRIM__ALL_SAMPLES UINT64_MAX
 
 struct brim__index; /* source/index.h */
 
@@ -63,10 +71,26 @@ struct brim__span {
     uint64_t count; /* in the first dimension */
 };
 
+/* Bytes that have not been read: a file, or a part of one that is open. */
+struct brim__blob {
+    const char *path;              /* behind the records in the same buffer; NULL: `file` */
+    bool described;                /* the source's describe() tells the path: errors need not */
+    const struct brim__file *file; /* open, for as long as the source */
+    uint64_t offset, bytes;        /* of `file`; a path's are known when it is opened */
+};
+/* Makes ready to read: *file is `own`, opened here, or the source's. The bytes are
+ * [*offset, *offset + *bytes) of it. Afterwards brim__file_close(own), on success. */
+brim_status brim__blob_open(const struct brim__blob *blob, struct brim__file *own,
+                            const struct brim__file **file, uint64_t *offset, uint64_t *bytes);
+
 struct brim__source_field {
     char name[BRIM_NAME_BYTES];
     brim_form form;
-    struct brim__view view;
+    struct brim__view view; /* deferred: view.shape.dim[0] is the longest, UINT32_MAX if unknown */
+    bool deferred;
+    const struct brim__image_bounds *images; /* of all images in the field; NULL: unknown */
+    const char *const *class_names;          /* of a label; NULL: none */
+    uint64_t class_count;
 };
 
 struct brim__source_ops {
@@ -88,6 +112,26 @@ struct brim__source_ops {
     void (*advise)(const struct brim__source *source, uint64_t sample, uint64_t count);
     /* "x.npy, sample 17": what to call a sample in messages. */
     void (*describe)(const struct brim__source *source, uint64_t sample, char *text, size_t bytes);
+    /* The path of the file that a sample is, for `text` of BRIM__SAMPLE_NAME bytes.
+     * Memory that it needs meanwhile is charged to the budget. NULL: samples are not
+     * files. */
+    brim_status (*path)(const struct brim__source *source, uint64_t sample, brim_budget *budget,
+                        char *text);
+    /* A hash of what the system says now of the files that `sample` is made of (their
+     * stamps, base/file.h): another value means that they may have changed, the same one
+     * that they have not. BRIM__ALL_SAMPLES: of all files, in their order, those that are
+     * not there as such. To be asked before the sample is fetched, or a change in between
+     * would go unnoticed. What a source holds of a file since it was opened (a descriptor,
+     * an index, what was inflated) is no longer what another opening would read once the
+     * file has changed: what is made of it from then on has a stamp that no other opening
+     * sees.
+     * buffer: as for a fetch of one sample, for all of most_run samples; used only by a
+     * source with deferred fields. Takes no memory: a worker that asks must not wait for
+     * workers. opening: for all, whom to tell; else NULL. An error of one sample (BRIM_IO:
+     * its file is gone) says nothing of the sample, only that it cannot be told from
+     * another. NULL: the samples do not come from files, or come as a stream. */
+    brim_status (*stamp)(const struct brim__source *source, uint64_t sample, uint8_t *buffer,
+                         const struct brim__opening *opening, uint64_t *stamp);
     void (*close)(struct brim__source *source); /* also of one that was half opened */
 };
 
@@ -103,8 +147,24 @@ struct brim__source {
     bool in_memory;       /* fetch never uses the buffer */
     bool is_file;         /* reads may be slow: worth advice */
     bool callback;        /* runs the user's code: needs a large stack */
+    bool impure;          /* it may give something else each time */
+    bool random;          /* a sample depends on the epoch, or on random numbers */
+    bool unversioned;     /* the caller's own, and not told from another by version= */
+    const char *maker;    /* of one that is one of these: "callback @name" */
     brim__mutex *serial;  /* held while fetching; NULL: fetch from any threads at once */
-    uint64_t identity;    /* hash of what the data are, without paths */
+    /* Hash of what the data are, as far as opening knows it: the count of samples, and
+     *     npy idx cifar records tokens safetensors   types, shapes; size of each file
+     *     npz                                        the same, and the member's CRC-32
+     *     csv jsonl text                             columns, types; size, records of each file
+     *     files MANIFEST                             as of csv and jsonl; not the paths in it
+     *     files list=                                paths as they are written, labels
+     *     folder                                     names below the roots, sizes when listed,
+     *                                                labels
+     *     array callback stream range                types, shapes, version=
+     * No source enters where its files lie, their times or (but for npz) their content:
+     * whether these have changed is what stamps are for. */
+    uint64_t identity;
+    const char *note; /* what the plan says of the samples besides their count; or NULL */
     uint32_t field_count;
     struct brim__source_field field[BRIM__MAX_FIELDS];
 };
@@ -121,6 +181,24 @@ static inline uint64_t brim__source_extra(const struct brim__source *source, uin
 static inline uint64_t brim__source_buffer(const struct brim__source *source, uint64_t count) {
     return source->extra_bytes == 0 ? brim__source_span(source, count)
                                     : brim__source_extra(source, count) + source->extra_bytes;
+}
+
+/* stamp.c: the stamps of sources side by side as one; 0 if none has files. buffers: of
+ * each source, as its `stamp` wants it. */
+brim_status brim__sources_stamp(struct brim__source *const *sources, uint32_t count,
+                                uint64_t sample, uint8_t *const *buffers, uint64_t *stamp);
+/* The same of all samples. Memory that it needs meanwhile is charged to the budget. The
+ * progress function may be NULL; it is told some times a second, and may give up:
+ * BRIM_INTERRUPTED. */
+brim_status brim__sources_stamp_all(struct brim__source *const *sources, uint32_t count,
+                                    brim_budget *budget, brim_progress_callback *progress,
+                                    void *progress_user, uint64_t *stamp);
+/* What that takes of the budget meanwhile. */
+uint64_t brim__sources_stamp_bytes(struct brim__source *const *sources, uint32_t count);
+
+/* Whether the text of version= is that of its default: nobody gave one. */
+static inline bool brim__unversioned(const char *version) {
+    return strcmp(version, "0") == 0;
 }
 
 /* The binding that a stage's @name means: found and of the right kind, or an
@@ -149,6 +227,8 @@ extern const struct brim__stage brim__stage_array;
 extern const struct brim__stage brim__stage_callback;
 extern const struct brim__stage brim__stage_stream;
 extern const struct brim__stage brim__stage_range;
+extern const struct brim__stage brim__stage_folder;
+extern const struct brim__stage brim__stage_files;
 extern const struct brim__stage brim__stage_zip;
 
 #endif

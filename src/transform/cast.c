@@ -53,6 +53,11 @@ static brim_status cast(struct brim__program *program, uint32_t f, brim_dtype dt
     return BRIM_OK;
 }
 
+/* Left alone unless it is named: text, and class numbers, which are no quantities. */
+static bool is_spared(const struct brim__program_field *field) {
+    return is_text(field) || field->class_count > 0;
+}
+
 static brim_status add(const struct brim__use *use, struct brim__program *program) {
     brim_dtype dtype;
     brim_status status = brim__dtype_parse(brim__item(use, DTYPE)->text, &dtype);
@@ -62,7 +67,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
     }
     for (uint32_t f = 0; status == BRIM_OK && f < program->field_count; f++) {
         const struct brim__program_field *field = &program->field[f];
-        const bool meant = (fields >> f & 1) != 0 && (brim__given(use, ON) || !is_text(field));
+        const bool meant = (fields >> f & 1) != 0 && (brim__given(use, ON) || !is_spared(field));
         if (meant && (field->pending.to != dtype || is_text(field))) {
             status = cast(program, f, dtype);
         }
@@ -78,7 +83,7 @@ static const brim_argument_info arguments[] = {
     [ON] = { .name = "on",
              .type = BRIM_TYPE_WORD,
              .flags = BRIM_LIST,
-             .help = "fields to convert; all but text and bytes if not given" },
+             .help = "fields to convert; all but text, bytes and class numbers if not given" },
 };
 
 const struct brim__stage brim__stage_cast = {

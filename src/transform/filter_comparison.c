@@ -308,7 +308,8 @@ brim_status brim__comparison_init(struct brim__comparison *comparison,
     status = comparison->compared == BRIM__AS_TEXT ? set_text(comparison, program->arena, &parts)
                                                    : set_number(comparison, &parts);
     /* a length is the same before and after what is pending */
-    if (status == BRIM_OK && comparison->compared != BRIM__AS_LENGTH) {
+    if (status == BRIM_OK &&
+        (comparison->compared != BRIM__AS_LENGTH || program->field[f].deferred)) {
         status = brim__program_flush(program, f, false);
     }
     brim__program_reader(program, f, &comparison->reader);

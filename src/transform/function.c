@@ -5,13 +5,21 @@
 
 #include "source/spec.h"
 
+#include <stdio.h>
+
 brim_status brim__function_init(struct brim__function *function, struct brim__program *program,
                                 const struct brim__use *use, size_t name, size_t seed,
                                 brim_binding_kind kind, brim_binding *binding) {
+    char text[2 * BRIM_NAME_BYTES];
+    const char *told = NULL;
     brim_status status =
         brim__binding_find(program->opening, use, brim__item(use, name)->text, kind, binding);
     if (status == BRIM_OK) {
         status = brim__arena_text(program->arena, binding->name, &function->name);
+    }
+    if (status == BRIM_OK) {
+        snprintf(text, sizeof(text), "%s @%s", use->stage->info.name, function->name);
+        status = brim__arena_text(program->arena, text, &told);
     }
     if (status == BRIM_OK && (binding->flags & BRIM_CONCURRENT) == 0) {
         status = brim__serial_find(program->opening, function->name, &function->serial);
@@ -24,7 +32,16 @@ brim_status brim__function_init(struct brim__function *function, struct brim__pr
     function->key = brim__hash_words(program->key, (uint64_t)brim__item(use, seed)->integer, 0);
     function->expanded = program->expand != BRIM__NO_EXPAND;
     program->callback = true;
-    program->impure |= (binding->flags & BRIM_PURE) == 0;
+    if ((binding->flags & BRIM_PURE) == 0) {
+        brim__program_impure(program, told);
+    }
+    if ((binding->flags & BRIM_RANDOM) != 0) {
+        brim__program_random(program, told);
+    }
+    if (brim__unversioned(brim__item(use, seed + 1)->text)) {
+        brim__program_unversioned(program, told);
+    }
+    program->probed = (binding->flags & BRIM_PROBED) != 0;
     return BRIM_OK;
 }
 

@@ -63,7 +63,8 @@ static const brim_argument_info arguments[] = {
     [VERSION] = { .name = "version",
                   .type = BRIM_TYPE_WORD,
                   .fallback = "0",
-                  .help = "change it when the function puts out something else" },
+                  .help = "change it when the function puts out something else; a cache file "
+                          "wants one that is not 0" },
 };
 
 const struct brim__stage brim__stage_map = {

@@ -77,8 +77,11 @@ static brim_status find_axis(const struct brim__use *use, const struct brim__pro
     } else {
         return brim__fail(BRIM_INVALID,
                           "normalize: field '%s' is %s: neither its last nor its first dimension "
-                          "has %u channels; give axis=",
-                          field->name, brim__shape_text(shape, text), channels);
+                          "has %u channels; give %s",
+                          field->name, brim__shape_text(shape, text), channels,
+                          brim__item(use, PRESET)->integer == IMAGENET
+                              ? "mean= and std= instead of imagenet, whose constants are for 3"
+                              : "axis=");
     }
     return BRIM_OK;
 }

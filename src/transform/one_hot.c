@@ -42,6 +42,11 @@ static brim_status encode(const struct brim__use *use, struct brim__program *pro
                           "one_hot: field '%s' is %s, not an integer: give on=", field->name,
                           brim_dtype_name(field->pending.to));
     }
+    if (field->class_count > (uint64_t)brim__item(use, CLASSES)->integer) {
+        return brim__fail(BRIM_INVALID, "one_hot: field '%s' has %llu classes: say one_hot %llu",
+                          field->name, (unsigned long long)field->class_count,
+                          (unsigned long long)field->class_count);
+    }
     struct brim__shape shape = field->pending.from.shape;
     if (shape.rank + 2 > BRIM_MAX_RANK) {
         return brim__fail(BRIM_UNSUPPORTED, "one_hot: field '%s' has too many dimensions",
@@ -87,6 +92,7 @@ static brim_status encode(const struct brim__use *use, struct brim__program *pro
     step->self = self;
     step->from = field->at;
     brim__program_set(program, index, BRIM_DENSE, dtype, &shape, &step->to);
+    field->class_count = 0;
     return BRIM_OK;
 }
 

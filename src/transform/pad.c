@@ -152,6 +152,9 @@ static brim_status pad(const struct brim__use *use, struct brim__program *progra
     struct pad *self;
     struct brim__step *step;
     brim_status status = brim__arena_take(program->arena, sizeof(*self), &self);
+    if (status == BRIM_OK && field->deferred) {
+        status = brim__program_flush(program, f, false);
+    }
     if (status == BRIM_OK) {
         status = read_value(use, field, self->value);
     }

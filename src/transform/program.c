@@ -6,6 +6,8 @@
  */
 #include "transform/program.h"
 
+#include "transform/picture.h"
+
 #define ALIGNMENT 64
 
 static brim_status run_conversion(const struct brim__step *step, const struct brim__frame *frame) {
@@ -53,8 +55,38 @@ static brim_status run_ragged(const struct brim__step *step, const struct brim__
     return BRIM_OK;
 }
 
+/* Bytes that nobody has read yet: all of them, to where they go. */
+static brim_status run_deferred(const struct brim__step *step, const struct brim__frame *frame) {
+    const struct brim__blob *blob =
+        (const struct brim__blob *)(const void *)(brim__operand_read(&step->from, frame) +
+                                                  step->conversion.from.offset);
+    struct brim__file own;
+    const struct brim__file *file;
+    uint64_t offset, bytes, *count;
+    brim_status status = brim__blob_open(blob, &own, &file, &offset, &bytes);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    uint8_t *to = brim__operand_ragged(&step->to, frame, &count);
+    const uint64_t bound = step->conversion.from.shape.dim[0];
+    if (bytes > bound) {
+        status = brim__fail(BRIM_CORRUPT,
+                            "%s has %llu bytes, but none had more than %llu when they were "
+                            "indexed",
+                            file->path, (unsigned long long)bytes, (unsigned long long)bound);
+    } else {
+        *count = bytes;
+        status = brim__file_read(file, offset, to, bytes);
+    }
+    brim__file_close(&own);
+    return status;
+}
+
 static brim__step_run *run_of(const struct brim__program_field *field) {
     const struct brim__conversion *conversion = &field->pending;
+    if (field->deferred) {
+        return run_deferred;
+    }
     if (field->form != BRIM_DENSE) {
         return run_ragged;
     }
@@ -118,6 +150,9 @@ void brim__program_set(struct brim__program *program, uint32_t field, brim_form 
     brim__view_row_major(&view);
     brim__conversion_init(&target->pending, &view);
     target->form = form;
+    target->deferred = false;
+    target->picture = NULL;
+    target->image = target->mask = false;
     target->at = *written;
     target->written = written;
     target->stage = program->stage;
@@ -126,9 +161,18 @@ void brim__program_set(struct brim__program *program, uint32_t field, brim_form 
 /* A step that carries out a field's pending conversion to `to`. */
 static brim_status emit(struct brim__program *program, uint32_t field, struct brim__operand to) {
     struct brim__program_field *source = &program->field[field];
+    if (source->deferred && source->pending.from.shape.dim[0] == UINT32_MAX) {
+        return brim__fail(BRIM_INVALID,
+                          "field '%s': nobody knows how long its files are: decode it, or say "
+                          "probe=yes where it comes from",
+                          source->name);
+    }
     brim_status status = brim__conversion_prepare(&source->pending);
     if (status != BRIM_OK) {
         return brim__fail_within(status, "field '%s'", source->name);
+    }
+    if (source->picture != NULL) {
+        return brim__picture_settle(program, field, to);
     }
     struct brim__step *step;
     status = brim__program_step(program, &step);
@@ -145,7 +189,9 @@ static brim_status emit(struct brim__program *program, uint32_t field, struct br
 
 brim_status brim__program_flush(struct brim__program *program, uint32_t field, bool always) {
     struct brim__program_field *source = &program->field[field];
-    if (brim__conversion_is_copy(&source->pending) &&
+    source->image = source->mask = false;
+    if (source->picture == NULL && !source->deferred &&
+        brim__conversion_is_copy(&source->pending) &&
         (source->at.where == BRIM__IN_SCRATCH || !always)) {
         return BRIM_OK;
     }
@@ -160,12 +206,58 @@ brim_status brim__program_flush(struct brim__program *program, uint32_t field, b
     if (status != BRIM_OK) {
         return status;
     }
+    struct brim__picture *picture = source->picture;
     status = emit(program, field, to);
     if (status == BRIM_OK) {
-        brim__program_set(program, field, source->form, dtype, &shape,
-                          &program->step[program->step_count - 1]->to);
+        struct brim__step *step =
+            picture != NULL ? picture->step : program->step[program->step_count - 1];
+        brim__program_set(program, field, source->form, dtype, &shape, &step->to);
     }
     return status;
+}
+
+brim_status brim__program_move(struct brim__program *program, uint32_t field,
+                               struct brim__operand to) {
+    struct brim__program_field *source = &program->field[field];
+    const struct brim__picture *picture = source->picture;
+    const bool image = picture != NULL
+                           ? brim__picture_is_open(source)
+                           : source->image && brim__conversion_is_copy(&source->pending);
+    const bool mask = picture != NULL ? picture->mask : source->mask;
+    brim_status status = image && picture != NULL ? brim__picture_rests(source) : BRIM_OK;
+    if (status != BRIM_OK) {
+        return status;
+    }
+    if (source->picture == NULL && source->written != NULL &&
+        brim__conversion_is_copy(&source->pending)) {
+        *source->written = to;
+    } else {
+        status = emit(program, field, to);
+    }
+    if (status == BRIM_OK) {
+        const struct brim__shape shape = source->pending.from.shape;
+        brim__program_set(program, field, source->form, source->pending.to, &shape, &to);
+        source->written = NULL; /* it was promised to be there */
+        source->image = image;
+        source->mask = image && mask;
+    }
+    return status;
+}
+
+void brim__program_impure(struct brim__program *program, const char *stage) {
+    program->impure_stage = program->impure ? program->impure_stage : stage;
+    program->impure = true;
+}
+
+void brim__program_random(struct brim__program *program, const char *stage) {
+    program->random_stage = program->random ? program->random_stage : stage;
+    program->random = true;
+}
+
+void brim__program_unversioned(struct brim__program *program, const char *stage) {
+    if (program->unversioned_stage == NULL) {
+        program->unversioned_stage = stage;
+    }
 }
 
 brim_status brim__program_init(struct brim__program *program, struct brim__opening *opening,
@@ -187,7 +279,7 @@ brim_status brim__program_init(struct brim__program *program, struct brim__openi
                 if (strcmp(program->field[i].name, from->name) == 0) {
                     return brim__fail(BRIM_INVALID,
                                       "two fields are called '%s': give one another name, as in "
-                                      "name=label",
+                                      "name=label (of folder: field=label)",
                                       from->name);
                 }
             }
@@ -199,11 +291,23 @@ brim_status brim__program_init(struct brim__program *program, struct brim__openi
             struct brim__program_field *field = &program->field[program->field_count++];
             memcpy(field->name, from->name, sizeof(field->name));
             field->form = from->form;
+            field->deferred = from->deferred;
+            field->images = from->images;
+            field->class_count = from->class_names != NULL ? from->class_count : 0;
             brim__conversion_init(&field->pending, &from->view);
             field->at = (struct brim__operand){ .where = BRIM__IN_RECORD, .index = s };
             field->stage = stage;
         }
         program->callback |= sources[s]->callback;
+        if (sources[s]->impure) {
+            brim__program_impure(program, sources[s]->maker);
+        }
+        if (sources[s]->random) {
+            brim__program_random(program, sources[s]->maker);
+        }
+        if (sources[s]->unversioned) {
+            brim__program_unversioned(program, sources[s]->maker);
+        }
     }
     return BRIM_OK;
 }
@@ -231,7 +335,8 @@ brim_status brim__program_finish(struct brim__program *program, struct brim__sou
     for (uint32_t f = 0; f < program->field_count; f++) {
         struct brim__program_field *field = &program->field[f];
         const struct brim__operand row = { .where = BRIM__IN_ROW, .index = f };
-        if (field->written != NULL && brim__conversion_is_copy(&field->pending)) {
+        if (field->picture == NULL && field->written != NULL &&
+            brim__conversion_is_copy(&field->pending)) {
             *field->written = row;
         } else if (program->expand == BRIM__NO_EXPAND && field->at.where == BRIM__IN_RECORD &&
                    field->at.index < source_count &&
@@ -245,6 +350,22 @@ brim_status brim__program_finish(struct brim__program *program, struct brim__sou
         }
     }
     return BRIM_OK;
+}
+
+/* A field whose elements a stage can have, as far as planning knows. */
+static bool is_able(const struct brim__program_field *field, bool dense) {
+    return (!dense || field->form == BRIM_DENSE) &&
+           (field->picture == NULL || field->picture->extent.fixed);
+}
+
+static brim_status unable(const char *stage, const struct brim__program_field *field) {
+    if (field->picture != NULL) {
+        return brim__picture_unsized(stage, field);
+    }
+    return brim__fail(BRIM_INVALID,
+                      "%s: field '%s' differs in length from sample to sample: make it one shape "
+                      "first, with pad to=",
+                      stage, field->name);
 }
 
 static brim_status unknown_field(const struct brim__program *program, const char *stage,
@@ -314,7 +435,13 @@ brim_status brim__program_expand(struct brim__program *program, const char *stag
                           stage);
     }
     for (uint32_t f = 0; f < program->field_count; f++) {
+        const brim_status status =
+            program->field[f].picture != NULL ? brim__program_flush(program, f, true) : BRIM_OK;
+        if (status != BRIM_OK) {
+            return status;
+        }
         program->field[f].written = NULL;
+        program->field[f].image = program->field[f].mask = false;
     }
     program->expand = program->step_count;
     program->most = most;
@@ -328,7 +455,16 @@ brim_status brim__program_on(const struct brim__program *program, const struct b
     const char *stage = use->stage->info.name;
     uint32_t able = 0; /* fields that it can act on at all */
     for (uint32_t f = 0; f < program->field_count; f++) {
-        able |= (uint32_t)(!dense || program->field[f].form == BRIM_DENSE) << f;
+        able |= (uint32_t)is_able(&program->field[f], dense) << f;
+    }
+    if (on->count == 0 && fallback == BRIM__ON_FIRST && program->field_count > 0 &&
+        program->field[0].deferred) {
+        return brim__fail(BRIM_INVALID, "%s: field '%s' is still encoded: put decode before", stage,
+                          program->field[0].name);
+    }
+    if (on->count == 0 && program->field_count > 0 && program->field[0].picture != NULL &&
+        !is_able(&program->field[0], dense)) {
+        return unable(stage, &program->field[0]); /* not: the label instead, silently */
     }
     if (on->count == 0 && able == 0) {
         return brim__fail(BRIM_INVALID,
@@ -350,10 +486,7 @@ brim_status brim__program_on(const struct brim__program *program, const struct b
             return status;
         }
         if ((able >> f & 1) == 0) {
-            return brim__fail(BRIM_INVALID,
-                              "%s: field '%s' differs in length from sample to sample: make it "
-                              "one shape first, with pad to=",
-                              stage, on->items[i].text);
+            return unable(stage, &program->field[f]);
         }
         *fields |= 1u << f;
     }

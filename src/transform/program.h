@@ -39,22 +39,26 @@
 #define BRIM__DROPPED     ((brim_status)1000) /* the sample is left out */
 #define BRIM__EXHAUSTED   ((brim_status)1001) /* an expansion has no more samples */
 #define BRIM__MAX_SOURCES 16                  /* side by side in one sample */
+#define BRIM__MAX_CACHES  4                   /* one behind the other */
 
 enum brim__where { BRIM__IN_RECORD, BRIM__IN_SCRATCH, BRIM__IN_ROW };
 
 struct brim__operand {
     enum brim__where where;
-    uint32_t index;  /* record: the source; row: the field */
+    uint32_t index;  /* record: of the frame's; row: the field */
     uint64_t offset; /* scratch */
 };
 
 /* One thread's sample in the making. */
 struct brim__frame {
-    const uint8_t *record[BRIM__MAX_SOURCES];
+    /* of each source; behind these, of each cache: its entry */
+    const uint8_t *record[BRIM__MAX_SOURCES + BRIM__MAX_CACHES];
     uint8_t *scratch;
     uint8_t *row[BRIM__MAX_FIELDS];
     uint64_t *length[BRIM__MAX_FIELDS]; /* of a row that is not dense */
     uint64_t sub;                       /* which sample of an expansion */
+    uint64_t stamp;                     /* of the sample's files, where a cache asks for it ... */
+    bool unstamped;                     /* ... and it could not be had: not to be kept */
     brim_call call;                     /* sample and epoch; each step sets its own key in a copy */
 };
 
@@ -63,15 +67,27 @@ typedef brim_status brim__step_run(const struct brim__step *step, const struct b
 
 struct brim__step {
     brim__step_run *run;
-    uint32_t stage; /* whose time this counts as */
+    uint32_t stage;      /* whose time this counts as */
+    uint64_t late_bytes; /* scratch that was taken for it after its stage was added */
     struct brim__operand from, to;
     struct brim__conversion conversion;
     void *self; /* what other kinds of steps need */
 };
 
+struct brim__picture; /* transform/picture.h */
+
 struct brim__program_field {
     char name[BRIM_NAME_BYTES];
     brim_form form;
+    bool deferred; /* in a record, as a brim__blob: bytes that nobody has read yet */
+    const struct brim__image_bounds *images; /* what is known of images in it; or NULL */
+    uint64_t class_count;                    /* of a field of class numbers; 0: it is none */
+    /* an image in the making, to which stages may still add; its pending conversion
+     * begins with uint8 HWC if it is of one size. NULL: none */
+    struct brim__picture *picture;
+    /* no picture, but pixels that a cache keeps of one: image stages behind it take them up as
+     * if it had never been settled */
+    bool image, mask;
     /* not dense: in the batch, rows are filled up with pad_value (an element of
      * pending.to) to the longest row */
     bool padded;
@@ -94,8 +110,16 @@ struct brim__program {
     struct brim__step *step[BRIM__MAX_STEPS];
     uint32_t step_count;
     uint64_t scratch_bytes;
-    bool callback;                     /* runs the user's code */
-    bool impure;                       /* some stage may put out something else each time */
+    const char *neediest; /* the file for which `needed_bytes` of the scratch are; or NULL */
+    uint64_t needed_bytes;
+    bool callback;            /* runs the user's code */
+    bool impure;              /* some stage may put out something else each time */
+    bool random;              /* some stage draws, or depends on the epoch */
+    const char *impure_stage; /* the first such stage, as "map @name" */
+    const char *random_stage;
+    const char *unversioned_stage;     /* the first with something of the caller's that has no
+                                          version; NULL: none */
+    bool probed;                       /* the stage in work: its fields were found by trying */
     bool drops;                        /* some step may return BRIM__DROPPED */
     uint32_t expand;                   /* first step of those that run for each sub, or none */
     uint64_t most;                     /* rows that one sample becomes at most; 1 without expand */
@@ -136,10 +160,19 @@ brim_status brim__program_find(const struct brim__program *program, const char *
 brim_status brim__program_field(struct brim__program *program, const char *stage, const char *name,
                                 uint32_t *field);
 
+/* Notes that the stage `stage` does so; the text outlives the program. */
+void brim__program_impure(struct brim__program *program, const char *stage);
+void brim__program_random(struct brim__program *program, const char *stage);
+void brim__program_unversioned(struct brim__program *program, const char *stage);
+
 /* Carries out a field's pending conversion into scratch; afterwards the field
- * is a contiguous, aligned, native array there. always: even if it already is
- * plain in a record. */
+ * is a contiguous, aligned, native array there, read if it was deferred, and no
+ * image any more. always: even if it already is plain in a record. */
 brim_status brim__program_flush(struct brim__program *program, uint32_t field, bool always);
+/* The same to `to`, in scratch, where there is room for the value at its bound; but an image
+ * stays one. Whoever wrote the field writes there if nothing is left to convert. */
+brim_status brim__program_move(struct brim__program *program, uint32_t field,
+                               struct brim__operand to);
 
 /* A new step at the end, zeroed, with its stage set; and scratch for a value. */
 brim_status brim__program_step(struct brim__program *program, struct brim__step **step);

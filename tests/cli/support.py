@@ -43,6 +43,57 @@ def start(*words):
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
+class Rows:
+    """Pipelines run by one process (tests/rows.c); a pipeline's batches as numpy arrays by field."""
+
+    def __init__(self, memory=1 << 30, threads=0):
+        self.cache = tempfile.TemporaryDirectory()
+        self.process = subprocess.Popen([os.environ["BRIM_ROWS"], str(memory), str(threads),
+                                         self.cache.name],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.wait(LIMIT)
+        self.process.stdout.close()
+        self.cache.cleanup()
+
+    def _field(self):
+        import numpy
+        word, name, dtype, size, *shape = self.process.stdout.readline().decode().split()
+        assert word == "field"
+        data = self.process.stdout.read(int(size))
+        shape = [int(length) for length in shape]
+        if -1 in shape:  # rows of unequal length
+            at = 8 * (shape[0] + 1)
+            offsets = numpy.frombuffer(data[:at], "int64")
+            rows = numpy.frombuffer(data[at:], dtype).reshape([-1, *shape[2:]])
+            return name, [rows[i:j] for i, j in zip(offsets, offsets[1:])]
+        if dtype == "bfloat16":
+            return name, (numpy.frombuffer(data, "uint16").astype("uint32") << 16).view(
+                "float32").reshape(shape)
+        return name, numpy.frombuffer(data, dtype).reshape(shape)
+
+    def run(self, pipeline, batches=1 << 30):
+        """The batches of the first epoch; an error is raised as RuntimeError(status, detail)."""
+        self.process.stdin.write(f"{batches}\t{pipeline}\n".encode())
+        self.process.stdin.flush()
+        found = []
+        while True:
+            line = self.process.stdout.readline().decode(errors="replace")
+            if line.startswith("batch "):
+                found.append(dict(self._field() for _ in range(int(line.split()[2]))))
+            elif line.startswith("error "):
+                raise RuntimeError(*line.rstrip("\n").split(" ", 2)[1:])
+            elif line == "end\n":
+                return found
+            else:
+                raise RuntimeError("rows has ended", repr(line))
+
+
 def npy_header(shape, dtype="<f4", fortran=False):
     """An npy file up to its first element. `shape`: a tuple, or text that claims anything."""
     header = "{'descr': '%s', 'fortran_order': %s, 'shape': %s, }" % (dtype, fortran, shape)

@@ -84,14 +84,15 @@ class Help(Case):
 
     def test_help_texts_are_the_golden_ones(self):
         self.golden("help.txt", self.good("help"))
-        for command in ("plan", "run", "bench", "cat", "inspect", "index", "stages", "completion"):
+        for command in ("plan", "run", "bench", "cat", "show", "inspect", "index", "cache",
+                        "devices", "stages", "completion"):
             self.golden("help-%s.txt" % command, self.good("help", command))
 
     def test_all_ways_to_help_say_the_same(self):
         self.assertEqual(self.good("help"), self.good("--help"))
         self.assertEqual(self.good("help"), self.good("-h"))
-        for command in ("plan", "run", "bench", "cat", "inspect", "index", "stages", "completion",
-                        "help", "version"):
+        for command in ("plan", "run", "bench", "cat", "show", "inspect", "index", "cache",
+                        "devices", "stages", "completion", "help", "version"):
             self.assertEqual(self.good("help", command), self.good(command, "--help"))
             self.assertEqual(self.good("help", command), self.good(command, "-h"))
 
@@ -135,6 +136,10 @@ class Usage(Case):
         path.write_bytes(b"\0\1\2\3")
         self.assertIn("is a file", self.bad(2, "cat", str(path)))
         self.assertNotIn("is a file", self.bad(2, "cat", "none.csv"))
+        (self.folder / "x.jpg").write_bytes(b"image")
+        said = self.bad(2, "cat", str(self.folder))
+        self.assertIn("is a directory", said)
+        self.assertIn("'folder %s'" % self.folder, said)
 
     def test_an_option_of_another_command_is_named_as_such(self):
         self.assertIn("of brim run", self.bad(2, "plan", RANGE, "--digest"))
@@ -198,6 +203,18 @@ class Usage(Case):
                     self.assertIn(told["status"], ("BRIM_SYNTAX", "BRIM_INVALID"))
         self.assertEqual(self.bad_json(2, "plan", "array @x | batch 4")["status"], "BRIM_UNBOUND")
 
+    def test_stages_as_others_call_them(self):
+        names = {stage["name"] for stage in self.good_json("stages")["stages"]}
+        for foreign, here in (("to_tensor", "normalize unit | layout chw"),
+                              ("ToTensor", "normalize"), ("random_horizontal_flip", "flip"), ("image_folder", "folder"),
+                              ("center", "center_crop"), ("resize_shorter", "resize"),
+                              ("RandomResizedCrop", "random_resized_crop"), ("gray", "grayscale"),
+                              ("RandAugment", "trivial_augment"), ("limit", "take")):
+            with self.subTest(foreign=foreign):
+                told = self.bad_json(2, "plan", "range 3 | %s | batch 2" % foreign)
+                self.assertIn("did you mean '%s" % here, told["error"])
+                self.assertIn(here.split()[0], names)
+
     def test_no_control_characters_reach_the_terminal(self):
         said = self.bad(2, "run", "ra\x1b[31mnge 1000")
         self.assertNotIn("\x1b", said)
@@ -224,7 +241,7 @@ class Stages(Case):
         self.assertEqual(sorted(listed), sorted(stage["name"] for stage in stages))
         self.assertLessEqual({"range", "npy", "shuffle", "batch"}, set(listed))
         for stage in stages:
-            self.assertIn(stage["room"], ("source", "order", "transform", "batching"))
+            self.assertIn(stage["room"], ("source", "order", "transform", "batching", "cache"))
             self.assertTrue(stage["summary"] and stage["example"])
             self.assertTrue(stage["example"].startswith(stage["name"]), stage["example"])
 
@@ -444,6 +461,56 @@ class Run(Case):
         self.assertIn("none.npy", told["error"])
 
 
+class BadSamples(Case):
+    def lines(self, *lines):
+        path = self.folder / "lines.txt"
+        path.write_bytes(b"".join(line + b"\n" for line in lines))
+        return "text '%s' index=beside" % path
+
+    def shown(self, out):
+        return [line.strip() for line in out.splitlines() if "is not UTF-8" in line]
+
+    def test_each_is_shown_once(self):
+        text = self.lines(*[b"good"] * 7, b"\xff", *[b"good"] * 7, b"\xff", b"\xff")
+        for threads in (0, 2):
+            out = self.good("run", text + " | batch 4 on_error=skip", "--epochs=3",
+                            "--threads=%d" % threads)
+            self.assertIn("9 skipped, 0 replaced", out)
+            shown = self.shown(out)
+            self.assertEqual(len(shown), 3)
+            self.assertEqual(len(set(shown)), 3)
+            self.assertIn("and 6 more, those of each epoch counted", out)
+            out = self.good("run", text + " | batch 4 on_error=skip", "--threads=%d" % threads)
+            self.assertEqual(len(self.shown(out)), 3)
+            self.assertNotIn("more", out)
+
+    def test_more_than_are_shown(self):
+        text = self.lines(*[b"good", b"\xff"] * 40)
+        out = self.good("run", text + " | batch 2 on_error=skip", "--threads=0")
+        self.assertEqual(len(set(self.shown(out))), 5)
+        self.assertIn("and 35 more\n", out)
+        told = self.good_json("run", text + " | batch 2 on_error=skip", "--threads=0")
+        self.assertEqual(told["skipped"], 40)
+        self.assertEqual(len(set(told["errors"])), 40)
+        self.assertIn("record 1 ", told["errors"][0])
+
+    def test_not_those_of_a_batch_that_never_came(self):
+        text = self.lines(*[b"good", b"\xff"] * 3)
+        done = brim("run", text + " | batch 2 on_error=skip max_errors=2", "--threads=0")
+        self.assertEqual(done.returncode, 1, done)
+        self.assertIn(b"2 skipped", done.stdout)
+        self.assertEqual(len(self.shown(done.stdout.decode())), 2)
+        self.assertIn(b"max_errors=2", done.stderr)
+
+    def test_an_epoch_without_a_good_one_is_a_failure(self):
+        text = self.lines(*[b"\xff"] * 5)
+        told = self.bad_json(1, "run", text + " | batch 2 on_error=skip", "--epochs=2")
+        self.assertIn("all 5 samples of epoch 0 were bad", told["error"])
+        self.assertEqual((told["samples"], told["skipped"], told["epochs"]), (0, 5, 1))
+        text = self.lines(*[b"\xff"] * 5, b"good")
+        self.good("run", text + " | batch 2 on_error=skip", "--epochs=2")
+
+
 class State(Case):
     def setUp(self):
         super().setUp()
@@ -529,6 +596,21 @@ class Bench(Case):
         shares = sum(stage["share"] for stage in told["stages"])
         self.assertTrue(shares == 0 or abs(shares - 1) < 1e-6, shares)
         self.assertTrue(told["stages"])
+
+    def test_fused_stages_have_no_numbers(self):
+        path = self.folder / "x.npy"
+        support.write_npy(path, (64, 4, 4, 3), "|u1")
+        words = ["bench", "npy %s | normalize unit | layout chw | batch 8" % path, "--repeat=1",
+                 "--steps=4"]
+        plan = self.good_json("plan", words[1])
+        fused = [stage["name"] for stage in plan["stages"] if stage["fused"]]
+        self.assertTrue(fused)
+        told = self.good_json(*words)
+        self.assertEqual([stage["name"] for stage in told["stages"] if stage["fused"]], fused)
+        lines = self.good(*words).splitlines()
+        for name in fused:
+            self.assertIn("+ " + name, lines)  # and nothing behind it
+        self.assertTrue(any(line.startswith("(+ is done in one pass") for line in lines))
 
     def test_table(self):
         shown = self.good(*self.WORDS)

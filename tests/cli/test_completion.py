@@ -77,6 +77,7 @@ class Asked:
         self.assertEqual(self.offers("insp"), {"inspect"})
         self.assertEqual(self.offers("help", "ben"), {"bench"})
         self.assertEqual(self.offers("completion", ""), {"bash", "zsh", "fish"})
+        self.assertEqual(self.offers("cache", ""), {"list", "info", "verify", "rm", "prune"})
 
     def test_options_of_the_command(self):
         told = self.offers("run", "--")
@@ -90,6 +91,7 @@ class Asked:
 
     def test_files(self):
         self.assertEqual(self.offers("inspect", "tr"), {"train.npy"})
+        self.assertEqual(self.offers("cache", "info", "tr"), {"train.npy"})
         self.assertEqual(self.offers("run", "'range 5'", "--state", "tr"), {"train.npy"})
 
     def test_a_pipeline_begins_with_a_source(self):
@@ -213,6 +215,8 @@ class Zsh(Shell):
                 "brim run 'range 10 | batch 5 remainder=drop ",
             "brim run rang": "brim run 'range ",
             "brim inspect tr": "brim inspect train.npy ",
+            "brim cache ver": "brim cache verify ",
+            "brim cache rm tr": "brim cache rm train.npy ",
         }
         told = dict(zip(lines, self.typed(*lines)))
         self.assertEqual(told, lines)

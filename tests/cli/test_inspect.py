@@ -8,8 +8,20 @@ import signal
 import struct
 import subprocess
 import zipfile
+import zlib
 
 from support import CLI, LIMIT, Case, brim, main, npy_header, start, write_npy
+
+
+def png(width, height):
+    """A gray image."""
+    def chunk(name, body):
+        checksum = struct.pack(">I", zlib.crc32(name + body))
+        return struct.pack(">I", len(body)) + name + body + checksum
+    rows = b"".join(b"\0" + bytes((x * y) % 251 for x in range(width)) for y in range(height))
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header)
+            + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
 
 
 class Inspect(Case):
@@ -117,7 +129,10 @@ class Inspect(Case):
         done = brim("inspect", "text '%s' index=beside" % path, "--verify")
         self.assertEqual(done.returncode, 1, done)
         self.assertIn(b"1 samples good, 3,000 bad", done.stdout)
-        self.assertLessEqual(len(done.stdout.splitlines()), 12)
+        shown = [line for line in done.stdout.splitlines() if b"record " in line]
+        self.assertEqual(len(set(shown)), len(shown))
+        self.assertLessEqual(len(shown), 20)
+        self.assertIn(b"and %s more" % format(3000 - len(shown), ",").encode(), done.stdout)
 
     def test_a_file_cut_short(self):
         path = self.folder / "x.npy"
@@ -182,6 +197,115 @@ class Inspect(Case):
         self.assertEqual((done.returncode, done.stderr), (0, b""))
         self.assertIn(b"  note      ", done.stdout)
         self.bad_json(2, "inspect", path, "--verify")
+
+    def test_a_pipeline_with_batches_of_its_own(self):
+        path = self.text(b"\xff\ngood\n" * 5 + b"good\n")
+        for more in ("batch 4", "batch 4 max_errors=1 on_error=skip", "batch 4 on_error=replace",
+                     "batch 4 remainder=drop", "shuffle | batch 4 micro=2",
+                     "pack_sequences 8 | batch 2", "pad on=text | bucket 64",
+                     "pad on=text | bucket 64 on_error=skip max_errors=0"):
+            done = brim("inspect", "text '%s' index=beside | %s" % (path, more), "--verify",
+                        "--json")
+            with self.subTest(more=more):
+                self.assertEqual(done.returncode, 1, done)
+                told = json.loads(done.stdout)["files"][0]
+                self.assertIn(more.split()[-2], told["pipeline"])
+                told = told["verified"]
+                self.assertEqual((told["samples"], told["bad"]), (6, 5))
+                self.assertEqual(len(set(told["errors"])), len(told["errors"]))
+
+
+class Images(Case):
+    def setUp(self):
+        super().setUp()
+        self.images = self.folder / "data"
+        self.cache = ("--cache-dir", self.folder / "cache")
+
+    def put(self, name, content):
+        path = self.images / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        return path
+
+    def verified(self, subject):
+        done = brim("inspect", subject, "--verify", "--json", *self.cache)
+        told = json.loads(done.stdout)["files"][0]["verified"]
+        self.assertEqual(done.returncode, 1 if told["bad"] > 0 else 0, done)
+        return told
+
+    def test_a_folder(self):
+        for name in ("dog/1.png", "cat/1.png", "cat/2.png"):
+            self.put(name, png(20, 10))
+        done = brim("inspect", self.images, *self.cache)
+        self.assertEqual(done.returncode, 0, done)
+        self.assertEqual(done.stdout.decode().splitlines(), [
+            str(self.images),
+            "  pipeline  folder %s" % self.images,
+            "  samples   3",
+            "  largest   %d B" % (len(png(20, 10)) + 8),
+            "  field     image bytes <=%d" % len(png(20, 10)),
+            "  field     label int64 scalar",
+            "  classes   2 of label: cat, dog"])
+        told = self.good_json("inspect", self.images, *self.cache)["files"][0]
+        self.assertNotIn("bytes", told)
+        self.assertEqual([field.get("classes") for field in told["fields"]],
+                         [None, ["cat", "dog"]])
+
+    def test_many_classes(self):
+        for i in range(25):
+            self.put("c%02d/1.png" % i, png(2, 2))
+        shown = brim("inspect", self.images, *self.cache).stdout.decode()
+        self.assertRegex(shown, r"classes   25 of label: c00, c01, .*, c19 and 5 more\n")
+        told = self.good_json("inspect", self.images, *self.cache)["files"][0]
+        self.assertEqual(len(told["fields"][1]["classes"]), 25)
+
+    def test_damage_is_found_by_decoding(self):
+        for i in range(30):
+            self.put("a/%d.png" % i, png(64, 48))
+        self.assertEqual(self.verified(self.images), {"samples": 30, "bad": 0, "errors": []})
+        bad = {"a/text.jpg": b"not an image", "b/cut.png": png(64, 48)[:200], "b/empty.png": b"",
+               "b/cut.jpg": b"\xff\xd8\xff\xe0"}
+        bad.update(("c/%d.webp" % i, b"RIFF") for i in range(20))
+        for name, content in bad.items():
+            self.put(name, content)
+        for subject in (self.images, "folder '%s'" % self.images,
+                        "folder '%s' | shuffle | batch 8" % self.images,
+                        "folder '%s' | decode | resize 8 8 | batch 8" % self.images):
+            with self.subTest(subject=subject):
+                told = self.verified(subject)
+                self.assertEqual((told["samples"], told["bad"]), (30, len(bad)))
+                # one and only one for each
+                named = sorted(name for text in told["errors"] for name in bad if name in text)
+                self.assertEqual(named, sorted(bad))
+                self.assertEqual(len(told["errors"]), len(bad))
+        done = brim("inspect", self.images, "--verify", *self.cache)
+        self.assertEqual(done.returncode, 1, done)
+        self.assertIn(b"30 samples good, 24 bad", done.stdout)
+        self.assertIn(b"and 4 more, more of which --json tells", done.stdout)
+
+    def test_bytes_that_are_no_images_by_name_are_not_decoded(self):
+        self.put("a/x.bin", b"anything")
+        told = self.verified("folder '%s' extensions=bin" % self.images)
+        self.assertEqual(told, {"samples": 1, "bad": 0, "errors": []})
+
+    def test_the_index_of_a_folder(self):
+        for name in ("cat/1.png", "cat/2.png", "dog/1.png"):
+            self.put(name, png(20, 10))
+        told = self.good_json("index", self.images, *self.cache)["files"][0]["indexes"][0]
+        self.assertEqual((told["files"], told["classes"]), (3, 2))
+        self.assertNotIn("largest_bytes", told)  # that of a path
+        shown = brim("index", self.images, *self.cache).stdout.decode()
+        self.assertIn("  files    3\n  classes  2\n  index    ", shown)
+
+    def test_one_image(self):
+        path = self.put("a/1.png", png(20, 10))
+        told = self.bad_json(1, "inspect", path)
+        self.assertEqual(told["status"], "BRIM_UNSUPPORTED")
+        self.assertIn("a PNG image of 20 x 10 pixels", told["error"])
+        self.assertIn("folder \"%s\" | decode" % path.parent, told["error"])
+        self.assertIn("files ", told["error"])
+        told = self.bad_json(1, "inspect", self.put("a/2.jpg", b"not an image"))
+        self.assertIn("2.jpg: is no JPEG", told["error"])
 
 
 if __name__ == "__main__":

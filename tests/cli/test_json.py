@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import unittest
+import zlib
 
 from support import CLI, LIMIT, SANITIZED, Case, brim, main
 
@@ -49,6 +50,20 @@ def random_value(rng, depth=0):
     if kind == 6:
         return {random_text(rng, 5): random_value(rng, depth + 1) for _ in range(rng.randrange(4))}
     return [None, True, rng.randrange(-2**70, 2**70), random_real(rng), random_text(rng)][kind]
+
+
+def random_rows(rng, length, number):
+    return [[number() for _ in range(length)] for _ in range(rng.choice([0, 1, 1, 2, 5]))]
+
+
+def png(width, height):
+    """A grey image."""
+    def chunk(kind, data):
+        return (struct.pack(">I", len(data)) + kind + data
+                + struct.pack(">I", zlib.crc32(kind + data)))
+    return (b"\x89PNG\r\n\x1a\n"
+            + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0))
+            + chunk(b"IDAT", zlib.compress((b"\0" + bytes(width)) * height)) + chunk(b"IEND", b""))
 
 
 class Json(Case):
@@ -145,19 +160,90 @@ class Lines(Json):
             number = float("nan") if got["n"] is None else float(got["n"])
             self.assertTrue(number == row.n or (math.isnan(number) and math.isnan(row.n)))
 
-    def test_a_stream_gives_the_same(self):
-        source = self.jsonl([json.dumps({"a": i, "t": "é" * (i % 70)}).encode()
-                             for i in range(2000)])
-        path = self.folder / "t.jsonl"
-        with open(path, "rb") as file:
+    def streamed(self, options="", name="t.jsonl"):
+        """The samples of a file that comes through a pipe."""
+        with open(self.folder / name, "rb") as file:
             feed = subprocess.Popen(["cat"], stdin=file, stdout=subprocess.PIPE)
-        done = subprocess.run([CLI, "cat", "jsonl -", "--json"], stdin=feed.stdout,
+        done = subprocess.run([CLI, "cat", "jsonl - " + options, "--json"], stdin=feed.stdout,
                               stdout=subprocess.PIPE, timeout=LIMIT)
         feed.stdout.close()
         feed.wait()
         self.assertEqual(done.returncode, 0, done)
-        self.assertEqual([json.loads(line)["fields"] for line in done.stdout.splitlines()],
-                         self.samples(source))
+        return [json.loads(line)["fields"] for line in done.stdout.splitlines()]
+
+    def test_a_stream_gives_the_same(self):
+        source = self.jsonl([json.dumps({"a": i, "t": "é" * (i % 70)}).encode()
+                             for i in range(2000)])
+        self.assertEqual(self.streamed(), self.samples(source))
+
+    def test_lists_of_lists(self):
+        """Boxes and the like, indexed and streamed, their types found and given."""
+        rng = random.Random(4)
+        for round_ in range(2 if SANITIZED else 6):
+            lines = [json.dumps({"id": i,
+                                 "boxes": random_rows(rng, 4, lambda: rng.randrange(-999, 999)),
+                                 "points": random_rows(rng, 3, lambda: random_real(rng)),
+                                 "labels": [rng.randrange(9) for _ in range(rng.randrange(4))],
+                                 "mask": [[bool(rng.randrange(2)) for _ in range(2)]] * 3},
+                                separators=rng.choice([None, (",", ":"), (" , ", " : ")])).encode()
+                     for i in range(300)]
+            wanted = [json.loads(line) for line in lines]
+            words = "fields=id,boxes,points,labels,mask types=mask:bool[3][2]"
+            if round_ % 2:
+                words += ",boxes:int16[][4],points:float64[][3]"
+            name = "%d.jsonl" % round_
+            source = self.jsonl(lines, words, name)
+            self.assertEqual(self.samples(source, "--threads=%d" % rng.randrange(3)), wanted)
+            self.assertEqual(self.streamed(words, name), wanted)
+            batched = self.samples(source + " | shuffle seed=1 | cast float32 on=boxes | "
+                                   "pad on=points to=5 | batch 7")
+            self.assertEqual(len(batched), 300)
+            for got in batched:
+                line = wanted[got["id"]]
+                self.assertEqual(got["boxes"], line["boxes"])
+                self.assertEqual(got["points_length"], len(line["points"]))
+                self.assertEqual(got["points"],
+                                 line["points"] + [[0] * 3] * (5 - len(line["points"])))
+
+    def test_wrong_lists_of_lists(self):
+        good = [b'{"boxes":[[1,2,3,4]],"i":0}', b'{"boxes":[],"i":1}']
+        bad = [b"[[1,2,3]]", b"[[1,2,3,4],[1,2,3,4,5]]", b"[[]]", b"[1,2,3,4]", b"[[1,2,3,[4]]]",
+               b"[[1,2,3,4],5]", b'[[1,2,3,"4"]]', b"[" * 60 + b"]" * 60, b"[" * 9000,
+               b"[[1,2,3,4]" + b",[1,2,3,4]" * 5000 + b"]", b"[[" + b"1," * 9000 + b"1]]"]
+        lines = good + [b'{"boxes":%s,"i":9}' % value for value in bad] + [b'{"boxes":[],"i":2}']
+        source = self.jsonl(lines, "types=boxes:int64[][4]")
+        told = self.samples(source + " | batch 2 on_error=skip", "--memory=4MiB")
+        self.assertEqual(told, [{"boxes": [[1, 2, 3, 4]], "i": 0}, {"boxes": [], "i": 1},
+                                {"boxes": [], "i": 2}])
+        for number, value in enumerate(bad):
+            done = brim("cat", self.jsonl([b'{"boxes":%s}' % value],
+                                          "fields=boxes types=int64[][4]", "bad%d.jsonl" % number))
+            self.assertEqual(done.returncode, 1, done)
+            self.assertIn(b"bad%d.jsonl, record 0" % number, done.stderr)
+            if value != b"[" * 9000:  # which is no JSON
+                self.assertIn(b"key 'boxes'", done.stderr)
+        # found in the first records, a length must be the same in them all
+        done = brim("cat", self.jsonl([good[0], b'{"boxes":[[1,2]],"i":1}'], name="two.jsonl"))
+        self.assertEqual(done.returncode, 2, done)
+        self.assertIn(b"types=boxes:float64[][4]", done.stderr)
+
+    def test_boxes_move_with_their_images(self):
+        sizes = [(128, 32), (32, 64), (64, 64)]
+        boxes = [[[10, 20, 30, 32], [0, 0, 128, 32]], [], [[1, 2, 3, 4]]]
+        for number, (width, height) in enumerate(sizes):
+            (self.folder / ("%d.png" % number)).write_bytes(png(width, height))
+        path = self.folder / "m.jsonl"
+        path.write_text("\n".join(json.dumps({"image": "%d.png" % i, "boxes": boxes[i], "i": i})
+                                  for i in range(3)))
+        for types in ("", "types=boxes:float32[][4]"):
+            told = self.samples("files '%s' index=beside %s | decode on=image | resize 64 64 "
+                                "on=image,boxes | batch 2" % (path, types))
+            self.assertEqual([fields["i"] for fields in told], [0, 1, 2])
+            for fields, rows, (width, height) in zip(told, boxes, sizes):
+                self.assertEqual(len(fields["image"]), 64)
+                self.assertEqual(fields["boxes"],
+                                 [[x0 * 64 / width, y0 * 64 / height, x1 * 64 / width,
+                                   y1 * 64 / height] for x0, y0, x1, y1 in rows])
 
     def test_a_bad_record_is_named(self):
         source = self.jsonl([b'{"a":1}', b'{"a":"x"}', b"{", b'{"a":4}'], "fields=a types=int64")

@@ -28,6 +28,7 @@ from support import CLI, LIMIT, ROOT, main
 BUILD = pathlib.Path(CLI).resolve().parent
 FENCE = re.compile(r"^( *)```(\S*)[^\n]*\n(.*?)^\1```[ \t]*$", re.M | re.S)
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+LIBRARIES = ("-lxxhash", "-lz", "-lyajl", "-ljpeg", "-lspng", "-lwebp", "-pthread")
 PLAN_OPTIONS = ("--memory", "--threads", "--shard", "--hold", "--slots")
 
 
@@ -88,8 +89,8 @@ class Page(unittest.TestCase):
         if compiler():
             words = [compiler(), *compiler_flags(), "-I" + str(ROOT / "include"), "-L" + str(BUILD)]
             for name in ("cc", "gcc", "clang"):
-                (tools / name).write_text("#!/bin/sh\nexec %s \"$@\" -lxxhash -lz -lyajl -pthread\n"
-                                          % " ".join(map(shlex.quote, words)))
+                (tools / name).write_text("#!/bin/sh\nexec %s \"$@\" %s\n" % (
+                    " ".join(map(shlex.quote, words)), " ".join(LIBRARIES)))
                 (tools / name).chmod(0o755)
         self.environment = dict(os.environ)
         self.environment["PATH"] = "%s:%s" % (tools, os.environ["PATH"])
@@ -116,8 +117,8 @@ class Page(unittest.TestCase):
         source.write_text(block.text)
         self.run_in_folder(
             [compiler(), *compiler_flags(), "-std=c17", "-Wall", "-Wextra", "-Werror",
-             "-I", ROOT / "include", source, BUILD / "libbrim.a", "-lxxhash", "-lz", "-lyajl",
-             "-pthread", "-o", program], block.place)
+             "-I", ROOT / "include", source, BUILD / "libbrim.a", *LIBRARIES, "-o", program],
+            block.place)
         self.run_in_folder([program], block.place)
 
     def plan_commands(self, block):

@@ -39,6 +39,18 @@ class Page(unittest.TestCase):
             if line.startswith("|"):
                 self.assertEqual(line.replace("\\|", "").count("|"), 5, line)
 
+    def test_a_part_of_a_name(self):
+        for word, names in (("rand", ["random_crop", "random_resized_crop", "random_erasing"]),
+                            ("_jit", ["color_jitter"])):
+            done = brim("stages", word)
+            self.assertEqual(done.returncode, 2)
+            for name in names:
+                self.assertIn(name, done.stderr.decode())
+            self.assertNotIn("range", done.stderr.decode())
+        self.assertEqual(brim("stages", "crop").returncode, 0)  # a stage, and a part of others
+        self.assertIn(b"did you mean shuffle?", brim("stages", "shufle").stderr)
+        self.assertIn(b"brim stages lists them all", brim("stages", "z").stderr)
+
     def test_usage(self):
         for words in (["--json"], ["shuffle"]):
             self.assertEqual(brim("stages", "--markdown", *words).returncode, 2)

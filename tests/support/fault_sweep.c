@@ -27,7 +27,8 @@ static const struct kind kinds[] = {
     { "open", 1u << BRIM__FAULT_OPEN, BIT(IO) },
     { "read", 1u << BRIM__FAULT_READ, BIT(IO) },
     { "write", 1u << BRIM__FAULT_WRITE, BIT(IO) },
-    { "all", (1u << BRIM__FAULT_KINDS) - 1, BIT(MEMORY) | BIT(IO) },
+    { "device", 1u << BRIM__FAULT_DEVICE, BIT(MEMORY) | BIT(DRIVER) },
+    { "all", (1u << BRIM__FAULT_KINDS) - 1, BIT(MEMORY) | BIT(IO) | BIT(DRIVER) },
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
@@ -168,14 +169,24 @@ void must(brim_status status, const char *call) {
 
 /* -------------------------------------------------------------------- runs */
 
-/* Deletes the indexes in a directory; returns how many other entries it has. */
+static bool is_index(const char *name) {
+    static const char *const suffixes[] = { ".brimidx", ".brimlst", ".brimprb" };
+    const size_t length = strlen(name);
+    for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++) {
+        const size_t end = strlen(suffixes[i]);
+        if (length > end && strcmp(name + length - end, suffixes[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Deletes indexes, listings and what was probed in a directory; returns how many other entries it has. */
 static size_t delete_indexes(const char *path) {
-    static const char suffix[] = ".brimidx";
     DIR *entries = opendir(path);
     size_t others = 0;
     for (const struct dirent *entry; entries != NULL && (entry = readdir(entries)) != NULL;) {
-        const size_t length = strlen(entry->d_name), end = sizeof suffix - 1;
-        if (length > end && strcmp(entry->d_name + length - end, suffix) == 0) {
+        if (is_index(entry->d_name)) {
             assert_int_equal(unlinkat(dirfd(entries), entry->d_name, 0), 0);
         } else {
             others += entry->d_name[0] != '.';
@@ -249,12 +260,16 @@ static void test_without_faults(void **state) {
     }
 }
 
+static bool is_swept(const struct scenario *scenario, size_t kind) {
+    return !scenario->device_only || kinds[kind].bits == 1u << BRIM__FAULT_DEVICE;
+}
+
 static void test_every_point_without_threads(void **state) {
     (void)state;
     for (size_t s = 0; s < scenario_count; s++) {
         uint64_t runs = 0;
         for (size_t k = 0; k < KINDS; k++) {
-            for (int for_ever = 0; for_ever < 2; for_ever++) {
+            for (int for_ever = 0; is_swept(&scenarios[s], k) && for_ever < 2; for_ever++) {
                 /* "all" meets the points of the others one by one again; it is
                  * different when it goes on for ever */
                 const bool steps = is_thread_sanitized() || (k == KINDS - 1 && for_ever == 0);
@@ -269,8 +284,9 @@ static void test_every_point_without_threads(void **state) {
 static void test_points_with_threads(void **state) {
     (void)state;
     for (size_t s = 0; s < scenario_count; s++) {
-        for (size_t k = is_thread_sanitized() ? KINDS - 1 : 0; k < KINDS; k++) {
-            for (int for_ever = 0; for_ever < 2; for_ever++) {
+        const bool some = is_thread_sanitized() && !scenarios[s].device_only;
+        for (size_t k = some ? KINDS - 1 : 0; k < KINDS; k++) {
+            for (int for_ever = 0; is_swept(&scenarios[s], k) && for_ever < 2; for_ever++) {
                 sweep(&scenarios[s], &kinds[k], for_ever, 2, true);
             }
         }

@@ -32,6 +32,7 @@ struct scenario {
     void (*run)(void);
     const char *text;     /* of its pipeline, $ for the directory; for `run` to use */
     struct digest wanted; /* of what it gives without any fault */
+    bool device_only;     /* only with faults of a device */
 };
 
 struct kind;

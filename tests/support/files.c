@@ -3,8 +3,8 @@
  */
 #include "support/support.h"
 
-#include <dirent.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,20 +30,17 @@ int begin_tests_in_memory(void **state) {
     return begin_in(access("/dev/shm", W_OK | X_OK) == 0 ? "/dev/shm" : "/tmp");
 }
 
+static int remove_entry(const char *path, const struct stat *about, int kind, struct FTW *place) {
+    (void)about;
+    (void)kind;
+    (void)place;
+    return remove(path);
+}
+
 int end_tests(void **state) {
     (void)state;
     alarm(0);
-    DIR *entries = opendir(directory);
-    if (entries == NULL) {
-        return -1;
-    }
-    for (const struct dirent *entry; (entry = readdir(entries)) != NULL;) {
-        if (entry->d_name[0] != '.') {
-            unlinkat(dirfd(entries), entry->d_name, 0);
-        }
-    }
-    closedir(entries);
-    return rmdir(directory);
+    return nftw(directory, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 const char *format_text(char text[TEXT_BYTES], const char *format, ...) {

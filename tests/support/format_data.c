@@ -252,6 +252,16 @@ static int make_two(void *user, const brim_call *call, uint64_t index, const bri
     return index < 2;
 }
 
+/* Of each row's first number its double, in a field of its own. */
+static int double_all(void *user, const brim_call *call, brim_value *inputs, size_t input_count,
+                      brim_value *outputs, size_t output_count, char *why, size_t why_bytes) {
+    (void)user, (void)call, (void)input_count, (void)output_count, (void)why, (void)why_bytes;
+    for (int64_t row = 0; row < inputs[0].shape[0]; row++) {
+        ((int64_t *)outputs[0].data)[row] = 2 * ((const int64_t *)inputs[0].data)[row];
+    }
+    return 0;
+}
+
 static const brim_binding bindings[] = {
     { .size = sizeof(brim_binding),
       .name = "documents",
@@ -273,6 +283,13 @@ static const brim_binding bindings[] = {
       .field_count = 1,
       .flags = BRIM_PURE | BRIM_CONCURRENT,
       .flat_map = make_two },
+    { .size = sizeof(brim_binding),
+      .name = "double",
+      .kind = BRIM_BIND_BATCH_MAP,
+      .fields = document_fields,
+      .field_count = 1,
+      .flags = BRIM_PURE,
+      .batch_map = double_all },
 };
 
 brim_open_options format_options(void) {

@@ -22,7 +22,8 @@
 int begin_format_tests(void **state);
 
 /* Opening with what pipelines name: @documents (a stream of 40 samples, number
- * and ragged ids), @even (keeps even numbers), @twice (two samples of each). */
+ * and ragged ids), @even (keeps even numbers), @twice (two samples of each), @double
+ * (on whole batches of int64). */
 brim_open_options format_options(void);
 /* @documents begins anew: to be called before it is opened. */
 void rewind_documents(void);

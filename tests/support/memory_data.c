@@ -231,12 +231,9 @@ static void write_megatron(const uint16_t *tokens, size_t count) {
     write_file("mega.bin", tokens, count * sizeof tokens[0]);
 }
 
-int begin_memory_tests(void **state) {
+static void write_files(void) {
     static uint8_t images[IMAGES][SIDE][SIDE][3], labels[IMAGES];
     static uint16_t tokens[TOKENS];
-    if (begin_tests(state) != 0) {
-        return -1;
-    }
     fill_random(images, sizeof images, 1);
     fill_random(labels, sizeof labels, 2);
     fill_random(tokens, sizeof tokens, 3);
@@ -252,5 +249,20 @@ int begin_memory_tests(void **state) {
     write_file("plain.bin", tokens, sizeof tokens);
     write_llmc(tokens, TOKENS / 2);
     write_megatron(tokens, TOKENS);
-    return 0;
+}
+
+int begin_memory_tests(void **state) {
+    const int failed = begin_tests(state);
+    if (failed == 0) {
+        write_files();
+    }
+    return failed;
+}
+
+int begin_memory_tests_in_memory(void **state) {
+    const int failed = begin_tests_in_memory(state);
+    if (failed == 0) {
+        write_files();
+    }
+    return failed;
 }

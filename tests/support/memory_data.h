@@ -11,6 +11,7 @@
 
 /* Set-up of a cmocka group: begin_tests() and the files. Torn down by end_tests(). */
 int begin_memory_tests(void **state);
+int begin_memory_tests_in_memory(void **state); /* as begin_tests_in_memory() */
 
 struct recipe {
     const char *name;

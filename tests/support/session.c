@@ -22,6 +22,10 @@ static brim_open_options options_of(const struct how *how) {
     options.growth = how->growth;
     options.bindings = how->bindings;
     options.binding_count = how->binding_count;
+    options.device_kind = how->device;
+    options.device_index = how->device_index;
+    options.device_queue = how->queue;
+    options.slots = how->slots;
     return options;
 }
 
@@ -31,25 +35,33 @@ static void assert_ok(brim_status status, const char *what, const char *text) {
     }
 }
 
-static brim_runtime *new_runtime(int32_t threads, uint64_t bytes) {
+static brim_runtime *new_runtime(const struct how *how, uint64_t bytes, uint64_t pinned,
+                                 uint64_t device) {
     brim_runtime_options options = BRIM_RUNTIME_OPTIONS_INIT;
     brim_runtime *runtime;
-    options.threads = threads;
+    options.threads = how->threads;
     options.host_bytes = bytes;
+    options.pinned_bytes = pinned;
+    options.device_bytes = device;
     assert_ok(brim_runtime_new(&options, &runtime), "a runtime", "");
     return runtime;
 }
 
-/* What the plan calls the smallest limit in which the pipeline opens. */
-static uint64_t minimum_of(const brim_pipeline *pipeline, const char *text, const struct how *how) {
+/* What the plan calls the smallest limits in which the pipeline opens. */
+static brim_plan_info minimum_of(const brim_pipeline *pipeline, const char *text,
+                                 const struct how *how) {
     const brim_open_options options = options_of(how);
-    brim_runtime *runtime = new_runtime(how->threads, PLENTY);
+    brim_runtime *runtime = new_runtime(how, PLENTY, 0, 0);
     brim_plan *plan;
     assert_ok(brim_plan_new(runtime, pipeline, &options, &plan), "a plan", text);
-    const uint64_t minimum = brim_plan_get(plan)->minimum_bytes;
+    const brim_plan_info info = *brim_plan_get(plan);
     brim_plan_free(plan);
     brim_runtime_free(runtime);
-    return minimum;
+    return info;
+}
+
+static uint64_t limit(uint64_t given, uint64_t minimum, uint64_t usual) {
+    return given == AT_MINIMUM ? minimum : given == 0 ? usual : given;
 }
 
 static uint64_t charged_of(brim_runtime *runtime) {
@@ -64,18 +76,48 @@ void session_open(struct session *session, const char *text, const struct how *h
     *session = (struct session){ .hold = how->hold == 0 ? 1 : how->hold };
     assert_true(session->hold <= MOST_HELD);
     assert_ok(brim_pipeline_parse(text, &pipeline), "parsing", text);
-    const uint64_t bytes = how->bytes == AT_MINIMUM ? minimum_of(pipeline, text, how)
-                           : how->bytes == 0        ? PLENTY
-                                                    : how->bytes;
-    session->runtime = new_runtime(how->threads, bytes);
+    brim_plan_info least = { 0 };
+    if (how->bytes == AT_MINIMUM || how->device_bytes == AT_MINIMUM ||
+        how->pinned_bytes == AT_MINIMUM) {
+        least = minimum_of(pipeline, text, how);
+    }
+    session->runtime = new_runtime(how, limit(how->bytes, least.minimum_bytes, PLENTY),
+                                   limit(how->pinned_bytes, least.minimum_pinned_bytes, 0),
+                                   limit(how->device_bytes, least.minimum_device_bytes, 0));
+    session->kind = brim_device_memory(how->device, how->device_index);
     session->charged_before = charged_of(session->runtime);
     assert_ok(brim_loader_open(session->runtime, pipeline, &options, &session->loader), "opening",
               text);
     brim_pipeline_free(pipeline);
 }
 
+/* Neither page-locked nor device memory was ever above its limit or what was planned. */
+static void check_device(struct session *session) {
+    const brim_plan_info *info = brim_plan_get(brim_loader_plan(session->loader));
+    brim_budget *budget = brim_runtime_budget(session->runtime);
+    brim_budget_info device = BRIM_BUDGET_INFO_INIT, pinned = BRIM_BUDGET_INFO_INIT;
+    assert_int_equal(brim_budget_read(budget, session->kind, &device), BRIM_OK);
+    assert_int_equal(brim_budget_read(budget, BRIM_PINNED, &pinned), BRIM_OK);
+    assert_true(device.peak <= device.limit && device.peak <= info->planned_device_bytes);
+    assert_true(pinned.peak <= pinned.limit && pinned.peak <= info->planned_pinned_bytes);
+    assert_true(device.peak >= info->minimum_device_bytes);
+}
+
+static void check_all_given_back(struct session *session) {
+    for (int kind = BRIM_PINNED; kind < BRIM_MEMORY_KINDS; kind++) {
+        brim_budget_info info = BRIM_BUDGET_INFO_INIT;
+        assert_int_equal(
+            brim_budget_read(brim_runtime_budget(session->runtime), (brim_memory)kind, &info),
+            BRIM_OK);
+        assert_int_equal(info.charged + info.reserved, 0);
+    }
+}
+
 void session_close(struct session *session) {
     brim_usage usage = BRIM_USAGE_INIT;
+    if (session->kind != BRIM_HOST) {
+        check_device(session);
+    }
     assert_int_equal(session->held_count, 0);
     assert_int_equal(brim_runtime_usage(session->runtime, &usage), BRIM_OK);
     assert_true(usage.peak <= usage.limit);
@@ -83,6 +125,7 @@ void session_close(struct session *session) {
     brim_loader_close(session->loader);
     assert_int_equal(brim_runtime_trim(session->runtime, NULL), BRIM_OK);
     assert_int_equal(charged_of(session->runtime), session->charged_before);
+    check_all_given_back(session);
     brim_runtime_free(session->runtime);
 }
 
@@ -112,7 +155,8 @@ void assert_detail_has(const char *part) {
 
 void expect_refused(const char *text, const struct how *how, brim_status status, const char *part) {
     const brim_open_options options = options_of(how);
-    brim_runtime *runtime = new_runtime(how->threads, how->bytes == 0 ? PLENTY : how->bytes);
+    brim_runtime *runtime = new_runtime(how, how->bytes == 0 ? PLENTY : how->bytes,
+                                        how->pinned_bytes, how->device_bytes);
     const uint64_t before = charged_of(runtime);
     brim_pipeline *pipeline = NULL;
     brim_loader *loader = NULL;
@@ -192,6 +236,23 @@ static const char *row_bytes(const brim_field *field, uint64_t row, size_t *byte
     return (const char *)field->data + offsets[0] * stride;
 }
 
+/* A field as it is on the host: of one on a device, what is read back into *memory, which
+ * the caller frees. Rows of it lie close together. */
+static brim_field on_host(const brim_batch *batch, uint32_t index, void **memory) {
+    brim_field field = *brim_batch_field_at(batch, index);
+    *memory = NULL;
+    if (field.device_kind != BRIM_ON_HOST) {
+        *memory = malloc(field.bytes + 1);
+        assert_non_null(*memory);
+        assert_ok(brim_batch_read(batch, index, *memory, field.bytes), "reading", field.name);
+        field.data = *memory;
+        if (field.form == BRIM_DENSE && field.shape[0] > 0) {
+            field.strides[0] = (int64_t)field.bytes / field.shape[0];
+        }
+    }
+    return field;
+}
+
 void digest_batch(void *user, const brim_batch *batch) {
     struct digest *digest = user;
     const brim_batch_info *info = brim_batch_get(batch);
@@ -203,14 +264,16 @@ void digest_batch(void *user, const brim_batch *batch) {
     value = XXH3_64bits_withSeed(info->samples, info->rows * sizeof info->samples[0], value);
     value = XXH3_64bits_withSeed(info->valid, info->rows, value);
     for (uint32_t i = 0; i < info->field_count; i++) {
-        const brim_field *field = brim_batch_field_at(batch, i);
-        value = XXH3_64bits_withSeed(field->name, strlen(field->name), value + field->dtype);
-        value = XXH3_64bits_withSeed(field->shape, field->rank * sizeof field->shape[0], value);
+        void *memory;
+        const brim_field field = on_host(batch, i, &memory);
+        value = XXH3_64bits_withSeed(field.name, strlen(field.name), value + field.dtype);
+        value = XXH3_64bits_withSeed(field.shape, field.rank * sizeof field.shape[0], value);
         for (uint64_t r = 0; r < info->rows; r++) {
             size_t bytes;
-            const char *row = row_bytes(field, r, &bytes);
+            const char *row = row_bytes(&field, r, &bytes);
             value = XXH3_64bits_withSeed(row, bytes, value + bytes);
         }
+        free(memory);
     }
     digest->value = value;
     digest->batches++;
@@ -237,16 +300,22 @@ void log_batch(void *user, const brim_batch *batch) {
     logged->info.samples = NULL;
     logged->info.valid = NULL;
     for (uint64_t r = 0; r < info->rows; r++) {
-        struct row *row = &log->row[log->rows++];
-        *row = (struct row){ .id = info->samples[r], .valid = info->valid[r] == 1 };
+        log->row[log->rows + r] =
+            (struct row){ .id = info->samples[r], .valid = info->valid[r] == 1 };
         assert_true(info->valid[r] <= 1);
-        for (uint32_t f = 0; f < info->field_count; f++) {
-            const brim_field *field = brim_batch_field_at(batch, f);
+    }
+    for (uint32_t f = 0; f < info->field_count; f++) {
+        void *memory;
+        const brim_field field = on_host(batch, f, &memory);
+        for (uint64_t r = 0; r < info->rows; r++) {
+            struct row *row = &log->row[log->rows + r];
             size_t bytes;
-            const char *at = row_bytes(field, r, &bytes);
+            const char *at = row_bytes(&field, r, &bytes);
             row->hash = XXH3_64bits_withSeed(at, bytes, row->hash + f);
         }
+        free(memory);
     }
+    log->rows += info->rows;
 }
 
 void log_free(struct log *log) {

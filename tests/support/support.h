@@ -55,7 +55,7 @@ void fill_random(void *data, size_t bytes, uint64_t seed);
 /* ---------------------------------------------------------------- sessions */
 
 #define MOST_HELD  8
-#define AT_MINIMUM UINT64_MAX
+#define AT_MINIMUM UINT64_MAX /* also of a device */
 
 /* How to run a pipeline; all zero: one rank, no threads, memory in plenty. */
 struct how {
@@ -65,6 +65,12 @@ struct how {
     brim_growth growth;
     const brim_binding *bindings;
     size_t binding_count;
+    brim_device device; /* batches are delivered there; digests are of what is read back */
+    uint32_t device_index;
+    void *queue;           /* the consumer's */
+    uint64_t device_bytes; /* the runtime's limit of each device; 0: as it sees fit */
+    uint64_t pinned_bytes;
+    uint32_t slots;
 };
 
 /* A runtime with one loader. */
@@ -73,6 +79,7 @@ struct session {
     brim_loader *loader;
     uint32_t hold;
     uint64_t charged_before; /* by the runtime alone */
+    brim_memory kind;        /* of memory in which batches are delivered */
     brim_batch *held[MOST_HELD];
     uint32_t held_count;
 };

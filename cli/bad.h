@@ -1,0 +1,23 @@
+/*
+ * bad.h: the texts of bad samples, each once.
+ *
+ * A loader keeps only the last few, those of batches that it makes ahead among
+ * them; at the end of an epoch these are of the next, where the same samples are
+ * bad again. So whoever tells them looks after each batch and keeps what is new.
+ */
+#ifndef CLI_BAD_H
+#define CLI_BAD_H
+
+#include <brim.h>
+
+struct bad {
+    size_t most; /* that are kept; those after them are not looked at */
+    size_t count;
+    char **texts; /* in the order in which they were met */
+};
+
+/* Keeps those of the loader's texts that are new. To be called after each batch. */
+void bad_look(struct bad *bad, brim_loader *loader);
+void bad_free(struct bad *bad);
+
+#endif

@@ -1,0 +1,368 @@
+/*
+ * look.c: from the values of a field to colours.
+ *
+ * What the network sees is shown as a person would see it. `normalize` is undone
+ * by the numbers of its text, with which the plan has spelled out what stage it is.
+ * Floats whose range nothing tells are taken as 0 to 1, or 0 to 255, if they all
+ * lie there; only otherwise they are stretched, all images of the sheet alike, and
+ * a note says so. Whole numbers in one channel that can only be classes (a mask)
+ * get a colour each. What is not a number is drawn in a colour that no one misses.
+ *
+ * The stages are walked from the last to the first, so that the field that `copy`
+ * made is followed to the one that it was made from.
+ */
+#include "look.h"
+
+#include "session.h"
+#include "value.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NOT_A_NUMBER 0xff00ffu
+#define TOLERANCE    0.02 /* what rounding and resampling may overshoot */
+#define LEAST_BYTE   32   /* floats of which none reaches it were not 0 to 255 */
+#define MASK_CLASSES 32   /* uint8 values from here on are brightness, but for 255 */
+#define IGNORED      255  /* in masks: belongs to no class */
+
+/* ------------------------------------------------------------------- shapes */
+
+static bool is_channels(int64_t length) {
+    return length == 1 || length == 3 || length == 4;
+}
+
+bool image_of(const brim_plan_field *field, struct image *image, const char **why) {
+    const int64_t *shape = field->shape + 1;
+    const uint32_t rank = field->rank - 1;
+    *why = NULL;
+    if (field->form != BRIM_DENSE) {
+        *why = "its samples differ in length";
+    } else if (field->dtype == BRIM_C64 || field->dtype == BRIM_C128) {
+        *why = "it is complex";
+    } else if (rank != 2 && rank != 3) {
+        *why = "an image has 2 or 3 dimensions";
+    } else if (rank == 3 && !is_channels(shape[0]) && !is_channels(shape[2])) {
+        *why = "neither its first nor its last dimension is 1, 3 or 4 channels";
+    }
+    if (*why != NULL) {
+        return false;
+    }
+    const bool planar = rank == 3 && !is_channels(shape[2]);
+    const int64_t height = shape[planar ? 1 : 0], width = shape[planar ? 2 : 1];
+    *image = (struct image){ .dtype = field->dtype, .planar = planar };
+    image->channels = rank == 2 ? 1 : (uint32_t)shape[planar ? 0 : 2];
+    if (height < 1 || width < 1 || height > INT32_MAX || width > INT32_MAX) {
+        *why = "it is empty, or too large";
+        return false;
+    }
+    image->height = (uint32_t)height;
+    image->width = (uint32_t)width;
+    return true;
+}
+
+uint64_t image_bytes(const struct image *image) {
+    return (uint64_t)image->height * image->width * image->channels *
+           brim_dtype_bytes(image->dtype);
+}
+
+static double value_at(const struct image *image, const unsigned char *data, uint32_t x, uint32_t y,
+                       uint32_t channel) {
+    const uint64_t pixel = (uint64_t)y * image->width + x;
+    const uint64_t pixels = (uint64_t)image->width * image->height;
+    const uint64_t place =
+        image->planar ? channel * pixels + pixel : pixel * image->channels + channel;
+    return element_value(image->dtype, data + place * brim_dtype_bytes(image->dtype));
+}
+
+/* --------------------------------------------------------------- the stages */
+
+/* What the plan's stages tell of a field. */
+struct history {
+    bool mask;             /* decoded as classes */
+    const char *normalize; /* text of the stage, NULL: none */
+    bool several;          /* of different texts: which one is not known */
+    bool bounded;          /* its values were 0 to `max` */
+};
+
+/* Whether one of the comma-separated names of a list is `name`. */
+static bool list_has(const char *list, const char *name) {
+    const size_t length = strlen(name);
+    for (const char *at = list; at != NULL; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (strncmp(at, name, length) == 0 && (at[length] == ',' || at[length] == '\0')) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The value of `key` (with its '=') in a stage's text, or of its n-th word for "". */
+static bool argument(const char *text, const char *key, unsigned n, char value[PATH_MAX]) {
+    char word[PATH_MAX];
+    const size_t length = strlen(key);
+    for (unsigned place = 0; word_next(&text, word) == 'w'; place++) {
+        if (length > 0 ? strncmp(word, key, length) == 0 : place == n) {
+            memmove(value, word + length, strlen(word + length) + 1);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The next field of what a stage puts out, "image uint8 224x224x3, label text up to 9", that has a
+ * type; a name may hold blanks. */
+static bool effect_next(const char **at, char name[BRIM_NAME_BYTES], brim_dtype *dtype) {
+    static const struct {
+        brim_dtype dtype;
+        const char *name;
+    } types[] = {
+#define X(type, text, number, bytes) { BRIM_##type, #text },
+        BRIM_DTYPES(X)
+#undef X
+    };
+    while (**at != '\0') {
+        const char *entry = *at;
+        const size_t length = strcspn(entry, ",");
+        *at += length + strspn(entry + length, ", ");
+        for (size_t end = 1; end < length && end < BRIM_NAME_BYTES; end++) {
+            for (size_t i = 0; entry[end] == ' ' && i < sizeof(types) / sizeof(types[0]); i++) {
+                const size_t bytes = strlen(types[i].name);
+                if (strncmp(entry + end + 1, types[i].name, bytes) == 0 &&
+                    entry[end + 1 + bytes] == ' ') {
+                    snprintf(name, BRIM_NAME_BYTES, "%.*s", (int)end, entry);
+                    *dtype = types[i].dtype;
+                    return true;
+                }
+            }
+        }
+    }
+    return false;
+}
+
+/* Whether the stage acts on the field: it is one of on=, or without on= all of them are meant, or
+ * the first of one shape. */
+static bool acts_on(const brim_plan_stage *stage, const char *field, bool all) {
+    char list[PATH_MAX], first[BRIM_NAME_BYTES];
+    const char *effect = stage->effect;
+    brim_dtype dtype;
+    if (argument(stage->text, "on=", 0, list)) {
+        return list_has(list, field);
+    }
+    return all || (effect_next(&effect, first, &dtype) && strcmp(first, field) == 0);
+}
+
+/* The type that a field has before the stage at `place`. */
+static brim_dtype type_before(const brim_plan *plan, size_t place, const char *field) {
+    while (place-- > 0) {
+        const char *effect = brim_plan_stage_at(plan, place)->effect;
+        char name[BRIM_NAME_BYTES];
+        brim_dtype dtype;
+        while (effect_next(&effect, name, &dtype)) {
+            if (strcmp(name, field) == 0) {
+                return dtype;
+            }
+        }
+    }
+    return BRIM_F32;
+}
+
+static void note_normalize(struct history *history, const brim_plan *plan, size_t place,
+                           const char *field) {
+    const brim_plan_stage *stage = brim_plan_stage_at(plan, place);
+    const brim_dtype before = type_before(plan, place, field);
+    char max[PATH_MAX];
+    history->several |= history->normalize != NULL && strcmp(history->normalize, stage->text) != 0;
+    history->normalize = stage->text;
+    history->bounded =
+        before == BRIM_U8 || before == BRIM_U16 || argument(stage->text, "max=", 0, max);
+}
+
+static struct history history_of(const brim_plan *plan, const char *field) {
+    struct history history = { 0 };
+    char name[PATH_MAX], word[PATH_MAX];
+    snprintf(name, sizeof(name), "%s", field);
+    for (size_t i = brim_plan_get(plan)->stage_count; i-- > 0;) {
+        const brim_plan_stage *stage = brim_plan_stage_at(plan, i);
+        if (strcmp(stage->name, "copy") == 0) {
+            if (argument(stage->text, "", 2, word) && strcmp(word, name) == 0) {
+                (void)argument(stage->text, "", 1, name);
+            }
+        } else if (strcmp(stage->name, "normalize") == 0 && acts_on(stage, name, false)) {
+            note_normalize(&history, plan, i, name);
+        } else if (strcmp(stage->name, "decode") == 0 && acts_on(stage, name, true)) {
+            history.mask |= argument(stage->text, "", 1, word) && strcmp(word, "mask") == 0;
+        }
+    }
+    return history;
+}
+
+/* One number for all channels, or one for each. False: there is none. */
+static bool numbers_read(const char *text, double numbers[LOOK_CHANNELS]) {
+    unsigned count = 0;
+    char *end;
+    do {
+        numbers[count] = strtod(text, &end);
+        if (end == text) {
+            return false;
+        }
+        count++;
+        text = end + 1;
+    } while (*end == ',' && count < LOOK_CHANNELS);
+    for (unsigned c = 1; c < LOOK_CHANNELS && count == 1; c++) {
+        numbers[c] = numbers[0];
+    }
+    return *end == '\0';
+}
+
+/* The inverse of a normalize stage, but for its max. */
+static bool normalize_read(struct look *look, const char *text) {
+    static const double mean[] = { 0.485, 0.456, 0.406 }, std[] = { 0.229, 0.224, 0.225 };
+    char preset[PATH_MAX], value[PATH_MAX];
+    if (!argument(text, "", 1, preset)) {
+        return false;
+    }
+    if (strcmp(preset, "imagenet") == 0) {
+        memcpy(look->mean, mean, sizeof(mean));
+        memcpy(look->std, std, sizeof(std));
+        return true;
+    }
+    return strcmp(preset, "unit") == 0 ||
+           (argument(text, "mean=", 0, value) && numbers_read(value, look->mean) &&
+            argument(text, "std=", 0, value) && numbers_read(value, look->std));
+}
+
+/* ------------------------------------------------------------------- values */
+
+struct range {
+    double least, most; /* of what is finite, but for opacity; 0 and 0: nothing is */
+    bool finite;        /* all are */
+    bool classes;       /* all are whole numbers of classes, or `IGNORED` */
+};
+
+static struct range range_of(const struct look *look, const struct image *image,
+                             unsigned char *const *samples, size_t count) {
+    struct range range = { .least = INFINITY, .most = -INFINITY, .finite = true, .classes = true };
+    const uint32_t channels = image->channels < 3 ? 1 : 3;
+    for (size_t i = 0; i < count; i++) {
+        for (uint32_t y = 0; y < image->height; y++) {
+            for (uint32_t x = 0; x < image->width; x++) {
+                for (uint32_t c = 0; c < channels; c++) {
+                    const double value =
+                        value_at(image, samples[i], x, y, c) * look->std[c] + look->mean[c];
+                    range.finite = range.finite && isfinite(value);
+                    range.classes = range.classes && (value < MASK_CLASSES || value == IGNORED);
+                    if (isfinite(value)) {
+                        range.least = value < range.least ? value : range.least;
+                        range.most = value > range.most ? value : range.most;
+                    }
+                }
+            }
+        }
+    }
+    return range.least <= range.most ? range : (struct range){ 0 };
+}
+
+static bool is_unit(const struct range *range) {
+    return range->least >= -TOLERANCE && range->most <= 1 + TOLERANCE;
+}
+
+/* 0 to 255. */
+static bool is_bytes(const struct range *range) {
+    return range->least >= -TOLERANCE && range->most <= 255 * (1 + TOLERANCE) &&
+           range->most >= LEAST_BYTE;
+}
+
+static bool is_real(brim_dtype dtype) {
+    return dtype == BRIM_F16 || dtype == BRIM_BF16 || dtype == BRIM_F32 || dtype == BRIM_F64;
+}
+
+/* One channel of whole numbers: classes, if the stages say so or the values leave
+ * no other way to read them. */
+static bool is_mask(const struct image *image, const struct history *history,
+                    const struct range *range) {
+    if (image->channels != 1 || is_real(image->dtype)) {
+        return false;
+    }
+    if (history->mask || image->dtype == BRIM_BOOL) {
+        return true;
+    }
+    return range->least >= -1 && range->most <= IGNORED &&
+           (image->dtype == BRIM_U8 ? range->classes : image->dtype != BRIM_U16);
+}
+
+void look_find(struct look *look, const brim_plan *plan, const char *field,
+               const struct image *image, unsigned char *const *samples, size_t count) {
+    const struct history history = history_of(plan, field);
+    *look = (struct look){ .std = { 1, 1, 1, 1 }, .white = 1 };
+    const bool normalized = is_real(image->dtype) && history.normalize != NULL &&
+                            !history.several && normalize_read(look, history.normalize);
+    const struct range range = range_of(look, image, samples, count);
+    look->palette = is_mask(image, &history, &range);
+    if (image->dtype == BRIM_U8) {
+        look->white = 255;
+    } else if (image->dtype == BRIM_U16) {
+        look->white = 65535;
+    } else if (!look->palette && !(normalized && history.bounded) && !is_unit(&range)) {
+        look->white = 255;
+        if (!is_bytes(&range)) {
+            look->black = range.least;
+            look->white = range.most > range.least ? range.most : range.least + 1;
+            snprintf(look->note, sizeof(look->note),
+                     "what %s was before is not known%s: shown from black at %g to white at %g",
+                     field, history.several ? ", there are several normalize stages" : "",
+                     look->black, look->white);
+        }
+    }
+    if (!range.finite) {
+        snprintf(look->note, sizeof(look->note),
+                 "%s has values that are not numbers or not finite: shown in magenta", field);
+    }
+}
+
+/* ------------------------------------------------------------------ colours */
+
+/* Class 0 is dark; those after it go round the circle of colours by the golden
+ * angle, every third of them paler, so that neighbours differ. */
+static uint32_t class_colour(double number) {
+    if (number == IGNORED || number < 0) {
+        return 0xf0f0f0;
+    }
+    const double turn = fmod(number * 0.6180339887498949, 1.0) * 6;
+    const double least = fmod(number, 3) == 2 ? 0.45 : 0.1, most = number < 1 ? 0.16 : 0.95;
+    uint32_t colour = 0;
+    for (int c = 0; c < 3; c++) {
+        const double away = fabs(fmod(turn + 6 - 2 * c, 6) - 3) - 1; /* 2 at its own third */
+        const double share = number < 1 ? 1 : fmin(fmax(away, 0), 1);
+        colour = colour << 8 | (uint32_t)(255 * (least + (most - least) * share));
+    }
+    return colour;
+}
+
+uint32_t look_colour(const struct look *look, const struct image *image, const unsigned char *data,
+                     uint32_t x, uint32_t y) {
+    double shown[LOOK_CHANNELS] = { 0 };
+    for (uint32_t c = 0; c < image->channels; c++) {
+        const double value = value_at(image, data, x, y, c);
+        if (!isfinite(value)) {
+            return NOT_A_NUMBER;
+        }
+        if (look->palette) {
+            return class_colour(value);
+        }
+        const double share =
+            (value * look->std[c] + look->mean[c] - look->black) / (look->white - look->black);
+        shown[c] = 255 * fmin(fmax(share, 0), 1);
+    }
+    uint32_t colour = 0;
+    for (uint32_t c = 0; c < 3; c++) {
+        double level = shown[image->channels == 1 ? 0 : c];
+        if (image->channels == 4) { /* over squares of 8 pixels */
+            const double below = ((x ^ y) >> 3 & 1) != 0 ? 204 : 255;
+            level = below + (level - below) * shown[3] / 255;
+        }
+        colour = colour << 8 | (uint32_t)(level + 0.5);
+    }
+    return colour;
+}

@@ -1,0 +1,218 @@
+"""What the adapters for Keras, TensorFlow and JAX share: an open pipeline and its batches' arrays.
+
+These frameworks keep what they are given as long as it suits them: tf.data looks ahead, JAX returns
+before it has computed. An array lies in brim's memory and keeps its slot; what is kept beyond
+`hold` batches are copies, which the budget counts, with one warning. A framework that is only a
+little late is waited for instead: see Source.take. Where the budget has no room for a copy more, it
+is made to wait: a thread that reads ahead is held back until a batch is done with. BudgetError
+comes only when nothing is let go of for a while.
+
+Fields of one number for each sample are copied in any case: labels are often kept for longer.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy
+
+from . import _core
+from ._opened import Opened
+from ._pipeline import Pipeline
+from ._runtime import Progress, Runtime
+from ._runtime import runtime as implicit_runtime
+from ._shard import Part
+
+OF_ROWS = ("ids", "valid")  # what may be named beside the pipeline's own fields
+
+Ragged = Callable[[_core.Ragged, int], Any]  # its first rows, as the framework has such things
+T = TypeVar("T")
+
+# Seconds in which a framework should have let go of a batch: asked by the program itself, and by
+# a thread that reads ahead, for which the program may be busy elsewhere for long.
+PATIENCE, PATIENCE_AHEAD = 60.0, 600.0
+UNEASY = 5.0  # seconds of waiting after which the program is told
+MOMENT = 0.1  # seconds in which one that has only dispatched its work should have
+
+
+def all_full(plan: Mapping[str, Any], world: int) -> bool:
+    """Whether every batch of every rank has `batch_rows` rows: none is left over at the end, and
+    what all ranks take in a step divides by their number and into micro-batches."""
+    stage = [stage["text"] for stage in plan["stages"] if stage["name"] == "batch"][-1:]
+    found = re.match(r"batch (\d+) per=(\w+)", stage[0]) if stage else None
+    if found is None or None in (plan["samples"], plan["steps"], plan["batches"]):
+        return False
+    taken = plan["steps"] * int(found[1]) * (world if found[2] == "rank" else 1)
+    most = plan["batches"] * plan["batch_rows"] * world
+    return bool(taken == most <= plan["samples"]) and "on_error=skip" not in stage[0]
+
+
+class Source(Opened):
+    """An open pipeline whose batches come as numpy's arrays."""
+
+    _name = "brim.tensorflow.dataset"
+
+    def __init__(
+        self,
+        data: Pipeline | str,
+        *,
+        memory: int | str | None,
+        runtime: Runtime | None,
+        hold: int,
+        part: Part,
+        label: str | None,
+        threads: int | None,
+        slots: int,
+        fixed: bool,
+        progress: Progress | None,
+        device: str,
+    ) -> None:
+        need_host(device)
+        if runtime is not None and memory is not None:
+            raise ValueError(
+                f"memory={memory!r} and runtime=: a runtime has its memory already; leave one out"
+            )
+        self._pipeline = data if isinstance(data, Pipeline) else Pipeline(data)
+        self._core = (runtime or implicit_runtime(memory)).open(
+            self.pipeline,
+            hold=hold,
+            rank=part[0],
+            world=part[1],
+            label=label,
+            threads=threads,
+            slots=slots,
+            fixed=fixed,
+            progress=progress,
+            copies=True,
+        )
+        plan = self.core.plan
+        self.fields: dict[str, dict[str, Any]] = {field["name"]: field for field in plan["fields"]}
+        self.batches: int | None = plan["batches"]
+        self.rows: int = plan["batch_rows"]
+        self.all_full = all_full(plan, part[1])
+        self.patient = True  # it has paid to wait for a batch, so far
+        self.uneasy = False  # a long wait was told
+
+    def choose(self, fields: str | Sequence[str] | None) -> tuple[str, ...]:
+        """The fields of that name; all of the pipeline's if there is none."""
+        if fields is None:
+            return tuple(self.fields)
+        chosen = (fields,) if isinstance(fields, str) else tuple(fields)
+        for name in chosen:
+            if name not in self.fields and name not in OF_ROWS:
+                raise _core.PipelineError(
+                    f"the pipeline gives no field {name!r}; it gives {', '.join(self.fields)}, and "
+                    f"there are {' and '.join(OF_ROWS)}"
+                )
+        return chosen
+
+    def need_dense(self, names: Sequence[str], framework: str) -> None:
+        """Refuses fields whose rows differ in length, where the framework has no such thing."""
+        for name in names:
+            form = self.fields.get(name, {"form": "dense"})["form"]
+            if form != "dense":
+                raise _core.PipelineError(
+                    f"field {name!r} is {form}, and {framework} has no arrays whose rows differ in "
+                    "length: add pad() to the pipeline, or leave the field out"
+                )
+
+    def pads(self, names: Sequence[str]) -> bool:
+        """Whether rows that only fill a batch up are left in: "valid" tells which they are."""
+        return "valid" in names and "valid" not in self.fields
+
+    def take(self, ask: Callable[[], T]) -> T:
+        """What `ask` gives, which asks for a batch; with patience where memory is short.
+
+        The framework may be about to let go of a batch: a moment's wait saves the copy. If it was
+        in vain, the program keeps its batches: nobody waits again before one has come back."""
+        if self.core.lent < self.core.hold:
+            self.patient = True
+        elif self.patient:
+            self.patient = self._wait()
+        ahead = threading.current_thread() is not threading.main_thread()
+        patience = PATIENCE_AHEAD if ahead else PATIENCE
+        begun = None
+        while True:
+            try:
+                return ask()
+            except _core.BudgetError as error:
+                begun = begun or time.monotonic()
+                waited = time.monotonic() - begun
+                if waited >= patience:
+                    raise
+                if waited >= UNEASY and not self.uneasy:
+                    self.uneasy = True
+                    warnings.warn(f"waiting for a batch to be let go of: {error}", stacklevel=3)
+            time.sleep(0.002)
+            gc.collect(0)
+
+    def _wait(self) -> bool:
+        """Waits a moment for a batch to come back: whether one did."""
+        deadline = time.monotonic() + MOMENT
+        while time.monotonic() < deadline:
+            time.sleep(0.0005)
+            gc.collect(0)  # JAX's threads leave what they are done with to the collector
+            if self.core.lent < self.core.hold:
+                return True
+        return False
+
+    def each(
+        self, core: Iterator[_core.Batch], names: Sequence[str], ragged: Ragged | None = None
+    ) -> Iterator[list[Any]]:
+        """These fields of each batch; none is kept here while the framework has it."""
+        while True:
+            try:
+                yield self.values(self.take(core.__next__), names, ragged)
+            except StopIteration:
+                return
+
+    def values(
+        self, batch: _core.Batch, names: Sequence[str], ragged: Ragged | None = None
+    ) -> list[Any]:
+        """These fields of a batch."""
+        rows = batch.rows if self.pads(names) else batch.valid_rows
+        return [self._value(batch, name, rows, ragged) for name in names]
+
+    def _value(self, batch: _core.Batch, name: str, rows: int, ragged: Ragged | None) -> Any:
+        if name not in self.fields:
+            return numpy.array((batch.ids if name == "ids" else batch.valid))[:rows]
+        field = batch[name]
+        if isinstance(field, _core.Ragged):
+            assert ragged is not None
+            return ragged(field, rows)
+        array = view(field)[:rows]
+        return array.copy() if array.size == rows else array
+
+    @property
+    def core(self) -> _core.Loader:
+        """The library's loader."""
+        return self._core
+
+    def set_epoch(self, epoch: int) -> None:
+        """The epoch that the next iteration begins."""
+        self._core.set_epoch(epoch)
+
+
+def need_host(device: str) -> None:
+    """Refuses devices: what these frameworks take are arrays of numpy's."""
+    if device not in ("cpu", "host"):
+        raise _core.PipelineError(
+            f"device={device!r}: this adapter gives arrays in host memory, which the framework "
+            "moves to its device itself; leave device out"
+        )
+
+
+def view(array: _core.Array) -> numpy.ndarray[Any, Any]:
+    """The array as numpy's, in the same memory, which it keeps lent."""
+    result = numpy.asarray(array)
+    if array.dtype == "bfloat16":
+        import ml_dtypes
+
+        return result.view(ml_dtypes.bfloat16)
+    return result

@@ -1,0 +1,531 @@
+"""Functions of Python's in pipelines: map, filter, flat_map and batch_map.
+
+A function is called with a sample, a dict of numpy arrays that lie in brim's memory (single
+numbers as numpy scalars, text as str, bytes as bytes; bfloat16 as its bits in uint16), and gives
+the fields of a new one. The arrays are read-only and are gone when it returns: what is kept must
+be copied. One that has a parameter named `rng`, or a second one without a default, is given a
+numpy.random.Generator there, which draws the same numbers for a sample whatever thread or process
+it is made in, and others in every epoch.
+
+What a function puts out must be known before it runs. It is declared,
+
+    out={"image": ("uint8", (224, 224, 3)),      # dtype and shape
+         "tokens": ("int32", (512,), "ragged"),  # up to 512, as many as the sample has
+         "caption": "text",                      # up to 1 KiB; ("text", 4096): up to 4 KiB
+         "label": "int64"}                       # a single number
+
+or it is found by calling the function once on the first sample that there is, when the pipeline
+is opened or planned. Every sample must then be so: a field that is missing or unknown, another
+dtype or another shape is an error.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from . import _core
+from ._bytes import read_bytes
+from ._identity import identity
+from ._randomness import draws
+from ._table import table
+
+if TYPE_CHECKING:
+    from ._calls import Call, Spec
+    from ._pipeline import Pipeline
+    from ._runtime import Runtime
+
+Out = Mapping[str, Any]
+
+_TEXT_BOUND = 1024
+_MOST_PROCESSES = 1024
+
+
+def read_out(out: Any, whose: str) -> tuple[Spec, ...]:
+    """What was declared in out=, as (name, dtype, shape, form) for each field."""
+    if not isinstance(out, Mapping) or not out:
+        raise TypeError(
+            f"{whose}: out= is a dict of fields such as {{'image': ('uint8', (224, 224, 3))}}, "
+            f"not {out!r}"
+        )
+    return tuple(_read_field(name, told, whose) for name, told in out.items())
+
+
+def _read_field(name: object, told: Any, whose: str) -> Spec:
+    if not isinstance(name, str):
+        raise TypeError(f"{whose}: out= has a field named {name!r}, but names are str")
+    parts = tuple(told) if isinstance(told, (tuple, list)) else (told,)
+    if parts[:1] in (("text",), ("bytes",)):
+        bound = parts[1] if len(parts) > 1 else _TEXT_BOUND
+        if len(parts) > 2 or not hasattr(bound, "__index__"):
+            raise TypeError(f"{whose}: field '{name}': text is \"text\" or (\"text\", bound)")
+        return name, "uint8", (int(bound),), parts[0]
+    shape = parts[1] if len(parts) > 1 else ()
+    form = parts[2] if len(parts) > 2 else "dense"
+    if hasattr(shape, "__index__"):
+        shape = (shape,)
+    if (
+        not 1 <= len(parts) <= 3
+        or form not in ("dense", "ragged")
+        or not isinstance(shape, (tuple, list))
+        or not all(hasattr(size, "__index__") for size in shape)
+    ):
+        raise TypeError(
+            f"{whose}: field '{name}' is declared {told!r}, but is (dtype, shape), "
+            "(dtype, shape, \"ragged\") or \"text\"; a shape is a tuple of ints"
+        )
+    try:
+        dtype = _dtype_name(parts[0])
+    except TypeError:
+        raise TypeError(
+            f"{whose}: field '{name}' is declared {told!r}, but {parts[0]!r} is no dtype; one is "
+            "'uint8', 'int64', 'float32' and so on"
+        ) from None
+    return name, dtype, tuple(operator.index(size) for size in shape), form
+
+
+def _dtype_name(dtype: Any) -> str:
+    """ "float32", from that, numpy.float32, numpy.dtype("f4") or torch.float32."""
+    if dtype is None:  # float64 to numpy
+        raise TypeError("None is no dtype")
+    name = str(dtype).removeprefix("torch.")
+    if name == "bfloat16":  # numpy has none
+        return name
+    from ._numpy import numpy
+
+    return str(numpy.dtype(name if str(dtype) != name else dtype).name)
+
+
+def takes_rng(function: Callable[..., Any]) -> int:
+    """How a function wants a generator, see above: 0 not; 1 as the second argument; 2 as rng=."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # of C, without a signature
+        return 0
+    given = function.keywords if isinstance(function, functools.partial) else {}
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    for parameter in parameters[1:]:
+        if parameter.name == "rng" and parameter.kind in by_name and "rng" not in given:
+            return 2
+    places = [
+        parameter
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    second = places[1] if len(places) > 1 else None
+    return int(second is not None and (second.default is second.empty or second.name == "rng"))
+
+
+def read_processes(
+    whose: str, processes: int, process_memory: int | str | None
+) -> tuple[int, int | None]:
+    """processes= and process_memory=, checked."""
+    if isinstance(processes, bool) or not hasattr(processes, "__index__"):
+        raise TypeError(f"{whose}: processes is an int, not {processes!r}")
+    count = operator.index(processes)
+    if not 0 <= count <= _MOST_PROCESSES:
+        raise ValueError(
+            f"{whose}: processes={count}, but it is 0 for none, or from 1 to {_MOST_PROCESSES}"
+        )
+    if process_memory is None:
+        return count, None
+    if count == 0:
+        raise ValueError(
+            f"{whose}: process_memory={process_memory!r} is of worker processes, and there are "
+            "none: give processes= too"
+        )
+    return count, read_bytes(process_memory, f"{whose}: process_memory")
+
+
+class Function:
+    """A function as it stands in a pipeline as @name.
+
+    `specs` is what it puts out: None until it is known, () for a filter and for a batch_map that
+    acts in place; `probed` says that it was found by trying."""
+
+    def __init__(
+        self,
+        kind: str,
+        function: Callable[..., Any],
+        prefix: Pipeline,
+        *,
+        out: Out | None = None,
+        version: object = None,
+        seed_globals: bool = False,
+        processes: int = 0,
+        process_memory: int | str | None = None,
+        concurrent: bool = False,
+        most: int = 0,
+    ) -> None:
+        if not callable(function):
+            raise TypeError(f"{kind}() takes a function, not {function!r}")
+        self.kind = kind
+        self.function = function
+        self.name = _name_of(function)
+        self.prefix = prefix
+        self.out = out
+        self.specs = None if out is None else read_out(out, self.told)
+        if kind == "filter":
+            self.specs = ()
+        self.probed = False
+        self.version = identity(function) if version is None else str(version)
+        self.seed_globals = seed_globals
+        self.processes, self.process_memory = read_processes(
+            self.told, processes, process_memory
+        )
+        self.concurrent = concurrent or self.processes > 0
+        self.most = most
+
+    @property
+    def told(self) -> str:
+        return f"{self.kind} @{self.name}"
+
+    def _key(self) -> tuple[object, ...]:
+        given = None if self.out is None else read_out(self.out, self.told)
+        return (
+            self.kind,
+            self.version,
+            given,
+            self.seed_globals,
+            self.processes,
+            self.process_memory,
+            self.concurrent,
+            self.most,
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Function):
+            return NotImplemented
+        return self.function == other.function and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.version))
+
+    def __repr__(self) -> str:
+        return f"<brim function {self.told}>"
+
+    def call(self) -> Call:
+        """What C calls."""
+        from . import _calls
+
+        seeded = int(self.seed_globals) * (2 if self.processes else 1)
+        kinds = {
+            "map": _calls.Map,
+            "filter": _calls.Filter,
+            "flat_map": _calls.FlatMap,
+            "batch_map": _calls.BatchMap,
+        }
+        own = {"most": self.most} if self.kind == "flat_map" else {}
+        first = f"the first {'batch' if self.kind == 'batch_map' else 'sample'}"
+        return kinds[self.kind](
+            self.function,
+            self.specs or (),
+            takes_rng(self.function),
+            seeded,
+            first if self.probed else "",
+            **own,
+        )
+
+    def bind(self, name: str, runtime: Runtime) -> _core.Binding:
+        """The function as C takes it; what it puts out is found now if it is not known."""
+        if self.specs is None:
+            self.specs = self._probe(runtime)
+            self.probed = True
+        call = self.call()
+        return _core.Binding(
+            name,
+            self.kind,
+            call,
+            fields=self.specs,
+            count=self.most,
+            pure=self.version is not None,
+            random=self.seed_globals
+            or takes_rng(self.function) != 0
+            or draws(self.function) is not None,
+            concurrent=self.concurrent,
+            probed=self.probed,
+            processes=spawner(call, name, runtime, self.processes, self.process_memory),
+        )
+
+    def _probe(self, runtime: Runtime) -> tuple[Spec, ...]:
+        """Calls the function on the first sample, and looks at what it gives."""
+        from . import _calls
+
+        batched = self.kind == "batch_map"
+        before = self.prefix._uncached() if batched else self.prefix._samples()
+        with runtime.open(before, hold=1, threads=0, label=f"probe of {self.name}") as loader:
+            batch = loader.next()
+            if batch is None:
+                raise _core.PipelineError(
+                    f"{self.told}: there is no sample to find out what it puts out; declare it "
+                    "with out="
+                )
+            sample = _own_batch(batch) if batched else _own_sample(batch)
+            batch.release()
+        call: Any = self.call()
+        given = dict(sample)
+        try:
+            if self.kind == "flat_map":
+                result = next(call.begin(0, 0, 0, sample), None)
+                if result is None:
+                    raise _core.PipelineError(
+                        "it makes no samples of the first one; declare what it puts out with out="
+                    )
+            else:
+                result = call.run(given, 0, 0, 0)
+            if not batched:
+                return _calls.specs_of(self._fields(result, sample))
+            return self._batch_specs(sample, given if result is None else result)
+        except _core.PipelineError as error:
+            raise _core.PipelineError(f"{self.told}: {error}") from None
+        except Exception as error:
+            text = f"{self.told}: {type(error).__name__}: {error} (on the first sample, called to "
+            text += "find out what it puts out; out= declares that)"
+            raise _core.FunctionError(text) from error
+
+    def _fields(self, result: Any, sample: dict[str, Any]) -> Mapping[str, Any]:
+        if isinstance(result, Mapping):
+            if not result:
+                raise ValueError("it gave a dict without fields")
+            return result
+        if result is None or len(sample) != 1:
+            raise TypeError(
+                f"it gave {type(result).__name__}, but must give a dict of fields; a bare array "
+                "only if the sample has one field, or out= declares one"
+            )
+        return {next(iter(sample)): result}
+
+    def _batch_specs(self, batch: dict[str, Any], result: Any) -> tuple[Spec, ...]:
+        """() if the function acts in place: it gave what it was given, or None."""
+        from . import _calls
+
+        result = self._fields(result, batch)
+        if result.keys() == batch.keys() and all(result[name] is batch[name] for name in batch):
+            return ()
+        rows = len(next(iter(batch.values())))
+        specs = _calls.specs_of(result)
+        for name, _, shape, form in specs:
+            if form != "dense" or shape[:1] != (rows,):
+                raise ValueError(
+                    f"field '{name}' has shape {shape}, but the batch has {rows} rows: what a "
+                    "function gives for a batch has as many"
+                )
+        return tuple((name, dtype, shape[1:], form) for name, dtype, shape, form in specs)
+
+
+def _name_of(function: Any) -> str:
+    while hasattr(function, "func"):  # functools.partial
+        function = function.func
+    name = getattr(function, "__name__", type(function).__name__)
+    return name if name.isidentifier() and name.isascii() else "function"
+
+
+def _own_sample(batch: Any) -> dict[str, Any]:
+    """A batch's first row as a function sees a sample, in memory of its own."""
+    from ._numpy import numpy
+
+    sample: dict[str, Any] = {}
+    for name in batch:
+        field = batch[name]
+        row: Any = field[0] if isinstance(field, _core.Ragged) else _numpy(field)[0]
+        if isinstance(row, _core.Array):
+            row = _numpy(row)
+        if isinstance(row, numpy.ndarray):
+            row = row.copy()
+            row.flags.writeable = False
+        sample[name] = row
+    return sample
+
+
+def _own_batch(batch: Any) -> dict[str, Any]:
+    """A batch's dense fields and valid rows, in memory of their own."""
+    return {
+        name: _numpy(batch[name])[: batch.valid_rows].copy()
+        for name in batch
+        if not isinstance(batch[name], _core.Ragged)
+    }
+
+
+def _numpy(field: Any) -> Any:
+    from ._numpy import numpy
+
+    array = numpy.asarray(field)
+    return array.view("uint16") if array.dtype.kind == "V" else array
+
+
+def spawner(
+    call: Call, label: str, runtime: Runtime, processes: int, memory: int | None
+) -> tuple[Any, int] | None:
+    """What _core.Binding takes as `processes`."""
+    if processes == 0:
+        return None
+    from ._workers import Spawner
+
+    return Spawner(call, label, runtime._core, memory), processes
+
+
+def _need_samples(pipeline: Pipeline, stage: str) -> None:
+    """Refuses what acts on samples behind where they became a batch."""
+    for name in _core.parse(pipeline.text)[1]:
+        if table[name]["room"] == "batching":
+            instead = ", or use batch_map()" if stage == "map" else ""
+            raise _core.PipelineError(
+                f"{stage} acts on samples: put it before {name}(){instead}"
+            )
+
+
+def _arguments(function: Function, seed: int) -> list[tuple[str | None, object]]:
+    return [("seed", seed or None), ("version", function.version)]
+
+
+# ------------------------------------------------------------- methods of Pipeline
+
+
+def map(
+    self: Pipeline,
+    fn: Callable[..., Any],
+    *,
+    out: Out | None = None,
+    version: object = None,
+    seed: int = 0,
+    seed_globals: bool = False,
+    processes: int = 0,
+    process_memory: int | str | None = None,
+    concurrent: bool = False,
+) -> Pipeline:
+    """A function on each sample: fn(sample) or fn(sample, rng), which gives the new sample.
+
+    sample: a dict of numpy arrays, valid during the call; str for text, bytes for bytes. What it
+    returns takes the place of all fields: a dict, or a bare array where there is one field.
+
+    out: what it puts out, such as {"image": ("uint8", (224, 224, 3)), "label": "int64"}, with
+        ("int32", (512,), "ragged") for up to 512 and "text" or ("text", 4096) for text; not given:
+        found by calling it on the first sample
+    version: changes when the function does; not given: a hash of its code and of what it refers
+        to, if these can be seen (brim._identity says what is)
+    seed: another gives rng other numbers
+    seed_globals: seed random, numpy.random and torch for each sample, for functions that draw
+        from these; samples are then made one at a time, unless in processes
+    processes: run it in so many processes, besides the interpreter of this one
+    process_memory: the most that each may take, such as "1GiB"
+    concurrent: it may run on several threads at once: it lets go of the interpreter's lock
+    """
+    _need_samples(self, "map")
+    function = Function(
+        "map",
+        fn,
+        self,
+        out=out,
+        version=version,
+        seed_globals=seed_globals,
+        processes=processes,
+        process_memory=process_memory,
+        concurrent=concurrent,
+    )
+    return self._add("map", _arguments(function, seed), function)
+
+
+def filter(
+    self: Pipeline,
+    *conditions: str | Callable[..., Any],
+    version: object = None,
+    seed: int = 0,
+    seed_globals: bool = False,
+    processes: int = 0,
+    process_memory: int | str | None = None,
+    concurrent: bool = False,
+) -> Pipeline:
+    """Leaves out samples: by conditions, filter("label != 3", "length(text) < 100"), which are
+    fast, or by a function, filter(fn), which is called as map's and gives true or false.
+
+    Other arguments are of a function, and those of map.
+    """
+    _need_samples(self, "filter")
+    functions = [condition for condition in conditions if not isinstance(condition, str)]
+    if not conditions or len(functions) != (len(conditions) if functions else 0):
+        raise TypeError("filter() takes conditions as text, or one function")
+    if not functions:
+        return self._add("filter", [(None, condition) for condition in conditions])
+    if len(functions) > 1:
+        raise TypeError("filter() takes one function; use several filters")
+    function = Function(
+        "filter",
+        functions[0],
+        self,
+        version=version,
+        seed_globals=seed_globals,
+        processes=processes,
+        process_memory=process_memory,
+        concurrent=concurrent,
+    )
+    return self._add("filter", _arguments(function, seed), function)
+
+
+def flat_map(
+    self: Pipeline,
+    fn: Callable[..., Any],
+    *,
+    most: int = 1024,
+    out: Out | None = None,
+    version: object = None,
+    seed: int = 0,
+    seed_globals: bool = False,
+    concurrent: bool = False,
+) -> Pipeline:
+    """Many samples of one: fn(sample) gives a list of samples, or yields them.
+
+    The function is called once for a sample, with copies of its fields, so that what it yields may
+    be views of them. How many samples an epoch has is then not known before its end.
+
+    most: samples that it makes of one at most; more are an error. Memory for as many is set aside.
+    Other arguments are those of map.
+    """
+    _need_samples(self, "flat_map")
+    function = Function(
+        "flat_map",
+        fn,
+        self,
+        out=out,
+        version=version,
+        seed_globals=seed_globals,
+        concurrent=concurrent,
+        most=most,
+    )
+    return self._add("flat_map", _arguments(function, seed), function)
+
+
+def batch_map(
+    self: Pipeline,
+    fn: Callable[..., Any],
+    *,
+    out: Out | None = None,
+    version: object = None,
+    seed: int = 0,
+    seed_globals: bool = False,
+    concurrent: bool = False,
+) -> Pipeline:
+    """A function on each batch: fn(batch) or fn(batch, rng). It stands behind batch().
+
+    batch: a dict of numpy arrays of all dense fields, the rows first, that may be written. A
+    function that changes them in place returns None, or the dict; one that returns other arrays
+    puts them in the place of all fields, with as many rows.
+
+    out: what it puts out, for one row; {} if it acts in place; not given: found by calling it on
+        the first batch
+    Other arguments are those of map.
+    """
+    function = Function(
+        "batch_map",
+        fn,
+        self,
+        out=None if out is None or not out else out,
+        version=version,
+        seed_globals=seed_globals,
+        concurrent=concurrent,
+    )
+    if out is not None and not out:
+        function.specs = ()
+    return self._add("batch_map", _arguments(function, seed), function)

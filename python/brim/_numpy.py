@@ -1,0 +1,13 @@
+"""numpy, for what cannot do without; importing brim does not need it."""
+
+from __future__ import annotations
+
+try:
+    import numpy as numpy
+except ModuleNotFoundError as error:
+    if error.name != "numpy":
+        raise
+    raise ModuleNotFoundError(
+        "functions, datasets and looking at samples need numpy: pip install brim[numpy]",
+        name="numpy",
+    ) from None

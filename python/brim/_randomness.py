@@ -1,0 +1,244 @@
+"""Whether a function draws random numbers that brim does not give it.
+
+What such a function gives is another thing each time, and must not be kept by a cache: it is bound
+as random, as one that takes `rng` is. It is looked for
+  - in the function's code, and in that of functions and classes that it names, of its module and
+    of the program's own files: those of the standard library and of installed packages count by
+    their names;
+  - in the values that these close over, name as globals, or have as defaults, and in the state of
+    objects. An attribute of an object of the program's own counts where code that was reached
+    names it, so that one method may draw and another not.
+Found are generators (objects of random, numpy.random and torch), the modules and functions that
+draw from them, and transforms of libraries that are known to. What is looked up by other means
+than names, or drawn inside of compiled code, is not. Nothing is imported or called.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import gc
+import re
+import sys
+import types
+from collections import deque
+from typing import Any
+
+_MOST_OBJECTS = 20_000
+_MOST_ITEMS = 1_000  # of one container: a million paths are not looked at
+
+_DRAWS = re.compile(
+    r"""(random | secrets | (os|posix)\.urandom
+      | numpy\.random
+      | torch\.(cuda\.)?(random|rand[a-z_]*|normal|bernoulli|multinomial|poisson)
+      | torch\.(_C\.)?Generator | torch\.distributions
+      | tensorflow\.(_api\.v2\.)?random | tensorflow\.python\.ops\.random_ops
+      | tensorflow\.(_api\.v2\.)?image\.random_[a-z_]+
+      | albumentations\..*\.[A-Z][A-Za-z]*
+      | torchvision\.transforms\..*\.(Random[A-Za-z]*|ColorJitter|AutoAugment|RandAugment
+            |TrivialAugmentWide|AugMix|GaussianBlur|GaussianNoise|ElasticTransform|ScaleJitter
+            |CutMix|MixUp)
+    )(\.|$)""",
+    re.VERBOSE,
+)
+_IN_PLACE = frozenset(  # methods of tensors: no other objects have such names
+    ("random_", "normal_", "uniform_", "bernoulli_", "exponential_", "log_normal_", "cauchy_")
+)
+
+_ATOMS = (type(None), bool, int, float, complex, str, bytes, bytearray, type(...), range, slice)
+_OPAQUE = (types.FrameType, types.GeneratorType, types.CoroutineType, types.TracebackType)
+_PLAIN = ("builtins", "collections", "functools", "types", "operator", "itertools")
+_NOT_CALLED = ("__init__", "__new__", "__annotate__", "__annotate_func__")  # on an instance
+_KEPT = ("EXTENDED_ARG", "CACHE", "NOP", "PUSH_NULL", "SWAP", "ROT_TWO", "POP_TOP")
+
+
+class _Found(Exception):
+    """What draws."""
+
+
+class _Look:
+    """Goes through all that a function refers to, each object once, the nearest first."""
+
+    def __init__(self, module: str) -> None:
+        self.module = module
+        self.seen: dict[int, object] = {}  # kept, so that no id is used again
+        self.open: deque[object] = deque()
+        self.classes: set[type] = set()
+        self.names: set[str] = set()  # that some code looks up as attributes or globals
+        self.waiting: dict[str, list[object]] = {}  # attributes that none has named yet
+
+    def add(self, value: object) -> None:
+        if type(value) not in _ATOMS and id(value) not in self.seen:
+            self.seen[id(value)] = value
+            self.open.append(value)
+
+    def run(self) -> None:
+        while self.open and len(self.seen) < _MOST_OBJECTS:
+            self.look(self.open.popleft())
+
+    def look(self, value: Any) -> None:
+        kind = type(value)
+        if issubclass(kind, types.ModuleType):
+            self.check(value.__name__)
+        elif kind is types.FunctionType:
+            self.check(f"{value.__module__}.{value.__name__}")
+            if self.reads(value.__module__):
+                self.function(value)
+        elif issubclass(kind, type):
+            self.class_(value)
+            if self.reads(value.__module__):
+                self.add(vars(value).get("__new__"))
+                self.add(vars(value).get("__init__"))
+        elif not issubclass(kind, _OPAQUE):
+            if kind is types.BuiltinFunctionType or kind.__name__ == "cython_function_or_method":
+                self.check(f"{value.__module__}.{value.__name__}")
+            self.instance(value, kind)
+
+    def check(self, name: str) -> None:
+        if _DRAWS.match(name):
+            raise _Found(name)
+
+    def reads(self, module: str | None) -> bool:
+        return not module or module == self.module or _own(module)
+
+    def instance(self, value: object, kind: type) -> None:
+        self.class_(kind)
+        bases = [base for base in kind.__mro__ if base.__module__ not in ("abc", "typing")]
+        if all(base is object or _own(base.__module__) for base in bases):
+            try:
+                self.attributes(object.__getattribute__(value, "__dict__"))
+            except AttributeError:
+                self.slots(value, kind)
+        elif kind.__module__ in _PLAIN or not _standard(kind.__module__):
+            for item in gc.get_referents(value)[:_MOST_ITEMS]:
+                if item is not kind:
+                    self.add(item)
+
+    def slots(self, value: object, kind: type) -> None:
+        for base in kind.__mro__:
+            for name, member in vars(base).items():
+                if type(member) is types.MemberDescriptorType:
+                    try:
+                        self.attributes({name: member.__get__(value)})
+                    except AttributeError:  # not set
+                        continue
+
+    def class_(self, cls: type) -> None:
+        """Its bases' names, and of one's own what is called by name or by the language."""
+        if cls in self.classes:
+            return
+        self.classes.add(cls)
+        for base in cls.__mro__:
+            self.check(f"{base.__module__}.{base.__qualname__}")
+            if base is not object and self.reads(base.__module__):
+                self.attributes(vars(base))
+
+    def attributes(self, values: Any) -> None:
+        for name, value in list(values.items())[:_MOST_ITEMS]:
+            special = str(name).startswith("__") and name not in _NOT_CALLED
+            if name in self.names or (special and type(value) is types.FunctionType):
+                self.add(value)
+            else:
+                self.waiting.setdefault(name, []).append(value)
+
+    def function(self, function: types.FunctionType) -> None:
+        self.add(function.__defaults__)
+        self.add(function.__kwdefaults__)
+        known = {}
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
+            try:
+                known[name] = cell.cell_contents
+            except ValueError:  # not assigned yet
+                continue
+            self.add(known[name])
+        self.code(function.__code__, function.__globals__, known)
+
+    def code(self, code: types.CodeType, names: dict[str, Any], known: dict[str, Any]) -> None:
+        """Follows names, and attributes of modules and classes: numpy.random.rand.
+
+        known: closed-over values, and modules imported in the function, by their names there."""
+        for name in set(code.co_names) - self.names:
+            self.names.add(name)
+            for attribute in self.waiting.pop(name, ()):
+                self.add(attribute)
+        value: Any = None  # what the last instructions have looked up
+        imported = ""
+        for step in dis.get_instructions(code):
+            name = step.argval
+            if step.opname == "IMPORT_NAME":
+                imported = name
+                self.check(name)
+                value = _Module(name.partition(".")[0])
+            elif step.opname == "IMPORT_FROM":
+                whole = imported.rpartition(".")[2] == name  # import a.b as c
+                value = _Module(imported) if whole else self.attribute(_Module(imported), name)
+            elif step.opname.startswith("STORE_"):
+                stored, loaded = name if isinstance(name, tuple) else (name, None)
+                known[stored] = value
+                value = known.get(loaded)  # of STORE_FAST_LOAD_FAST
+            elif step.opname in ("LOAD_GLOBAL", "LOAD_NAME") and name in names:
+                value = names[name]
+                self.add(value)
+            elif step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+                if name in _IN_PLACE:
+                    raise _Found(name)
+                value = self.attribute(value, name)
+            elif step.opname.startswith("LOAD_"):
+                last = name[-1] if isinstance(name, tuple) else name
+                value = known.get(last) if isinstance(last, str) else None
+            elif step.opname not in _KEPT:
+                value = None
+        for constant in code.co_consts:
+            if isinstance(constant, types.CodeType):
+                self.code(constant, names, known)
+
+    def attribute(self, value: Any, name: str) -> Any:
+        """That of a module or class, without calling anything; None of other objects."""
+        found = None
+        if isinstance(value, (_Module, types.ModuleType)):
+            path = f"{value.__name__}.{name}"
+            self.check(path)
+            module = sys.modules.get(value.__name__, value)
+            found = vars(module).get(name, sys.modules.get(path, _Module(path)))
+        elif issubclass(type(value), type):
+            found = next((vars(b)[name] for b in value.__mro__ if name in vars(b)), None)
+        self.add(found)
+        return found
+
+
+def _standard(module: str) -> bool:
+    return module.partition(".")[0] in sys.stdlib_module_names
+
+
+def _own(module: str) -> bool:
+    """Of the program itself: neither the standard library nor an installed package."""
+    if _standard(module) or module.partition(".")[0] == "brim" or module not in sys.modules:
+        return False
+    file = getattr(sys.modules[module], "__file__", None) or ""
+    return "/site-packages/" not in file and "/dist-packages/" not in file
+
+
+class _Module:
+    """A module by its name, for it may not be imported yet, or by itself when it is used."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+
+
+def draws(function: object) -> str | None:
+    """What random numbers a function draws from, such as "numpy.random"; None if none is seen."""
+    inner: Any = function
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    if type(inner) is types.MethodType:
+        inner = inner.__func__
+    named = inner if isinstance(inner, (type, types.FunctionType)) else type(inner)
+    look = _Look(str(named.__module__))
+    look.add(function)
+    try:
+        look.run()
+    except _Found as found:
+        return str(found)
+    except Exception:  # objects may be of any kind: one that cannot be looked at says nothing
+        return None
+    return None

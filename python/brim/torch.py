@@ -1,0 +1,370 @@
+"""brim.torch: batches as PyTorch tensors, in a DataLoader's place.
+
+    for x, y in brim.torch.loader(data, memory="256MiB"):
+        loss = criterion(model(x), y)
+
+A tensor is made from a field through DLPack and lies in the batch's own memory: nothing is copied,
+and the slot goes back to brim when the last tensor in it dies. Two small things are copied, so that
+a program may collect them over a whole epoch without keeping slots: fields of one number for each
+sample (labels), and what a batch says of its rows ("ids", "valid").
+
+A trainer that keeps more batches than `hold` is given copies, which the budget counts, and warned
+once. One runtime serves all loaders of the process unless `runtime=` names another.
+
+Rows that only fill a batch up (`remainder="pad"`) are cut off, so that counts and means are right;
+at the end a rank may then get a batch of fewer rows than the others, or of none. They are left in
+when the field "valid" is asked for, which tells them: then every batch has the same shape.
+
+With device="cuda" tensors lie in slots on the device, which brim copies to ahead of time. A tensor
+belongs to the stream that was current when its batch was asked for: work in that stream sees it
+complete, and its memory is filled anew only after the work that the stream holds when the tensor
+dies. Whoever uses it in another stream has the first one wait for that before letting go, as
+`torch.cuda.current_stream().wait_stream(other)` does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from . import _core
+from ._opened import Opened
+from ._pipeline import Pipeline
+from ._runtime import Progress, Runtime
+from ._runtime import runtime as implicit_runtime
+from ._shard import Part, part
+
+__all__ = ["TorchLoader", "loader"]
+
+_REMEMBERED = 64  # batches by which state_dict() can go back
+_OF_ROWS = ("ids", "valid", "names")  # what `fields` may name beside the pipeline's own
+_INTEGERS = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64")
+# torch has these types, and next to no operation on them.
+_WIDER = {"uint16": torch.int32, "uint32": torch.int64, "uint64": torch.int64}
+
+
+def loader(
+    data: Pipeline | str,
+    *,
+    memory: int | str | None = None,
+    runtime: Runtime | None = None,
+    fields: str | Sequence[str] | None = None,
+    as_dict: bool = False,
+    channels_last: bool = False,
+    integers: str | torch.dtype | None = "int64",
+    hold: int = 2,
+    shard: str | None = None,
+    rank: int | None = None,
+    world: int | None = None,
+    device: str | torch.device | None = None,
+    label: str | None = None,
+    threads: int | None = None,
+    slots: int = 0,
+    fixed: bool = False,
+    progress: Progress | None = None,
+) -> TorchLoader:
+    """Opens a pipeline as an iterable of batches, each a tuple of tensors.
+
+    memory: what the runtime that all loaders of the process share may take; see brim.runtime
+    runtime: a brim.Runtime to open it in instead
+    fields: which fields a batch has, in which order; all of the pipeline's unless told. May name
+        "ids" (the samples' numbers), "valid" (which rows are samples; rows that only fill the
+        batch up are then left in) and "names" (what each sample is called) too
+    as_dict: batches are dicts by the fields' names instead of tuples
+    channels_last: images that the pipeline leaves as height, width, channels are given as
+        (N, C, H, W) in torch's channels_last memory format, without a copy
+    integers: the type of fields of one integer for each sample, as losses want it; None: as the
+        pipeline has it. uint16 becomes int32, and uint32 and uint64 become int64, in any case
+    hold: batches that may be kept at a time before brim copies; a `for` loop keeps one while it
+        asks for the next
+    shard: "auto": this process's part by torch.distributed, or by RANK and WORLD_SIZE of torchrun
+    rank, world: this process's part, said outright
+    device: where tensors are: "cpu" (so if not given), "cuda" (the current device), "cuda:1" or a
+        torch.device
+    label, threads, slots, fixed, progress: as in Runtime.open
+
+    Fields of unequal rows are nested tensors (layout jagged), text is a list of str.
+    """
+    place = _place(device)
+    if runtime is not None and memory is not None:
+        raise ValueError(
+            f"memory={memory!r} and runtime=: a runtime has its memory already; leave one out"
+        )
+    pipeline = data if isinstance(data, Pipeline) else Pipeline(data)
+    number, parts = part(shard, rank, world, _known)
+    core = (runtime or implicit_runtime(memory)).open(
+        pipeline,
+        hold=hold,
+        rank=number,
+        world=parts,
+        label=label,
+        threads=threads,
+        slots=slots,
+        fixed=fixed,
+        progress=progress,
+        copies=True,
+        device=str(place),
+    )
+    try:
+        return TorchLoader(core, pipeline, fields, as_dict, channels_last, integers, place)
+    except BaseException:
+        core.close()
+        raise
+
+
+def _place(device: str | torch.device | None) -> torch.device:
+    """The device, with its number."""
+    if device is None:
+        return torch.device("cpu")
+    try:
+        place = torch.device(device)
+    except RuntimeError:  # torch knows none of that name
+        place = None
+    if place is not None and place.type == "cpu":
+        return torch.device("cpu")
+    if place is None or place.type != "cuda":
+        advice = "for OpenCL use rt.open(device='opencl')"
+        if place is not None and place.type != "opencl":
+            advice = f"leave device out and move tensors with x.to({str(device)!r})"
+        raise _core.PipelineError(
+            f"device={str(device)!r}: brim.torch delivers to 'cpu' and 'cuda'; {advice}"
+        )
+    if not torch.cuda.is_available():
+        _core.devices("cuda")  # where there is no driver, this says what was looked for
+        raise _core.PipelineError(
+            f"device={str(device)!r}: torch.cuda.is_available() is False; leave device out, or "
+            "install a torch that is built with CUDA"
+        )
+    index = torch.cuda.current_device() if place.index is None else place.index
+    return torch.device("cuda", index)
+
+
+def _known() -> Part | None:
+    """This process's part by torch.distributed."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_rank(), torch.distributed.get_world_size()
+    return None
+
+
+def _integers(told: str | torch.dtype) -> torch.dtype:
+    """torch.int64, from that or "int64"."""
+    name = str(told).removeprefix("torch.")
+    dtype = getattr(torch, name) if name in _INTEGERS else None
+    if not isinstance(dtype, torch.dtype) or (not isinstance(told, str) and told != dtype):
+        raise ValueError(
+            f"integers={told!r}: it is a type of integers, such as 'int64' or 'int32', or None"
+        )
+    return dtype
+
+
+class Dataset:
+    """What trainers ask a loader's dataset for: its length, in samples over all ranks."""
+
+    def __init__(self, samples: int | None) -> None:
+        self._samples = samples
+
+    def __len__(self) -> int:
+        if self._samples is None:
+            raise TypeError("how many samples there are is not known before the end of an epoch")
+        return self._samples
+
+
+class TorchLoader(Opened):
+    """A running pipeline in a DataLoader's place; brim.torch.loader opens one."""
+
+    _name = "brim.torch.loader"
+
+    def __init__(
+        self,
+        core: _core.Loader,
+        pipeline: Pipeline,
+        fields: str | Sequence[str] | None,
+        as_dict: bool,
+        channels_last: bool,
+        integers: str | torch.dtype | None,
+        device: torch.device,
+    ) -> None:
+        plan = core.plan
+        self.device = device
+        self.dataset = Dataset(plan["samples"])
+        self.batch_size: int = plan["batch_rows"]  # of this rank
+        self._core = core
+        self._pipeline = pipeline
+        self._own = {field["name"]: field for field in plan["fields"]}
+        self._fields = self._choose(fields)
+        self._pads = "valid" in self._fields and "valid" not in self._own
+        self._as_dict = as_dict
+        self._integers = None if integers is None else _integers(integers)
+        self._images = {name for name in self._fields if channels_last and self._is_image(name)}
+        if channels_last and not self._images:
+            shapes = ", ".join(f"{name} {self._own[name]['shape']}" for name in self._own)
+            raise _core.PipelineError(
+                "channels_last=True, but no field is (rows, height, width, 1 to 4 channels): there "
+                f"are {shapes}; leave it out, or take 'layout' out of the pipeline"
+            )
+        # Where the loader would stand after each of the last batches; first, where it began.
+        self._states: deque[_core.State] = deque(maxlen=_REMEMBERED + 1)
+        self._ended = False  # the newest iterator has come to the end of its epoch
+
+    def _choose(self, fields: str | Sequence[str] | None) -> tuple[str, ...]:
+        if fields is None:
+            return tuple(self._own)
+        chosen = (fields,) if isinstance(fields, str) else tuple(fields)
+        for name in chosen:
+            if name not in self._own and name not in _OF_ROWS:
+                raise _core.PipelineError(
+                    f"fields: the pipeline gives no {name!r}; it gives {', '.join(self._own)}, and "
+                    f"there are {', '.join(_OF_ROWS)}"
+                )
+        return chosen
+
+    def _is_image(self, name: str) -> bool:
+        field = self._own.get(name)
+        return (
+            field is not None
+            and field["form"] == "dense"
+            and len(field["shape"]) == 4
+            and 1 <= field["shape"][-1] <= 4
+        )
+
+    # ------------------------------------------------------------------------ batches
+
+    def __iter__(self) -> Iterator[Any]:
+        return TorchIterator(self, iter(self._core))
+
+    def __len__(self) -> int:
+        return len(self._core)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def epochs(self, count: int | None = None) -> Iterator[TorchEpoch]:
+        """So many epochs more, one after the other; without end unless told."""
+        epochs = self._core.epochs(count)
+        return (TorchEpoch(self, epoch) for epoch in epochs)
+
+    def set_epoch(self, epoch: int) -> None:
+        """The epoch that the next iterator begins. After load_state_dict() in the middle of an
+        epoch, that epoch's number leaves the place in it as it is."""
+        if epoch != self._core.epoch:
+            self._ended = False
+        self._core.set_epoch(epoch)
+
+    def _began(self) -> None:
+        """An iterator was made. At the end of an epoch the last state is where the next begins."""
+        if not self._ended:
+            self._states.clear()
+            with contextlib.suppress(_core.Error):  # a stream that cannot be opened again
+                self._states.append(self._core.state_dict())
+        self._ended = False
+
+    def _convert(self, batch: _core.Batch) -> Any:
+        if self._states:
+            self._states.append(batch.state)
+        rows = batch.rows if self._pads else batch.valid_rows
+        cut = rows < batch.rows
+        values = [self._field(batch, name, rows, cut) for name in self._fields]
+        return dict(zip(self._fields, values)) if self._as_dict else tuple(values)
+
+    def _field(self, batch: _core.Batch, name: str, rows: int, cut: bool) -> Any:
+        """The first rows of a field; cut: there are more."""
+        if name in self._own:
+            field = batch[name]
+            if isinstance(field, _core.Ragged):
+                return _ragged(field, rows, self.device)
+            tensor = self._dense(field)
+            if name in self._images:
+                tensor = tensor.permute(0, 3, 1, 2)
+        elif name == "names":
+            return batch.names[:rows]
+        else:
+            tensor = torch.from_dlpack(batch.ids if name == "ids" else batch.valid)
+            tensor = tensor.to(self.device, copy=True)
+        return tensor[:rows] if cut else tensor
+
+    def _dense(self, array: _core.Array) -> torch.Tensor:
+        tensor = torch.from_dlpack(array)
+        wanted = _WIDER.get(array.dtype)
+        if array.ndim == 1 and self._integers is not None and array.dtype in _INTEGERS:
+            wanted = self._integers
+        if wanted is not None and wanted != tensor.dtype:
+            return tensor.to(wanted)
+        return tensor.clone() if array.ndim == 1 else tensor
+
+    # ------------------------------------------------------------------------- states
+
+    def state_dict(self, behind: int = 0) -> _core.State:
+        """Where it stands: everything after the batches delivered so far. Load it into a loader of
+        the same data to go on from there, also with other batches or another number of ranks.
+
+        behind: as if so many batches fewer had been delivered, for a trainer that has taken
+            batches which it has not trained on yet; at most 64
+        """
+        if behind < 0:
+            raise ValueError(f"behind={behind}: a number of batches is not negative")
+        if behind == 0:
+            return self._core.state_dict()
+        if behind >= len(self._states):
+            raise _core.StateError(
+                f"behind={behind}, but {max(len(self._states) - 1, 0)} batches are remembered: the "
+                f"last {_REMEMBERED} since the loader was opened or moved"
+            )
+        return self._states[-1 - behind]
+
+    def load_state_dict(self, state: _core.State) -> None:
+        """Goes on from a state: the next iterator begins there, in the middle of its epoch."""
+        self._core.load_state_dict(state)
+        self._ended = False
+
+
+def _ragged(field: _core.Ragged, rows: int, device: torch.device) -> Any:
+    """Rows that differ in length: a list of str or bytes, or a nested tensor."""
+    if field.form != "ragged":
+        texts = field.to_host()
+        return [texts[row] for row in range(rows)]
+    offsets = torch.from_dlpack(field.offsets)[: rows + 1]
+    values = torch.from_dlpack(field.values)[: int(offsets[rows])]
+    values = values.to(_WIDER.get(field.values.dtype, values.dtype))
+    return torch.nested.nested_tensor_from_jagged(values, offsets.to(device, copy=True))
+
+
+class TorchIterator:
+    """The batches of one epoch. It keeps none of them, and goes on after a BudgetError."""
+
+    def __init__(self, loader: TorchLoader, core: Iterator[_core.Batch]) -> None:
+        self._loader = loader
+        self._core = core
+        loader._began()
+
+    def __iter__(self) -> TorchIterator:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            batch = next(self._core)
+        except StopIteration:
+            self._loader._ended = True
+            raise
+        return self._loader._convert(batch)
+
+
+class TorchEpoch:
+    """One pass over the data."""
+
+    def __init__(self, loader: TorchLoader, core: _core.Epoch) -> None:
+        self.number = core.number
+        self._core = core
+        self._iterator = TorchIterator(loader, iter(core))
+
+    def __iter__(self) -> TorchIterator:
+        return self._iterator
+
+    def __len__(self) -> int:
+        return len(self._core)
+
+    def __repr__(self) -> str:
+        return f"<epoch {self.number}>"

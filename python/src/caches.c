@@ -1,0 +1,69 @@
+/*
+ * caches.c: the caches of a Loader: their figures, and what they warn of.
+ *
+ * A cache that keeps nothing more (a full disk, a file that another process fills) is
+ * no error: batches come as before, only later. So it is a CacheWarning, once for each
+ * cache, when the loader is opened or at the end of an epoch.
+ */
+#include "loader.h"
+
+#include <string.h>
+
+#define MOST_TOLD 64 /* caches of which it is remembered that they have warned */
+
+static PyObject *decode(const char *text) {
+    return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+}
+
+static PyObject *describe(const brim_cache_stats *cache) {
+    return Py_BuildValue(
+        "{s:s,s:I,s:N,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:N,s:N}", "tier", cache->tier, "stage",
+        cache->stage, "fills", PyBool_FromLong(cache->fills), "samples",
+        (unsigned long long)cache->samples, "filled", (unsigned long long)cache->filled, "bytes",
+        (unsigned long long)cache->bytes, "hits", (unsigned long long)cache->hits, "misses",
+        (unsigned long long)cache->misses, "stored", (unsigned long long)cache->stored, "dropped",
+        (unsigned long long)cache->dropped, "damaged", (unsigned long long)cache->damaged,
+        "changed", (unsigned long long)cache->changed, "warning", decode(cache->warning), "note",
+        decode(cache->note));
+}
+
+PyObject *brim_py_list_caches(brim_loader *loader, uint32_t count) {
+    PyObject *list = PyList_New(0);
+    for (uint32_t i = 0; list != NULL && i < count; i++) {
+        brim_cache_stats cache = BRIM_CACHE_STATS_INIT;
+        if (brim_loader_cache_stats(loader, i, &cache) != BRIM_OK) {
+            break;
+        }
+        PyObject *item = describe(&cache);
+        if (item == NULL || PyList_Append(list, item) != 0) {
+            Py_CLEAR(list);
+        }
+        Py_XDECREF(item);
+    }
+    return list;
+}
+
+int brim_py_warn_of_caches(LoaderObject *self, Py_ssize_t level) {
+    brim_stats stats = BRIM_STATS_INIT;
+    if (brim_loader_stats(self->loader, &stats) != BRIM_OK) {
+        return 0;
+    }
+    for (uint32_t i = 0; i < stats.cache_count && i < MOST_TOLD; i++) {
+        brim_cache_stats cache = BRIM_CACHE_STATS_INIT;
+        const uint64_t bit = UINT64_C(1) << i;
+        if ((self->warned_caches & bit) != 0 ||
+            brim_loader_cache_stats(self->loader, i, &cache) != BRIM_OK ||
+            cache.warning[0] == '\0') {
+            continue;
+        }
+        self->warned_caches |= bit;
+        PyObject *text = decode(cache.warning);
+        const char *plain = text == NULL ? NULL : PyUnicode_AsUTF8AndSize(text, NULL);
+        const int failed = plain == NULL ? -1 : PyErr_WarnEx(brim_py_cache_warning, plain, level);
+        Py_XDECREF(text);
+        if (failed != 0) {
+            return -1;
+        }
+    }
+    return 0;
+}

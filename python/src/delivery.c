@@ -1,0 +1,222 @@
+/*
+ * delivery.c: taking a batch from the library's loader.
+ *
+ * One thread at a time is inside the library's loader (`busy`); others wait without
+ * the interpreter's lock. Waiting is done in slices, between which signals are looked
+ * at: Ctrl-C works whatever the workers do.
+ *
+ * Charged copies. A loader opened with copies=True lends `hold` slots; a batch beyond
+ * them is handed out as a copy, which the budget counts, and its slot goes back at
+ * once. If the budget refuses the copy the batch waits in `pending` for the next call.
+ */
+#include "loader.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define DETAIL 2048
+
+/* ------------------------------------------------------------ one at a time */
+
+static int64_t now_ns(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+int brim_py_loader_usable(const LoaderObject *self) {
+    if (self->loader == NULL || self->closing) {
+        PyErr_SetString(brim_py_closed_error, "this loader is closed");
+        return 0;
+    }
+    if (self->process != getpid()) {
+        PyErr_SetString(brim_py_closed_error, "this loader belongs to the parent process: open one "
+                                              "of its own after fork");
+        return 0;
+    }
+    return 1;
+}
+
+int brim_py_loader_enter(LoaderObject *self) {
+    if (!brim_py_loader_usable(self)) {
+        return -1;
+    }
+    const unsigned long me = PyThread_get_thread_ident();
+    if (self->busy_thread == me) {
+        PyErr_SetString(brim_py_iteration_error,
+                        "a function of the pipeline cannot use the loader that runs it");
+        return -1;
+    }
+    while (PyThread_acquire_lock(self->busy, NOWAIT_LOCK) == 0) {
+        int got;
+        BRIM_WITHOUT_LOCK(got = PyThread_acquire_lock_timed(self->busy, BRIM_PY_SLICE_NS / 1000,
+                                                            0) == PY_LOCK_ACQUIRED);
+        if (got) {
+            break;
+        }
+        if (PyErr_CheckSignals() != 0) {
+            return -1;
+        }
+    }
+    if (!brim_py_loader_usable(self)) {
+        PyThread_release_lock(self->busy);
+        return -1;
+    }
+    self->busy_thread = me;
+    return 0;
+}
+
+void brim_py_loader_leave(LoaderObject *self) {
+    self->busy_thread = 0;
+    PyThread_release_lock(self->busy);
+}
+
+int brim_py_loader_look(LoaderObject *self) {
+    if (!brim_py_loader_usable(self)) {
+        return -1;
+    }
+    self->users++;
+    return 0;
+}
+
+void brim_py_loader_looked(LoaderObject *self) {
+    if (--self->users == 0 && self->close_waits) {
+        self->close_waits = 0;
+        brim_py_loader_finish(self);
+    }
+}
+
+PyObject *brim_py_loader_raise(LoaderObject *self, brim_status status) {
+    char text[DETAIL];
+    if (self->closing) {
+        PyErr_SetString(brim_py_closed_error, "the loader was closed by another thread");
+        return NULL;
+    }
+    brim_loader_detail(self->loader, text, sizeof(text));
+    if (status == BRIM_HELD) {
+        const size_t used = strlen(text);
+        snprintf(text + used, sizeof(text) - used,
+                 " (a variable of an earlier loop may still refer to one: del it)");
+    }
+    return brim_py_raise_text(status, text);
+}
+
+/* -------------------------------------------------------- taking a batch */
+
+void brim_py_loader_drop_pending(LoaderObject *self) {
+    brim_batch_release(self->pending);
+    self->pending = NULL;
+}
+
+/* The next batch of the library's, in slices. BRIM_INTERRUPTED with an exception
+ * set: a signal's. */
+static brim_status wait_for_batch(LoaderObject *self, int64_t timeout_ns, brim_batch **batch) {
+    brim_loader *const loader = self->loader;
+    const int64_t deadline = timeout_ns == BRIM_PY_NEVER ? BRIM_PY_NEVER : now_ns() + timeout_ns;
+    for (;;) {
+        brim_status status;
+        int64_t slice = BRIM_PY_SLICE_NS;
+        if (deadline != BRIM_PY_NEVER) {
+            const int64_t left = deadline - now_ns();
+            slice = left < 0 ? 0 : left < slice ? left : slice;
+        }
+        BRIM_WITHOUT_LOCK(status = brim_loader_next(loader, slice, batch));
+        if (PyErr_CheckSignals() != 0) {
+            /* for those who catch KeyboardInterrupt and go on */
+            if (status == BRIM_OK) {
+                self->pending = *batch;
+            }
+            self->end_unsaid = status == BRIM_END;
+            return BRIM_INTERRUPTED;
+        }
+        if (status != BRIM_TIMEOUT) {
+            return status;
+        }
+        if (self->closing || (deadline != BRIM_PY_NEVER && now_ns() >= deadline)) {
+            return BRIM_TIMEOUT;
+        }
+    }
+}
+
+static int warn_of_copies(LoaderObject *self) {
+    if (self->warned) {
+        return 0;
+    }
+    self->warned = 1;
+    char text[256];
+    snprintf(text, sizeof(text),
+             "%zd batches are kept while the next is asked for, but hold=%u: from now on such "
+             "batches are copies, which cost time and memory. hold=%zd would avoid them.",
+             self->lending->lent, self->hold, self->lending->lent + 1);
+    return PyErr_WarnEx(brim_py_hold_warning, text, 2);
+}
+
+/* A taken batch as Python's, by itself or as a copy. */
+static PyObject *hand_out(LoaderObject *self, brim_batch *batch) {
+    brim_status status;
+    brim_batch *copy;
+    if (!self->copies || self->lending->lent < (Py_ssize_t)self->hold) {
+        return brim_py_batch_new(batch, self->bindings, self->lending, 0);
+    }
+    if (warn_of_copies(self) != 0) {
+        self->pending = batch;
+        return NULL;
+    }
+    BRIM_WITHOUT_LOCK(status = brim_batch_copy(batch, &copy));
+    if (status != BRIM_OK) {
+        char text[DETAIL];
+        snprintf(text, sizeof(text),
+                 "%zd batches and copies of batches are kept, and one copy more does not fit: %s. "
+                 "Let go of some; the loader goes on with the same batch.",
+                 self->lending->lent + self->lending->copies, brim_detail());
+        self->pending = batch;
+        return brim_py_raise_text(status, text);
+    }
+    brim_batch_release(batch);
+    self->copied++;
+    return brim_py_batch_new(copy, self->bindings, self->lending, 1);
+}
+
+PyObject *brim_py_loader_take(LoaderObject *self, int64_t timeout_ns) {
+    brim_batch *batch = self->pending;
+    brim_status status = BRIM_OK;
+    self->pending = NULL;
+    if (self->end_unsaid) {
+        self->end_unsaid = 0;
+        status = BRIM_END;
+    } else if (batch == NULL) {
+        status = wait_for_batch(self, timeout_ns, &batch);
+    }
+    if (status == BRIM_OK) {
+        brim_state after;
+        const brim_status known = brim_batch_state(batch, &after);
+        PyObject *result = hand_out(self, batch);
+        if (result != NULL) {
+            self->taken++;
+            if (known == BRIM_OK) {
+                self->delivered = after;
+            }
+        }
+        return result;
+    }
+    if (status == BRIM_END) {
+        if (self->from_state && self->taken == 0) {
+            self->from_state = 0; /* it stood at the end: what follows is the next epoch */
+            self->epoch++;
+            return brim_py_loader_take(self, timeout_ns);
+        }
+        self->end_unsaid = brim_py_warn_of_caches(self, 1) != 0;
+        self->ended = !self->end_unsaid;
+        return NULL;
+    }
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    if (status == BRIM_TIMEOUT && !self->closing) {
+        PyErr_SetString(PyExc_TimeoutError, "no batch within the time given");
+        return NULL;
+    }
+    return brim_py_loader_raise(self, status);
+}

@@ -1,0 +1,423 @@
+"""brim.keras with real models, on each backend of Keras that is installed.
+
+Keras chooses its backend when it is imported: this script runs itself once for each of them. Which
+samples a model was given is told by metrics of its targets, which are the samples' numbers.
+"""
+
+from __future__ import annotations
+
+import gc
+import gzip
+import importlib.util
+import os
+import pathlib
+import pickle
+import subprocess
+import sys
+import unittest.mock
+import warnings
+
+import support
+
+BACKEND = os.environ.get("BRIM_TEST_KERAS", "")
+
+if BACKEND:
+    os.environ["KERAS_BACKEND"] = BACKEND
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    keras = support.need("keras")
+    import numpy
+
+    import brim
+elif importlib.util.find_spec("keras") is None:
+    support.skip_all("keras is not installed (tools/venv installs it where it can)")
+
+COUNT = 200
+
+
+class OnEveryBackend(unittest.TestCase):
+    """The script again, with a backend."""
+
+    def run_with(self, backend: str) -> None:
+        if importlib.util.find_spec(backend) is None:
+            self.skipTest(f"{backend} is not installed")
+        environment = {**os.environ, "BRIM_TEST_KERAS": backend}
+        done = subprocess.run(
+            [sys.executable, __file__], env=environment, capture_output=True, text=True
+        )
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(done.stderr, r"Ran [1-9][0-9]* tests")
+
+    def test_tensorflow(self) -> None:
+        self.run_with("tensorflow")
+
+    def test_torch(self) -> None:
+        self.run_with("torch")
+
+    def test_jax(self) -> None:
+        self.run_with("jax")
+
+
+if BACKEND:
+
+    class Total(keras.metrics.Metric):
+        """The sum of the targets, to a power."""
+
+        def __init__(self, name: str, power: int) -> None:
+            super().__init__(name=name)
+            self.power = power
+            self.total = self.add_weight(shape=(), initializer="zeros", name="total")
+
+        def update_state(self, y_true, y_pred, sample_weight=None) -> None:
+            values = keras.ops.cast(y_true, "float32") ** self.power
+            if sample_weight is not None:
+                values = values * keras.ops.reshape(sample_weight, keras.ops.shape(values))
+            self.total.assign(self.total + keras.ops.sum(values))
+
+        def result(self):
+            return self.total + 0
+
+    def totals(numbers) -> tuple[float, ...]:
+        """What the metrics give for these targets; exact below 2**24."""
+        return tuple(float(sum(int(n) ** power for n in numbers)) for power in (0, 1, 2))
+
+    def counting_model() -> keras.Model:
+        """Puts out what is put in."""
+        model = keras.Sequential([keras.layers.Dense(1, kernel_initializer="ones")])
+        names = ("count", "sum", "squares")
+        model.compile(
+            optimizer=keras.optimizers.SGD(0.0),
+            loss="mse",
+            metrics=[Total(name, power) for power, name in enumerate(names)],
+        )
+        return model
+
+    def seen(logs, prefix: str = "") -> list[tuple[float, ...]]:
+        """For each epoch of a history, or for one evaluation, what the metrics told."""
+        rows = [logs[prefix + name] for name in ("count", "sum", "squares")]
+        return list(zip(*rows)) if isinstance(rows[0], list) else [tuple(map(float, rows))]
+
+    class Stop(keras.callbacks.Callback):
+        """Stops fit after so many batches."""
+
+        def __init__(self, batches: int) -> None:
+            super().__init__()
+            self.batches = batches
+
+        def on_train_batch_end(self, batch, logs=None) -> None:
+            self.model.stop_training = batch + 1 >= self.batches
+
+
+@unittest.skipUnless(BACKEND, "run by OnEveryBackend")
+class Keras(support.Case):
+    def setUp(self) -> None:
+        super().setUp()
+        keras.utils.set_random_seed(1)
+        self.runtime = brim.Runtime(memory="64MiB", threads=2, cache_dir=self.folder)
+        self.addCleanup(self.runtime.close)
+        self.column = numpy.arange(COUNT, dtype=numpy.float32).reshape(COUNT, 1)
+        self.numbers = brim.arrays(x=self.column, y=self.column).shuffle(seed=7)
+        self.data = self.numbers.batch(16)  # 13 batches, the last with 8 rows
+        self.all = totals(range(COUNT))
+
+    def open(self, data=None, **options):
+        dataset = brim.keras.dataset(
+            self.data if data is None else data, runtime=self.runtime, **options
+        )
+        self.addCleanup(dataset.close)
+        return dataset
+
+    def order(self, data, epoch: int) -> list[int]:
+        with self.runtime.open(data, copies=True) as loader:
+            loader.set_epoch(epoch)
+            return [number for batch in loader for number in batch.ids.tolist()]
+
+    def fit(self, model, dataset, **options):
+        return model.fit(dataset, verbose=0, **options).history
+
+    # --------------------------------------------------------------- what is given when
+
+    def test_every_sample_once_per_epoch(self) -> None:
+        model, train = counting_model(), self.open()
+        some = self.column[:50]
+        valid = self.open(brim.arrays(x=some, y=some).shuffle(seed=2).batch(16))
+        history = self.fit(model, train, epochs=3, validation_data=valid)
+        self.assertEqual(seen(history), [self.all] * 3)
+        self.assertEqual(seen(history, "val_"), [totals(range(50))] * 3)
+        history = self.fit(model, train, epochs=2)
+        self.assertEqual(seen(history), [self.all] * 2)
+        self.assertEqual(len(train), 13)
+
+    def test_order_and_epochs_are_the_pipelines(self) -> None:
+        model, dataset = counting_model(), self.open()
+        epochs = []
+        for _ in range(3):
+            epochs.append(model.predict(dataset, verbose=0)[:, 0].astype(int).tolist())
+        self.assertEqual(epochs, [self.order(self.data, epoch) for epoch in range(3)])
+        dataset.set_epoch(7)
+        given = model.predict(dataset, verbose=0)[:, 0].astype(int).tolist()
+        self.assertEqual(given, self.order(self.data, 7))
+
+    def test_fit_begins_with_epoch_0(self) -> None:
+        model, dataset = counting_model(), self.open()
+        self.fit(model, dataset, epochs=2)  # has looked at batches before
+        given = model.predict(dataset, verbose=0)[:, 0].astype(int).tolist()
+        self.assertEqual(given, self.order(self.data, 2))
+
+    def test_evaluations_between(self) -> None:
+        model, dataset = counting_model(), self.open()
+        for _ in range(2):
+            self.assertEqual(seen(self.fit(model, dataset)), [self.all])
+            found = model.evaluate(dataset, verbose=0, return_dict=True)
+            self.assertEqual(seen(found), [self.all])
+        same = self.fit(model, dataset, epochs=2, validation_data=dataset)
+        self.assertEqual(seen(same) + seen(same, "val_"), [self.all] * 4)
+
+    def test_stopped_early(self) -> None:
+        model, dataset = counting_model(), self.open()
+        for batches in (5, 1, 3):
+            history = self.fit(model, dataset, epochs=9, callbacks=[Stop(batches)])
+            self.assertEqual(seen(history)[0][0], 16.0 * batches)
+            self.assertEqual(seen(self.fit(model, dataset, epochs=2)), [self.all] * 2)
+
+    def test_steps_per_epoch(self) -> None:
+        model = counting_model()
+        dataset = self.open(self.numbers.batch(10))
+        history = self.fit(model, dataset, epochs=8, steps_per_epoch=5)
+        for half in (seen(history)[:4], seen(history)[4:]):
+            self.assertEqual(tuple(map(sum, zip(*half))), self.all)
+
+    def test_one_step_per_epoch(self) -> None:
+        model = counting_model()
+        dataset = self.open(self.numbers.batch(20))
+        history = self.fit(model, dataset, epochs=10, steps_per_epoch=1)
+        self.assertEqual(tuple(map(sum, zip(*seen(history)))), self.all)
+
+    @unittest.skipIf(BACKEND == "torch", "Keras on torch takes one step at a time")
+    def test_several_steps_at_a_time(self) -> None:
+        model = counting_model()
+        model.compile(
+            loss="mse", optimizer="sgd", metrics=[Total("count", 0)], steps_per_execution=4
+        )
+        model.optimizer.learning_rate = 0.0
+        history = self.fit(model, self.open(self.numbers.batch(10)), epochs=3)
+        self.assertEqual(history["count"], [COUNT] * 3)
+
+    def test_unknown_length(self) -> None:
+        data = self.numbers.filter("x < 100").batch(10)
+        dataset = self.open(data)
+        self.assertIsNone(dataset.num_batches)
+        self.assertRaises(TypeError, len, dataset)
+        history = self.fit(
+            counting_model(), dataset, epochs=4, steps_per_epoch=5, shuffle=False
+        )
+        for half in (seen(history)[:2], seen(history)[2:]):
+            self.assertEqual(tuple(map(sum, zip(*half))), totals(range(100)))
+
+    def test_an_epoch_without_end_is_told(self) -> None:
+        data = self.numbers.filter("x < 100").batch(10)
+        model = counting_model()
+        with self.assertWarnsRegex(
+            UserWarning, "epoch 0 ended after 10 batches; give fit steps_per_epoch=10"
+        ):
+            self.fit(model, self.open(data), epochs=1, callbacks=[Stop(40)])
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", "epoch [0-9]+ ended")
+            for steps in (10, 4):
+                self.fit(model, self.open(data), epochs=8, steps_per_epoch=steps)
+
+    def test_shard_auto(self) -> None:
+        with unittest.mock.patch.dict(os.environ, {"RANK": "1", "WORLD_SIZE": "2"}):
+            dataset = self.open(brim.arrays(x=self.column).batch(10), shard="auto")
+        self.assertEqual(len(dataset), 10)
+        self.assertEqual(dataset[0][0][:, 0].tolist(), list(range(10, 20)))
+
+    def test_a_loop_of_ones_own(self) -> None:
+        dataset = self.open()
+        for epoch in range(2):
+            given = [int(n) for x, _ in dataset for n in x[:, 0]]
+            self.assertEqual(given, self.order(self.data, epoch))
+        first = iter(dataset)
+        next(first), next(first), next(first)
+        second = iter(dataset)
+        next(second)
+        with self.assertRaisesRegex(brim._core.IterationError, "newer one"):
+            next(first)
+
+    # --------------------------------------------------------------------- what a batch is
+
+    def test_fields(self) -> None:
+        n = numpy.arange(12, dtype=numpy.float32).reshape(12, 1)
+        data = brim.arrays(a=n, b=n + 1, c=n + 2, w=n[:, 0]).batch(5)
+        (batch,) = self.open(data, x="c")[0]
+        self.assertEqual(batch[:, 0].tolist(), [2, 3, 4, 5, 6])
+        x, y = self.open(data)[0]
+        self.assertEqual((x[0, 0], y[0, 0]), (0, 1))
+        x, y, w = self.open(data, x=["a", "c"], y={"out": "b"}, sample_weight="w")[0]
+        self.assertEqual((x[0][1, 0], x[1][1, 0], y["out"][1, 0], w[1]), (1, 3, 2, 1))
+        left, right = keras.Input((1,), name="left"), keras.Input((1,), name="right")
+        model = keras.Model([left, right], keras.layers.Add()([left, right]))
+        dataset = self.open(data, x={"left": "a", "right": "c"})
+        self.assertEqual(
+            model.predict(dataset, verbose=0)[:, 0].tolist(), (n * 2 + 2)[:, 0].tolist()
+        )
+        with self.assertRaisesRegex(brim.PipelineError, "'d'; it gives a, b, c, w"):
+            self.open(data, x="d")
+        self.assertRaises(ValueError, self.open, data, y="a")
+        self.assertRaises(ValueError, self.open, data, x="a", sample_weight="w")
+
+    def test_padded_rows(self) -> None:
+        data = self.numbers.batch(64, remainder="pad")
+        model = counting_model()
+        cut = model.evaluate(self.open(data), verbose=0, return_dict=True)
+        self.assertEqual(seen(cut), [self.all])
+        model.compile(loss="mse", weighted_metrics=[Total("count", 0), Total("sum", 1)])
+        weighed = self.open(data, x="x", y="y", sample_weight="valid")
+        rows = {len(x) for x, _, _ in weighed}
+        self.assertEqual(rows, {64})
+        found = model.evaluate(weighed, verbose=0, return_dict=True)
+        self.assertEqual((found["count"], found["sum"]), self.all[:2])
+
+    def test_ranks(self) -> None:
+        given = []
+        for rank in range(2):
+            dataset = self.open(rank=rank, world=2)
+            given += [int(n) for x, _ in dataset for n in x[:, 0]]
+        self.assertEqual(sorted(given), list(range(COUNT)))
+        self.assertRaises(ValueError, self.open, rank=0)
+
+    def test_rows_that_differ_in_length(self) -> None:
+        path = self.folder / "lines.txt"
+        path.write_text("one\ntwo and three\nfour\n")
+        data = brim.text(path).batch(2)
+        if BACKEND == "tensorflow":
+            batches = [text.numpy().tolist() for (text,) in self.open(data)]
+            self.assertEqual(batches, [[b"one", b"two and three"], [b"four"]])
+        else:
+            with self.assertRaisesRegex(brim.PipelineError, f"text, and Keras on {BACKEND}"):
+                self.open(data)
+
+    def test_what_it_is_not(self) -> None:
+        dataset = self.open()
+        with self.assertRaisesRegex(ValueError, "threads="):
+            dataset.workers = 4
+        with self.assertRaises(ValueError):
+            dataset.use_multiprocessing = True
+        with self.assertRaisesRegex(TypeError, "send the Pipeline"):
+            pickle.dumps(dataset)
+        with self.assertRaises(ValueError):
+            brim.keras.dataset(self.data, memory="1MiB", runtime=self.runtime)
+        with self.assertRaisesRegex(brim.PipelineError, "device='cuda'.*host memory"):
+            self.open(device="cuda")
+        self.open(device="cpu").close()
+        dataset.close()
+        self.assertRaises(brim.ClosedError, dataset.__getitem__, 0)
+
+    # -------------------------------------------------------------------------- memory
+
+    def images(self):
+        pixels = numpy.zeros((COUNT, 64, 64, 3), numpy.float32)
+        pixels += numpy.arange(COUNT, dtype=numpy.float32).reshape(COUNT, 1, 1, 1)
+        return brim.arrays(x=pixels, y=self.column).shuffle(seed=3).batch(20)
+
+    def test_what_is_kept_stays(self) -> None:
+        dataset = self.open(self.images())
+        kept = [dataset[i] for i in range(10)]
+        given = [int(x[0, 0, 0]) for xs, _ in kept for x in xs]
+        self.assertEqual(given, self.order(self.images(), 0))
+        self.assertTrue(all((x == y[:, :, None, None]).all() for x, y in kept))
+        self.assertEqual(dataset.stats()["lent"], 3)
+        self.assertEqual(dataset.stats()["copies"], 7)
+        del kept
+        self.assertEqual(dataset.stats()["lent"], 0)
+
+    def test_memory_stays_flat(self) -> None:
+        dataset = self.open(self.images())
+        model = keras.Sequential(
+            [keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(1)]
+        )
+        model.compile(optimizer=keras.optimizers.SGD(0.0), loss="mse", metrics=[Total("sum", 1)])
+
+        def rss() -> int:
+            gc.collect()
+            return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+        def work(times: int) -> int:
+            for _ in range(times):
+                history = self.fit(model, dataset, validation_data=dataset)
+                self.assertEqual(history["sum"] + history["val_sum"], [self.all[1]] * 2)
+            return rss()
+
+        before = work(3)
+        self.assertLess(work(12) - before, 24 * support.MIB)  # an epoch has 10 MiB
+        usage = self.runtime.usage()
+        self.assertLessEqual(usage["peak"], usage["limit"])
+
+    # ------------------------------------------------------------------------- learning
+
+    def test_learns_the_drawn_set(self) -> None:
+        support.drawn_set(self.folder / "drawn", 120)
+        data = (
+            brim.folder(self.folder / "drawn").shuffle(seed=7).decode().random_resized_crop(24)
+            .flip().normalize("imagenet")
+        )  # fmt: skip
+        train = self.open(data.batch(16))
+        whole = brim.folder(self.folder / "drawn").decode().resize(24, 24)
+        valid = self.open(whole.normalize("imagenet").batch(16))
+        self.assertEqual(train.classes["label"], ["class0", "class1", "class2"])
+        model = keras.Sequential(
+            [
+                keras.layers.Conv2D(8, 3, strides=2, activation="relu"),
+                keras.layers.GlobalAveragePooling2D(),
+                keras.layers.Dense(3),
+            ]
+        )
+        model.compile(
+            optimizer=keras.optimizers.Adam(0.03),
+            loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            metrics=["accuracy"],
+        )
+        history = self.fit(model, train, epochs=6, validation_data=valid)
+        self.assertGreater(history["val_accuracy"][-1], 0.95, history)
+        self.assertGreater(history["accuracy"][-1], 0.9, history)
+
+    def test_learns_mnist(self) -> None:
+        folder = support.data("mnist")
+        if folder is None:
+            self.skipTest("there is no MNIST")
+        with gzip.open(folder / "t10k-labels-idx1-ubyte.gz") as file:
+            labels = numpy.frombuffer(file.read()[8:], dtype=numpy.uint8)
+        images = brim.idx(folder / "t10k-images-idx3-ubyte.gz", name="image")
+        digits = brim.zip(images, brim.array(labels, "label")).normalize("unit", on="image")
+        train = self.open(digits.split("train").shuffle(seed=2).batch(100))
+        valid = self.open(digits.split("validation").batch(250))
+        model = keras.Sequential(
+            [
+                keras.layers.Flatten(),
+                keras.layers.Dense(64, activation="relu"),
+                keras.layers.Dense(10),
+            ]
+        )
+        model.compile(
+            optimizer=keras.optimizers.Adam(0.005),
+            loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            metrics=["accuracy"],
+        )
+        history = self.fit(model, train, epochs=2, validation_data=valid)
+        self.assertGreater(history["val_accuracy"][-1], 0.9, history)
+
+    @unittest.skipUnless(BACKEND == "jax", "is the same on each, and jax is imported fastest")
+    def test_example(self) -> None:
+        example = support.ROOT / "examples" / "python" / "train_keras.py"
+        done = subprocess.run(
+            [sys.executable, str(example)], capture_output=True, text=True, check=False
+        )
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("right", done.stdout)
+
+
+if __name__ == "__main__":
+    if BACKEND:
+        del OnEveryBackend
+    else:
+        del Keras
+    support.main()

@@ -1,0 +1,661 @@
+"""Functions in worker processes: the same bytes, no copies, and whatever may go wrong with them."""
+
+# sanitizers: yes
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import os
+import pathlib
+import resource
+import signal
+import struct
+import subprocess
+import sys
+import textwrap
+import time
+import traceback
+import unittest
+from collections.abc import Callable
+from typing import Any
+
+import support
+
+numpy = support.need("numpy")
+
+import brim
+from brim import _core, _workers
+
+ROWS = 48
+X = numpy.arange(ROWS * 6, dtype="float32").reshape(ROWS, 6)
+LABEL = numpy.arange(ROWS, dtype="int64") % 5
+
+
+def source(rows: int = ROWS) -> brim.Pipeline:
+    return brim.arrays(x=X[:rows], label=LABEL[:rows])
+
+
+# Functions live at the top of the script, as most do: every worker imports it, so what takes long
+# to import is imported where it is used.
+
+
+def mix(sample: dict[str, Any], rng: Any) -> dict[str, Any]:
+    noise = rng.random(6, dtype="float32")
+    return {"x": sample["x"] + noise, "label": sample["label"] * 2, "pid": numpy.int64(os.getpid())}
+
+
+MIX_OUT = {"x": ("float32", (6,)), "label": ("int64", ()), "pid": ("int64", ())}
+
+
+def lengthen(sample: dict[str, Any]) -> dict[str, Any]:
+    count = int(sample["label"])
+    x = numpy.full((count, 2), count, "int32")
+    return {"x": x, "text": "äbc" * count, "raw": b"\0" * count}
+
+
+LENGTHEN_OUT = {"x": ("int32", (5, 2), "ragged"), "text": ("text", 64), "raw": ("bytes", 64)}
+
+
+def join(sample: dict[str, Any]) -> dict[str, Any]:
+    total, size = numpy.int64(sample["x"].sum()), numpy.int64(len(sample["raw"]))
+    return {"sum": total, "text": sample["text"] + "!", "size": size}
+
+
+def is_odd(sample: dict[str, Any]) -> bool:
+    return bool(sample["label"] % 2)
+
+
+def draw(sample: dict[str, Any]) -> dict[str, Any]:
+    import random
+
+    return {"draw": numpy.array([random.random(), numpy.random.random()])}
+
+
+class OwnError(Exception):
+    def __init__(self, one: object, two: object) -> None:
+        super().__init__(f"{one} and {two}")  # so it cannot be made again from its args
+
+
+def fail_at_7(sample: dict[str, Any]) -> Any:
+    if sample["x"][0] == 42:
+        raise KeyError("no such thing")
+    return sample["x"]
+
+
+def fail_own(sample: dict[str, Any]) -> Any:
+    raise OwnError("this", "that")
+
+
+class Elements:
+    def __len__(self) -> int:
+        return ROWS
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return {"x": X[index] * 3, "pid": numpy.int64(os.getpid())}
+
+
+class Once:
+    """Does something to its process at sample `at`, unless its marker is there already."""
+
+    def __init__(self, marker: pathlib.Path | None, how: str, at: int = 10) -> None:
+        self.marker, self.how, self.at = marker, how, at
+
+    def __call__(self, sample: dict[str, Any]) -> Any:
+        if sample["x"][0] == self.at * 6 and not (self.marker and self.marker.exists()):
+            if self.marker:
+                self.marker.touch()
+            if self.how == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            elif self.how == "fork and kill":  # the child of the worker has its socket still
+                if os.fork() == 0:
+                    time.sleep(4)
+                    os._exit(0)
+                os.kill(os.getpid(), signal.SIGKILL)
+            elif self.how == "exit":
+                os._exit(3)
+            elif self.how == "hang":
+                signal.pause()
+            elif self.how == "take memory":
+                numpy.empty(1 << 29, "uint8")
+            elif self.how == "forbid descriptors":
+                forbid_descriptors()
+            elif self.how == "keep":
+                self.kept = sample["x"]
+        return sample["x"] + 1
+
+
+class WithoutDescriptors:
+    """Its process has no descriptors left, from the start."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        forbid_descriptors()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"not": "empty, so that it is set"}
+
+    def __call__(self, sample: dict[str, Any]) -> Any:
+        return sample["x"]
+
+
+def forbid_descriptors() -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4, 4))  # the socket is 3
+
+
+def forbid_addresses(sample: dict[str, Any]) -> Any:
+    """Leaves its process less than a batch has."""
+    pages = int(pathlib.Path("/proc/self/statm").read_text().split()[0])
+    limit = pages * resource.getpagesize() + support.MIB
+    if resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY:
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    return sample["x"]
+
+
+def packet(number: int, result: int, exception: int, text: int, rest: int = 0) -> bytes:
+    """A reply of a worker process, by its layout, with `rest` bytes for exception and text."""
+    return struct.pack("<QiIII", number, result, exception, text, 0) + bytes(8 * 64 + rest)
+
+
+class Babbles:
+    """Writes packets to its process's socket, one of `packets` at each sample, once if `marker`."""
+
+    def __init__(self, packets: list[bytes], marker: pathlib.Path | None) -> None:
+        self.packets, self.marker = packets, marker
+
+    def __call__(self, sample: dict[str, Any]) -> Any:
+        number = int(sample["x"][0]) // 6
+        marker = self.marker and self.marker.with_suffix(f".{number}")
+        if number < len(self.packets) and not (marker and marker.exists()):
+            if marker:
+                marker.touch()
+            os.write(3, self.packets[number])
+            os._exit(0)  # so that nothing else is told
+        return sample["x"] + 1
+
+
+def first_number(sample: dict[str, Any]) -> Any:
+    return sample["x"][0]
+
+
+def open_files() -> list[str]:
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found.append(os.readlink(f"/proc/self/fd/{name}"))
+        except OSError:
+            pass
+    return sorted(found)
+
+
+def children() -> list[int]:
+    return [
+        int(pid)
+        for thread in os.listdir("/proc/self/task")
+        for pid in pathlib.Path(f"/proc/self/task/{thread}/children").read_text().split()
+    ]
+
+
+def run(data: brim.Pipeline, threads: int = 1, epochs: int = 1) -> dict[str, list[Any]]:
+    """All rows of all fields."""
+    rows: dict[str, list[Any]] = {}
+    with brim.Runtime("64MiB", threads=threads) as runtime, runtime.open(data) as loader:
+        for epoch in loader.epochs(epochs):
+            for batch in epoch:
+                for name in batch:
+                    rows.setdefault(name, []).extend(batch[name].tolist())
+                rows.setdefault("ids", []).extend(batch.ids.tolist())
+    return rows
+
+
+class Processes(support.Case):
+    def setUp(self) -> None:
+        super().setUp()
+        gc.collect()
+        files, before = open_files(), children()
+
+        def look() -> None:
+            gc.collect()
+            self.assertEqual(_core.processes(), [])
+            self.assertEqual(children(), before)
+            self.assertEqual(open_files(), files)
+
+        self.addCleanup(look)
+
+    def script(self, body: str) -> subprocess.CompletedProcess[str]:
+        path = self.folder / "script.py"
+        path.write_text(textwrap.dedent(body))
+        return subprocess.run(
+            [sys.executable, str(path)], text=True, capture_output=True, timeout=60
+        )
+
+
+class Values(Processes):
+    def test_same_bytes_in_threads_and_processes(self) -> None:
+        def data(processes: int) -> brim.Pipeline:
+            mixed = source().shuffle(seed=3).map(mix, out=MIX_OUT, processes=processes)
+            return mixed.batch(7, remainder="keep")
+
+        expected = run(data(0), threads=0, epochs=2)
+        own = set(expected.pop("pid"))
+        self.assertEqual(own, {os.getpid()})
+        for processes in (1, 2):
+            for threads in (0, 1, 2):
+                with self.subTest(processes=processes, threads=threads):
+                    found = run(data(processes), threads, epochs=2)
+                    pids = set(found.pop("pid"))
+                    self.assertNotIn(os.getpid(), pids)
+                    self.assertLessEqual(len(pids), processes)
+                    self.assertEqual(found, expected)
+
+    def test_ragged_text_and_bytes(self) -> None:
+        def data(processes: int) -> brim.Pipeline:
+            made = source().map(lengthen, out=LENGTHEN_OUT, processes=processes)
+            return made.batch(8)
+
+        self.assertEqual(run(data(2), 2), run(data(0), 0))
+
+    def test_one_function_after_another(self) -> None:
+        out = {"sum": "int64", "text": ("text", 65), "size": "int64"}
+
+        def data(processes: int) -> brim.Pipeline:
+            made = source().map(lengthen, out=LENGTHEN_OUT, processes=processes)
+            return made.map(join, out=out, processes=processes).batch(8)
+
+        expected = run(data(0), 0)
+        self.assertEqual(expected["size"], [int(label) for label in LABEL])
+        self.assertEqual(run(data(1), 2), expected)
+
+    def test_filter(self) -> None:
+        def data(processes: int) -> brim.Pipeline:
+            return source().filter(is_odd, processes=processes).batch(4, remainder="keep")
+
+        expected = run(data(0), 0)
+        self.assertEqual(set(expected["label"]), {1, 3})
+        self.assertEqual(run(data(2), 2), expected)
+
+    def test_map_behind_filter(self) -> None:
+        """Samples that are made into a window, and placed from there."""
+
+        def data(processes: int) -> brim.Pipeline:
+            kept = source().map(mix, out=MIX_OUT, processes=processes).filter("label != 4")
+            return kept.shuffle(buffer="1KiB").batch(4, remainder="keep")
+
+        expected = run(data(0), 0)
+        found = run(data(2), 2)
+        del expected["pid"], found["pid"]
+        self.assertEqual(found, expected)
+
+    def test_dataset(self) -> None:
+        found = run(brim.dataset(Elements(), processes=2).batch(8), 2)
+        self.assertEqual(found["x"], (X * 3).tolist())
+        self.assertNotIn(os.getpid(), found["pid"])
+
+    def test_seed_globals(self) -> None:
+        def data(processes: int) -> brim.Pipeline:
+            drawn = source().map(draw, seed_globals=True, processes=processes)
+            return drawn.batch(8)
+
+        expected = run(data(0), 0)
+        self.assertEqual(len({tuple(row) for row in expected["draw"]}), ROWS)
+        for processes in (1, 2):
+            self.assertEqual(run(data(processes), 2), expected)
+
+    def test_nothing_is_copied(self) -> None:
+        data = source().map(mix, out=MIX_OUT, processes=1).batch(8)
+        with brim.Runtime("64MiB", threads=1) as runtime, runtime.open(data) as loader:
+            for _ in loader:
+                pass
+            (process,) = _core.processes()
+            self.assertGreaterEqual(process["calls"], ROWS)
+            self.assertEqual((process["copied_in"], process["copied_out"]), (0, 0))
+
+    def test_values_that_lie_elsewhere(self) -> None:
+        """Without shared memory all goes through the bounce file, which is charged."""
+        data = source().map(lengthen, out=LENGTHEN_OUT, processes=1).batch(8)
+        with brim.Runtime("64MiB", threads=0) as runtime:
+            bindings = data._bindings_for(runtime)
+            loader = runtime._core.open(data.text, bindings, hold=2, shared=False)
+            rows = [row for batch in loader for row in batch["text"].tolist()]
+            (process,) = _core.processes()
+            holders = {row["label"]: row["charged"] for row in runtime._core.usage()["holders"]}
+            loader.close()
+            del loader, bindings
+        self.assertEqual(rows, run(source().map(lengthen, out=LENGTHEN_OUT).batch(8), 0)["text"])
+        if process["copied_out"] == 0:
+            self.skipTest("loaders with worker processes are always shared")
+        self.assertGreater(process["copied_in"], 0)
+        self.assertGreater(holders["processes of lengthen"], 0)
+
+    def test_large_values_that_lie_elsewhere(self) -> None:
+        """Memory for them can be refused, and comes also where a ticking timer interrupts the
+        system at that (not all kernels let it)."""
+        big = brim.array(numpy.ones((2, 16 * support.MIB), "float32"))
+        data = big.map(first_number, out={"x": ("float32", ())}, processes=1).batch(1)
+        unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+        with brim.Runtime("256MiB", threads=0) as runtime:
+            bindings = data._bindings_for(runtime)
+            loader = runtime._core.open(data.text, bindings, hold=1, shared=False)
+
+            def held() -> tuple[int, int]:
+                (file,) = (
+                    found.stat().st_blocks * 512
+                    for found in pathlib.Path("/proc/self/fd").iterdir()
+                    if found.is_file() and "brim bounce" in os.readlink(found)
+                )
+                holders = runtime._core.usage()["holders"]
+                return file, sum(h["charged"] for h in holders if "processes" in h["label"])
+
+            resource.setrlimit(resource.RLIMIT_FSIZE, (8 * support.MIB, unlimited[1]))
+            try:
+                with self.assertRaisesRegex(brim.FunctionError, "shared memory .* File too large"):
+                    loader.next()
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+            self.assertEqual(held(), (0, 0))
+
+            before = signal.signal(signal.SIGALRM, lambda *_: None)
+            faulthandler.dump_traceback_later(60, exit=True)  # else it might go on for ever
+            signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+            try:
+                self.assertEqual(loader.next()["x"].tolist(), [1])
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                faulthandler.cancel_dump_traceback_later()
+                signal.signal(signal.SIGALRM, before)
+            file, charged = held()
+            self.assertEqual(file, charged)
+            self.assertGreater(file, 64 * support.MIB - 1)
+            loader.close()
+            del loader, bindings
+
+    def test_usage(self) -> None:
+        data = source().map(mix, out=MIX_OUT, processes=1).batch(8)
+        with brim.Runtime("64MiB", threads=1) as runtime, runtime.open(data) as loader:
+            loader.next()
+            (process,) = _workers.usage()
+            self.assertIn(process["pid"], children())
+            self.assertEqual(process["function"], "mix")
+            self.assertGreater(process["rss"], process["private"])
+            self.assertGreater(process["private"], 1 << 20)
+            self.assertIn(str(process["pid"]), str(runtime.usage()))
+
+
+class Failures(Processes):
+    def raised(self, data: brim.Pipeline) -> brim.FunctionError:
+        with self.assertRaises(brim.FunctionError) as caught:
+            run(data.batch(8, remainder="keep"))
+        return caught.exception
+
+    def test_exception_has_the_childs_traceback(self) -> None:
+        error = self.raised(source().map(fail_at_7, out={"x": ("float32", (6,))}, processes=1))
+        self.assertIsInstance(error.__cause__, KeyError)
+        self.assertIn("no such thing", str(error))
+        self.assertIn("sample 7", str(error))
+        text = "".join(traceback.format_exception(error))
+        self.assertIn("in fail_at_7", text)
+        self.assertIn('raise KeyError("no such thing")', text)
+
+    def test_exception_that_cannot_be_pickled(self) -> None:
+        error = self.raised(source().map(fail_own, out={"x": ("float32", (6,))}, processes=1))
+        self.assertIsInstance(error.__cause__, RuntimeError)
+        self.assertIn("OwnError: this and that", str(error))
+        self.assertIn("in fail_own", "".join(traceback.format_exception(error)))
+
+    def test_bad_samples_are_skipped(self) -> None:
+        data = source().map(fail_at_7, out={"x": ("float32", (6,))}, processes=2)
+        found = run(data.batch(8, on_error="skip"), 2)
+        self.assertEqual(found["ids"], [i for i in range(ROWS) if i != 7])
+
+    def test_kept_view(self) -> None:
+        function = Once(self.folder / "marker", "keep")
+        error = self.raised(source().map(function, out={"x": ("float32", (6,))}, processes=1))
+        self.assertIn("kept a view of field 'x'", str(error))
+
+    def died(
+        self, how: str, once: bool, processes: int = 1, **options: Any
+    ) -> dict[str, list[Any]]:
+        marker = self.folder / "marker" if once else None
+        out = {"x": ("float32", (6,))}
+        made = source().map(Once(marker, how), out=out, processes=processes, **options)
+        return run(made.batch(8), processes)
+
+    def test_a_process_that_dies_is_replaced(self) -> None:
+        for how, processes in (("kill", 2), ("exit", 1)):
+            with self.subTest(how):
+                (self.folder / "marker").unlink(missing_ok=True)
+                found = self.died(how, once=True, processes=processes)
+                self.assertEqual(found["x"], (X + 1).tolist())
+
+    def test_a_process_whose_socket_stays_open(self) -> None:
+        found = self.died("fork and kill", once=True)
+        self.assertEqual(found["x"], (X + 1).tolist())
+
+    def test_a_process_that_always_dies(self) -> None:
+        with self.assertRaisesRegex(brim.FunctionError, r"ended by signal 9 .* at sample 10, as"):
+            self.died("kill", once=False)
+        with self.assertRaisesRegex(brim.FunctionError, r"process \d+ left with exit code 3 at"):
+            self.died("exit", once=False)
+
+    def test_a_process_without_descriptors(self) -> None:
+        """It cannot map the next batch: another one does."""
+        found = self.died("forbid descriptors", once=True)
+        self.assertEqual(found["x"], (X + 1).tolist())
+        function = WithoutDescriptors()
+        error = self.raised(source(1).map(function, out={"x": ("float32", (6,))}, processes=1))
+        self.assertRegex(str(error), "exit code 83 at sample 0, as .* see ulimit -n and -v")
+
+    def test_a_process_without_addresses(self) -> None:
+        if support.SANITIZED:
+            self.skipTest("sanitizers need terabytes of address space")
+        x = numpy.arange(3 * support.MIB, dtype="float32").reshape(12, -1)
+        out = {"x": ("float32", x.shape[1:])}
+        data = brim.array(x).map(forbid_addresses, out=out, processes=1).batch(4)
+        with brim.Runtime("64MiB", threads=0) as runtime, runtime.open(data) as loader:
+            made = [batch["x"].numpy().copy() for batch in loader]
+        numpy.testing.assert_array_equal(numpy.concatenate(made), x)
+
+    def test_a_process_that_sends_what_is_no_reply(self) -> None:
+        # requests are numbered from 1, and each of these samples has two
+        packets = [
+            b"too short",
+            packet(3, -1, 0x7FFFFFFF, 0x7FFFFFFF),
+            packet(5, -1, 0, 40000, 40000),
+            packet(7, -1, 32768, 32768, 100_000),
+            packet(9, 7, 0, 0),
+            packet(10, 0, 0, 0),
+        ]
+        out = {"x": ("float32", (6,))}
+        once = Babbles(packets, self.folder / "marker")
+        found = run(source().map(once, out=out, processes=1).batch(8), 0)
+        self.assertEqual(found["x"], (X + 1).tolist())
+        self.assertEqual(len(list(self.folder.glob("marker.*"))), len(packets))
+        always = Babbles(packets[:1], None)
+        error = self.raised(source().map(always, out=out, processes=1))
+        self.assertRegex(str(error), r"process \d+ sent what is no reply at sample 0, as")
+
+    def test_too_many_processes(self) -> None:
+        fields = [("x", "float32", (6,), "dense")]
+        for count in (-1, 0, 1025, 1 << 32, (1 << 32) + 1):
+            with self.subTest(count), self.assertRaisesRegex(ValueError, "1 to 1024"):
+                _core.Binding("mix", "map", mix, fields=fields, processes=(None, count))
+
+    def test_process_memory(self) -> None:
+        if support.SANITIZED:
+            self.skipTest("sanitizers need terabytes of address space")
+        with self.assertRaises(brim.FunctionError) as caught:
+            self.died("take memory", once=False, process_memory="300MiB")
+        self.assertIsInstance(caught.exception.__cause__, MemoryError)
+        self.died("take memory", once=False, process_memory="2GiB")
+
+    def test_a_process_that_cannot_start(self) -> None:
+        from unittest import mock
+
+        module = self.folder / "gone.py"
+        module.write_text("def function(sample): return sample\n")
+        with mock.patch.object(sys, "path", [str(self.folder), *sys.path]):
+            import gone
+        module.write_text("raise ImportError('it is gone')\n")
+        for cached in self.folder.glob("__pycache__/*"):
+            cached.unlink()
+        with mock.patch.object(sys, "path", [str(self.folder), *sys.path]):
+            error = self.raised(source(1).map(gone.function, out=source_out(), processes=1))
+        self.assertIsInstance(error.__cause__, ImportError)
+        self.assertIn("it is gone", str(error))
+
+    def test_lambda(self) -> None:
+        from unittest import mock
+
+        data = source().map(lambda sample: sample, out=source_out(), processes=1).batch(8)
+        with (
+            mock.patch.dict(sys.modules, cloudpickle=None),
+            self.assertRaisesRegex(TypeError, "top level of a module, or pip install cloudpickle"),
+        ):
+            run(data)
+        try:
+            import cloudpickle  # noqa: F401
+        except ImportError:
+            return
+        self.assertEqual(run(data)["x"], X.tolist())
+
+    def test_a_script_without_a_guard(self) -> None:
+        ran = self.script(
+            """
+            import numpy, brim
+            def double(sample):
+                return sample["x"] * 2
+            data = brim.array(numpy.zeros((4, 2), "float32")).map(
+                double, out={"x": ("float32", (2,))}, processes=1).batch(2)
+            with brim.Runtime("16MiB", threads=1) as runtime, runtime.open(data) as loader:
+                for batch in loader:
+                    pass
+            """
+        )
+        self.assertEqual(ran.returncode, 1)
+        self.assertIn('if __name__ == "__main__":', ran.stderr)
+
+
+def source_out() -> dict[str, Any]:
+    return {"x": ("float32", (6,)), "label": ("int64", ())}
+
+
+class Ending(Processes):
+    def hanging(self, threads: int, act: Callable[[brim.Loader], None]) -> None:
+        """Calls `act` once a worker process hangs in its function."""
+        marker = self.folder / "hangs"
+        data = source().map(Once(marker, "hang"), out={"x": ("float32", (6,))}, processes=2)
+        with brim.Runtime("64MiB", threads=threads) as runtime:
+            loader = runtime.open(data.batch(8))
+            loader.next()
+            while not marker.exists():
+                time.sleep(0.01)
+            act(loader)
+            loader.close()
+
+    def test_close_while_a_function_hangs(self) -> None:
+        self.hanging(2, lambda loader: None)
+        self.assertEqual(_core.processes(), [])
+
+    def test_close_before_anything_has_come_up(self) -> None:
+        data = source().map(mix, out=MIX_OUT, processes=2).batch(8)
+        with brim.Runtime("64MiB", threads=2) as runtime:
+            for _ in range(5):
+                runtime.open(data, fixed=True).close()
+
+    @unittest.skipIf(support.SANITIZED, "the sanitizer's malloc may be locked in a child")
+    def test_fork(self) -> None:
+        """The child has nothing to do with the processes, and leaves them alone."""
+        data = source().map(mix, out=MIX_OUT, processes=1).batch(8)
+        with brim.Runtime("64MiB", threads=1) as runtime, runtime.open(data) as loader:
+            loader.next().release()
+            before = {process["pid"] for process in _core.processes()}
+            child = os.fork()
+            if child == 0:
+                forgotten = _core.processes() == []
+                del loader
+                gc.collect()
+                os._exit(0 if forgotten else 1)
+            self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
+            self.assertEqual(sum(batch.rows for batch in iter(loader.next, None)), ROWS - 8)
+            self.assertEqual({process["pid"] for process in _core.processes()}, before)
+
+    SCRIPT = """
+        import os, signal, sys, numpy, brim
+        from brim import _core
+        signal.alarm(100)  # if all else fails
+        def slow(sample):
+            if sample["x"][0] >= 40:
+                print("hangs", flush=True)
+                signal.pause()
+            return sample["x"]
+        if __name__ == "__main__":
+            threads, way = int(sys.argv[1]), sys.argv[2]
+            x = numpy.arange(64, dtype="float32").reshape(64, 1)
+            data = brim.array(x).map(slow, out={"x": ("float32", (1,))}, processes=1).batch(4)
+            runtime = brim.Runtime("16MiB", threads=threads)
+            loader = runtime.open(data)
+            loader.next()
+            print("worker", *[process["pid"] for process in _core.processes()], flush=True)
+            if way == "leave":
+                sys.exit(0)
+            try:
+                for batch in loader:
+                    pass
+            except KeyboardInterrupt:
+                print("interrupted", flush=True)
+                loader.close()
+                print(_core.processes(), flush=True)
+        """
+
+    def start(self, *arguments: str) -> tuple[subprocess.Popen[str], int]:
+        """The script above, hanging in its function or left, and the worker process that it has."""
+        path = self.folder / "script.py"
+        path.write_text(textwrap.dedent(self.SCRIPT))
+        started = subprocess.Popen(
+            [sys.executable, str(path), *arguments],
+            text=True,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self.addCleanup(started.stdout.close)
+        self.addCleanup(started.wait)
+        self.addCleanup(started.kill)
+        worker = 0
+        hangs = arguments[1] == "leave"
+        while not worker or not hangs:
+            words = started.stdout.readline().split()
+            self.assertIn(words[:1], (["worker"], ["hangs"]))
+            hangs |= words[0] == "hangs"
+            worker = int(words[1]) if words[0] == "worker" else worker
+        return started, worker
+
+    def wait_for(self, pid: int) -> None:
+        while pathlib.Path(f"/proc/{pid}").exists():
+            time.sleep(0.01)
+
+    def test_interrupt(self) -> None:
+        """Ctrl-C goes to all processes of the terminal: the workers leave it to the program."""
+        for threads in ("0", "1"):
+            with self.subTest(threads=threads):
+                started, worker = self.start(threads, "wait")
+                os.killpg(started.pid, signal.SIGINT)
+                rest = started.communicate(timeout=60)[0]
+                self.assertIn("interrupted", rest)
+                self.assertIn("[]", rest)
+                self.assertEqual(started.returncode, 0)
+                self.wait_for(worker)
+
+    def test_interpreters_end(self) -> None:
+        started, worker = self.start("1", "leave")
+        started.communicate(timeout=60)
+        self.assertEqual(started.returncode, 0)
+        self.wait_for(worker)
+
+    def test_the_program_is_killed(self) -> None:
+        started, worker = self.start("1", "wait")
+        started.kill()
+        started.wait()
+        self.wait_for(worker)
+
+
+if __name__ == "__main__":
+    support.main()

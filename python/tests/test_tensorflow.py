@@ -1,0 +1,296 @@
+"""brim.tensorflow with the real tf.data: values, specs, epochs, memory, training."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pathlib
+import subprocess
+import sys
+import time
+import unittest.mock
+import warnings
+
+import support
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+tf = support.need("tensorflow")
+
+import numpy
+
+import brim
+
+COUNT = 200
+COLUMN = numpy.arange(COUNT, dtype=numpy.float32).reshape(COUNT, 1)
+
+
+class Dataset(support.Case):
+    def setUp(self) -> None:
+        super().setUp()
+        self.runtime = brim.Runtime(memory="64MiB", threads=2, cache_dir=self.folder)
+        self.addCleanup(self.runtime.close)
+        self.data = brim.arrays(x=COLUMN, y=COLUMN[:, 0].astype("int64")).shuffle(seed=7).batch(16)
+
+    def open(self, data=None, **options):
+        dataset = brim.tensorflow.dataset(
+            self.data if data is None else data, runtime=self.runtime, **options
+        )
+        self.addCleanup(dataset.loader.close)
+        return dataset
+
+    def order(self, data, epoch: int) -> list[int]:
+        with self.runtime.open(data, copies=True) as loader:
+            loader.set_epoch(epoch)
+            return [number for batch in loader for number in batch.ids.tolist()]
+
+    def numbers(self, dataset) -> list[int]:
+        return [int(n) for batch in dataset for n in batch[0][:, 0].numpy()]
+
+    # --------------------------------------------------------------------------- ranks
+
+    def test_rows_are_told_only_where_all_ranks_have_as_many(self) -> None:
+        data = brim.arrays(x=numpy.zeros((164, 2), "float32"))
+        for rows, keywords, told in (
+            (15, {"per": "global", "remainder": "drop"}, None),  # 8 and 7
+            (16, {"per": "global", "remainder": "drop"}, 8),
+            (8, {"remainder": "drop"}, 8),
+            (16, {"micro": 5, "remainder": "drop"}, None),  # 5, 5, 5 and 1
+            (16, {"micro": 4, "remainder": "drop"}, 4),
+            (16, {"remainder": "drop", "on_error": "skip"}, None),
+            (2, {}, 2),
+            (3, {}, None),
+        ):
+            with self.subTest(rows=rows, **keywords):
+                found = set()
+                for rank in range(2):
+                    dataset = self.open(data.batch(rows, **keywords), rank=rank, world=2)
+                    self.assertEqual(dataset.element_spec[0].shape[0], told)
+                    found |= {len(x) for (x,) in dataset}
+                if told is not None:
+                    self.assertEqual(found, {told})
+
+    def test_shard_auto(self) -> None:
+        data = brim.arrays(x=COLUMN).batch(10)
+        with unittest.mock.patch.dict(os.environ, {"RANK": "1", "WORLD_SIZE": "2"}):
+            dataset = self.open(data, shard="auto")
+            self.assertEqual(self.numbers(dataset)[:10], list(range(10, 20)))
+            self.assertRaises(ValueError, self.open, shard="auto", rank=0, world=1)
+        self.assertRaises(ValueError, self.open, shard="yes")
+        with self.assertRaisesRegex(brim.PipelineError, "device='cuda'.*host memory"):
+            self.open(device="cuda")
+        self.assertRaises(ValueError, self.open, rank=0)
+
+    # -------------------------------------------------------------------------- epochs
+
+    def test_each_iteration_is_an_epoch(self) -> None:
+        dataset = self.open()
+        self.assertEqual(len(dataset), 13)
+        for epoch in range(3):
+            self.assertEqual(self.numbers(dataset), self.order(self.data, epoch))
+
+    def test_a_look_costs_nothing(self) -> None:
+        dataset = self.open()
+        for _ in dataset.take(1):
+            pass
+        next(iter(dataset))
+        self.assertEqual(self.numbers(dataset), self.order(self.data, 0))
+        for _ in dataset.take(3):
+            pass
+        self.assertEqual(self.numbers(dataset), self.order(self.data, 2))
+
+    def test_a_new_iteration_ends_an_older_one(self) -> None:
+        dataset = self.open()
+        old = iter(dataset)
+        next(old)
+        new = iter(dataset)
+        next(new)
+        with self.assertRaisesRegex(tf.errors.OpError, "a newer iterator"):
+            next(old)
+        self.assertEqual(sum(1 for _ in new), 12)
+
+    def test_with_tf_data(self) -> None:
+        dataset = self.open().map(lambda x, y: (x * 2, y)).prefetch(2).repeat(2)
+        given = [int(n) for x, _ in dataset for n in x[:, 0].numpy() / 2]
+        self.assertEqual(given, self.order(self.data, 0) + self.order(self.data, 1))
+
+    def test_inside_a_function(self) -> None:
+        dataset = self.open()
+
+        @tf.function
+        def total() -> tf.Tensor:
+            result = tf.constant(0, tf.int64)
+            for _, y in dataset:
+                result += tf.reduce_sum(y)
+            return result
+
+        for _ in range(3):
+            self.assertEqual(int(total()), COUNT * (COUNT - 1) // 2)
+
+    def test_errors_arrive(self) -> None:
+        dataset = self.open()
+        dataset.loader.close()
+        with self.assertRaisesRegex(tf.errors.OpError, "closed"):
+            next(iter(dataset))
+        with self.assertRaisesRegex(brim.PipelineError, "'z'; it gives x, y"):
+            self.open(fields="z")
+
+    # --------------------------------------------------------------------------- batches
+
+    def test_specs(self) -> None:
+        spec = tf.TensorSpec
+        self.assertEqual(
+            self.open().element_spec, (spec((None, 1), tf.float32), spec((None,), tf.int64))
+        )
+        arrays = brim.arrays(x=COLUMN, y=COLUMN)
+        for data in (arrays.batch(20), arrays.batch(16, remainder="drop")):
+            dataset = self.open(data, fields="y")
+            rows = 20 if len(dataset) == 10 else 16
+            self.assertEqual(dataset.element_spec, (spec((rows, 1), tf.float32),))
+        skips = self.open(arrays.batch(20, on_error="skip"), fields=["x"])
+        self.assertEqual(skips.element_spec, (spec((None, 1), tf.float32),))
+        named = self.open(
+            arrays.cast("bfloat16", on="x").batch(64, remainder="pad"),
+            fields=("x", "ids", "valid"),
+            as_dict=True,
+        )
+        self.assertEqual(
+            named.element_spec,
+            {
+                "x": spec((64, 1), tf.bfloat16),
+                "ids": spec((64,), tf.int64),
+                "valid": spec((64,), tf.bool),
+            },
+        )
+        batches = list(named)
+        ids = [int(n) for b in batches for n in tf.boolean_mask(b["ids"], b["valid"]).numpy()]
+        self.assertEqual(ids, list(range(COUNT)))
+        self.assertEqual(batches[1]["x"][5, 0].numpy(), 69)
+        self.assertEqual(batches[-1]["ids"].numpy()[-1], -1)
+
+    def test_padded_rows_are_cut_off(self) -> None:
+        dataset = self.open(brim.arrays(x=COLUMN).batch(64, remainder="pad"))
+        self.assertEqual([len(x) for (x,) in dataset], [64, 64, 64, 8])
+
+    def test_unknown_length(self) -> None:
+        data = brim.arrays(x=COLUMN).filter("x < 50").batch(16)
+        dataset = self.open(data)
+        self.assertEqual(dataset.cardinality(), tf.data.UNKNOWN_CARDINALITY)
+        self.assertEqual(self.numbers(dataset), list(range(50)))
+
+    def test_text(self) -> None:
+        (self.folder / "lines.txt").write_text("one\ntwo ünd three\n\nfour\n")
+        dataset = self.open(brim.text(self.folder / "lines.txt").batch(3))
+        self.assertEqual(dataset.element_spec, (tf.TensorSpec((None,), tf.string),))
+        lines = [line.decode() for (text,) in dataset for line in text.numpy()]
+        self.assertEqual(lines, ["one", "two ünd three", "", "four"])
+
+    def test_ragged(self) -> None:
+        def steps(sample):
+            return {"steps": numpy.arange(int(sample["x"][0]) % 4, dtype=numpy.int32)}
+
+        data = brim.arrays(x=COLUMN).map(steps, out={"steps": ("int32", (4,), "ragged")}).batch(7)
+        dataset = self.open(data, fields="steps")
+        self.assertEqual(
+            dataset.element_spec, (tf.RaggedTensorSpec((None, None), tf.int32, 1, tf.int64),)
+        )
+        rows = [row for (batch,) in dataset for row in batch.to_list()]
+        self.assertEqual(rows, [list(range(n % 4)) for n in range(COUNT)])
+
+    def test_ranks(self) -> None:
+        given = [self.numbers(self.open(rank=rank, world=2)) for rank in range(2)]
+        self.assertEqual(sorted(given[0] + given[1]), list(range(COUNT)))
+        self.assertRaises(ValueError, self.open, world=2)
+
+    # ---------------------------------------------------------------------------- memory
+
+    def images(self):
+        pixels = numpy.zeros((COUNT, 64, 64, 3), numpy.float32) + COLUMN[:, :, None, None]
+        return brim.arrays(x=pixels, y=COLUMN).shuffle(seed=3).batch(20)
+
+    def test_tensors_lie_in_the_batch(self) -> None:
+        dataset = self.open(self.images(), fields="x")
+        iterator = iter(dataset)
+        for _ in range(3):
+            (x,) = next(iterator)
+            self.assertEqual(dataset.loader.stats()["lent"], 1)
+            del x
+        kept = [next(iterator), next(iterator)]
+        self.assertEqual(dataset.loader.stats()["lent"], 2)
+        del kept
+
+    def test_what_is_kept_stays(self) -> None:
+        dataset = self.open(self.images())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", brim.HoldWarning)
+            kept = list(dataset.prefetch(3))
+        self.assertEqual(self.numbers_of(kept), self.order(self.images(), 0))
+        self.assertTrue(all(bool(tf.reduce_all(x == y[:, :, None, None])) for x, y in kept))
+        self.assertEqual(dataset.loader.stats()["lent"], 3)
+        self.assertEqual(dataset.loader.stats()["copies"], 7)
+        del kept
+        for _ in dataset:
+            self.assertLess(dataset.loader.stats()["lent"], 4)
+
+    def test_looking_ahead_is_held_back(self) -> None:
+        """tf.data may ask for more than fits: it waits until batches are done with."""
+        with brim.Runtime("8MiB", threads=1) as runtime, warnings.catch_warnings():
+            warnings.simplefilter("ignore", brim.HoldWarning)
+            dataset = brim.tensorflow.dataset(self.images(), runtime=runtime)
+            found = []
+            for x, _ in dataset.prefetch(100):
+                time.sleep(0.02)
+                found += [int(n) for n in x[:, 0, 0, 0]]
+                del x
+            self.assertEqual(found, self.order(self.images(), 0))
+            self.assertLessEqual(runtime.usage()["peak"], 8 << 20)
+            dataset.loader.close()
+
+    def numbers_of(self, batches) -> list[int]:
+        return [int(n) for _, y in batches for n in y[:, 0].numpy()]
+
+    def test_memory_stays_flat(self) -> None:
+        dataset = self.open(self.images())
+
+        def rss() -> int:
+            gc.collect()
+            return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+        def work(epochs: int) -> int:
+            for _ in range(epochs):
+                self.assertEqual(sorted(self.numbers_of(dataset)), list(range(COUNT)))
+                next(iter(dataset))  # a look
+            return rss()
+
+        before = work(5)
+        self.assertLess(work(30) - before, 24 * support.MIB)  # an epoch has 10 MiB
+        usage = self.runtime.usage()
+        self.assertLessEqual(usage["peak"], usage["limit"])
+
+    def test_a_dataset_that_is_gone_frees_its_loader(self) -> None:
+        dataset = brim.tensorflow.dataset(self.data, runtime=self.runtime)
+        self.assertEqual(len(self.numbers(dataset)), COUNT)
+        self.assertEqual(self.runtime.usage()["loaders"], 1)
+        del dataset
+        gc.collect()
+        self.assertEqual(self.runtime.usage()["loaders"], 0)
+        for derived in (
+            iter(brim.tensorflow.dataset(self.data, runtime=self.runtime)),
+            brim.tensorflow.dataset(self.data, runtime=self.runtime).map(lambda x, y: (x, y)),
+        ):
+            gc.collect()
+            self.assertEqual(len(self.numbers(derived)), COUNT)
+        del derived
+        gc.collect()
+        self.assertEqual(self.runtime.usage()["loaders"], 0)
+
+    # -------------------------------------------------------------------------- learning
+
+    def test_example_learns(self) -> None:
+        example = support.ROOT / "examples" / "python" / "train_tensorflow.py"
+        done = subprocess.run([sys.executable, str(example)], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, r"epoch 5: (9[0-9]|100)% right")
+
+
+if __name__ == "__main__":
+    support.main()

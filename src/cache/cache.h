@@ -1,0 +1,105 @@
+/*
+ * cache.h: the `cache` stage: samples that are made once and found again.
+ *
+ * A cache stands behind some steps of a program. At that point the sample's fields lie
+ * in one entry, which a tier (tier.h) keeps under the sample's number:
+ *
+ *     entry:  | dense fields, each at its place | lengths | what has no fixed length |
+ *
+ * A worker asks the caches of a leaf, the last first. A hit puts the entry in the
+ * frame's record and goes on behind the cache; a miss makes the sample from its
+ * beginning, and the cache's own step offers the entry to the tier. Behind a cache it
+ * cannot be told which of the two it was.
+ *
+ *     sources ─► steps ─► [ store ] ─► steps ─► row
+ *                             ▲ entry │
+ *                             └─ tier ┘
+ *
+ * Samples of all leaves that a cache stands behind (the parts of a mix) are numbered
+ * through. A cache lives in its plan's arena; it keeps nothing until a loader starts it.
+ */
+#ifndef BRIM_CACHE_H
+#define BRIM_CACHE_H
+
+#include "base/stage.h"
+#include "cache/tier.h"
+#include "transform/picture.h"
+#include "transform/program.h"
+
+struct brim__cache {
+    const struct brim__tier_ops *ops;
+    uint32_t stage;       /* its place in the plan ... */
+    uint32_t first_stage; /* ... and that of the first of those before it */
+    const char *path;     /* of a file; or NULL */
+    uint64_t limit;
+    enum brim__verify verify;
+    bool resident;         /* on the device that batches are delivered on: device_tier.h */
+    bool freeze;           /* what is random before it is drawn as in epoch 0 */
+    uint64_t data, sample; /* fingerprints of what stands before it */
+    uint64_t stamp;        /* of all files, when the loader was opened; or 0 */
+    const char *pipeline;  /* its text */
+    uint64_t count;        /* samples of all its leaves */
+    uint64_t most_bytes;   /* of an entry */
+    bool varies;           /* not all entries are as long */
+    char effect[192];      /* what the plan says of it */
+    void *memory;          /* the tier's, in the arena */
+    struct brim__cache *next;
+    /* started */
+    struct brim__tier *tier; /* NULL: not yet */
+    brim_budget *budget;
+    _Atomic uint64_t hits, misses;
+};
+
+/* A value of no fixed length in an entry. */
+struct brim__cache_part {
+    uint64_t count_at;   /* where the entry has its length */
+    uint64_t span_at;    /* where the program's scratch has its span */
+    uint64_t unit_bytes; /* of one in its first dimension */
+    uint64_t bound;
+};
+
+/* A cache in the program of one leaf. */
+struct brim__cache_port {
+    struct brim__cache *cache;
+    uint64_t first;  /* number of the leaf's sample 0 */
+    uint32_t resume; /* the step behind the one that stores */
+    uint32_t record; /* of the frame: the entry */
+    uint64_t block;  /* in scratch: the entry of a miss, and the buffer of the tier */
+    uint64_t head_bytes;
+    uint64_t most_bytes;
+    uint32_t part_count;
+    struct brim__cache_part part[BRIM__MAX_FIELDS];
+};
+
+/* stage.c: what a use of the stage asks for; whether a cache may stand behind what the
+ * program has so far, or why not. */
+brim_status brim__cache_new(const struct brim__use *use, struct brim__arena *arena,
+                            struct brim__cache **out);
+brim_status brim__cache_allowed(const struct brim__cache *cache,
+                                const struct brim__program *program);
+
+/* port.c: lays out the entry and adds the step that stores it. `number`: of the
+ * program's caches so far. */
+brim_status brim__cache_attach(struct brim__cache *cache, struct brim__program *program,
+                               uint32_t number, struct brim__cache_port *port);
+/* Bytes of an entry that would hold the fields as they are now, at most; false: it
+ * could not be kept. */
+bool brim__cache_entry_bytes(const struct brim__program *program, uint64_t *bytes);
+
+/* The entry of a sample, if the cache has it: set into the frame until `leave`. */
+bool brim__cache_enter(const struct brim__cache_port *port, struct brim__frame *frame,
+                       struct brim__found *found);
+void brim__cache_leave(const struct brim__cache_port *port, struct brim__found *found);
+static inline bool brim__cache_has(const struct brim__cache_port *port, uint64_t sample) {
+    const struct brim__cache *cache = port->cache;
+    return cache->ops->has(cache->tier, port->first + sample);
+}
+/* What is to be made: the entry lies in scratch. */
+static inline void brim__cache_pass(const struct brim__cache_port *port,
+                                    struct brim__frame *frame) {
+    frame->record[port->record] = frame->scratch + port->block;
+}
+
+extern const struct brim__stage brim__stage_cache;
+
+#endif

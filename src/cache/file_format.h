@@ -1,0 +1,137 @@
+/*
+ * file_format.h: what a cache file looks like, and the doors to it.
+ *
+ *     | header, 4096 bytes | table: `count` entries of 32 bytes | heap: entries' bytes ... |
+ *       magic  ...  magic    sparse; zeros: none                  each aligned to 64
+ *
+ * The header never changes; a file gets its name together with it. The table and the
+ * heap are filled in place: an entry's bytes are written behind the heap's end first,
+ * then its place in the table. After a crash, or a loss of power, either of them may be
+ * missing or torn: nothing is believed unless its checksum fits, which covers the bytes,
+ * the number, the length, the stamp, and the file's key.
+ *
+ * All is in the machine's own byte order, which the header names: a file that came from
+ * another kind of machine is not usable. The magic stands at both ends of the header, so
+ * that a file of ours with one damaged place is not taken for somebody else's.
+ *
+ * A file is only ever replaced (by a rename) by who holds the lock of the one that has
+ * the name, and only filled by who holds its own: see file_open.c.
+ *
+ * Calls to the system return 0 or an errno, and ask the fault points first.
+ */
+#ifndef BRIM_FILE_FORMAT_H
+#define BRIM_FILE_FORMAT_H
+
+#include "cache/tier.h"
+
+#include <sys/stat.h>
+#include <sys/uio.h>
+
+#define BRIM__CACHE_MAGIC      "brimcch\n"
+#define BRIM__CACHE_VERSION    1
+#define BRIM__CACHE_BYTE_ORDER UINT64_C(0x0102030405060708)
+#define BRIM__CACHE_HEADER     4096
+#define BRIM__CACHE_PIPELINE   1024 /* with its zero */
+#define BRIM__CACHE_SUFFIX     ".brimcache"
+
+struct brim__cache_header {
+    char magic[8];
+    uint64_t byte_order;
+    uint32_t version;
+    uint32_t verify; /* enum brim__verify */
+    uint64_t data, sample, stamp;
+    uint64_t count;
+    uint64_t most_bytes; /* of an entry */
+    uint64_t limit;      /* when it was made: for people */
+    int64_t created_ns;  /* since 1970 */
+    char pipeline[BRIM__CACHE_PIPELINE];
+    uint8_t zeros[BRIM__CACHE_HEADER - 96 - BRIM__CACHE_PIPELINE];
+    uint64_t checksum; /* of all before */
+    char magic_again[8];
+};
+_Static_assert(sizeof(struct brim__cache_header) == BRIM__CACHE_HEADER, "one page on disk");
+
+struct brim__cache_entry {
+    uint64_t offset, length; /* of its bytes in the file */
+    uint64_t stamp;
+    uint64_t checksum;
+};
+_Static_assert(sizeof(struct brim__cache_entry) == 32, "32 bytes on disk: none lies in two pages");
+
+enum brim__cache_kind {
+    BRIM__CACHE_EMPTY,    /* no bytes at all: somebody begins it now, or died doing so */
+    BRIM__CACHE_STRANGER, /* somebody else's: not to be touched */
+    BRIM__CACHE_UNUSABLE, /* ours, but damaged, or of another format or machine */
+    BRIM__CACHE_USABLE,
+};
+
+/* -------------------------------------------------------------------- doors */
+
+int brim__cache_open(const char *path, int flags, int *fd); /* close-on-exec */
+int brim__cache_stat(int fd, struct stat *facts);
+/* What it takes on the disk: of a table with few entries, less than its length. */
+static inline uint64_t brim__cache_disk_bytes(const struct stat *facts) {
+    return (uint64_t)facts->st_blocks * 512;
+}
+/* Reads until `bytes` or the file's end: *got. */
+int brim__cache_read(int fd, uint64_t offset, void *buffer, size_t bytes, size_t *got);
+/* Writes all, in one call if the system lets it; changes the vectors. */
+int brim__cache_write(int fd, uint64_t offset, struct iovec *vectors, int count);
+/* Takes the writer's lock, if nobody has it: else EWOULDBLOCK. */
+int brim__cache_lock(int fd);
+/* Whether the path still names the open file. */
+bool brim__cache_is_at(const char *path, int fd);
+
+/* ------------------------------------------------------------------- header */
+
+/* Where the heap of a file with so many numbers begins; UINT64_MAX: no file is so long. */
+uint64_t brim__cache_heap(uint64_t count);
+void brim__cache_header_init(struct brim__cache_header *header,
+                             const struct brim__tier_start *start);
+/* Computes the checksum. */
+void brim__cache_header_seal(struct brim__cache_header *header);
+/* What the file is; of one that is usable, *header is its own. */
+int brim__cache_examine(int fd, struct stat *facts, struct brim__cache_header *header,
+                        enum brim__cache_kind *kind);
+/* Whether entries of the one are entries of the other. */
+bool brim__cache_same_key(const struct brim__cache_header *a, const struct brim__cache_header *b);
+/* The file's name in a directory that holds the caches of many pipelines: 16 digits of a
+ * hash of the key without the stamp, so that one whose data changed is replaced, and of
+ * the pipeline's text, in which the data's paths are: sets of equal shapes do not meet. */
+#define BRIM__CACHE_NAME 32
+void brim__cache_name(const struct brim__cache_header *header, char name[BRIM__CACHE_NAME]);
+
+/* ------------------------------------------------------------------ entries */
+
+static inline uint64_t brim__cache_table_at(uint64_t number) {
+    return BRIM__CACHE_HEADER + number * sizeof(struct brim__cache_entry);
+}
+static inline bool brim__cache_is_none(const struct brim__cache_entry *entry) {
+    return (entry->offset | entry->length | entry->stamp | entry->checksum) == 0;
+}
+/* What the checksums of a file's entries begin with. */
+uint64_t brim__cache_seed(const struct brim__cache_header *header);
+/* Of an entry whose length and stamp are set. */
+uint64_t brim__cache_checksum(uint64_t seed, uint64_t number, const struct brim__cache_entry *entry,
+                              const void *data);
+/* Whether it lies in a heap that begins at `heap`, aligned, and is not longer than `most`. */
+bool brim__cache_entry_lies(const struct brim__cache_entry *entry, uint64_t heap, uint64_t most);
+/* Reads an entry that lies in the heap, piece by piece, and compares its checksum. */
+bool brim__cache_is_whole(int fd, uint64_t seed, uint64_t number,
+                          const struct brim__cache_entry *entry);
+
+/* A walk over the table's entries that are not none. */
+struct brim__cache_walk {
+    int fd;
+    uint64_t count;
+    uint64_t next; /* number to read from */
+    size_t at, held;
+    int error; /* that ended it */
+    struct brim__cache_entry entry[256];
+};
+void brim__cache_walk_begin(struct brim__cache_walk *walk, int fd, uint64_t count);
+/* false: the end, or an error. */
+bool brim__cache_walk_next(struct brim__cache_walk *walk, uint64_t *number,
+                           struct brim__cache_entry *entry);
+
+#endif

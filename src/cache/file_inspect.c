@@ -1,0 +1,178 @@
+/*
+ * file_inspect.c: cache files looked at from outside: the public brim_cache_ calls.
+ *
+ * They never change a file, other than to delete it, and only one that is a cache. Asking
+ * whether somebody fills it takes the lock for a moment, shared: a loader that starts just
+ * then reads at first, and tries again a second later.
+ */
+#include "base/platform.h"
+#include "cache/file_format.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#define TELL_NS UINT64_C(100000000) /* between two calls of a progress function */
+
+static brim_status fail_at(const char *path, const char *what, int error) {
+    char why[BRIM__ERROR_TEXT];
+    return brim__fail(BRIM_IO, "%s: cannot be %s: %s", path, what, brim__error_text(error, why));
+}
+
+/* Opens a cache file; the caller closes it. */
+static brim_status open_cache(const char *path, int flags, int *fd, struct stat *facts,
+                              struct brim__cache_header *header, enum brim__cache_kind *kind) {
+    if (path == NULL) {
+        return brim__fail(BRIM_INVALID, "cache: the path is NULL");
+    }
+    int error = brim__cache_open(path, flags, fd);
+    if (error == 0) {
+        error = brim__cache_examine(*fd, facts, header, kind);
+    }
+    brim_status status = BRIM_OK;
+    if (error == EISDIR || (error == 0 && S_ISDIR(facts->st_mode))) {
+        status = brim__fail(BRIM_INVALID,
+                            "%s: is a directory: name a cache file in it (*" BRIM__CACHE_SUFFIX ")",
+                            path);
+    } else if (error != 0) {
+        status = fail_at(path, "read", error);
+    } else if (*kind == BRIM__CACHE_STRANGER || *kind == BRIM__CACHE_EMPTY) {
+        status = brim__fail(BRIM_INVALID, "%s: is no cache file", path);
+    }
+    if (status != BRIM_OK && *fd >= 0) {
+        close(*fd);
+    }
+    return status;
+}
+
+static bool is_locked(int fd) {
+    if (flock(fd, LOCK_SH | LOCK_NB) != 0) {
+        return errno == EWOULDBLOCK;
+    }
+    (void)flock(fd, LOCK_UN);
+    return false;
+}
+
+static brim_status count_filled(const char *path, int fd, uint64_t count, uint64_t *filled) {
+    struct brim__cache_walk walk;
+    struct brim__cache_entry entry;
+    uint64_t number;
+    *filled = 0;
+    brim__cache_walk_begin(&walk, fd, count);
+    while (brim__cache_walk_next(&walk, &number, &entry)) {
+        (*filled)++;
+    }
+    return walk.error == 0 ? BRIM_OK : fail_at(path, "read", walk.error);
+}
+
+brim_status brim_cache_inspect(const char *path, brim_cache_info *given) {
+    static const char *const words[] = { "open", "hit", "never" };
+    struct brim__cache_header header;
+    enum brim__cache_kind kind;
+    struct stat facts;
+    int fd;
+    if (given == NULL || given->size < sizeof(size_t)) {
+        return brim__fail(BRIM_INVALID, "cache info: size is not set: begin with "
+                                        "BRIM_CACHE_INFO_INIT");
+    }
+    brim_status status = open_cache(path, O_RDONLY, &fd, &facts, &header, &kind);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    brim_cache_info info = {
+        .size = given->size,
+        .in_use = is_locked(fd),
+        .bytes = brim__cache_disk_bytes(&facts),
+        .used_ns = (int64_t)facts.st_mtim.tv_sec * 1000000000 + facts.st_mtim.tv_nsec,
+        .verify = "",
+    };
+    if (kind == BRIM__CACHE_USABLE) {
+        info.usable = 1;
+        info.samples = header.count;
+        info.limit = header.limit;
+        info.data_fingerprint = header.data;
+        info.sample_fingerprint = header.sample;
+        info.created_ns = header.created_ns;
+        info.verify = words[header.verify];
+        memcpy(info.pipeline, header.pipeline, sizeof info.pipeline);
+        status = count_filled(path, fd, header.count, &info.filled);
+    }
+    close(fd);
+    if (status == BRIM_OK) {
+        memcpy(given, &info, brim__min(given->size, sizeof info));
+    }
+    return status;
+}
+
+brim_status brim_cache_verify(const char *path, brim_progress_callback *progress,
+                              void *progress_user, uint64_t *good, uint64_t *bad) {
+    struct brim__cache_header header;
+    struct brim__cache_walk walk;
+    struct brim__cache_entry entry;
+    enum brim__cache_kind kind;
+    struct stat facts;
+    uint64_t number, counts[2] = { 0, 0 }, told_ns = 0;
+    int fd;
+    brim_status status = open_cache(path, O_RDONLY, &fd, &facts, &header, &kind);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    if (kind != BRIM__CACHE_USABLE) {
+        close(fd);
+        return brim__fail(BRIM_CORRUPT,
+                          "%s: this cache is of another format or byte order, or its header is "
+                          "damaged: a loader begins it anew",
+                          path);
+    }
+    const uint64_t seed = brim__cache_seed(&header), heap = brim__cache_heap(header.count);
+    brim__cache_walk_begin(&walk, fd, header.count);
+    while (status == BRIM_OK && brim__cache_walk_next(&walk, &number, &entry)) {
+        const bool whole = brim__cache_entry_lies(&entry, heap, header.most_bytes) &&
+                           brim__cache_is_whole(fd, seed, number, &entry);
+        counts[whole]++;
+        if (progress != NULL && brim__now() - told_ns >= TELL_NS) {
+            told_ns = brim__now();
+            if (progress(progress_user, "checking the cache", number + 1, header.count) != 0) {
+                status = brim__fail(BRIM_INTERRUPTED, "%s: checking it was given up at sample %llu",
+                                    path, (unsigned long long)number);
+            }
+        }
+    }
+    close(fd);
+    if (status == BRIM_OK && walk.error != 0) {
+        status = fail_at(path, "read", walk.error);
+    }
+    if (good != NULL) {
+        *good = counts[true];
+    }
+    if (bad != NULL) {
+        *bad = counts[false];
+    }
+    return status;
+}
+
+/* For writing: network file systems lock nothing else. */
+brim_status brim_cache_remove(const char *path) {
+    struct brim__cache_header header;
+    enum brim__cache_kind kind;
+    struct stat facts;
+    int fd;
+    brim_status status = open_cache(path, O_RDWR, &fd, &facts, &header, &kind);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    const int error = brim__cache_lock(fd);
+    if (error == EWOULDBLOCK) {
+        status =
+            brim__fail(BRIM_HELD, "%s: a process fills this cache: close its loader first", path);
+    } else if (error != 0) {
+        status = fail_at(path, "locked", error);
+    } else if (!brim__cache_is_at(path, fd)) {
+        status = brim__fail(BRIM_HELD, "%s: was replaced at this moment: try again", path);
+    } else if (unlink(path) != 0) {
+        status = fail_at(path, "deleted", errno);
+    }
+    close(fd);
+    return status;
+}

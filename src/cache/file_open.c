@@ -1,0 +1,396 @@
+/*
+ * file_open.c: comes to a cache file that this process may read, and perhaps fill.
+ *
+ * Many processes may use one file; one fills it, who holds the lock (flock) of the file
+ * itself. The others read, and look every second or so whether the lock is free, because
+ * who had it ended or was killed. A file that is missing, stale or damaged is replaced:
+ *
+ *     what has the name    missing: an empty file is made, which gets the name or fails
+ *     its lock             not to be had: somebody else does this now, or fills it
+ *     still the name?      else somebody replaced it in between: begin again
+ *     new file             header, sparse table; locked; renamed over the old one
+ *
+ * So nobody renames over a file but who holds its lock, and of many processes that begin
+ * at once with nothing there, all but one end up as readers of the one's file. Who reads
+ * a file that is replaced keeps what it has open.
+ *
+ * The lock belongs to the open file, which a child shares after a fork: it is given up
+ * explicitly at the end. If the process is killed, its children may hold it longer, and
+ * nobody fills the file until they end; the descriptor does not survive an exec.
+ */
+#include "base/fault.h"
+#include "base/file_write.h"
+#include "cache/file_tier.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
+
+#define RETRY_NS   UINT64_C(1000000000)
+#define COUNT_NS   UINT64_C(100000000)
+#define TRIES      100 /* at a path where others are at work */
+#define PAUSE_NS   10000000
+#define PATH_SHOWN 110 /* bytes of a path in a warning, its end */
+
+/* ----------------------------------------------------------------- warnings */
+
+/* "cache PATH: ..." */
+__attribute__((format(printf, 2, 3))) static void say(struct brim__file_tier *tier,
+                                                      const char *format, ...) {
+    const size_t length = strlen(tier->path);
+    const bool cut = length > PATH_SHOWN;
+    va_list arguments;
+    va_start(arguments, format);
+    brim__lock(&tier->lock);
+    const int begin =
+        snprintf(tier->warning, sizeof tier->warning, "cache %s%.*s: ", cut ? "..." : "",
+                 PATH_SHOWN, tier->path + (cut ? length - PATH_SHOWN : 0));
+    vsnprintf(tier->warning + begin, sizeof tier->warning - (size_t)begin, format, arguments);
+    brim__unlock(&tier->lock);
+    va_end(arguments);
+}
+
+/* The thread's last failure, whose text may begin with the path. */
+static void say_detail(struct brim__file_tier *tier) {
+    const char *why = brim_detail();
+    const size_t length = strlen(tier->path);
+    const bool repeats = strncmp(why, tier->path, length) == 0 && why[length] == ':';
+    say(tier, "%s: nothing is kept", repeats ? why + length + 2 : why);
+}
+
+/* Nothing will be kept, and nothing tried again; said before, so that nobody finds it
+ * turned off without a reason. */
+static void give_up(struct brim__file_tier *tier) {
+    atomic_store(&tier->writes, false);
+    atomic_store(&tier->retry_ns, UINT64_MAX);
+}
+
+void brim__file_tier_off(struct brim__file_tier *tier, int error) {
+    char why[BRIM__ERROR_TEXT];
+    say(tier, "%s: nothing more is kept", brim__error_text(error, why));
+    give_up(tier);
+}
+
+/* ------------------------------------------------------------------ opening */
+
+enum outcome { DONE, AGAIN, WAIT };
+
+static void count_filled(struct brim__file_tier *tier, int fd) {
+    atomic_store(&tier->counted_ns, brim__now());
+    struct brim__cache_walk walk;
+    struct brim__cache_entry entry;
+    uint64_t number, filled = 0;
+    brim__cache_walk_begin(&walk, fd, tier->start.count);
+    while (brim__cache_walk_next(&walk, &number, &entry)) {
+        filled++;
+    }
+    atomic_store(&tier->filled, filled);
+}
+
+/* Who fills knows what is there; to others, the table says so. */
+void brim__file_tier_count(struct brim__file_tier *tier) {
+    const int fd = atomic_load(&tier->fd);
+    if (fd >= 0 && !atomic_load(&tier->writes) &&
+        brim__now() - atomic_load(&tier->counted_ns) >= COUNT_NS) {
+        count_filled(tier, fd);
+    }
+}
+
+void brim__file_tier_look(struct brim__file_tier *tier) {
+    const int fd = atomic_load(&tier->fd);
+    struct stat opened;
+    if (fd >= 0 && atomic_load(&tier->writes) && brim__cache_stat(fd, &opened) == 0 &&
+        opened.st_nlink == 0) {
+        say(tier, "was deleted: what is kept is lost when this loader closes");
+    }
+}
+
+/* Behind all that anybody may have written: what an entry that a crash left behind points
+ * to is not reused as long as it is there. */
+static void fill_from_end(struct brim__file_tier *tier, int fd) {
+    struct stat facts;
+    const int error = brim__cache_stat(fd, &facts);
+    if (error != 0) {
+        brim__file_tier_off(tier, error);
+        return;
+    }
+    brim__lock(&tier->lock);
+    tier->writer.heap_end =
+        brim__align(brim__max(tier->heap, (uint64_t)facts.st_size), BRIM__TIER_ALIGNMENT);
+    atomic_store(&tier->known_end, tier->writer.heap_end);
+    tier->warning[0] = '\0';
+    brim__unlock(&tier->lock);
+    atomic_store(&tier->retry_ns, UINT64_MAX);
+    atomic_store(&tier->writes, true);
+}
+
+/* The file is ours and of this key: all may use it from now on. */
+static void publish(struct brim__file_tier *tier, int fd) {
+    struct stat facts;
+    (void)futimens(fd, NULL); /* when it was last used; who may not say so does not */
+    count_filled(tier, fd);
+    atomic_store(&tier->known_end,
+                 brim__cache_stat(fd, &facts) == 0 ? (uint64_t)facts.st_size : tier->heap);
+    atomic_store(&tier->fd, fd);
+}
+
+static int set_length(int fd, uint64_t bytes) {
+    if (brim__fault(BRIM__FAULT_WRITE)) {
+        return ENOSPC;
+    }
+    return ftruncate(fd, (off_t)bytes) == 0 ? 0 : errno;
+}
+
+/* The new file: locked before it has its name. The descriptor that stays is a second one,
+ * because the first is closed with the renaming; the lock is that of both. */
+static int fill_new(struct brim__file_tier *tier, struct brim__new_file *file,
+                    const struct brim__cache_header *header) {
+    if (brim__new_file_write(file, 0, header, sizeof *header) != BRIM_OK) {
+        return -1;
+    }
+    const int error = set_length(file->fd, tier->heap);
+    if (error != 0) {
+        char why[BRIM__ERROR_TEXT];
+        brim__fail(BRIM_IO, "%s: cannot be written: %s", tier->path, brim__error_text(error, why));
+        return -1;
+    }
+    const int fd = fcntl(file->fd, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0 || brim__cache_lock(fd) != 0 || brim__new_file_commit(file) != BRIM_OK) {
+        if (fd >= 0) {
+            close(fd);
+        }
+        return -1;
+    }
+    return fd;
+}
+
+/* Puts a new file in the place of the one whose lock is held. */
+static void replace(struct brim__file_tier *tier, const struct brim__cache_header *header) {
+    struct brim__new_file file;
+    char size[BRIM__SIZE_TEXT];
+    if (tier->heap > tier->limit) {
+        say(tier,
+            "its table of %llu samples alone takes %s, more than its limit: nothing is kept; "
+            "give a larger limit=",
+            (unsigned long long)header->count, brim__size_text(tier->heap, size));
+        give_up(tier);
+        return;
+    }
+    brim__fail(BRIM_IO, "%s: cannot be made", tier->path);
+    int fd = -1;
+    if (brim__new_file_begin(&file, tier->path) == BRIM_OK) {
+        fd = fill_new(tier, &file, header);
+        brim__new_file_abandon(&file);
+    }
+    if (fd < 0) {
+        say_detail(tier);
+        give_up(tier);
+        return;
+    }
+    publish(tier, fd);
+    fill_from_end(tier, fd);
+}
+
+/* Who has the lock of the file that has the name may fill it; the others read. Takes over
+ * the descriptor. */
+static enum outcome use(struct brim__file_tier *tier, int fd) {
+    char why[BRIM__ERROR_TEXT];
+    const int error = brim__cache_lock(fd);
+    if (error == 0 && !brim__cache_is_at(tier->path, fd)) {
+        close(fd);
+        return AGAIN;
+    }
+    publish(tier, fd);
+    if (error == 0) {
+        fill_from_end(tier, fd);
+    } else if (error == EWOULDBLOCK) {
+        atomic_store(&tier->retry_ns, brim__now() + RETRY_NS);
+        say(tier, "another loader or process fills it: this one only reads");
+    } else {
+        say(tier, "it cannot be locked (%s): it is only read", brim__error_text(error, why));
+        give_up(tier);
+    }
+    return DONE;
+}
+
+/* Why what lies at the path is of no use; there: NULL if it is not usable at all. */
+static void note_why(struct brim__file_tier *tier, const struct brim__cache_header *there,
+                     const struct brim__cache_header *wanted) {
+    char text[BRIM__TIER_WARNING];
+    if (there == NULL) {
+        snprintf(text, sizeof text, "it was damaged, or of another format");
+    } else if (there->data != wanted->data || there->sample != wanted->sample) {
+        snprintf(text, sizeof text, "it was of other data or stages: %.140s", there->pipeline);
+    } else if (there->verify != wanted->verify) {
+        snprintf(text, sizeof text, "it was made with another verify=");
+    } else {
+        snprintf(text, sizeof text, "a file of the data has changed since");
+    }
+    brim__lock(&tier->lock);
+    snprintf(tier->note, sizeof tier->note, "begun anew: %.240s", text);
+    brim__unlock(&tier->lock);
+}
+
+/* A file that is stale, damaged, or empty. Closes the descriptor. */
+static enum outcome begin_anew(struct brim__file_tier *tier, int fd, bool empty, bool made,
+                               const struct brim__cache_header *header) {
+    char why[BRIM__ERROR_TEXT];
+    const int error = brim__cache_lock(fd);
+    enum outcome outcome = DONE;
+    if (error == EWOULDBLOCK && empty) {
+        outcome = WAIT; /* somebody begins it just now */
+    } else if (error == EWOULDBLOCK) {
+        atomic_store(&tier->retry_ns, brim__now() + RETRY_NS);
+        say(tier,
+            "is of another pipeline or of other data, and another loader or process fills it: "
+            "nothing is kept; give another path");
+    } else if (error != 0) {
+        say(tier, "it cannot be locked (%s): nothing is kept", brim__error_text(error, why));
+        give_up(tier);
+    } else if (!brim__cache_is_at(tier->path, fd)) {
+        outcome = AGAIN;
+    } else {
+        replace(tier, header);
+        if (made && brim__cache_is_at(tier->path, fd)) {
+            (void)unlink(tier->path); /* it failed; nobody else may put another there */
+        }
+    }
+    close(fd);
+    return outcome;
+}
+
+#define NO_DIRECTORY (-1) /* no errno: the thread's detail says why */
+
+/* Opens what lies at the path, or makes it. */
+static int open_or_make(struct brim__file_tier *tier, int *fd, bool *made, int *read_only) {
+    *made = false;
+    *read_only = 0;
+    int error = brim__cache_open(tier->path, O_RDWR, fd);
+    if (error == EACCES || error == EROFS || error == EPERM) {
+        *read_only = error;
+        error = brim__cache_open(tier->path, O_RDONLY, fd);
+    } else if (error == ENOENT) {
+        if (brim__make_directory_of(tier->path) != BRIM_OK) {
+            return NO_DIRECTORY;
+        }
+        error = brim__cache_open(tier->path, O_RDWR | O_CREAT | O_EXCL, fd);
+        *made = error == 0;
+    }
+    return error;
+}
+
+/* One try to come to a file of this key. */
+static enum outcome try_to_open(struct brim__file_tier *tier) {
+    struct brim__cache_header wanted, there;
+    struct stat facts;
+    enum brim__cache_kind kind;
+    char why[BRIM__ERROR_TEXT];
+    int fd, read_only;
+    bool made;
+    int error = open_or_make(tier, &fd, &made, &read_only);
+    if (error == EEXIST) {
+        return AGAIN; /* somebody was faster */
+    }
+    if (error == 0) {
+        error = brim__cache_examine(fd, &facts, &there, &kind);
+    }
+    if (error != 0) {
+        if (error == NO_DIRECTORY) {
+            say_detail(tier);
+        } else {
+            say(tier, "%s: nothing is kept", brim__error_text(error, why));
+        }
+        give_up(tier);
+        if (fd >= 0) {
+            close(fd);
+        }
+        return DONE;
+    }
+    brim__cache_header_init(&wanted, &tier->start);
+    const bool ours = kind == BRIM__CACHE_USABLE && brim__cache_same_key(&wanted, &there);
+    if (kind == BRIM__CACHE_STRANGER) {
+        say(tier, "is no cache file, and is left alone: nothing is kept; give another path");
+        give_up(tier);
+    } else if (read_only != 0 && ours) {
+        publish(tier, fd);
+        say(tier, "%s: it is only read", brim__error_text(read_only, why));
+        give_up(tier);
+        return DONE;
+    } else if (read_only != 0) {
+        say(tier, "is of another pipeline or of other data, and cannot be replaced: %s",
+            brim__error_text(read_only, why));
+        give_up(tier);
+    } else if (ours) {
+        return use(tier, fd);
+    } else {
+        if (kind != BRIM__CACHE_EMPTY) {
+            note_why(tier, kind == BRIM__CACHE_USABLE ? &there : NULL, &wanted);
+        }
+        return begin_anew(tier, fd, kind == BRIM__CACHE_EMPTY, made, &wanted);
+    }
+    close(fd);
+    return DONE;
+}
+
+void brim__file_tier_open(struct brim__file_tier *tier, bool patient) {
+    for (int i = 0; i < TRIES; i++) {
+        const enum outcome outcome = try_to_open(tier);
+        if (outcome == DONE) {
+            return;
+        }
+        if (outcome == WAIT && !patient) {
+            break;
+        }
+        if (outcome == WAIT) {
+            const struct timespec pause = { .tv_nsec = PAUSE_NS };
+            nanosleep(&pause, NULL);
+        }
+    }
+    atomic_store(&tier->retry_ns, brim__now() + RETRY_NS);
+    say(tier, "other processes are making it: nothing is kept yet");
+}
+
+/* The lock of a file that is read so far. */
+static void take_over(struct brim__file_tier *tier, int fd) {
+    if (brim__cache_lock(fd) != 0) {
+        return;
+    }
+    if (!brim__cache_is_at(tier->path, fd)) {
+        (void)flock(fd, LOCK_UN);
+        say(tier, "was deleted or replaced by another: the old one is only read");
+        give_up(tier);
+    } else {
+        fill_from_end(tier, fd);
+    }
+}
+
+/* Only `trying`, and if nobody else has tried meanwhile. */
+static void try_again(struct brim__file_tier *tier, uint64_t retry) {
+    const int fd = atomic_load(&tier->fd);
+    if (atomic_load(&tier->writes) || atomic_load(&tier->retry_ns) != retry) {
+        return;
+    }
+    /* what ends for good, in success or failure, sets it to never */
+    atomic_store(&tier->retry_ns, brim__now() + RETRY_NS);
+    if (fd >= 0) {
+        take_over(tier, fd);
+    } else {
+        brim__file_tier_open(tier, false);
+    }
+}
+
+bool brim__file_tier_may_fill(struct brim__file_tier *tier) {
+    if (BRIM__UNLIKELY(!atomic_load(&tier->writes))) {
+        const uint64_t retry = atomic_load(&tier->retry_ns);
+        if (retry == UINT64_MAX || brim__now() < retry || atomic_exchange(&tier->trying, true)) {
+            return false;
+        }
+        try_again(tier, retry);
+        atomic_store(&tier->trying, false);
+    }
+    return atomic_load(&tier->writes);
+}

@@ -1,0 +1,153 @@
+/*
+ * memory_space.h: where the memory tier's entries lie, and how their memory goes while
+ * others read; for memory_tier.c and memory_space.c alone.
+ *
+ *     segment[] ──► segment: a pointer for each number ──┐       all pages elastic
+ *     (arena)                                            ▼
+ *     extent: | record | kept, data | kept, data | kept, data | ... free |
+ *                └─► next extent, newest first
+ *
+ * Segments and extents are pages of their own, taken at first need and given back as a
+ * whole. Their records lie in their own beginnings, so that the arena holds one pointer
+ * for each segment and nothing else that grows. Entries are placed one behind the other;
+ * the room of one that was replaced is not used again before its extent goes.
+ *
+ * Finding takes no lock. Who is inside (between find and done, begin and commit, or in
+ * `has`) is counted in its thread's stripe, in the counter of the phase that it saw:
+ *
+ *     inside:  add 1 to the counter; load the pointer; follow it; ...; subtract 1
+ *     revoke:  clear the pointers; then see every counter at 0 once; then free
+ *
+ * All of these are sequentially consistent, but for the last of the inside, a release.
+ * Who loaded a pointer before it was cleared had been counted before that, so a counter
+ * that is seen at 0 afterwards says that it has left; who is counted later finds the
+ * pointer cleared. So it is enough to see each counter at 0 once, at whatever time. The
+ * phases make it come to that: while one is waited for, newcomers count in the other.
+ *
+ * Pointers are written under the mutex alone, and none is set to an entry of a dead
+ * extent: once an extent is dead and its pointers are cleared, none leads there again.
+ * Revoke functions never run at the same time: the budget's tree sees to that. It calls
+ * them with its revoke lock held, so the mutex here comes after that lock and before
+ * the tree's own.
+ *
+ * Invariants, whenever the mutex is free:
+ *   - a pointer leads to an entry of its own number, in an extent of the list;
+ *   - while there is an extent in the list, no segment goes;
+ *   - what is charged is segment_bytes + extent_bytes, or less while revoking, and that
+ *     is at most the limit.
+ */
+#ifndef BRIM_MEMORY_SPACE_H
+#define BRIM_MEMORY_SPACE_H
+
+#include "base/platform.h"
+#include "cache/tier.h"
+
+#include <stddef.h>
+
+#define BRIM__STRIPES 32
+
+struct brim__extent {
+    struct brim__pages pages; /* that it lies in itself */
+    /* the mutex */
+    struct brim__extent *next;
+    uint64_t used; /* where the next entry will be */
+    bool dead;     /* out of the list */
+};
+
+/* Stands before an entry's data; never changes once a pointer leads to it. */
+struct brim__kept {
+    uint64_t number, bytes, stamp;
+    struct brim__extent *extent;
+};
+
+/* All stand so that their data is aligned. */
+#define BRIM__FIRST_KEPT (2 * BRIM__TIER_ALIGNMENT - sizeof(struct brim__kept))
+static_assert(sizeof(struct brim__extent) <= BRIM__FIRST_KEPT, "the extent's record lies before");
+
+typedef _Atomic(struct brim__kept *) brim__kept_pointer; /* written under the mutex */
+
+struct brim__segment {
+    struct brim__pages pages;   /* that it lies in itself */
+    struct brim__segment *next; /* of those that go */
+    brim__kept_pointer kept[];
+};
+
+#define BRIM__SEGMENT_BYTES (UINT64_C(32) << 10)
+#define BRIM__SEGMENT_COUNT \
+    ((BRIM__SEGMENT_BYTES - offsetof(struct brim__segment, kept)) / sizeof(brim__kept_pointer))
+
+struct brim__stripe {
+    _Alignas(BRIM__CACHE_LINE) _Atomic uint64_t inside[2]; /* by phase */
+    _Atomic uint64_t dropped;
+};
+
+struct brim__tier {
+    struct brim__stripe stripe[BRIM__STRIPES];
+    /* never change */
+    struct brim__tier_start start;
+    uint64_t segment_count;
+    bool sparse; /* the table could take too much: it grows with the entries */
+    bool fills;
+    char warning[BRIM__TIER_WARNING];
+
+    _Atomic unsigned phase; /* 0 or 1; written by who revokes */
+
+    /* Hints, so that what will not fit is dropped without the mutex, under which they
+     * are written: bytes left in `current`, and when memory may be asked for again. */
+    _Alignas(BRIM__CACHE_LINE) _Atomic uint64_t left;
+    _Atomic uint64_t paused_until;
+
+    brim__mutex mutex; /* guards all below */
+    struct brim__extent *newest;
+    struct brim__extent *current; /* in the list: the next entry goes there; or NULL */
+    uint64_t segment_bytes, extent_bytes;
+    uint64_t filled, stored, changed;
+
+    /* written under the mutex */
+    _Alignas(BRIM__CACHE_LINE) _Atomic(struct brim__segment *) segment[];
+};
+
+/* Pages that are found through the table after this stay until brim__space_leave. */
+_Atomic uint64_t *brim__space_enter(struct brim__tier *tier);
+void brim__space_leave(_Atomic uint64_t *pin);
+/* The calling thread's: two threads that share one are slower, no more. */
+struct brim__stripe *brim__space_stripe(struct brim__tier *tier);
+
+/* What all entries of so many numbers would take: the table, the entries, a quarter more
+ * for what is left over at the ends of extents, and one extent; UINT64_MAX: too much. */
+uint64_t brim__space_most_bytes(uint64_t count, uint64_t entry_bytes);
+/* Fixes from tier->start what the table may take, and whether anything can be kept. */
+void brim__space_init(struct brim__tier *tier);
+/* Nobody is inside any more, and revoke will not be called. */
+void brim__space_fini(struct brim__tier *tier);
+/* A brim__revoke, whose holder is the tier. */
+uint64_t brim__space_revoke(void *holder, brim_memory kind, uint64_t wanted);
+
+/* Without the mutex: an entry of `stride` has no chance now. */
+bool brim__space_is_full(struct brim__tier *tier, uint64_t stride);
+/* Inside and with the mutex: room for an entry; its number has a pointer then. NULL: no
+ * memory for it now. */
+struct brim__kept *brim__space_place(struct brim__tier *tier, uint64_t number, uint64_t stamp,
+                                     uint64_t bytes);
+/* Inside and with the mutex: takes back room that no pointer leads to, if it was the
+ * last; its extent is not dead. */
+void brim__space_take_back(struct brim__tier *tier, const struct brim__kept *kept);
+
+/* From an entry to the next; bytes is far below the end of numbers. */
+static inline uint64_t brim__space_stride(uint64_t bytes) {
+    return brim__align(sizeof(struct brim__kept) + bytes, BRIM__TIER_ALIGNMENT);
+}
+
+/* Inside, or with the mutex: the pointer of a number, NULL if it has none yet. */
+static inline brim__kept_pointer *brim__space_pointer(struct brim__tier *tier, uint64_t number) {
+    assert(number < tier->start.count);
+    struct brim__segment *segment = atomic_load(&tier->segment[number / BRIM__SEGMENT_COUNT]);
+    return segment ? &segment->kept[number % BRIM__SEGMENT_COUNT] : NULL;
+}
+
+static inline struct brim__kept *brim__space_look(struct brim__tier *tier, uint64_t number) {
+    brim__kept_pointer *pointer = brim__space_pointer(tier, number);
+    return pointer ? atomic_load(pointer) : NULL;
+}
+
+#endif

@@ -1,0 +1,274 @@
+/*
+ * port.c: a cache in a program: how fields become an entry, and an entry fields.
+ *
+ * Dense fields are written straight into the block of scratch in which the entry is
+ * laid out, and are read from the entry as from a source's record: a hit in memory is
+ * not copied. A field of no fixed length stays where its span lies in scratch; a hit
+ * turns that span to the entry. Images of no one size are kept as bytes
+ * (picture_shelf.c) and are images again behind the cache.
+ *
+ * An entry comes from memory or from a file, and a file may hold anything: its lengths
+ * are checked before they are believed.
+ */
+#include "cache/cache.h"
+
+#define ALIGNMENT 16 /* of what lies in an entry */
+
+static bool is_unsized(const struct brim__program_field *field) {
+    return field->picture != NULL && !field->picture->extent.fixed;
+}
+
+static bool is_part(const struct brim__program_field *field) {
+    return field->form != BRIM_DENSE || is_unsized(field);
+}
+
+/* Bytes of a field in an entry, at most; false: nobody knows, or too many. */
+static bool field_bytes(const struct brim__program_field *field, uint64_t *bytes) {
+    const struct brim__shape *shape = &field->pending.from.shape;
+    if (is_unsized(field)) {
+        return brim__picture_shelf_bytes(field->picture, bytes);
+    }
+    if (field->deferred && shape->dim[0] == UINT32_MAX) {
+        return false;
+    }
+    return !brim__shape_bytes_overflow(shape, brim_dtype_bytes(field->pending.to), bytes) &&
+           *bytes <= UINT64_MAX / 64;
+}
+
+/* An image's pixels may take its place; else attaching says why not. */
+static bool may_rest(const struct brim__program_field *field) {
+    return field->picture == NULL ||
+           (brim__picture_is_open(field) ? brim__picture_rests(field) == BRIM_OK
+                                         : field->picture->extent.fixed);
+}
+
+bool brim__cache_entry_bytes(const struct brim__program *program, uint64_t *total) {
+    *total = 0;
+    for (uint32_t f = 0; f < program->field_count; f++) {
+        const struct brim__program_field *field = &program->field[f];
+        uint64_t bytes;
+        if (!field_bytes(field, &bytes) || !may_rest(field)) {
+            return false;
+        }
+        *total += brim__align(bytes, ALIGNMENT) + (is_part(field) ? sizeof(uint64_t) : 0);
+    }
+    *total = brim__align(*total, ALIGNMENT);
+    return *total <= UINT64_MAX / 8;
+}
+
+/* --------------------------------------------------------------- attaching */
+
+static brim_status too_large(const struct brim__program_field *field) {
+    return brim__fail(BRIM_INVALID,
+                      "cache: nobody knows how large field '%s' can be%s: put the cache behind a "
+                      "stage that gives it a size",
+                      field->name,
+                      field->deferred ? " (or say probe=yes where it comes from)" : "");
+}
+
+/* A dense field goes to its place in the block, and is read from the entry. */
+static brim_status keep_dense(struct brim__program *program, uint32_t f,
+                              const struct brim__cache_port *port, uint64_t offset) {
+    struct brim__program_field *field = &program->field[f];
+    const struct brim__operand to = { .where = BRIM__IN_SCRATCH, .offset = port->block + offset };
+    const brim_status status = brim__program_move(program, f, to);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    struct brim__view view = field->pending.from;
+    view.offset = offset;
+    brim__conversion_init(&field->pending, &view);
+    field->at = (struct brim__operand){ .where = BRIM__IN_RECORD, .index = port->record };
+    field->written = NULL;
+    field->images = NULL;
+    field->stage = program->stage;
+    return BRIM_OK;
+}
+
+/* One of no fixed length: its span stays where it is. */
+static brim_status keep_part(struct brim__program *program, uint32_t f,
+                             struct brim__cache_part *part) {
+    struct brim__program_field *field = &program->field[f];
+    const brim_status status = brim__program_flush(program, f, true);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    struct brim__shape unit = field->pending.from.shape;
+    part->bound = unit.dim[0];
+    unit.dim[0] = 1;
+    if (brim__shape_bytes_overflow(&unit, brim_dtype_bytes(field->pending.to), &part->unit_bytes)) {
+        return too_large(field);
+    }
+    part->span_at = field->at.offset;
+    field->written = NULL; /* not to be moved to its row: a hit does not run the step */
+    field->images = NULL;
+    field->stage = program->stage;
+    return BRIM_OK;
+}
+
+static brim__step_run run_store;
+
+brim_status brim__cache_attach(struct brim__cache *cache, struct brim__program *program,
+                               uint32_t number, struct brim__cache_port *port) {
+    struct brim__shelf *shelf[BRIM__MAX_FIELDS] = { NULL };
+    brim_status status = brim__cache_allowed(cache, program);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    if (number == BRIM__MAX_CACHES) {
+        return brim__fail(BRIM_UNSUPPORTED, "cache: a sample passes at most %d caches",
+                          BRIM__MAX_CACHES);
+    }
+    for (uint32_t f = 0; f < program->field_count; f++) {
+        uint64_t bytes;
+        if (!field_bytes(&program->field[f], &bytes)) {
+            return is_unsized(&program->field[f]) ? brim__picture_shelve(program, f, &shelf[f])
+                                                  : too_large(&program->field[f]);
+        }
+    }
+    struct brim__operand block;
+    (void)brim__cache_entry_bytes(program, &port->most_bytes);
+    status = brim__program_scratch(program, port->most_bytes, &block);
+    port->cache = cache;
+    port->record = BRIM__MAX_SOURCES + number;
+    port->block = block.offset;
+    for (uint32_t f = 0; status == BRIM_OK && f < program->field_count; f++) {
+        if (is_unsized(&program->field[f])) {
+            status = brim__picture_shelve(program, f, &shelf[f]);
+        }
+    }
+    for (uint32_t f = 0; status == BRIM_OK && f < program->field_count; f++) {
+        uint64_t bytes = 0;
+        if (!is_part(&program->field[f]) && field_bytes(&program->field[f], &bytes)) {
+            status = keep_dense(program, f, port, port->head_bytes);
+            port->head_bytes += brim__align(bytes, ALIGNMENT);
+        } else if (status == BRIM_OK) {
+            status = keep_part(program, f, &port->part[port->part_count++]);
+        }
+    }
+    for (uint32_t i = 0; i < port->part_count; i++) {
+        port->part[i].count_at = port->head_bytes + i * sizeof(uint64_t);
+    }
+    port->head_bytes =
+        brim__align(port->head_bytes + port->part_count * sizeof(uint64_t), ALIGNMENT);
+    struct brim__step *step = NULL;
+    if (status == BRIM_OK) {
+        status = brim__program_step(program, &step);
+    }
+    if (status != BRIM_OK) {
+        return status;
+    }
+    step->run = run_store;
+    step->self = port;
+    port->resume = program->step_count;
+    for (uint32_t f = 0; status == BRIM_OK && f < program->field_count; f++) {
+        if (shelf[f] != NULL) {
+            status = brim__picture_unshelve(program, f, shelf[f]);
+        }
+    }
+    cache->most_bytes = brim__max(cache->most_bytes, port->most_bytes);
+    cache->varies |= port->part_count > 0;
+    return status;
+}
+
+/* ------------------------------------------------------------------ running */
+
+/* Where one cache of a sample looks at its files, one in memory does so too: else it would
+ * hide what the other sees. A file has the stamps that it asks for, whoever else uses it. */
+static bool looks(const struct brim__cache *cache) {
+    return cache->path == NULL || cache->verify == BRIM__VERIFY_HIT;
+}
+
+static bool may_use(const struct brim__cache *cache, const struct brim__frame *frame) {
+    return !looks(cache) || !frame->unstamped;
+}
+
+static uint64_t stamp_of(const struct brim__cache *cache, const struct brim__frame *frame) {
+    return looks(cache) ? frame->stamp : 0;
+}
+
+static struct brim__span *span_of(const struct brim__cache_part *part,
+                                  const struct brim__frame *frame) {
+    return (struct brim__span *)(void *)(frame->scratch + part->span_at);
+}
+
+static uint64_t part_bytes(const struct brim__cache_part *part, uint64_t count) {
+    return brim__align(count * part->unit_bytes, ALIGNMENT);
+}
+
+static void fill(const struct brim__cache_port *port, const struct brim__frame *frame,
+                 uint8_t *entry) {
+    memcpy(entry, frame->scratch + port->block, port->head_bytes);
+    uint64_t at = port->head_bytes;
+    for (uint32_t i = 0; i < port->part_count; i++) {
+        const struct brim__cache_part *part = &port->part[i];
+        const struct brim__span *span = span_of(part, frame);
+        const uint64_t bytes = span->count * part->unit_bytes;
+        const uint64_t padded = part_bytes(part, span->count);
+        memcpy(entry + part->count_at, &span->count, sizeof(span->count));
+        if (bytes > 0) {
+            memcpy(entry + at, span->data, bytes);
+        }
+        memset(entry + at + bytes, 0, padded - bytes); /* no old bytes get into a file */
+        at += padded;
+    }
+}
+
+/* Offers the sample to the tier; whatever becomes of it, the sample goes on. */
+static brim_status run_store(const struct brim__step *step, const struct brim__frame *frame) {
+    const struct brim__cache_port *port = step->self;
+    struct brim__cache *cache = port->cache;
+    struct brim__room room;
+    uint64_t bytes = port->head_bytes;
+    atomic_fetch_add_explicit(&cache->misses, 1, memory_order_relaxed);
+    for (uint32_t i = 0; i < port->part_count; i++) {
+        bytes += part_bytes(&port->part[i], span_of(&port->part[i], frame)->count);
+    }
+    if (may_use(cache, frame) && cache->ops->begin(cache->tier, port->first + frame->call.sample,
+                                                   stamp_of(cache, frame), bytes, &room)) {
+        fill(port, frame, room.data);
+        cache->ops->commit(cache->tier, &room);
+    }
+    return BRIM_OK;
+}
+
+/* Turns the spans in scratch to the entry; false: it is not one of ours. */
+static bool set_spans(const struct brim__cache_port *port, const struct brim__frame *frame,
+                      const struct brim__found *found) {
+    uint64_t at = port->head_bytes;
+    if (found->bytes < at || found->bytes > port->most_bytes) {
+        return false;
+    }
+    for (uint32_t i = 0; i < port->part_count; i++) {
+        const struct brim__cache_part *part = &port->part[i];
+        uint64_t count;
+        memcpy(&count, found->data + part->count_at, sizeof(count));
+        if (count > part->bound || part_bytes(part, count) > found->bytes - at) {
+            return false;
+        }
+        *span_of(part, frame) = (struct brim__span){ found->data + at, count };
+        at += part_bytes(part, count);
+    }
+    return at == found->bytes;
+}
+
+bool brim__cache_enter(const struct brim__cache_port *port, struct brim__frame *frame,
+                       struct brim__found *found) {
+    struct brim__cache *cache = port->cache;
+    if (!may_use(cache, frame) ||
+        !cache->ops->find(cache->tier, port->first + frame->call.sample, stamp_of(cache, frame),
+                          frame->scratch + port->block, port->most_bytes, found)) {
+        return false;
+    }
+    if (!set_spans(port, frame, found)) {
+        cache->ops->done(cache->tier, found);
+        return false;
+    }
+    frame->record[port->record] = found->data;
+    atomic_fetch_add_explicit(&cache->hits, 1, memory_order_relaxed);
+    return true;
+}
+
+void brim__cache_leave(const struct brim__cache_port *port, struct brim__found *found) {
+    port->cache->ops->done(port->cache->tier, found);
+}

@@ -1,0 +1,132 @@
+/*
+ * tier.h: where a cache keeps samples: in memory (memory_tier.c), in a file
+ * (file_tier.c) or on a device (device_tier.h), behind one table of functions.
+ *
+ * A tier has `count` numbers. To each it keeps at most one entry: some bytes, and the
+ * stamp of the file that they were made of (0: nobody asks). An entry is put in once
+ * and never replaced by another, unless it was found to be damaged or of another
+ * stamp. Nothing that a tier meets is ever an error to who asks: what is not there, no
+ * longer, torn, too large or not to be had is a miss, and what cannot be kept is
+ * dropped. What went wrong for good (a full disk, a directory that may not be written)
+ * turns filling off and is said once, in the tier's warning.
+ *
+ *     find   ──► entry's bytes, pinned or copied ──► done
+ *     begin  ──► room for the bytes ──► commit (or abandon)
+ *
+ * All of these are called from any number of threads at once, and never wait for a
+ * disk but to read the entry that was asked for; and, of a file that another fills, once
+ * a second at most, to see whether it may be filled now.
+ */
+#ifndef BRIM_TIER_H
+#define BRIM_TIER_H
+
+#include "device/device.h"
+#include "memory/alloc.h"
+
+#include <stdatomic.h>
+
+#define BRIM__TIER_ALIGNMENT 64 /* of an entry's bytes in memory */
+#define BRIM__TIER_WARNING   256
+
+enum brim__verify { BRIM__VERIFY_OPEN, BRIM__VERIFY_HIT, BRIM__VERIFY_NEVER };
+
+/* What a tier is started with. Pointers stay valid until it is stopped. */
+struct brim__tier_start {
+    brim_budget *budget; /* a node of the cache's own, in which all that it takes is elastic */
+    /* host bytes that must stay free for those who need them more: in the budget, and in
+     * all of a runtime's (NULL: there is none) */
+    _Atomic uint64_t *headroom;
+    brim_budget *root;
+    _Atomic uint64_t *root_headroom;
+    uint64_t count;      /* numbers */
+    uint64_t most_bytes; /* of an entry */
+    uint64_t limit;      /* bytes that the tier may take in all; BRIM_UNLIMITED */
+    bool copies;         /* find copies to the caller's buffer instead of pinning */
+    bool threads;        /* the loader has workers: a tier may have a thread of its own */
+    /* on a device */
+    struct brim__device *device;
+    brim_memory kind;
+    /* files */
+    const char *path;
+    uint64_t data, sample; /* fingerprints: an entry is of these or it is none */
+    uint64_t stamp;        /* of all files (BRIM__VERIFY_OPEN), or 0 */
+    enum brim__verify verify;
+    const char *pipeline; /* text of the stages before, for people */
+};
+
+static inline uint64_t brim__tier_left(brim_budget *budget, _Atomic uint64_t *headroom) {
+    const uint64_t free_now = brim__budget_free_now(budget, BRIM_HOST),
+                   kept = atomic_load(headroom);
+    return free_now > kept ? free_now - kept : 0;
+}
+/* What a tier may take now. */
+static inline uint64_t brim__tier_spare(const struct brim__tier_start *start) {
+    const uint64_t own = brim__tier_left(start->budget, start->headroom);
+    return start->root == NULL ? own
+                               : brim__min(own, brim__tier_left(start->root, start->root_headroom));
+}
+
+/* An entry that was found, until `done`. */
+struct brim__found {
+    const uint8_t *data; /* aligned to BRIM__TIER_ALIGNMENT */
+    uint64_t bytes;
+    void *pin; /* the tier's */
+};
+
+/* Room for an entry, until `commit` or `abandon`. */
+struct brim__room {
+    uint8_t *data; /* aligned to BRIM__TIER_ALIGNMENT */
+    uint64_t bytes;
+    uint64_t number, stamp;
+    void *pin; /* the tier's */
+    uint64_t place;
+};
+
+/* Counted since the start, but for filled and bytes, which are what is there now. */
+struct brim__tier_stats {
+    uint64_t filled;  /* entries there; of a file: as far as known, with those on their way */
+    uint64_t bytes;   /* memory or disk taken */
+    uint64_t stored;  /* entries put in */
+    uint64_t dropped; /* not kept: no room, no time */
+    uint64_t damaged; /* torn or forged, and so a miss */
+    uint64_t changed; /* of another stamp, and so a miss */
+    bool fills;       /* not turned off, not read-only */
+    char warning[BRIM__TIER_WARNING]; /* "": all is well */
+    char note[BRIM__TIER_WARNING];    /* what was found at the start; "": nothing to tell */
+};
+
+struct brim__tier;
+
+struct brim__tier_ops {
+    const char *name; /* "memory", "file" */
+    /* Firm bytes that a started tier of so many numbers needs from the arena. */
+    uint64_t (*arena_bytes)(uint64_t count);
+    /* Elastic bytes that it would ever take, of entries of so many bytes; saturates. */
+    uint64_t (*most_bytes)(uint64_t count, uint64_t entry_bytes);
+    /* memory: arena_bytes(start->count) zeroed bytes, aligned to 64. BRIM_OK also if it
+     * will keep nothing (the warning says why); else what stands in the way of the
+     * whole loader: BRIM_MEMORY of a lock. */
+    brim_status (*start)(void *memory, const struct brim__tier_start *start,
+                         struct brim__tier **tier);
+    /* Nobody is inside any more, nor will be. Ends its thread, if it has one (what was
+     * committed is written first, unless the disk refuses), and gives back everything. */
+    void (*stop)(struct brim__tier *tier);
+    /* buffer: of `room` bytes, aligned, lent until done; an entry that needs more, which
+     * only a forged file can hold, is a miss. false: a miss. */
+    bool (*find)(struct brim__tier *tier, uint64_t number, uint64_t stamp, uint8_t *buffer,
+                 uint64_t room, struct brim__found *found);
+    void (*done)(struct brim__tier *tier, struct brim__found *found);
+    /* Whether it may be there: a cheap look, for who decides what to read together. */
+    bool (*has)(struct brim__tier *tier, uint64_t number);
+    /* false: not to be kept; else the caller fills room->data and commits. */
+    bool (*begin)(struct brim__tier *tier, uint64_t number, uint64_t stamp, uint64_t bytes,
+                  struct brim__room *room);
+    void (*commit)(struct brim__tier *tier, struct brim__room *room);
+    void (*abandon)(struct brim__tier *tier, struct brim__room *room);
+    void (*stats)(struct brim__tier *tier, struct brim__tier_stats *stats);
+};
+
+extern const struct brim__tier_ops brim__memory_tier;
+extern const struct brim__tier_ops brim__file_tier;
+
+#endif

@@ -1,0 +1,28 @@
+/*
+ * cuda_library.h: CUDA's driver, found when somebody asks for it.
+ */
+#ifndef BRIM_CUDA_LIBRARY_H
+#define BRIM_CUDA_LIBRARY_H
+
+#include "base/base.h"
+#include "device/cuda_api.h"
+
+/* The driver's entry points, each under its symbol. */
+struct brim__cuda {
+#define X(symbol, parameters) CUresult(*symbol) parameters;
+    BRIM__CUDA_CALLS(X)
+#undef X
+};
+
+/* Loads the driver, the first time, for as long as the process lives, and gives its entry
+ * points; later calls, from any thread, repeat the first one's answer. *devices, which may
+ * be NULL: false if there is a driver and nothing to drive. BRIM_UNSUPPORTED: there is no
+ * driver, or one that is too old. */
+brim_status brim__cuda_load(const struct brim__cuda **cuda, bool *devices);
+
+/* "CUDA_ERROR_NO_DEVICE (no CUDA-capable device is detected)". Returns `text`. */
+#define BRIM__CUDA_TEXT 256
+const char *brim__cuda_text(const struct brim__cuda *cuda, CUresult result,
+                            char text[BRIM__CUDA_TEXT]);
+
+#endif

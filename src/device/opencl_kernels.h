@@ -1,0 +1,59 @@
+/*
+ * opencl_kernels.h: the two things that brim has an OpenCL device compute.
+ *
+ * The program is built from source for one context and device, by whoever prepares the
+ * device, or else by the first call that needs a kernel. That takes the driver's compiler a
+ * moment, so it is done once for all who share a context. Kernels keep their arguments, and
+ * are each opener's own.
+ */
+#ifndef BRIM_OPENCL_KERNELS_H
+#define BRIM_OPENCL_KERNELS_H
+
+#include "base/platform.h"
+#include "device/device.h"
+#include "device/opencl_library.h"
+
+enum brim__opencl_kernel {
+    BRIM__LOOKUP_1, /* elements of so many bytes */
+    BRIM__LOOKUP_2,
+    BRIM__LOOKUP_4,
+    BRIM__GATHER_1, /* copies units of so many bytes */
+    BRIM__GATHER_4,
+    BRIM__GATHER_16,
+    BRIM__OPENCL_KERNELS
+};
+
+/* For one context and device, which outlive it; zero: not built yet. */
+struct brim__opencl_program {
+    cl_program built;
+};
+
+struct brim__opencl_kernels {
+    const struct brim__opencl *opencl;
+    uint32_t index; /* of the device */
+    bool is_cpu;
+    cl_context context;                  /* outlives this */
+    cl_device_id device;                 /* of it */
+    struct brim__opencl_program *shared; /* outlives this too; NULL: nobody shares the context */
+    /* Guards what follows. A kernel keeps its arguments until it is put into a queue, which
+     * is therefore done with the lock held. */
+    brim__mutex lock;
+    bool made;                       /* all kernels */
+    struct brim__opencl_program own; /* where none is shared */
+    cl_kernel kernel[BRIM__OPENCL_KERNELS];
+};
+
+/* All but the lock and what it guards has been filled in. */
+brim_status brim__opencl_kernels_init(struct brim__opencl_kernels *kernels);
+brim_status brim__opencl_kernels_build(struct brim__opencl_kernels *kernels);
+void brim__opencl_kernels_fini(struct brim__opencl_kernels *kernels);
+/* Nobody uses it any more. */
+void brim__opencl_program_free(const struct brim__opencl *opencl,
+                               struct brim__opencl_program *program);
+
+brim_status brim__opencl_lookup(struct brim__opencl_kernels *kernels, cl_command_queue queue,
+                                const struct brim__lookup *lookup);
+brim_status brim__opencl_gather(struct brim__opencl_kernels *kernels, cl_command_queue queue,
+                                const struct brim__gather *gather);
+
+#endif

@@ -1,0 +1,42 @@
+/*
+ * opencl_library.h: OpenCL's loader as it is found on this machine, its devices, and
+ * its errors in words.
+ */
+#ifndef BRIM_OPENCL_LIBRARY_H
+#define BRIM_OPENCL_LIBRARY_H
+
+#include "base/base.h"
+#include "device/opencl_api.h"
+
+struct brim__opencl {
+#define X(result, name, parameters) result(*name) parameters;
+    BRIM__OPENCL_CALLS(X)
+#undef X
+    /* numbered through all platforms, CPUs behind all others */
+    uint32_t count;
+    struct {
+        cl_platform_id platform;
+        cl_device_id id;
+    } device[BRIM_MOST_DEVICES];
+};
+
+/* The loader, for as long as the process lives: loaded by the first call that succeeds,
+ * and never unloaded. BRIM_UNSUPPORTED: there is none, or no driver behind it, and the
+ * text says what to install. BRIM_FORKED: loaded before a fork. From any thread. */
+brim_status brim__opencl_load(const struct brim__opencl **opencl);
+
+/* A text that is zero-ended, cut, and without blanks at its ends. "" where the driver
+ * does not tell. Returns `text`. */
+char *brim__opencl_device_text(const struct brim__opencl *opencl, cl_device_id device,
+                               cl_uint which, char *text, size_t bytes);
+char *brim__opencl_platform_text(const struct brim__opencl *opencl, cl_platform_id platform,
+                                 cl_uint which, char *text, size_t bytes);
+
+/* "CL_INVALID_VALUE". */
+const char *brim__opencl_error_name(cl_int error);
+/* The driver refused memory. */
+bool brim__opencl_is_memory(cl_int error);
+/* "opencl:0: <what> failed: CL_INVALID_VALUE (-30)", BRIM_MEMORY or BRIM_DRIVER. */
+brim_status brim__opencl_fail(uint32_t index, const char *what, cl_int error);
+
+#endif

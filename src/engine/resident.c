@@ -1,0 +1,151 @@
+/*
+ * resident.c: rows that stay on the device, between those who make rows and those who
+ * ship them.
+ */
+#include "engine/resident.h"
+
+static uint32_t *numbers_of(const brim_loader *loader, const struct brim__slot *slot) {
+    return (uint32_t *)(void *)(slot->pages.memory + loader->plan->landing.numbers);
+}
+
+uint64_t brim__resident_number(const brim_loader *loader, const struct brim__slot *slot,
+                               const uint64_t *samples, uint64_t rows) {
+    const struct brim__resident *tier = brim__loader_resident(loader);
+    uint32_t *number = numbers_of(loader, slot);
+    uint64_t found = 0;
+    for (uint64_t r = 0; r < rows; r++) {
+        number[r] = brim__resident_row(tier, samples[r]);
+        found += number[r] != BRIM__NOT_RESIDENT;
+    }
+    atomic_fetch_add_explicit(&loader->plan->resident->hits, found, memory_order_relaxed);
+    atomic_fetch_add_explicit(&loader->plan->resident->misses, rows - found, memory_order_relaxed);
+    return found;
+}
+
+uint64_t brim__resident_made(const brim_loader *loader, const struct brim__slot *slot,
+                             uint64_t *first, uint64_t rows) {
+    const uint32_t *number = numbers_of(loader, slot);
+    while (*first < rows && number[*first] != BRIM__NOT_RESIDENT) {
+        ++*first;
+    }
+    uint64_t end = *first;
+    while (end < rows && number[end] == BRIM__NOT_RESIDENT) {
+        end++;
+    }
+    return end - *first;
+}
+
+brim_status brim__resident_send(brim_loader *loader, const struct brim__slot *slot, uint64_t rows) {
+    return brim__queue_write(&loader->ship->queue, &loader->ship->fixed,
+                             loader->plan->landing.numbers_there, numbers_of(loader, slot),
+                             rows * sizeof(uint32_t));
+}
+
+static uint64_t row_bytes(const brim_plan *plan, uint32_t f) {
+    const struct brim__landing_field *field = &plan->landing.field[f];
+    return field->converts ? field->row_bytes : plan->delivered.output[f].row_bytes;
+}
+
+brim_status brim__resident_gather(brim_loader *loader, const struct brim__slot *slot,
+                                  const struct brim__slot *berth, uint64_t rows) {
+    const brim_plan *plan = loader->plan;
+    const struct brim__resident *tier = brim__loader_resident(loader);
+    brim_status status = BRIM_OK;
+    for (uint32_t f = 0; status == BRIM_OK && f < plan->delivered.output_count; f++) {
+        const uint64_t bytes = row_bytes(plan, f);
+        struct brim__gather gather = { .part_rows = tier->part_rows,
+                                       .source_offset =
+                                           tier->part_rows * plan->landing.field[f].resident,
+                                       .source_row = bytes,
+                                       .destination = &berth->memory,
+                                       .destination_offset = plan->landing.field[f].offset,
+                                       .destination_row = bytes,
+                                       .row_bytes = bytes,
+                                       .rows = rows,
+                                       .number = numbers_of(loader, slot),
+                                       .numbers = &loader->ship->fixed,
+                                       .numbers_offset = plan->landing.numbers_there };
+        for (uint32_t p = 0; p < tier->part_count; p++) {
+            gather.part[p] = &tier->part[p];
+        }
+        if (bytes > 0) {
+            status = brim__queue_gather(&loader->ship->queue, &gather);
+        }
+    }
+    return status;
+}
+
+/* `count` rows of a berth, from `first` on, to those that were reserved. */
+static brim_status store(brim_loader *loader, const struct brim__slot *berth, uint64_t first,
+                         uint64_t count) {
+    const brim_plan *plan = loader->plan;
+    const struct brim__resident *tier = brim__loader_resident(loader);
+    const uint64_t part = tier->rows / tier->part_rows, row = tier->rows % tier->part_rows;
+    brim_status status = BRIM_OK;
+    for (uint32_t f = 0; status == BRIM_OK && f < plan->delivered.output_count; f++) {
+        const uint64_t bytes = row_bytes(plan, f);
+        if (bytes > 0) {
+            status = brim__queue_copy(
+                &loader->ship->queue, &tier->part[part],
+                tier->part_rows * plan->landing.field[f].resident + row * bytes, &berth->memory,
+                plan->landing.field[f].offset + first * bytes, count * bytes);
+        }
+    }
+    return status;
+}
+
+brim_status brim__resident_store(brim_loader *loader, const struct brim__slot *slot,
+                                 const struct brim__slot *berth, const uint64_t *samples,
+                                 uint64_t rows) {
+    struct brim__resident *tier = brim__loader_resident(loader);
+    uint64_t first = 0, count;
+    while ((count = brim__resident_made(loader, slot, &first, rows)) > 0) {
+        const uint64_t kept = brim__resident_reserve(tier, count, loader->ship->spare);
+        if (kept == 0) {
+            return BRIM_OK;
+        }
+        const brim_status status = store(loader, berth, first, kept);
+        if (status != BRIM_OK) {
+            return status;
+        }
+        /* from now on rows are left out; they are gathered later in the same queue */
+        brim__resident_publish(tier, samples + first, kept);
+        first += kept;
+    }
+    return BRIM_OK;
+}
+
+void brim__resident_withdraw(brim_loader *loader, const struct brim__slot *slot) {
+    struct brim__resident *tier = brim__loader_resident(loader);
+    const uint64_t *samples = brim__layout_ids(&loader->plan->delivered, slot->pages.memory);
+    for (uint64_t r = 0; r < slot->delivery.valid_rows - slot->bad_rows; r++) {
+        if (atomic_exchange(&tier->row[samples[r]], 0) != 0) {
+            atomic_fetch_sub_explicit(&tier->filled, 1, memory_order_relaxed);
+        }
+    }
+}
+
+uint64_t brim__resident_revoke(void *holder, brim_memory kind, uint64_t wanted) {
+    (void)kind; /* nothing else is elastic */
+    brim_loader *loader = holder;
+    struct brim__ship *ship = loader->ship;
+    brim__lock(&loader->mutex);
+    loader->revoking = true;
+    while (ship->running) {
+        brim__wait(&loader->ready, &loader->mutex, UINT64_MAX);
+    }
+    /* batches on their way lack rows that were there when they were made */
+    brim__ship_recall(loader);
+    ship->running = true;
+    brim__unlock(&loader->mutex);
+    brim__queue_free(&ship->queue); /* waits for what reads these parts */
+    const uint64_t given = brim__resident_give(brim__loader_resident(loader), wanted);
+    brim__lock(&loader->mutex);
+    ship->running = loader->revoking = false;
+    atomic_store(&loader->wants, true);
+    brim__loader_event(loader);
+    brim__unlock(&loader->mutex);
+    brim__broadcast(&loader->ready);
+    brim__pool_wake(loader->runtime);
+    return given;
+}

@@ -1,0 +1,53 @@
+/*
+ * kernels.h: the loops over pixels that everything else here waits for.
+ *
+ * One table for each instruction set; all variants give the same bits. No kernel reads
+ * or writes beyond what its comment says, at any alignment. Input and output do not
+ * overlap.
+ */
+#ifndef BRIM_IMAGE_KERNELS_H
+#define BRIM_IMAGE_KERNELS_H
+
+#include "image/image.h"
+
+struct brim__weights;
+
+struct brim__image_kernels {
+    const char *name;
+
+    /* Resampling (weights.h). across: weights->count pixels from a row, of which twice
+     * `pairs` from each `first` on are read. down: `bytes` bytes from `taps` rows by the halves of
+     * one output; there are rows up to the next even number, and weights for them. */
+    void (*across4)(const uint8_t *row, uint8_t *out, const struct brim__weights *weights);
+    void (*across1)(const uint8_t *row, uint8_t *out, const struct brim__weights *weights);
+    void (*down)(const uint8_t *const *rows, uint32_t taps, const int16_t *halves, uint8_t *out,
+                 size_t bytes);
+    /* The same in pieces, for outputs of many rows: sums are 0 at first. */
+    void (*add)(const uint8_t *row, int32_t weight, int32_t *sums, size_t bytes);
+    void (*settle)(const int32_t *sums, uint8_t *out, size_t bytes);
+
+    /* Pillow's RGBA to RGBa, and back in place. */
+    void (*premultiply)(const uint8_t *from, uint8_t *to, size_t pixels);
+    void (*unpremultiply)(uint8_t *row, size_t pixels);
+
+    /* 4-byte pixels to 3 planes, `plane` elements apart: value * scale + bias in float32, each
+     * rounded. `to` at any address. */
+    void (*planes4)(const uint8_t *from, float *to, size_t plane, size_t pixels,
+                    const float scale[3], const float bias[3]);
+    /* 4-byte pixels to 3 or 4 planes of bytes. */
+    void (*split4)(const uint8_t *from, uint8_t *to, size_t plane, size_t pixels,
+                   uint32_t channels);
+    void (*pack4)(const uint8_t *from, uint8_t *to, size_t pixels);   /* to 3 bytes */
+    void (*unpack3)(const uint8_t *from, uint8_t *to, size_t pixels); /* to 4, the last 255 */
+    void (*gray4)(const uint8_t *from, uint8_t *to, size_t pixels);   /* brim__luma */
+    void (*reverse4)(const uint8_t *from, uint8_t *to, size_t pixels);
+    void (*reverse1)(const uint8_t *from, uint8_t *to, size_t pixels);
+};
+
+/* The fastest that this CPU runs. */
+const struct brim__image_kernels *brim__image_kernels(void);
+/* For tests: variant 0 is the scalar one; NULL for one that does not exist or that this
+ * CPU does not run. */
+const struct brim__image_kernels *brim__image_kernels_variant(size_t index);
+
+#endif

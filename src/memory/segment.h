@@ -1,0 +1,67 @@
+/*
+ * segment.h: the memory in which processes count what they share, and its life.
+ *
+ *     | magic, format | limits | lock, its holder | entry | entry | ... 256 |
+ *                                                   process, command, bytes of each kind
+ *
+ * It is a file of /dev/shm, of one user and for that user alone: brim-<user>-<name>. What
+ * brim keeps in it is no pointer, index or size, and is checked before it is used: wrong
+ * numbers lead to wrong sums and refusals, no further. The lock is another matter. It is the
+ * C library's, and a robust one has pointers in it, which the C library follows. So processes
+ * of one user trust each other this far: one that scribbles over the lock, or cuts the file
+ * short, can make the others crash.
+ *
+ * An entry belongs to one budget (a runtime) of one process. Who takes it writes its
+ * number last, and who gives it up clears it first, each with one store: a process may be
+ * killed anywhere in between and leaves an entry that is in use or is not.
+ */
+#ifndef BRIM_SEGMENT_H
+#define BRIM_SEGMENT_H
+
+#include "memory/process.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define BRIM__SHARED_ENTRIES    256
+#define BRIM__SHARED_NAME_BYTES 65
+
+struct brim__shared_entry {
+    /* the owner: `number` is 0 in an entry that nobody has */
+    _Atomic uint64_t number, start, space; /* written with the lock */
+    char command[BRIM__COMMAND_BYTES];     /* written and read with the lock; any bytes */
+    /* Raised with the lock, lowered by the owner at any time. */
+    _Atomic uint64_t bytes[BRIM_MEMORY_KINDS];
+    /* What of it is elastic; written by the owner at any time, and only for texts. */
+    _Atomic uint64_t elastic[BRIM_MEMORY_KINDS];
+};
+
+struct brim__segment {
+    _Atomic uint64_t magic; /* written last: 0 where somebody was killed while making it */
+    uint32_t format, mutex_bytes, kinds, entries;
+    uint64_t limits[BRIM_MEMORY_KINDS]; /* of the first; written with the file's lock */
+    pthread_mutex_t lock;               /* robust: the next one takes it from a dead owner */
+    _Atomic uint64_t holder;            /* the process that has the lock, for texts; 0: none */
+    struct brim__shared_entry entry[BRIM__SHARED_ENTRIES];
+};
+
+/* Opens the segment of a name, or makes it, and locks its file, so that nobody joins or
+ * leaves meanwhile; *file is closed by brim__segment_unlock. Waits for others for some
+ * seconds. BRIM_INVALID: no such name is allowed; BRIM_CORRUPT: it is not a segment, and
+ * the text says what to delete; BRIM_IO: the system refuses. */
+brim_status brim__segment_open(const char *name, struct brim__segment **segment, int *file);
+/* The file of an open segment, locked, for its end; -1: it is not to be had soon, or was
+ * deleted. */
+int brim__segment_relock(const char *name, uint64_t inode);
+/* What tells the file from others of its name. */
+uint64_t brim__segment_inode(int file);
+void brim__segment_unlock(int file);
+/* Deletes the name: its file must be locked. */
+void brim__segment_remove(const char *name);
+void brim__segment_unmap(struct brim__segment *segment);
+
+/* "/dev/shm/brim-1000-train", for texts. Returns `text`. */
+#define BRIM__SEGMENT_PATH 112
+const char *brim__segment_path(const char *name, char text[BRIM__SEGMENT_PATH]);
+
+#endif

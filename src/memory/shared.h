@@ -1,0 +1,101 @@
+/*
+ * shared.h: one budget for several processes of a user, by its name.
+ *
+ * The root of a tree of budgets claims here what it uses, of every kind of memory, before
+ * it uses it, and gives back what it uses no longer. The claims of all are never more than
+ * the limits, which the first process gave.
+ *
+ * Nobody is made to give up memory by another process. A claim that does not fit is refused,
+ * after the process's own elastic memory has given way and the shares of processes that are
+ * gone have been found. So elastic claims leave a part of the limit alone: otherwise the
+ * first process's caches would keep all others from even beginning.
+ *
+ * All but brim__shared_reap and brim__shared_await: the lock of the tree that has joined is
+ * held, and no lock is taken after the segment's, which is the innermost of all. It is held
+ * for arithmetic over 256 entries, never while /proc is read. Giving back takes no lock at all.
+ * Whoever has to wait for the segment's lock for longer does so in brim__shared_await, so
+ * that the tree's lock is free meanwhile.
+ */
+#ifndef BRIM_SHARED_H
+#define BRIM_SHARED_H
+
+#include "memory/segment.h"
+
+/* A tree's part in a shared budget. */
+struct brim__shared {
+    struct brim__segment *segment; /* NULL: none. Never changes after joining, nor do: */
+    struct brim__identity own;
+    uint32_t entry;
+    uint64_t inode;                     /* of the segment's file */
+    uint64_t limits[BRIM_MEMORY_KINDS]; /* a copy */
+    char name[BRIM__SHARED_NAME_BYTES];
+    uint64_t claimed[BRIM_MEMORY_KINDS]; /* what this entry counts; the tree's lock */
+    uint64_t reaped_ns;                  /* when it was last looked for the dead; the tree's lock */
+    bool stuck; /* the segment's lock was not to be had the last time; the tree's lock */
+};
+
+enum brim__claim {
+    BRIM__CLAIMED,
+    BRIM__CLAIM_FULL,   /* it does not fit */
+    BRIM__CLAIM_BUSY,   /* the segment's lock is not to be had at the moment */
+    BRIM__CLAIM_BROKEN, /* the lock was damaged, or the entry is lost */
+};
+
+/* The end of a refusal; with the bytes that a larger limit would need. */
+#define BRIM__SHARED_ADVICE                                                                   \
+    "end one of them, give processes less memory each or their caches a limit, or begin the " \
+    "shared budget with at least %llu bytes"
+
+/* That the lock is waited for where waiting is in the way of others. */
+#define BRIM__SOON_NS UINT64_C(20000000)
+
+/* The part of a limit that elastic claims leave alone. */
+#define BRIM__FIRM_PART 8
+
+/* Joins the shared budget of a name, or begins it, with these limits (0: those of the
+ * others; of page-locked memory then as much as of host memory, of devices any) and with
+ * `claims`. A limit of a kind for which the first gave none is the caller's own affair.
+ * BRIM_INVALID: other limits hold; BRIM_BUDGET: the claims do not fit. */
+brim_status brim__shared_join(struct brim__shared *shared, const char *name,
+                              const uint64_t limits[BRIM_MEMORY_KINDS],
+                              const uint64_t claims[BRIM_MEMORY_KINDS]);
+/* Gives up the entry, and with the last the name. NULL segment: does nothing. */
+void brim__shared_leave(struct brim__shared *shared);
+
+/* Raises the claim to `bytes` in all. `elastic`: the last part of the limit is not for it.
+ * *missing: what does not fit. Waits some milliseconds for the lock, and not at all if it
+ * was not to be had the last time. */
+enum brim__claim brim__shared_claim(struct brim__shared *shared, brim_memory kind, uint64_t bytes,
+                                    bool elastic, uint64_t *missing);
+/* Lowers the claim to `bytes`. */
+void brim__shared_settle(struct brim__shared *shared, brim_memory kind, uint64_t bytes);
+/* Tells others what of the claim is elastic. */
+void brim__shared_tell_elastic(struct brim__shared *shared, brim_memory kind, uint64_t bytes);
+/* Waits until the lock could be had, or the deadline (brim__now). No lock is held. */
+void brim__shared_await(const struct brim__shared *shared, uint64_t deadline);
+/* Says why the lock is not to be had (busy or broken), by whom, and what to do. */
+void brim__shared_explain(const struct brim__shared *shared, enum brim__claim why,
+                          char text[BRIM__DETAIL_BYTES]);
+/* What is left of the limit beside the claims of others, if `taken` is this one's. */
+uint64_t brim__shared_left(const struct brim__shared *shared, brim_memory kind, uint64_t taken,
+                           bool elastic);
+
+/* What all others claim at the moment: a look, without the lock. */
+uint64_t brim__shared_others(const struct brim__shared *shared, brim_memory kind);
+/* Processes, this one among them. */
+uint32_t brim__shared_processes(const struct brim__shared *shared);
+/* Frees the entries of processes that are gone, if the lock is to be had by the deadline
+ * (brim__now). Reads /proc: no lock of a tree is held. */
+void brim__shared_reap(const struct brim__shared *shared, uint64_t deadline);
+
+/* "process 4711 (python3) 3.0 GiB (2.5 GiB of it elastic), this process 1.0 GiB", largest
+ * first, as many as fit. */
+void brim__shared_list(const struct brim__shared *shared, brim_memory kind, char *text,
+                       size_t bytes);
+
+/* Adds `entry` to a list in `text`, of which *at bytes are filled, if that leaves room to say
+ * how many more there are; else says so. `left`: entries to come, this one among them.
+ * false: the list is full. */
+bool brim__list_add(char *text, size_t bytes, size_t *at, const char *entry, uint32_t left);
+
+#endif

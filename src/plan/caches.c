@@ -1,0 +1,179 @@
+/*
+ * caches.c: the `cache` stages of a plan.
+ *
+ * A cache is keyed by what its samples are made of: the sources' identities and the
+ * stages before it, of its own leaves alone. So a stage behind it may change, and so
+ * may the other parts of a mix. What differs from one format of entries to the next, or
+ * from one version of an image library, enters too.
+ */
+#include "plan/compile.h"
+
+#include <stdio.h>
+
+#define ENTRY_FORMAT 1    /* of what port.c puts into an entry */
+#define TEXT_BYTES   1000 /* of the pipeline in a cache file, for people */
+
+/* The chain's text up to the cache, cut; without what makes no difference to a sample,
+ * its order and other caches. */
+static brim_status set_text(struct brim__compiler *compiler, struct brim__cache *cache,
+                            const brim_pipeline *pipeline, size_t uses) {
+    char text[TEXT_BYTES] = "";
+    size_t length = 0;
+    for (size_t u = 0; u < uses && length + 4 < sizeof(text); u++) {
+        const brim_room room = pipeline->use[u].stage->info.room;
+        if (u > 0 && (room == BRIM_ROOM_ORDER || room == BRIM_ROOM_CACHE)) {
+            continue;
+        }
+        length += (size_t)snprintf(text + length, sizeof(text) - length, u > 0 ? " | " : "");
+        length +=
+            brim__use_text(&pipeline->use[u], false, false, text + length, sizeof(text) - length);
+    }
+    return brim__arena_text(&compiler->plan->arena, text, &cache->pipeline);
+}
+
+/* Where nobody looks at the files, data of equal shapes are told apart by their paths. */
+static brim_status enter_paths(struct brim__compiler *compiler, const brim_pipeline *pipeline,
+                               uint64_t *fingerprint) {
+    char *text;
+    const size_t length = brim__use_text(&pipeline->use[0], true, false, NULL, 0);
+    const brim_status status =
+        brim__arena_take(&compiler->plan->arena, (uint64_t)length + 1, &text);
+    if (status == BRIM_OK) {
+        brim__use_text(&pipeline->use[0], true, false, text, length + 1);
+        *fingerprint = brim__hash(text, length, *fingerprint);
+    }
+    return status;
+}
+
+static brim_status without_numbers(const brim_plan *plan) {
+    return plan->sequence.stream
+               ? brim__fail(BRIM_UNSUPPORTED,
+                            "cache: the samples of a stream have no numbers by which they could "
+                            "be found again: read a file")
+               : brim__fail(BRIM_UNSUPPORTED,
+                            "cache: behind '%s' samples have no numbers by which they could be "
+                            "found again: put the cache before it",
+                            plan->sequence.cause);
+}
+
+/* Of a cache on a device, which keeps rows as they are delivered. */
+static brim_status check_place(const brim_plan *plan, const struct brim__site *site) {
+    return site->nested             ? brim__fail(BRIM_SYNTAX,
+                                                 "cache device: it keeps samples as they are delivered, and "
+                                                             "cannot stand inside parentheses: put it at the end of the "
+                                                             "pipeline, before batch")
+           : plan->resident != NULL ? brim__fail(BRIM_SYNTAX, "cache device: there is one already")
+                                    : BRIM_OK;
+}
+
+brim_status brim__check_resident(const struct brim__compiler *compiler) {
+    const brim_plan *plan = compiler->plan;
+    if (plan->resident == NULL) {
+        return BRIM_OK;
+    }
+    if (plan->sequence.on) {
+        return brim__fail(BRIM_UNSUPPORTED,
+                          "cache device: samples are placed one after the other here, because of "
+                          "'%s': use 'cache memory' before it",
+                          plan->sequence.cause);
+    }
+    if (compiler->late_count > 0) {
+        return brim__fail(BRIM_SYNTAX,
+                          "cache device: '%s' changes whole batches on the host: use 'cache "
+                          "memory'",
+                          compiler->late[0].use->stage->info.name);
+    }
+    for (uint32_t f = 0; f < plan->leaf[0]->program.field_count; f++) {
+        const struct brim__program_field *field = &plan->leaf[0]->program.field[f];
+        if (field->form != BRIM_DENSE) {
+            return brim__fail(BRIM_UNSUPPORTED,
+                              "cache device: samples of field '%s' differ in length: use 'cache "
+                              "memory', or give pad to= for all the same",
+                              field->name);
+        }
+    }
+    return BRIM_OK;
+}
+
+brim_status brim__compile_cache(struct brim__compiler *compiler, const struct brim__site *site) {
+    brim_plan *plan = compiler->plan;
+    const struct brim__use *use = site->use;
+    struct brim__cache *cache;
+    if (plan->sequence.on) {
+        return without_numbers(plan);
+    }
+    brim_status status = brim__cache_new(use, &plan->arena, &cache);
+    if (status == BRIM_OK && cache->resident && compiler->device == NULL) {
+        cache->resident = false; /* the host is the device */
+        cache->ops = &brim__memory_tier;
+    }
+    if (status == BRIM_OK && cache->resident) {
+        status = check_place(plan, site);
+    }
+    if (status == BRIM_OK) {
+        status = set_text(compiler, cache, site->pipeline, site->number);
+    }
+    if (status != BRIM_OK) {
+        return status;
+    }
+    cache->stage = site->place;
+    cache->first_stage = site->begin;
+    cache->data = ENTRY_FORMAT;
+    cache->sample = brim__image_libraries();
+    if (cache->verify == BRIM__VERIFY_NEVER) {
+        status = enter_paths(compiler, site->pipeline, &cache->data);
+    }
+    for (uint32_t i = site->first_leaf; status == BRIM_OK && i < plan->leaf_count; i++) {
+        struct brim__leaf *leaf = plan->leaf[i];
+        const uint64_t scratch = leaf->program.scratch_bytes;
+        struct brim__cache_port *port = &leaf->port[leaf->port_count];
+        leaf->program.stage = site->place;
+        status = cache->resident
+                     ? brim__cache_allowed(cache, &leaf->program)
+                     : brim__cache_attach(cache, &leaf->program, leaf->port_count, port);
+        if (status != BRIM_OK) {
+            break;
+        }
+        if (!cache->resident) {
+            port->first = leaf->first_id - plan->leaf[site->first_leaf]->first_id;
+            leaf->port_count++;
+        }
+        leaf->stamped |= cache->verify == BRIM__VERIFY_HIT;
+        if (cache->freeze) { /* then samples behind it are others than without */
+            leaf->frozen = cache->resident ? leaf->program.step_count + 1 : port->resume;
+            leaf->sample_fingerprint =
+                brim__hash_words(leaf->sample_fingerprint, 0x667265657a65u, leaf->draws);
+            status = brim__enter_stage(compiler, &plan->info.sample_fingerprint, use);
+        }
+        cache->data = brim__hash_words(cache->data, leaf->data_fingerprint, leaf->count);
+        cache->sample = brim__hash_words(cache->sample, leaf->sample_fingerprint, 0);
+        cache->count += leaf->count;
+        plan->stage[site->place].bytes =
+            brim__max(plan->stage[site->place].bytes, leaf->program.scratch_bytes - scratch);
+    }
+    if (status == BRIM_OK) {
+        status =
+            brim__arena_take(&plan->arena, cache->ops->arena_bytes(cache->count), &cache->memory);
+    }
+    if (status != BRIM_OK) {
+        return status;
+    }
+    cache->next = plan->caches;
+    plan->caches = cache;
+    plan->cache_count++;
+    plan->resident = cache->resident ? cache : plan->resident;
+    plan->stage[site->place].effect = cache->effect; /* written when it is known what fits */
+    return BRIM_OK;
+}
+
+void brim__cacheable(brim_plan *plan, uint32_t place, uint32_t first_leaf) {
+    brim_plan_stage *stage = &plan->stage[place];
+    stage->cacheable = !plan->sequence.on;
+    for (uint32_t i = first_leaf; stage->cacheable && i < plan->leaf_count; i++) {
+        const struct brim__program *program = &plan->leaf[i]->program;
+        uint64_t bytes;
+        stage->cacheable =
+            !program->random && !program->impure && brim__cache_entry_bytes(program, &bytes);
+        stage->sample_bytes = stage->cacheable ? brim__max(stage->sample_bytes, bytes) : 0;
+    }
+}

@@ -1,0 +1,49 @@
+/*
+ * landing.h: how a batch lies on a device.
+ *
+ *     staging slot (plan->delivered)            device slot
+ *     | field 0 | field 1 | numbers | valid |   | field 0 | field 1 |      + a tail on the host:
+ *                                                                          numbers, valid, offsets
+ *
+ * A field of pixels whose last change is a table's (uint8 to a float type, by scale and
+ * bias) is left as uint8 on the host, in the order in which it lies there, where the
+ * device can do the rest: a quarter of the bytes are copied. It goes through memory that
+ * all slots share (fixed), because copies and conversions follow each other in one queue.
+ */
+#ifndef BRIM_LANDING_H
+#define BRIM_LANDING_H
+
+#include "device/device.h"
+#include "source/source.h"
+#include "tensor/tensor.h"
+
+struct brim__landing_field {
+    uint64_t offset;  /* in a device slot */
+    uint64_t bytes;   /* of all rows, at most */
+    uint64_t offsets; /* not dense, as the user sees it: of these in the tail */
+    /* converted there: */
+    bool converts;
+    brim_dtype dtype; /* what the user sees */
+    struct brim__shape shape;
+    uint64_t row_bytes;
+    uint32_t channels;
+    const float *scale, *bias;  /* or NULL */
+    uint64_t resident;          /* of a row that stays on the device: bytes before it */
+    uint64_t raw, table;        /* in the fixed memory: rows as they come; what they become */
+    struct brim__lookup lookup; /* its geometry */
+};
+
+struct brim__landing {
+    bool on;
+    brim_memory kind;
+    struct brim__landing_field field[BRIM__MAX_FIELDS];
+    uint64_t slot_bytes;
+    uint64_t fixed_bytes;
+    uint64_t tail_bytes, tail_valid; /* whole pages; where `valid` lies */
+    /* of rows that stay on the device: all of one, and where the numbers of a batch's lie in
+     * a staging slot and in the fixed memory */
+    uint64_t resident_bytes, numbers, numbers_there;
+    uint64_t resident_room; /* bytes for such rows that could be had when it was planned */
+};
+
+#endif

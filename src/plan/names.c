@@ -1,0 +1,67 @@
+/*
+ * names.c: what a sample is called, by the number that batches give it.
+ *
+ * The samples of all leaves are numbered through. A sample whose file is read by
+ * name is called by that file's path; of sources side by side (zip) the first that
+ * reads files by name has the say. Any other is called what messages call it.
+ *
+ * Only what does not change once a plan is made is looked at, and files are read
+ * by position: safe from any thread while a loader runs.
+ */
+#include "plan/plan.h"
+
+static const struct brim__leaf *find_leaf(const brim_plan *plan, uint64_t sample) {
+    for (uint32_t i = 0; i < plan->leaf_count; i++) {
+        if (sample - plan->leaf[i]->first_id < plan->leaf[i]->count) {
+            return plan->leaf[i]; /* numbers below first_id have wrapped round */
+        }
+    }
+    return NULL;
+}
+
+static brim_status name_of(const brim_plan *plan, const struct brim__leaf *leaf, uint64_t sample,
+                           char name[BRIM__SAMPLE_NAME]) {
+    for (uint32_t s = 0; s < leaf->source_count; s++) {
+        const struct brim__source *source = leaf->source[s];
+        if (source->ops->path != NULL) {
+            return source->ops->path(source, sample, plan->budget, name);
+        }
+    }
+    leaf->source[0]->ops->describe(leaf->source[0], sample, name, BRIM__SAMPLE_NAME);
+    return BRIM_OK;
+}
+
+brim_status brim_plan_sample_name(const brim_plan *plan, uint64_t sample, char *text,
+                                  size_t text_bytes) {
+    char name[BRIM__SAMPLE_NAME] = "";
+    if (plan == NULL || text == NULL) {
+        return brim__fail(BRIM_INVALID, "brim_plan_sample_name: plan and text must not be NULL");
+    }
+    brim_status status = brim__budget_usable(plan->budget, BRIM_HOST);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    if (plan->sequence.stream) {
+        return brim__fail(BRIM_UNSUPPORTED,
+                          "sample %llu: the samples of a stream have no names: read a file, whose "
+                          "samples have",
+                          (unsigned long long)sample);
+    }
+    const struct brim__leaf *leaf = find_leaf(plan, sample);
+    if (leaf == NULL) {
+        const struct brim__leaf *last = plan->leaf[plan->leaf_count - 1];
+        return brim__fail(BRIM_INVALID, "sample %llu: the sources have %llu samples in all",
+                          (unsigned long long)sample,
+                          (unsigned long long)(last->first_id + last->count));
+    }
+    status = name_of(plan, leaf, sample - leaf->first_id, name);
+    const size_t needed = strlen(name) + 1;
+    if (status == BRIM_OK && needed > text_bytes) { /* half a path would be another file's */
+        status = brim__fail(BRIM_INVALID, "sample %llu: its name needs %zu bytes, text has %zu",
+                            (unsigned long long)sample, needed, text_bytes);
+    }
+    if (status == BRIM_OK) {
+        memcpy(text, name, needed);
+    }
+    return status;
+}

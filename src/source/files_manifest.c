@@ -1,0 +1,440 @@
+/*
+ * files_manifest.c: `files MANIFEST`: paths in the columns of a CSV file, or in the
+ * keys of JSON lines.
+ *
+ * The manifest is read by the source of its format, opened here with the arguments
+ * that make paths bytes or texts. Its records are copied to the front of ours; each
+ * path column gets a blob behind them, which takes the column's place as a field:
+ *
+ *     record:  the inner record | blob | blob ...
+ *     extra:   buffer of the inner fetch | paths, one for each blob of each record
+ *
+ * What the images need at most is found out when the manifest is opened for the
+ * first time, and kept in a page of its own:
+ *
+ *     struct kept | zeros | hash
+ *
+ * It is believed while the manifest has the same size and time of change, and what it
+ * says can be true.
+ */
+#include "base/stream.h"
+#include "source/folder.h"
+
+#define RUN_BYTES    65536 /* of paths for one fetch, if there are several */
+#define KEPT_MAGIC   "brimprb\n"
+#define KEPT_VERSION 1
+
+struct manifest {
+    struct brim__source inner;
+    const char *path;
+    const char *root; /* absolute */
+    uint32_t path_count;
+    uint32_t column[BRIM__MAX_FIELDS]; /* field of each path */
+    uint64_t span[BRIM__MAX_FIELDS];   /* its place in the inner record */
+    uint64_t room[BRIM__MAX_FIELDS];   /* bytes of its full path with the zero */
+    uint64_t rooms;                    /* their sum */
+    uint64_t blobs;                    /* place of the first blob in a record */
+    uint64_t inner_bytes;              /* of the extra, for the inner fetch */
+    struct brim__image_bounds bounds[BRIM__MAX_FIELDS];
+};
+
+/* ---------------------------------------------------------------- fetching */
+
+static brim_status set_paths(const struct manifest *manifest, const uint8_t *inner, uint8_t *record,
+                             char *room) {
+    for (uint32_t i = 0; i < manifest->path_count; i++) {
+        struct brim__span span;
+        const struct brim__blob blob = { .path = room };
+        memcpy(&span, inner + manifest->span[i], sizeof span);
+        const brim_status status =
+            brim__files_join(manifest->root, span.count == 0 ? "" : (const char *)span.data,
+                             (size_t)span.count, room, (size_t)manifest->room[i]);
+        if (status != BRIM_OK) {
+            return status;
+        }
+        memcpy(record + manifest->blobs + i * sizeof blob, &blob, sizeof blob);
+        room += manifest->room[i];
+    }
+    return BRIM_OK;
+}
+
+static brim_status fetch(const struct brim__source *source, const brim_call *call, uint64_t count,
+                         uint8_t *buffer, const uint8_t **records, uint64_t *got) {
+    const struct manifest *manifest = source->self;
+    const struct brim__source *inner = &manifest->inner;
+    uint8_t *extra = buffer + brim__source_extra(source, count);
+    char *rooms = (char *)extra + manifest->inner_bytes;
+    const uint8_t *from;
+    uint64_t n = 0, run = 0;
+    brim_status status =
+        inner->ops->fetch(inner, call, brim__min(count, source->most_run), extra, &from, &run);
+    while (status == BRIM_OK && n < run) {
+        uint8_t *record = buffer + n * source->pitch;
+        memcpy(record, from + n * inner->pitch, (size_t)inner->record_bytes);
+        status = set_paths(manifest, from + n * inner->pitch, record, rooms + n * manifest->rooms);
+        n += status == BRIM_OK;
+    }
+    if (n == 0) {
+        return status;
+    }
+    *records = buffer;
+    *got = n;
+    return BRIM_OK;
+}
+
+static void advise(const struct brim__source *source, uint64_t sample, uint64_t count) {
+    const struct manifest *manifest = source->self;
+    if (manifest->inner.ops->advise != NULL) {
+        manifest->inner.ops->advise(&manifest->inner, sample, count);
+    }
+}
+
+static void describe(const struct brim__source *source, uint64_t sample, char *text, size_t bytes) {
+    const struct manifest *manifest = source->self;
+    manifest->inner.ops->describe(&manifest->inner, sample, text, bytes);
+}
+
+/* That of the first path column. */
+static brim_status path_of(const struct brim__source *source, uint64_t sample, brim_budget *budget,
+                           char *text) {
+    const struct manifest *manifest = source->self;
+    const brim_call call = { .size = sizeof call, .sample = sample };
+    const uint8_t *record;
+    uint64_t got;
+    brim_status status;
+    uint8_t *buffer = brim__alloc(budget, brim__source_buffer(source, 1), &status);
+    if (buffer == NULL) {
+        return status;
+    }
+    status = fetch(source, &call, 1, buffer, &record, &got);
+    if (status == BRIM_OK) {
+        struct brim__blob blob;
+        memcpy(&blob, record + manifest->blobs, sizeof blob);
+        brim__copy_text(text, BRIM__SAMPLE_NAME, blob.path);
+    }
+    brim__free(buffer);
+    return status;
+}
+
+/* The manifest is part of every sample: labels and the other columns come from it. */
+static brim_status stamp_samples(const struct brim__source *source, uint64_t sample,
+                                 uint8_t *buffer, const struct brim__opening *opening,
+                                 uint64_t *stamp) {
+    const struct manifest *manifest = source->self;
+    const struct brim__source *inner = &manifest->inner;
+    uint64_t own = 0;
+    brim_status status = inner->ops->stamp(inner, sample, buffer, opening, &own);
+    if (status == BRIM_OK) {
+        status = brim__paths_stamp(source, sample, buffer, opening, stamp);
+        *stamp = brim__hash_words(*stamp, own, 0);
+    }
+    return status;
+}
+
+static void close_manifest(struct brim__source *source) {
+    struct manifest *manifest = source->self;
+    if (manifest->inner.ops != NULL) {
+        manifest->inner.ops->close(&manifest->inner);
+    }
+    source->ops = NULL;
+}
+
+static const struct brim__source_ops manifest_ops = {
+    .fetch = fetch,
+    .advise = advise,
+    .describe = describe,
+    .path = path_of,
+    .stamp = stamp_samples,
+    .close = close_manifest,
+};
+
+/* ------------------------------------------------------------------- probe */
+
+struct kept {
+    char magic[8];
+    uint32_t version, page_bytes;
+    uint64_t options;
+    uint64_t data_bytes;
+    int64_t data_modified_ns;
+    uint64_t samples;
+    uint64_t paths;
+    struct brim__probed probed[BRIM__MAX_FIELDS];
+};
+_Static_assert(sizeof(struct kept) <= BRIM__LISTING_PAGE - 8, "one page with its hash");
+
+static bool read_kept(struct kept *kept, const char *path) {
+    uint8_t page[BRIM__LISTING_PAGE];
+    struct brim__file file;
+    struct kept found;
+    if (brim__file_open(&file, path) != BRIM_OK) {
+        return false;
+    }
+    const bool whole = file.bytes == sizeof page &&
+                       brim__file_read(&file, 0, page, sizeof page) == BRIM_OK &&
+                       brim__listing_sealed(page);
+    brim__file_close(&file);
+    if (!whole) {
+        return false;
+    }
+    memcpy(&found, page, sizeof found);
+    bool good = memcmp(&found, kept, offsetof(struct kept, probed)) == 0;
+    for (uint64_t i = 0; good && i < kept->paths; i++) {
+        good = brim__probed_plausible(&found.probed[i], kept->samples);
+    }
+    if (good) {
+        *kept = found;
+    }
+    return good;
+}
+
+static brim_status write_kept(const struct kept *kept, const char *path,
+                              enum brim__index_place place) {
+    uint8_t page[BRIM__LISTING_PAGE] = { 0 };
+    struct brim__new_file file = { .fd = -1 };
+    memcpy(page, kept, sizeof *kept);
+    brim__listing_seal(page);
+    brim_status status = brim__make_directory_of(path);
+    if (status == BRIM_OK) {
+        status = brim__new_file_begin(&file, path);
+    }
+    if (status == BRIM_OK) {
+        status = brim__new_file_write(&file, 0, page, sizeof page);
+    }
+    if (status == BRIM_OK) {
+        status = brim__new_file_commit(&file);
+    }
+    brim__new_file_abandon(&file);
+    return status == BRIM_OK ? BRIM_OK : brim__index_refused(status, place);
+}
+
+/* Reads one sample; the path of column i then stands in its blob. */
+static const char *blob_path(const struct manifest *manifest, const uint8_t *record, uint32_t i) {
+    struct brim__blob blob;
+    memcpy(&blob, record + manifest->blobs + i * sizeof blob, sizeof blob);
+    return blob.path;
+}
+
+static brim_status look_at_all(const struct brim__source *source, struct brim__opening *opening,
+                               uint8_t *buffer, uint8_t *window, struct kept *kept) {
+    const struct manifest *manifest = source->self;
+    brim_status status = BRIM_OK;
+    uint64_t told_ns = brim__now();
+    for (uint64_t s = 0; s < source->count && status == BRIM_OK;) {
+        const brim_call call = { .size = sizeof call, .sample = s };
+        const uint8_t *records = buffer;
+        uint64_t run = 0;
+        status = fetch(source, &call, brim__min(source->most_run, source->count - s), buffer,
+                       &records, &run);
+        if (status == BRIM_CORRUPT) { /* a bad sample when its turn comes */
+            status = BRIM_OK;
+            s++;
+            continue;
+        }
+        for (uint64_t r = 0; r < run && status == BRIM_OK; r++, s++) {
+            for (uint32_t i = 0; i < manifest->path_count && status == BRIM_OK; i++) {
+                enum brim__image_format format;
+                uint64_t bytes;
+                status = brim__probe(&kept->probed[i],
+                                     blob_path(manifest, records + r * source->pitch, i), s, window,
+                                     &bytes, &format);
+            }
+        }
+        if (status == BRIM_OK) {
+            status = brim__probe_tell(opening, "looking at the files of", manifest->path, s,
+                                      source->count, &told_ns);
+        }
+    }
+    return status;
+}
+
+/* What is found goes to the fields. */
+static brim_status set_bounds(struct brim__source *source, struct manifest *manifest,
+                              const struct kept *kept, uint8_t *buffer,
+                              struct brim__opening *opening) {
+    brim_status status = BRIM_OK;
+    uint64_t others = 0;
+    for (uint32_t i = 0; i < manifest->path_count && status == BRIM_OK; i++) {
+        struct brim__source_field *field = &source->field[manifest->column[i]];
+        const struct brim__probed *probed = &kept->probed[i];
+        const brim_call call = { .size = sizeof call, .sample = probed->most };
+        const uint8_t *records;
+        uint64_t got;
+        brim__files_field(field, field->view.offset, probed->largest);
+        if (!brim__probed_bounds(probed, &manifest->bounds[i])) {
+            continue;
+        }
+        status = fetch(source, &call, 1, buffer, &records, &got);
+        if (status == BRIM_OK) {
+            status = brim__arena_text(opening->arena, blob_path(manifest, records, i),
+                                      &manifest->bounds[i].most);
+        }
+        field->images = &manifest->bounds[i];
+        others += probed->others;
+    }
+    return status == BRIM_OK ? brim__files_note(0, others, opening->arena, &source->note) : status;
+}
+
+static brim_status probe(const struct brim__use *use, struct brim__opening *opening,
+                         struct brim__source *source, struct manifest *manifest) {
+    struct brim__file data;
+    const char *path;
+    brim_status status = brim__file_open(&data, manifest->path);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    brim__file_close(&data); /* only its facts are needed */
+    struct kept kept = { .version = KEPT_VERSION,
+                         .page_bytes = BRIM__LISTING_PAGE,
+                         .options = brim__hash(brim_version(), strlen(brim_version()),
+                                               BRIM__IMAGE_BOUNDS_VERSION),
+                         .data_bytes = data.bytes,
+                         .data_modified_ns = data.modified_ns,
+                         .samples = source->count,
+                         .paths = manifest->path_count };
+    memcpy(kept.magic, KEPT_MAGIC, sizeof kept.magic);
+    kept.options = brim__hash(manifest->root, strlen(manifest->root), kept.options);
+    for (uint32_t i = 0; i < manifest->path_count; i++) {
+        const char *name = source->field[manifest->column[i]].name;
+        kept.options = brim__hash(name, strlen(name), kept.options);
+    }
+    kept.options = brim__hash_words(kept.options, source->identity, 0);
+    const struct brim__index_recipe recipe = {
+        .source = "files",
+        .options = kept.options,
+        .place = (enum brim__index_place)brim__item(use, BRIM__FILES_INDEX)->integer,
+    };
+    status = brim__kept_path(&data, &recipe, ".brimprb", opening, &path);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    const uint64_t bytes = brim__align(brim__source_buffer(source, source->most_run), 64);
+    uint8_t *buffer = brim__alloc(opening->arena->budget, bytes + BRIM__INPUT_WINDOW, &status);
+    if (buffer == NULL) {
+        return brim__fail_within(status, "looking at the files of %s", manifest->path);
+    }
+    if (!read_kept(&kept, path)) {
+        status = look_at_all(source, opening, buffer, buffer + bytes, &kept);
+        if (status == BRIM_OK) {
+            status = write_kept(&kept, path, recipe.place);
+        }
+    }
+    if (status == BRIM_OK) {
+        status = set_bounds(source, manifest, &kept, buffer, opening);
+    }
+    brim__free(buffer);
+    return status;
+}
+
+/* ----------------------------------------------------------------- opening */
+
+/* The inner source's fields, those of paths as deferred ones. */
+static brim_status set_fields(struct brim__source *source, struct manifest *manifest,
+                              const struct brim__values *paths) {
+    const struct brim__source *inner = &manifest->inner;
+    source->field_count = inner->field_count;
+    memcpy(source->field, inner->field, sizeof source->field);
+    manifest->blobs = brim__align(inner->record_bytes, 8);
+    for (size_t p = 0; p < paths->count; p++) {
+        char name[BRIM_NAME_BYTES];
+        const char *text = paths->items[p].text;
+        uint32_t f = 0;
+        brim__field_name_of(name, text, strlen(text));
+        while (f < inner->field_count && strcmp(inner->field[f].name, name) != 0) {
+            f++;
+        }
+        if (f == inner->field_count || inner->field[f].form == BRIM_DENSE ||
+            inner->field[f].form == BRIM_RAGGED || source->field[f].deferred) {
+            return brim__fail(BRIM_INVALID, "files: path=%s: %s", text,
+                              f < inner->field_count && source->field[f].deferred
+                                  ? "is named twice"
+                                  : "there is no such column of texts");
+        }
+        const uint32_t i = manifest->path_count++;
+        manifest->column[i] = f;
+        manifest->span[i] = inner->field[f].view.offset;
+        manifest->room[i] =
+            brim__min(PATH_MAX, strlen(manifest->root) + 2 + inner->field[f].view.shape.dim[0]);
+        manifest->rooms += manifest->room[i];
+        brim__files_field(&source->field[f], manifest->blobs + i * sizeof(struct brim__blob),
+                          UINT32_MAX);
+    }
+    source->record_bytes = source->pitch =
+        manifest->blobs + manifest->path_count * sizeof(struct brim__blob);
+    return BRIM_OK;
+}
+
+static brim_status set_root(const struct brim__use *use, struct manifest *manifest,
+                            struct brim__opening *opening) {
+    const char *slash = strrchr(manifest->path, '/');
+    char root[PATH_MAX] = ".";
+    if (brim__given(use, BRIM__FILES_ROOT)) {
+        return brim__files_root(brim__item(use, BRIM__FILES_ROOT)->text, opening->arena,
+                                &manifest->root);
+    }
+    if (slash != NULL) {
+        const size_t length = slash == manifest->path ? 1 : (size_t)(slash - manifest->path);
+        if (length >= sizeof root) {
+            return brim__fail(BRIM_IO, "%.300s...: the path is too long", manifest->path);
+        }
+        memcpy(root, manifest->path, length);
+        root[length] = '\0';
+    }
+    return brim__files_root(root, opening->arena, &manifest->root);
+}
+
+static brim_status open_samples(const struct brim__use *use, struct brim__opening *opening,
+                                struct brim__source *source, struct manifest *manifest) {
+    struct brim__item guessed = { 0 };
+    struct brim__values paths = use->values[BRIM__FILES_PATH];
+    struct brim__source *inner = &manifest->inner;
+    brim_status status = set_root(use, manifest, opening);
+    if (status == BRIM_OK && brim__stream_is(manifest->path)) {
+        return brim__fail(BRIM_UNSUPPORTED,
+                          "files: the manifest %s is a stream; write it to a file",
+                          brim__stream_name(manifest->path));
+    }
+    if (status == BRIM_OK && paths.count == 0) {
+        status = brim__manifest_guess(use, manifest->path, opening, &guessed);
+        paths = (struct brim__values){ .items = &guessed, .count = 1 };
+    }
+    if (status == BRIM_OK) {
+        status = brim__manifest_inner(use, manifest->path, &paths, opening, inner);
+    }
+    if (status == BRIM_OK) {
+        status = set_fields(source, manifest, &paths);
+    }
+    if (status != BRIM_OK) {
+        return status;
+    }
+    source->count = inner->count;
+    source->is_file = true;
+    source->most_run = brim__max(1, brim__min(inner->most_run, RUN_BYTES / manifest->rooms));
+    manifest->inner_bytes =
+        brim__align(brim__source_buffer(inner, source->most_run), BRIM__CACHE_LINE);
+    source->extra_bytes = manifest->inner_bytes + source->most_run * manifest->rooms;
+    source->identity =
+        brim__hash_words(inner->identity, brim__hash("files", 5, 0), manifest->path_count);
+    return brim__item(use, BRIM__FILES_PROBE)->integer == (int64_t)BRIM__PROBE_NO
+               ? BRIM_OK
+               : probe(use, opening, source, manifest);
+}
+
+brim_status brim__manifest_open(const struct brim__use *use, struct brim__opening *opening,
+                                struct brim__source *source) {
+    struct manifest *manifest;
+    brim_status status = brim__arena_take(opening->arena, sizeof *manifest, &manifest);
+    if (status == BRIM_OK) {
+        status = brim__arena_text(opening->arena, brim__item(use, BRIM__FILES_MANIFEST)->text,
+                                  &manifest->path);
+    }
+    if (status != BRIM_OK) {
+        return status;
+    }
+    source->self = manifest;
+    source->ops = &manifest_ops;
+    status = open_samples(use, opening, source, manifest);
+    if (status != BRIM_OK) {
+        close_manifest(source);
+    }
+    return status;
+}

@@ -1,0 +1,345 @@
+/*
+ * folder.h: what the files of the sources `folder` and `files` share.
+ *
+ *     folder.c        the stage `folder`: arguments, opening, fetching
+ *     folder_make.c   makes a listing: walks, sorts, looks at the images, writes
+ *     folder_walk.c   one directory: its entries, links, loops
+ *     folder_links.c  directories that links reach again and again
+ *     folder_sort.c   sorts any number of keys in bounded memory
+ *     folder_tape.c   files that are written from front to back, and read again
+ *     folder_list.c   the listing: its bytes, is it fresh, its records
+ *     folder_probe.c  the header of one image
+ *     files_list.c      the stage `files`, and paths from the caller
+ *     files_manifest.c  paths from the columns of a CSV file or the keys of JSON lines
+ *     stamp.c           the stamps of samples that are files, and of sources side by side
+ *     files_columns.c   opens the manifest's own source, and finds the paths' column
+ *
+ * A listing is the order of a folder's samples, kept on disk: their paths, the
+ * names of the classes, and the directories that were walked with what tells
+ * whether they have changed. An index (index.h) says where each sample's record
+ * lies in it. So nothing in memory grows with the number of files, and a folder is
+ * walked again only when one of its directories has changed. Byte layout:
+ * docs/folder.md.
+ */
+#ifndef BRIM_FOLDER_H
+#define BRIM_FOLDER_H
+
+#include "base/file_write.h"
+#include "source/index.h"
+#include "source/source.h"
+
+#include <limits.h>
+
+#define BRIM__MOST_ROOTS 65535
+
+/* ------------------------------------------------------------ folder_tape.c */
+
+/* A file in the making. */
+struct brim__tape {
+    struct brim__new_file file;
+    struct brim__file view; /* what is written so far, for reading */
+    uint8_t *buffer;
+    size_t room, used; /* of the buffer: the last bytes are in it */
+    bool refused;      /* the place could not be written */
+};
+/* scratch: it never gets its name, and is gone with the process. */
+brim_status brim__tape_begin(struct brim__tape *tape, const char *path, bool scratch,
+                             uint8_t *buffer, size_t room);
+brim_status brim__tape_append(struct brim__tape *tape, const void *bytes, size_t count);
+brim_status brim__tape_flush(struct brim__tape *tape);
+void brim__tape_abandon(struct brim__tape *tape); /* harmless twice, and if never begun */
+static inline uint64_t brim__tape_end(const struct brim__tape *tape) {
+    return tape->view.bytes + tape->used;
+}
+
+/* Reads [at, end) of a file from front to back. */
+struct brim__tape_reader {
+    const struct brim__file *file;
+    uint64_t at, end; /* that are not yet in the buffer */
+    uint8_t *buffer;
+    size_t room, from, have;
+};
+static inline bool brim__tape_done(const struct brim__tape_reader *reader) {
+    return reader->at == reader->end && reader->from == reader->have;
+}
+/* The next bytes, at most `room`; valid until the next call. Moves only by skip. */
+brim_status brim__tape_peek(struct brim__tape_reader *reader, size_t bytes, const uint8_t **data);
+static inline void brim__tape_skip(struct brim__tape_reader *reader, size_t bytes) {
+    reader->from += bytes;
+}
+
+/* ------------------------------------------------------------ folder_sort.c */
+
+#define BRIM__SORT_FAN   64   /* most runs that are merged at once */
+#define BRIM__SORT_CHUNK 8192 /* least of a run in memory; a key is shorter */
+
+struct brim__sort_stream {
+    struct brim__tape_reader reader;
+    const uint8_t *key;
+    uint32_t length;
+};
+
+/* Keys are bytes, compared as memcmp does, a beginning before what it begins. */
+struct brim__sorter {
+    struct brim__tape tape; /* sorted runs; begun when memory is full */
+    const char *path;
+    uint8_t *tape_buffer;
+    size_t tape_room;
+    uint8_t *memory;
+    size_t bytes, used; /* the keys from the front, their places from the back */
+    uint32_t count;
+    uint32_t *sorted; /* the places, once sorted in memory */
+    uint32_t next;
+    bool spilled;
+    uint64_t begin, runs; /* on the tape */
+    bool given;           /* the first of the heap was given to the caller */
+    uint32_t live;        /* streams in the heap */
+    uint32_t heap[BRIM__SORT_FAN];
+    struct brim__sort_stream stream[BRIM__SORT_FAN];
+};
+/* memory: aligned, at least 2 chunks. path: beside it lies the file of runs. */
+void brim__sorter_init(struct brim__sorter *sorter, const char *path, uint8_t *memory, size_t bytes,
+                       uint8_t *tape_buffer, size_t tape_room);
+brim_status brim__sorter_add(struct brim__sorter *sorter, const void *key, size_t length);
+/* No more is added; from here on the keys are given in order. */
+brim_status brim__sorter_sort(struct brim__sorter *sorter);
+/* Valid until the next call. BRIM_END behind the last. */
+brim_status brim__sorter_next(struct brim__sorter *sorter, const uint8_t **key, size_t *length);
+void brim__sorter_reset(struct brim__sorter *sorter); /* for other keys */
+void brim__sorter_fini(struct brim__sorter *sorter);
+
+/* ------------------------------------------------------------ folder_walk.c */
+
+/* Of a directory, when it was looked at. */
+struct brim__facts {
+    uint64_t hash; /* of its device, inode and times; another if anything in it changes */
+    bool unsure;   /* too young for a coarse clock: a change may leave the hash as it is */
+    uint64_t device, inode;
+};
+struct brim__entry {
+    const char *name;
+    bool directory;
+    bool link;
+    bool nowhere;             /* a link that leads to nothing, now */
+    struct brim__facts facts; /* of a directory */
+};
+typedef brim_status brim__entry_visit(void *user, const struct brim__entry *entry);
+
+#define BRIM__WALK_BUFFER 16384
+/* All entries of a directory but hidden ones, in no order: directories, and files
+ * (regular ones, and links that lead nowhere: who reads them is told why). Links
+ * are followed if `links`, but not into a directory that the path comes through;
+ * else left out. path: PATH_MAX bytes, changed for a while; its first root_bytes
+ * are the root. buffer: BRIM__WALK_BUFFER bytes, aligned. A failing visit ends it.
+ * A directory that changed just now is visited when its clock has moved on. */
+brim_status brim__walk(char *path, size_t root_bytes, bool links, uint8_t *buffer,
+                       brim__entry_visit *visit, void *user);
+/* settle: waits until the directory's clock has moved on, so that a later change will
+ * show. BRIM_IO: there is no directory, or it cannot be looked at. */
+brim_status brim__walk_facts(const char *path, bool settle, struct brim__facts *facts);
+/* BRIM_OK: the path leads to no directory, and nothing but the path is the reason. */
+brim_status brim__walk_nowhere(const char *path);
+
+/* ----------------------------------------------------------- folder_links.c */
+
+/* Directories that links lead to, each for the class in which it is reached. Links
+ * that lead to each other multiply: a few of them make thousands of paths. */
+struct brim__links {
+    uint64_t *seen; /* hashes, 0 where there is none; charged */
+    uint64_t count, room;
+    uint64_t again; /* links that led where others had led */
+    uint64_t once;  /* directories that are not reached through these */
+};
+/* A directory is entered. below: it lies below one that was reached again. *again: so
+ * was it. BRIM_INVALID: that is so of more links than can be meant. */
+brim_status brim__links_enter(struct brim__links *links, const struct brim__entry *entry,
+                              uint64_t class_key, bool below, const char *root, brim_budget *budget,
+                              bool *again);
+void brim__links_fini(struct brim__links *links); /* harmless twice */
+
+/* ----------------------------------------------------------- folder_probe.c */
+
+/* What many files need at most, as it is kept on disk. */
+struct brim__probed {
+    uint64_t images, others; /* files that are images, and that are none */
+    uint64_t largest;        /* bytes of the largest file */
+    uint64_t pixels, memory, outside;
+    uint64_t needs; /* memory + outside of the image that needs the most ... */
+    uint64_t most;  /* ... and its sample's number */
+    uint32_t width, height;
+    uint32_t turned, zero;
+};
+/* Looks at one file. window: BRIM__INPUT_WINDOW bytes, or NULL: only its size.
+ * A file that cannot be read for good, or is no image, is counted, not a failure. */
+brim_status brim__probe(struct brim__probed *probed, const char *path, uint64_t sample,
+                        uint8_t *window, uint64_t *bytes, enum brim__image_format *format);
+/* As a field tells it; false: no file was an image. */
+bool brim__probed_bounds(const struct brim__probed *probed, struct brim__image_bounds *bounds);
+/* Can this be true of so many files? What was read from a disk is asked this first. */
+bool brim__probed_plausible(const struct brim__probed *probed, uint64_t files);
+#define BRIM__PROBED_BYTES (UINT64_C(1) << 48) /* every size is below; a larger file is no image */
+
+/* Tells the opening's progress function at most every 100 ms, and returns
+ * BRIM_INTERRUPTED if it wants no more. *told_ns: at first brim__now(). */
+brim_status brim__probe_tell(const struct brim__opening *opening, const char *what,
+                             const char *path, uint64_t done, uint64_t total, uint64_t *told_ns);
+
+/* Where something is kept that belongs to `data`: as its index would, but with another
+ * ending of the name, such as ".brimlst", and with other options under another name
+ * even beside the data; in the arena. */
+brim_status brim__kept_path(const struct brim__file *data, const struct brim__index_recipe *recipe,
+                            const char *ending, struct brim__opening *opening, const char **path);
+
+/* ------------------------------------------------------------ folder_list.c */
+
+#define BRIM__LISTING_PAGE    4096
+#define BRIM__LISTING_VERSION 2
+#define BRIM__LISTING_RECORD  32
+#define BRIM__NO_LABEL        UINT32_MAX
+
+/* One record: a sample, a class or a directory; its path follows it. */
+struct brim__listed {
+    uint64_t hash;       /* of all that follows, seeded with the record's place */
+    uint64_t a;          /* sample: bytes of the file; directory: hash of its facts */
+    uint64_t b;          /* sample: its format; directory: enum brim__listed_directory */
+    uint32_t label;      /* or BRIM__NO_LABEL */
+    uint16_t root;       /* which one */
+    uint16_t path_bytes; /* from the root on; of a class its name */
+};
+_Static_assert(sizeof(struct brim__listed) == BRIM__LISTING_RECORD, "32 bytes on disk");
+#define BRIM__LISTED_MOST (BRIM__LISTING_RECORD + PATH_MAX)
+
+enum brim__listed_directory {
+    BRIM__LISTED_SURE,   /* unchanged as long as its facts have this hash */
+    BRIM__LISTED_UNSURE, /* may have changed all the same */
+    BRIM__LISTED_NONE,   /* a link that led nowhere: no directory must be there */
+    BRIM__LISTED_KIND = 3,
+    BRIM__LISTED_AGAIN = 4, /* a bit, only while a listing is made: links led here before */
+};
+
+struct brim__listing_header {
+    char magic[8];
+    uint32_t version, page_bytes;
+    uint64_t options; /* hash of the roots and of all that decides the samples */
+    uint64_t samples, classes, directories;
+    uint64_t classes_at, directories_at, bytes; /* samples begin behind the header */
+    uint64_t labelled;                          /* 1: samples have labels */
+    uint64_t longest;                           /* path of a sample, from the root on */
+    uint64_t identity;
+    uint64_t loose; /* files in the roots that would be samples, but belong to no class */
+    struct brim__probed probed;
+};
+
+struct brim__listing {
+    struct brim__file file; /* fd -1: not open */
+    struct brim__listing_header header;
+};
+
+/* Where samples come from, and which are taken. */
+struct brim__folder {
+    const char *const *root;     /* as the user wrote them, for messages */
+    const char *const *absolute; /* the same, from "/" on and without links */
+    size_t root_count;
+    enum brim__folder_classes { BRIM__CLASSES_AUTO, BRIM__CLASSES_YES, BRIM__CLASSES_NO } classes;
+    const char *const *extension; /* in lower case, without the dot */
+    size_t extension_count;       /* 0: any */
+    bool recursive, links, probe, allow_empty;
+    enum brim__index_place place;
+};
+
+/* folder_walk.c: is a file of this name a sample, by its ending? */
+bool brim__folder_wants(const struct brim__folder *folder, const char *name);
+/* " with the extension .jpg or .png", or "". */
+void brim__folder_endings(const struct brim__folder *folder, char *text, size_t bytes);
+
+/* BRIM_OK: the listing at `path` is whole and these options', and no directory that
+ * it names has changed (folder NULL: not compared). Else it is to be made. */
+brim_status brim__listing_open(struct brim__listing *listing, const char *path, uint64_t options,
+                               const struct brim__folder *folder,
+                               const struct brim__opening *opening);
+void brim__listing_close(struct brim__listing *listing); /* harmless twice */
+brim_status brim__listing_damaged(const char *path, uint64_t at);
+/* Reads the names of all classes into the arena. */
+brim_status brim__listing_classes(const struct brim__listing *listing,
+                                  struct brim__opening *opening, const char *const **names);
+extern brim__index_scan brim__listing_scan; /* self: struct brim__listing_scan_of */
+struct brim__listing_scan_of {
+    const struct brim__listing *listing;
+    const struct brim__opening *opening;
+};
+/* What a header for these options begins with, up to `samples`. */
+void brim__listing_expect(struct brim__listing_header *header, uint64_t options);
+/* Puts a hash at the end of a page, and compares it. */
+void brim__listing_seal(uint8_t page[BRIM__LISTING_PAGE]);
+bool brim__listing_sealed(const uint8_t page[BRIM__LISTING_PAGE]);
+
+/* Appends a record; its hash and path_bytes are filled in. */
+brim_status brim__listed_append(struct brim__tape *tape, struct brim__listed listed,
+                                const char *path, size_t path_bytes);
+/* A record of `bytes` bytes that lies at byte `at` of the file; *path without a
+ * zero. BRIM_CORRUPT: it is damaged. */
+brim_status brim__listed_parse(const uint8_t *record, uint64_t bytes, const char *file_path,
+                               uint64_t at, struct brim__listed *listed, const char **path);
+brim_status brim__listed_next(struct brim__tape_reader *reader, struct brim__listed *listed,
+                              const char **path);
+/* "ROOT/path" with a zero, an absolute path; PATH_MAX bytes. BRIM_IO: too long. */
+brim_status brim__listed_path(const struct brim__folder *folder, uint32_t root, const char *path,
+                              size_t path_bytes, char to[PATH_MAX]);
+
+/* --------------------------------------------------------- files_manifest.c */
+
+/* `files MANIFEST`; the arguments are those of the stage, in the order of its table. */
+enum brim__files_argument {
+    BRIM__FILES_MANIFEST,
+    BRIM__FILES_FORMAT,
+    BRIM__FILES_PATH,
+    BRIM__FILES_ROOT,
+    BRIM__FILES_COLUMNS,
+    BRIM__FILES_TYPES,
+    BRIM__FILES_HEADER,
+    BRIM__FILES_PROBE,
+    BRIM__FILES_INDEX,
+    BRIM__FILES_LIST,
+    BRIM__FILES_FIELD,
+    BRIM__FILES_LABEL,
+};
+enum brim__files_probe { BRIM__PROBE_AUTO, BRIM__PROBE_YES, BRIM__PROBE_NO };
+extern brim__source_open brim__manifest_open;
+
+/* files_columns.c: the manifest as the source of its format reads it, with these
+ * columns as bytes or texts; and which column holds the paths, if nobody says it:
+ * *item. */
+brim_status brim__manifest_inner(const struct brim__use *use, const char *path,
+                                 const struct brim__values *paths, struct brim__opening *opening,
+                                 struct brim__source *inner);
+brim_status brim__manifest_guess(const struct brim__use *use, const char *path,
+                                 const struct brim__opening *opening, struct brim__item *item);
+
+/* files_list.c: the directory that relative paths start from, wherever the process is
+ * then: from "/" on, in the arena. One that there is not stays as it is written. */
+brim_status brim__files_root(const char *path, struct brim__arena *arena, const char **root);
+/* The end of "ROOT/path", if it does not fit; root "" or an absolute path: the path. */
+void brim__files_name(const char *root, const char *path, char *text, size_t bytes);
+/* What a plan should say: files that one would think are samples but are not, because
+ * they lie beside the classes, and samples that are no images. *note: NULL if none. */
+brim_status brim__files_note(uint64_t loose, uint64_t others, struct brim__arena *arena,
+                             const char **note);
+/* "ROOT/text" with a zero; `room` bytes. An absolute text stands alone. */
+brim_status brim__files_join(const char *root, const char *text, size_t length, char *to,
+                             size_t room);
+/* A deferred field whose blob lies at `offset`. */
+void brim__files_field(struct brim__source_field *field, uint64_t offset, uint64_t longest);
+
+/* ------------------------------------------------------------------ stamp.c */
+
+/* `stamp` of a source whose deferred fields are paths. */
+brim_status brim__paths_stamp(const struct brim__source *source, uint64_t sample, uint8_t *buffer,
+                              const struct brim__opening *opening, uint64_t *stamp);
+
+/* ------------------------------------------------------------ folder_make.c */
+
+/* Walks the folder and writes the listing, whole or not at all. */
+brim_status brim__listing_make(const char *path, uint64_t options,
+                               const struct brim__folder *folder, struct brim__opening *opening);
+
+#endif

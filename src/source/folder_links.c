@@ -1,0 +1,88 @@
+/*
+ * folder_links.c: directories that links reach again and again.
+ *
+ * A link back into the way down is no problem: it is left out. But links that lead
+ * to each other have as many paths through them as they have orders: seven
+ * directories that link to each other have 13,699, each of which ends. So of every
+ * directory that a link leads to it is remembered that its class has it. Links that
+ * lead to such a one once more are counted: there may be as many as there are
+ * directories that are not reached through them, and some more. What people do on
+ * purpose, such as one directory that each of many links to, stays below that.
+ *
+ * The table holds hashes, 16 bytes for each directory that links lead to, and
+ * nothing for others.
+ */
+#include "source/folder.h"
+
+#define ROOM_LEAST 512
+#define AGAIN_FREE 1000 /* links that may lead where others led, however few directories */
+
+static uint64_t *place_of(uint64_t *seen, uint64_t room, uint64_t hash) {
+    uint64_t at = hash & (room - 1);
+    while (seen[at] != 0 && seen[at] != hash) {
+        at = (at + 1) & (room - 1);
+    }
+    return &seen[at];
+}
+
+static brim_status grow(struct brim__links *links, brim_budget *budget) {
+    brim_status status;
+    const uint64_t room = links->room == 0 ? ROOM_LEAST : 2 * links->room;
+    uint64_t *seen = brim__alloc(budget, room * sizeof *seen, &status);
+    if (seen == NULL) {
+        return brim__fail_within(status, "remembering %llu links to directories",
+                                 (unsigned long long)links->count);
+    }
+    for (uint64_t i = 0; i < links->room; i++) {
+        if (links->seen[i] != 0) {
+            *place_of(seen, room, links->seen[i]) = links->seen[i];
+        }
+    }
+    brim__free(links->seen);
+    links->seen = seen;
+    links->room = room;
+    return BRIM_OK;
+}
+
+/* *known: it was in the table. */
+static brim_status remember(struct brim__links *links, uint64_t hash, brim_budget *budget,
+                            bool *known) {
+    brim_status status = links->count < links->room / 2 ? BRIM_OK : grow(links, budget);
+    if (status == BRIM_OK) {
+        uint64_t *place = place_of(links->seen, links->room, hash);
+        *known = *place == hash;
+        links->count += !*known;
+        *place = hash;
+    }
+    return status;
+}
+
+brim_status brim__links_enter(struct brim__links *links, const struct brim__entry *entry,
+                              uint64_t class_key, bool below, const char *root, brim_budget *budget,
+                              bool *again) {
+    bool known = false;
+    if (entry->link) {
+        const uint64_t hash = brim__hash_words(entry->facts.device, entry->facts.inode, class_key);
+        const brim_status status = remember(links, hash == 0 ? 1 : hash, budget, &known);
+        if (status != BRIM_OK) {
+            return status;
+        }
+    }
+    *again = below || known;
+    links->again += known;
+    links->once += !*again;
+    if (links->again > AGAIN_FREE + links->once) {
+        return brim__fail(BRIM_INVALID,
+                          "%s: links lead to the same directories again and again: %llu links, of "
+                          "late %.100s, but only %llu directories; remove such links, or say "
+                          "links=no to follow none",
+                          root, (unsigned long long)links->again, entry->name,
+                          (unsigned long long)links->once);
+    }
+    return BRIM_OK;
+}
+
+void brim__links_fini(struct brim__links *links) {
+    brim__free(links->seen);
+    *links = (struct brim__links){ 0 };
+}

@@ -1,0 +1,161 @@
+/*
+ * folder_probe.c: the header of one image, and what many of them need at most.
+ *
+ * A file that is no image, or that cannot be opened and never will (a link that
+ * leads nowhere, no permission), is a bad sample when its turn comes, not a reason
+ * to refuse all others. Whatever else fails is the system's failure: nothing may be
+ * remembered of it.
+ */
+#include "base/fault.h"
+#include "source/folder.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define TELL_NS UINT64_C(100000000) /* between two calls of a progress function */
+
+static int stat_once(const char *path, struct stat *facts) {
+    if (brim__fault(BRIM__FAULT_OPEN)) {
+        errno = EIO;
+        return -1;
+    }
+    return stat(path, facts);
+}
+
+/* Opening it has failed, and would again. */
+static bool is_unreadable(const char *path) {
+    struct stat facts;
+    if (stat(path, &facts) != 0) {
+        return errno == ENOENT || errno == ELOOP || errno == EACCES || errno == ENOTDIR ||
+               errno == ENAMETOOLONG;
+    }
+    return !S_ISREG(facts.st_mode) || (access(path, R_OK) != 0 && errno == EACCES);
+}
+
+bool brim__probed_bounds(const struct brim__probed *probed, struct brim__image_bounds *bounds) {
+    *bounds = (struct brim__image_bounds){ .width = probed->width,
+                                           .height = probed->height,
+                                           .pixels = probed->pixels,
+                                           .memory = probed->memory,
+                                           .outside = probed->outside,
+                                           .turned = probed->turned != 0,
+                                           .needs = probed->needs };
+    return probed->images > 0;
+}
+
+bool brim__probed_plausible(const struct brim__probed *probed, uint64_t files) {
+    const uint64_t most = BRIM__PROBED_BYTES;
+    const bool counts = probed->images <= files && probed->others <= files - probed->images &&
+                        probed->most < files && probed->largest < most && probed->turned <= 1 &&
+                        probed->zero == 0;
+    const bool bounds =
+        probed->width >= 1 && probed->width <= BRIM__MAX_SIDE && probed->height >= 1 &&
+        probed->height <= BRIM__MAX_SIDE && probed->pixels >= 1 &&
+        probed->pixels <= (uint64_t)probed->width * probed->height && probed->memory < most &&
+        probed->outside < most && probed->needs <= probed->memory + probed->outside;
+    return counts && (bounds || probed->images == 0);
+}
+
+static void enter(struct brim__probed *probed, const struct brim__image_info *info,
+                  uint64_t sample) {
+    struct brim__image_bounds bounds;
+    (void)brim__probed_bounds(probed, &bounds);
+    if (brim__image_bounds_add(&bounds, info)) {
+        probed->most = sample;
+    }
+    probed->width = bounds.width;
+    probed->height = bounds.height;
+    probed->pixels = bounds.pixels;
+    probed->memory = bounds.memory;
+    probed->outside = bounds.outside;
+    probed->turned = bounds.turned;
+    probed->needs = bounds.needs;
+    probed->images++;
+}
+
+/* A file that is larger than any image is a bad sample: it is longer than the rest. */
+static void enter_size(struct brim__probed *probed, uint64_t bytes) {
+    probed->largest =
+        bytes < BRIM__PROBED_BYTES ? brim__max(probed->largest, bytes) : probed->largest;
+}
+
+/* Only its size. */
+static brim_status look_outside(struct brim__probed *probed, const char *path, uint64_t *bytes) {
+    struct stat facts;
+    if (stat_once(path, &facts) != 0) {
+        const int error = errno;
+        char why[BRIM__ERROR_TEXT];
+        return is_unreadable(path) ? BRIM_OK
+                                   : brim__fail(BRIM_IO, "%s: cannot be looked at: %s", path,
+                                                brim__error_text(error, why));
+    }
+    *bytes = (uint64_t)facts.st_size;
+    enter_size(probed, *bytes);
+    return BRIM_OK;
+}
+
+brim_status brim__probe(struct brim__probed *probed, const char *path, uint64_t sample,
+                        uint8_t *window, uint64_t *bytes, enum brim__image_format *format) {
+    struct brim__file file;
+    struct brim__input input;
+    struct brim__image_info info;
+    *bytes = 0;
+    *format = BRIM__IMAGE_NONE;
+    if (window == NULL) {
+        return look_outside(probed, path, bytes);
+    }
+    brim_status status = brim__file_open(&file, path);
+    if (status != BRIM_OK) {
+        probed->others++;
+        return is_unreadable(path) ? BRIM_OK : status;
+    }
+    *bytes = file.bytes;
+    enter_size(probed, file.bytes);
+    brim__input_file(&input, &file, 0, file.bytes, window);
+    status = brim__image_info(&input, true, &info);
+    brim__file_close(&file);
+    if (status == BRIM_OK) {
+        *format = info.format;
+        enter(probed, &info, sample);
+    } else if (status == BRIM_CORRUPT || status == BRIM_UNSUPPORTED) {
+        probed->others++;
+        status = BRIM_OK;
+    }
+    return status;
+}
+
+brim_status brim__probe_tell(const struct brim__opening *opening, const char *what,
+                             const char *path, uint64_t done, uint64_t total, uint64_t *told_ns) {
+    char text[256];
+    if (opening->progress == NULL || brim__now() - *told_ns < TELL_NS) {
+        return BRIM_OK;
+    }
+    *told_ns = brim__now();
+    snprintf(text, sizeof text, "%s %s", what, path);
+    if (opening->progress(opening->progress_user, text, done, total) == 0) {
+        return BRIM_OK;
+    }
+    return brim__fail(BRIM_INTERRUPTED, "%s: %s it was given up after %llu files", path, what,
+                      (unsigned long long)done);
+}
+
+brim_status brim__kept_path(const struct brim__file *data, const struct brim__index_recipe *recipe,
+                            const char *ending, struct brim__opening *opening, const char **path) {
+    const char *index;
+    char text[PATH_MAX], source[BRIM_NAME_BYTES];
+    struct brim__index_recipe named = *recipe;
+    snprintf(source, sizeof source, "%s-%08x", recipe->source,
+             (unsigned)(recipe->options & UINT32_MAX));
+    named.source = source;
+    const brim_status status = brim__index_path(data, &named, opening, &index);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    const size_t length = (size_t)(strrchr(index, '.') - index);
+    if (snprintf(text, sizeof text, "%.*s%s", (int)length, index, ending) >= (int)sizeof text) {
+        return brim__fail(BRIM_IO, "%s: the path of its index is too long", data->path);
+    }
+    return brim__arena_text(opening->arena, text, path);
+}

@@ -1,0 +1,54 @@
+/*
+ * copy.c: `copy FROM TO`: a second field with the same value, to be treated in another
+ * way: several views of one image, or an input that is also the target.
+ *
+ * Nothing is copied until the two differ. Of an image the encoded bytes are read and
+ * the crop is decoded once for each view.
+ */
+#include "transform/picture.h"
+#include "transform/transform.h"
+
+enum { FROM, TO };
+
+static brim_status add(const struct brim__use *use, struct brim__program *program) {
+    uint32_t from = 0, to = 0;
+    brim_status status = brim__program_find(program, "copy", brim__item(use, FROM)->text, &from);
+    if (status == BRIM_OK) {
+        status = brim__program_field(program, "copy", brim__item(use, TO)->text, &to);
+    }
+    if (status != BRIM_OK) {
+        return status;
+    }
+    char name[BRIM_NAME_BYTES];
+    memcpy(name, program->field[to].name, sizeof(name));
+    if (program->field[from].picture != NULL) {
+        return brim__picture_clone(program, from, to);
+    }
+    /* the value stays where it is, for both: neither may move it to its row */
+    program->field[from].written = NULL;
+    program->field[to] = program->field[from];
+    memcpy(program->field[to].name, name, sizeof(name));
+    return BRIM_OK;
+}
+
+static const brim_argument_info arguments[] = {
+    [FROM] = { .name = "from",
+               .type = BRIM_TYPE_WORD,
+               .flags = BRIM_REQUIRED | BRIM_POSITIONAL,
+               .help = "the field" },
+    [TO] = { .name = "to",
+             .type = BRIM_TYPE_WORD,
+             .flags = BRIM_REQUIRED | BRIM_POSITIONAL,
+             .help = "name of the second one" },
+};
+
+const struct brim__stage brim__stage_copy = {
+    .info = { .name = "copy",
+              .summary = "a second field with the same value, such as another view of an image",
+              .example = "copy image view2",
+              .room = BRIM_ROOM_TRANSFORM,
+              .version = 1,
+              .arguments = arguments,
+              .argument_count = BRIM__COUNT(arguments) },
+    .add_transform = add,
+};

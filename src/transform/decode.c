@@ -1,0 +1,158 @@
+/*
+ * decode.c: `decode`: encoded images to pictures.
+ *
+ * What decoding may need of one worker's memory is known before the first image is
+ * read: from the index, where the source has looked into every file, or from `room`.
+ * An image that needs more is a bad sample, and the error says what room it needs.
+ */
+#include "transform/picture.h"
+#include "transform/transform.h"
+
+enum { MODE, ORIENT, FAST, DAMAGED, ROOM, MAX_PIXELS, ON };
+enum { RGB, RGBA, GRAY, MASK };
+
+#define UNKNOWN_ROOM (UINT64_C(16) << 20)
+
+static brim_status decode(const struct brim__use *use, struct brim__program *program, uint32_t f) {
+    struct brim__program_field *field = &program->field[f];
+    static const enum brim__color colors[] = {
+        [RGB] = BRIM__RGB, [RGBA] = BRIM__RGBA, [GRAY] = BRIM__GRAY, [MASK] = BRIM__MASK
+    };
+    if (field->form != BRIM_BYTES || field->picture != NULL) {
+        return brim__fail(
+            BRIM_INVALID, "decode: field '%s' holds no encoded images%s", field->name,
+            field->picture != NULL ? ": it is decoded already; give the first decode on= too" : "");
+    }
+    struct brim__picture_source source = {
+        .encoded = true,
+        .deferred = field->deferred,
+        .color = colors[brim__item(use, MODE)->integer],
+        .orient = brim__item(use, ORIENT)->integer != 0,
+        .fast = brim__item(use, FAST)->integer != 0,
+        .damaged = brim__item(use, DAMAGED)->integer != 0,
+        .allowed_pixels = (uint64_t)brim__item(use, MAX_PIXELS)->integer,
+    };
+    struct brim__extent extent = { .width = BRIM__MAX_SIDE, .height = BRIM__MAX_SIDE };
+    const struct brim__image_bounds *known =
+        field->images != NULL && field->images->pixels > 0 ? field->images : NULL;
+    source.indexed = known != NULL;
+    extent.pixels = source.max_pixels = source.allowed_pixels;
+    source.memory = source.outside = UNKNOWN_ROOM;
+    if (known != NULL) {
+        extent.width = known->width;
+        extent.height = known->height;
+        extent.pixels = source.max_pixels = brim__min(extent.pixels, known->pixels);
+        source.memory = known->memory;
+        source.outside = known->outside;
+        if (source.orient && known->turned) {
+            extent.width = extent.height = (uint32_t)brim__max(known->width, known->height);
+        }
+    }
+    source.max_width = extent.width;
+    source.max_height = extent.height;
+    if (brim__given(use, ROOM)) {
+        const uint64_t room = (uint64_t)brim__item(use, ROOM)->integer;
+        source.memory = room;
+        source.outside = known != NULL ? brim__min(room, source.outside) : room;
+    }
+    if (known != NULL && source.memory + source.outside > program->needed_bytes) {
+        program->neediest = known->most;
+        program->needed_bytes = source.memory + source.outside;
+    }
+    brim__program_reader(program, f, &source.bytes);
+    const enum brim__color color = source.color;
+    return brim__picture_new(program, f, &source, &extent, brim__color_channels(color),
+                             color == BRIM__MASK);
+}
+
+/* The fields that are meant, as bits. */
+static brim_status choose(const struct brim__use *use, const struct brim__program *program,
+                          uint32_t *fields) {
+    const struct brim__values *on = &use->values[ON];
+    const char *decoded = NULL;
+    *fields = 0;
+    for (size_t i = 0; i < on->count; i++) {
+        uint32_t f = 0;
+        const brim_status status = brim__program_find(program, "decode", on->items[i].text, &f);
+        if (status != BRIM_OK) {
+            return status;
+        }
+        *fields |= 1u << f;
+    }
+    for (uint32_t f = 0; on->count == 0 && f < program->field_count; f++) {
+        *fields |= (uint32_t)(program->field[f].form == BRIM_BYTES) << f;
+        decoded = program->field[f].picture != NULL ? program->field[f].name : decoded;
+    }
+    if (*fields == 0 && decoded != NULL) {
+        return brim__fail(BRIM_INVALID,
+                          "decode: field '%s' is decoded already: where fields are decoded in two "
+                          "ways, the first decode needs on= too",
+                          decoded);
+    }
+    if (*fields == 0) {
+        return brim__fail(BRIM_INVALID, "decode: no field holds bytes: images come from folder or "
+                                        "files, or as bytes from any other source");
+    }
+    return BRIM_OK;
+}
+
+static brim_status add(const struct brim__use *use, struct brim__program *program) {
+    uint32_t fields = 0;
+    brim_status status = choose(use, program, &fields);
+    for (uint32_t f = 0; status == BRIM_OK && f < program->field_count; f++) {
+        if (fields >> f & 1) {
+            status = decode(use, program, f);
+        }
+    }
+    return status;
+}
+
+static const brim_argument_info arguments[] = {
+    [MODE] = { .name = "mode",
+               .type = BRIM_TYPE_CHOICE,
+               .flags = BRIM_POSITIONAL,
+               .fallback = "rgb",
+               .choices = "rgb|rgba|gray|mask",
+               .help = "the pixels' channels; mask: classes, resized by nearest" },
+    [ORIENT] = { .name = "orient",
+                 .type = BRIM_TYPE_YESNO,
+                 .fallback = "no",
+                 .help = "turn and mirror as the EXIF orientation says" },
+    [FAST] = { .name = "fast",
+               .type = BRIM_TYPE_YESNO,
+               .fallback = "no",
+               .help = "JPEG at half, quarter or eighth size where that is enough; other pixels, "
+                       "about as good" },
+    [DAMAGED] = { .name = "damaged",
+                  .type = BRIM_TYPE_CHOICE,
+                  .fallback = "fail",
+                  .choices = "fail|keep",
+                  .help = "fail: damaged or cut data are a bad sample; keep: take what there is" },
+    [ROOM] = { .name = "room",
+               .type = BRIM_TYPE_SIZE,
+               .least = 65536,
+               .most = 1e15,
+               .help = "memory for decoding one image, in each worker; known from the index, or "
+                       "16MiB, if not given" },
+    [MAX_PIXELS] = { .name = "max_pixels",
+                     .type = BRIM_TYPE_INTEGER,
+                     .fallback = "536870912",
+                     .least = 1,
+                     .most = 4294836225.0,
+                     .help = "larger images are bad samples" },
+    [ON] = { .name = "on",
+             .type = BRIM_TYPE_WORD,
+             .flags = BRIM_LIST,
+             .help = "fields of encoded images; all fields of bytes if not given" },
+};
+
+const struct brim__stage brim__stage_decode = {
+    .info = { .name = "decode",
+              .summary = "JPEG, PNG and WebP images to pixels, of which only the crop is made",
+              .example = "decode rgb orient=yes",
+              .room = BRIM_ROOM_TRANSFORM,
+              .version = 1,
+              .arguments = arguments,
+              .argument_count = BRIM__COUNT(arguments) },
+    .add_transform = add,
+};

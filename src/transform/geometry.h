@@ -1,0 +1,62 @@
+/*
+ * geometry.h: what the stages that crop, resize and turn images have in common.
+ */
+#ifndef BRIM_GEOMETRY_H
+#define BRIM_GEOMETRY_H
+
+#include "image/pixels.h"
+#include "transform/picture.h"
+
+/* A size of one number (a square) or two: height and width. */
+brim_status brim__geometry_size(const struct brim__use *use, size_t argument, uint32_t *width,
+                                uint32_t *height);
+enum brim__filter brim__geometry_filter(const struct brim__use *use, size_t argument);
+/* A colour of one number or one for each channel; not given: 0. */
+brim_status brim__geometry_color(const struct brim__use *use, size_t argument, uint8_t color[4]);
+/* One or two numbers of a range: low and high. */
+brim_status brim__geometry_range(const struct brim__use *use, size_t argument, double *low,
+                                 double *high);
+/* The key of a stage's draws. draws: they decide something, so that the stage is random. */
+uint64_t brim__geometry_key(struct brim__program *program, const struct brim__use *use, size_t seed,
+                            bool draws);
+/* Whether draws decide: if an image is changed, which is as probable as p; or, if `how`, into
+ * what. */
+bool brim__geometry_draws(double p, bool how);
+/* The same operation for all pictures, after which all are of one size: width x height.
+ * 0: they stay as they are. */
+brim_status brim__geometry_add(struct brim__program *program, const struct brim__op *op,
+                               uint32_t pictures, uint32_t boxes, uint32_t width, uint32_t height);
+
+/* An act: `left`, `top` ... pixels more on each side. */
+void brim__act_pad(struct brim__acts *acts, uint32_t left, uint32_t top, uint32_t right,
+                   uint32_t bottom, enum brim__edge edge, const uint8_t color[4]);
+
+#define BRIM__FILTER_ARGUMENT                                               \
+    {                                                                       \
+        .name = "filter", .type = BRIM_TYPE_CHOICE, .fallback = "bilinear", \
+        .choices = "nearest|box|bilinear|bicubic|lanczos",                  \
+        .help = "how pixels are weighted; masks: always nearest"            \
+    }
+#define BRIM__PICTURES_ARGUMENT                                                         \
+    {                                                                                   \
+        .name = "on", .type = BRIM_TYPE_WORD, .flags = BRIM_LIST,                       \
+        .help = "images, masks and boxes that are changed alike; all images and masks " \
+                "if not given"                                                          \
+    }
+#define BRIM__IMAGES_ARGUMENT                                     \
+    {                                                             \
+        .name = "on", .type = BRIM_TYPE_WORD, .flags = BRIM_LIST, \
+        .help = "images that are changed alike; all if not given" \
+    }
+#define BRIM__P_ARGUMENT(otherwise)                                                        \
+    {                                                                                      \
+        .name = "p", .type = BRIM_TYPE_REAL, .fallback = otherwise, .least = 0, .most = 1, \
+        .help = "how probable it is; 1: always"                                            \
+    }
+#define BRIM__SEED_ARGUMENT                                                     \
+    {                                                                           \
+        .name = "seed", .type = BRIM_TYPE_INTEGER, .fallback = "0", .least = 0, \
+        .most = 9007199254740992.0, .help = "another seed, other draws"         \
+    }
+
+#endif

@@ -1,0 +1,146 @@
+/*
+ * picture_shelf.c: images of no one size as bytes that a cache can keep.
+ *
+ *     | width, 4 bytes | height, 4 bytes | pixels of 1, 3 or 4 bytes, row by row |
+ *
+ * Shelving settles the picture: all operations so far are carried out on the whole image.
+ * What they leave is taken up again as the source of a new picture. Orientation and colours
+ * are those that decode was asked for, so nothing of the file is needed any more.
+ *
+ * Stages behind give the same pixels as they would have without: what is one pass over rows
+ * gives the pixels of its acts done one by one (picture_run.c). There is one exception, which is
+ * refused: decode fast=yes decodes at the size that the first resize needs, so that the
+ * resize must be known before.
+ *
+ * Bytes that come back may be those of a file that was damaged or made up.
+ */
+#include "transform/picture.h"
+
+#define HEADER 8
+/* Room for such images is taken in every worker: no more than anybody can mean. */
+#define MOST_BYTES (UINT64_C(512) << 20)
+
+struct brim__shelf {
+    struct brim__extent extent;
+    uint32_t channels;
+    bool mask;
+};
+
+brim_status brim__picture_rests(const struct brim__program_field *field) {
+    const struct brim__picture *picture = field->picture;
+    bool resized = false;
+    for (uint32_t i = 0; i < picture->op_count; i++) {
+        resized |= picture->op[i].resizes;
+    }
+    if (picture->source->fast && !resized) {
+        return brim__fail(BRIM_INVALID,
+                          "field '%s': decode fast=yes decodes at the size that the next resize "
+                          "asks for, and the cache stands before that: put resize or "
+                          "random_resized_crop before the cache, or leave out fast=yes",
+                          field->name);
+    }
+    return BRIM_OK;
+}
+
+bool brim__picture_shelf_bytes(const struct brim__picture *picture, uint64_t *bytes) {
+    const struct brim__extent *extent = &picture->extent;
+    const uint64_t pixels = brim__min((uint64_t)extent->width * extent->height, extent->pixels);
+    *bytes = HEADER + pixels * picture->channels; /* sides are of 16 bits */
+    return *bytes <= MOST_BYTES;
+}
+
+brim_status brim__picture_shelve(struct brim__program *program, uint32_t field,
+                                 struct brim__shelf **shelf_out) {
+    struct brim__program_field *target = &program->field[field];
+    struct brim__picture *picture = target->picture;
+    uint64_t bytes;
+    if (!brim__picture_is_open(target)) {
+        return brim__picture_unsized("cache", target); /* no image stage can give it one later */
+    }
+    if (!brim__picture_shelf_bytes(picture, &bytes)) {
+        char need[BRIM__SIZE_TEXT], most[BRIM__SIZE_TEXT];
+        return brim__fail(BRIM_INVALID,
+                          "field '%s': its images have up to %llu pixels, %s, and are kept whole, "
+                          "for which %s are the most: resize them first, lower decode's "
+                          "max_pixels=, or have their sizes known with probe=yes where they come "
+                          "from",
+                          target->name, (unsigned long long)picture->extent.pixels,
+                          brim__size_text(bytes, need), brim__size_text(MOST_BYTES, most));
+    }
+    brim_status status = brim__picture_rests(target);
+    struct brim__shelf *shelf;
+    struct brim__operand to;
+    if (status == BRIM_OK) {
+        status = brim__arena_take(program->arena, sizeof(*shelf), &shelf);
+    }
+    if (status == BRIM_OK) {
+        status = brim__program_room(program, BRIM_BYTES, bytes, &to);
+    }
+    if (status != BRIM_OK) {
+        return status;
+    }
+    *shelf = (struct brim__shelf){ .extent = picture->extent,
+                                   .channels = picture->channels,
+                                   .mask = picture->mask };
+    picture->shelved = true;
+    status = brim__picture_settle(program, field, to);
+    const struct brim__shape shape = { .rank = 1, .dim = { bytes } };
+    brim__program_set(program, field, BRIM_BYTES, BRIM_U8, &shape, &picture->step->to);
+    target->images = NULL;
+    *shelf_out = shelf;
+    return status;
+}
+
+brim_status brim__picture_unshelve(struct brim__program *program, uint32_t field,
+                                   const struct brim__shelf *shelf) {
+    struct brim__picture_source source = { .shelved = true,
+                                           .max_width = shelf->extent.width,
+                                           .max_height = shelf->extent.height,
+                                           .max_pixels = shelf->extent.pixels,
+                                           .channels = shelf->channels };
+    brim__program_reader(program, field, &source.bytes);
+    return brim__picture_new(program, field, &source, &shelf->extent, shelf->channels, shelf->mask);
+}
+
+/* ----------------------------------------------------------------- running */
+
+brim_status brim__picture_shelf_begin(const struct brim__picture *picture,
+                                      const struct brim__acts *acts, const struct brim__operand *to,
+                                      const struct brim__frame *frame,
+                                      struct brim__sinking *sinking) {
+    const struct brim__extent *extent = &picture->extent;
+    const uint64_t pixels = (uint64_t)acts->width * acts->height;
+    if (acts->width > extent->width || acts->height > extent->height || pixels > extent->pixels) {
+        return brim__fail(BRIM_UNSUPPORTED, "an image of %ux%u was not planned for", acts->width,
+                          acts->height);
+    }
+    uint64_t *count;
+    uint8_t *data = brim__operand_ragged(to, frame, &count);
+    const uint32_t size[2] = { acts->width, acts->height };
+    memcpy(data, size, HEADER);
+    *count = HEADER + pixels * picture->channels;
+    sinking->to = data + HEADER;
+    sinking->width = acts->width;
+    return BRIM_OK;
+}
+
+brim_status brim__picture_shelf_read(const struct brim__picture_source *source,
+                                     const struct brim__span *span, uint32_t *width,
+                                     uint32_t *height, const uint8_t **pixels) {
+    uint32_t size[2] = { 0, 0 };
+    if (span->count >= HEADER) {
+        memcpy(size, span->data, HEADER);
+    }
+    const uint64_t area = (uint64_t)size[0] * size[1];
+    if (area == 0 || size[0] > source->max_width || size[1] > source->max_height ||
+        area > source->max_pixels || span->count != HEADER + area * source->channels) {
+        return brim__fail(BRIM_CORRUPT,
+                          "a cache holds %llu bytes for an image of %ux%u with %u channels, of "
+                          "which there is none here: remove the cache's file",
+                          (unsigned long long)span->count, size[0], size[1], source->channels);
+    }
+    *width = size[0];
+    *height = size[1];
+    *pixels = span->data + HEADER;
+    return BRIM_OK;
+}

@@ -1,0 +1,149 @@
+/*
+ * rotate.c: `rotate DEGREES`: turned about the centre by a random angle, as torchvision's
+ * RandomRotation and Pillow's Image.rotate. The size stays; corners are cut off, and what
+ * is uncovered is filled. Masks and boxes turn with the image.
+ *
+ * With bilinear and alpha the colours are weighted by it, as Pillow does.
+ */
+#include "transform/geometry.h"
+#include "transform/transform.h"
+
+enum { DEGREES, EXACT, FILTER, FILL, MASK_FILL, P, SEED, ON };
+enum { NEAREST, BILINEAR };
+enum { BY_ALPHA = 6, SMOOTH }; /* numbers of the act, behind the matrix */
+
+struct rotate {
+    double low, high;
+    bool bilinear;
+    uint8_t fill[4];
+    uint8_t mask_fill;
+    double p;
+};
+
+static void run(const struct brim__act *act, const struct brim__image *from,
+                const struct brim__image *to, uint8_t *scratch) {
+    (void)scratch;
+    const double *number = act->pixels.number;
+    const bool by_alpha = number[BY_ALPHA] != 0.0;
+    if (by_alpha) {
+        brim__image_premultiply(from);
+    }
+    brim__image_affine(from, to, number, number[SMOOTH] != 0.0, act->pixels.color);
+    if (by_alpha) {
+        brim__image_unpremultiply(to);
+    }
+}
+
+static brim_status resolve(const void *self, const struct brim__draws *draws,
+                           struct brim__acts *acts) {
+    const struct rotate *rotate = self;
+    if (brim__draw(draws, 0) >= rotate->p) {
+        return BRIM_OK;
+    }
+    struct brim__act *act = brim__act_pixels(acts, run, false);
+    double *m = act->pixels.number, *map = act->map;
+    const bool bilinear = rotate->bilinear && !acts->mask;
+    brim__image_rotation(acts->width, acts->height,
+                         brim__draw_between(draws, 1, rotate->low, rotate->high), m);
+    m[BY_ALPHA] = acts->alpha && acts->pixel == 4 && bilinear;
+    m[SMOOTH] = bilinear;
+    if (acts->mask) {
+        act->pixels.color[0] = rotate->mask_fill;
+    } else {
+        memcpy(act->pixels.color, rotate->fill, 4);
+    }
+    /* m says where a pixel comes from; a rotation's inverse is its transpose */
+    map[0] = m[0];
+    map[1] = m[3];
+    map[3] = m[1];
+    map[4] = m[4];
+    map[2] = -(map[0] * m[2] + map[1] * m[5]);
+    map[5] = -(map[3] * m[2] + map[4] * m[5]);
+    return BRIM_OK;
+}
+
+static brim_status add(const struct brim__use *use, struct brim__program *program) {
+    struct rotate *self;
+    uint32_t pictures, boxes;
+    brim_status status = brim__arena_take(program->arena, sizeof(*self), &self);
+    if (status == BRIM_OK) {
+        status = brim__geometry_range(use, DEGREES, &self->low, &self->high);
+    }
+    if (status == BRIM_OK) {
+        status = brim__geometry_color(use, FILL, self->fill);
+    }
+    if (status == BRIM_OK) {
+        status = brim__picture_on(program, use, ON, true, &pictures, &boxes);
+    }
+    if (status != BRIM_OK) {
+        return status;
+    }
+    const bool exact = brim__item(use, EXACT)->integer != 0;
+    if (exact && use->values[DEGREES].count != 1) {
+        return brim__fail(BRIM_INVALID, "rotate: exact=yes takes one angle, not a range");
+    }
+    if (!exact && use->values[DEGREES].count == 1) {
+        if (self->low < 0) {
+            return brim__fail(BRIM_INVALID,
+                              "rotate: %g stands for angles from -%g to %g: write it without the "
+                              "sign, or exact=yes for this angle alone",
+                              self->low, -self->low, -self->low);
+        }
+        self->low = -self->high;
+    }
+    self->bilinear = brim__item(use, FILTER)->integer == BILINEAR;
+    self->mask_fill = (uint8_t)brim__item(use, MASK_FILL)->integer;
+    self->p = brim__item(use, P)->real;
+    const struct brim__op op = { .resolve = resolve,
+                                 .self = self,
+                                 .key = brim__geometry_key(
+                                     program, use, SEED,
+                                     brim__geometry_draws(self->p, self->low < self->high)),
+                                 .pixels = true };
+    return brim__geometry_add(program, &op, pictures, boxes, 0, 0);
+}
+
+static const brim_argument_info arguments[] = {
+    [DEGREES] = { .name = "degrees",
+                  .type = BRIM_TYPE_REAL,
+                  .flags = BRIM_REQUIRED | BRIM_POSITIONAL | BRIM_LIST,
+                  .least = -360,
+                  .most = 360,
+                  .help = "d: an angle from -d to d, counter-clockwise; or low high" },
+    [EXACT] = { .name = "exact",
+                .type = BRIM_TYPE_YESNO,
+                .fallback = "no",
+                .help = "always by this angle" },
+    [FILTER] = { .name = "filter",
+                 .type = BRIM_TYPE_CHOICE,
+                 .fallback = "nearest",
+                 .choices = "nearest|bilinear",
+                 .help = "how pixels are taken; masks always by nearest" },
+    [FILL] = { .name = "fill",
+               .type = BRIM_TYPE_INTEGER,
+               .flags = BRIM_LIST,
+               .fallback = "0",
+               .least = 0,
+               .most = 255,
+               .help = "colour of what is uncovered: one value, or one for each channel" },
+    [MASK_FILL] = { .name = "mask_fill",
+                    .type = BRIM_TYPE_INTEGER,
+                    .fallback = "0",
+                    .least = 0,
+                    .most = 255,
+                    .help = "class of what is uncovered in masks" },
+    [P] = BRIM__P_ARGUMENT("1"),
+    [SEED] = BRIM__SEED_ARGUMENT,
+    [ON] = BRIM__PICTURES_ARGUMENT,
+};
+
+const struct brim__stage brim__stage_rotate = {
+    .info = { .name = "rotate",
+              .summary = "turns about the centre, by a random angle or an exact one",
+              .example = "rotate 15 filter=bilinear",
+              .room = BRIM_ROOM_TRANSFORM,
+              .version = 1,
+              .arguments = arguments,
+              .argument_count = BRIM__COUNT(arguments) },
+    .add_transform = add,
+};

@@ -1,0 +1,126 @@
+"""Processes that are killed while they fill a cache file: nothing torn is ever found, and the file
+fills on.
+
+SIGKILL comes at random moments: while the file is made, while samples and their places in the table
+are written, and to one of two processes that share the file. Afterwards all that the table names is
+whole, what was there is still there, the batches are those without a cache, and the next run goes on
+filling. With BRIM_TEST_LONG=1 in the environment there are 200 kills instead of 25.
+"""
+
+import os
+import random
+import signal
+import time
+
+from support import LIMIT, SANITIZED, Case, main, start
+
+KILLS = 200 if os.environ.get("BRIM_TEST_LONG") else 8 if SANITIZED else 25
+SAMPLES = 600
+SOURCE = "range %d | one_hot %d on=index" % (SAMPLES, SAMPLES)
+
+
+class Killed(Case):
+    def setUp(self):
+        super().setUp()
+        self.random = random.Random(11)
+        self.path = self.folder / "x.brimcache"
+        self.cache = "cache file=%s" % self.path
+        self.once = "%s | %s | shuffle seed=3 | batch 20" % (SOURCE, self.cache)
+        # so long that it never ends by itself
+        self.ever = "%s | %s | repeat 1000000000 | shuffle seed=5 | batch 20" % (SOURCE, self.cache)
+        self.wanted = self.digest("%s | shuffle seed=3 | batch 20" % SOURCE)
+
+    def fill(self, text=None, *words):
+        return start("run", text or self.ever, "--quiet", *words)
+
+    def kill(self, process):
+        process.kill()
+        _, said = process.communicate()
+        self.assertEqual(process.returncode, -signal.SIGKILL, said)
+
+    def info(self):
+        return self.good_json("cache", "info", self.path)["files"][0]
+
+    def wait_for(self, what, condition):
+        deadline = time.monotonic() + LIMIT
+        while not condition():
+            self.assertLess(time.monotonic(), deadline, what)
+            time.sleep(0.002)
+
+    def check(self, least=0):
+        """All that is there is whole; a run gives the right batches. How many are there."""
+        told = self.good_json("cache", "verify", self.path)["files"][0]
+        self.assertEqual(told["bad"], 0)
+        self.assertGreaterEqual(told["good"], least, "what was there is gone")
+        return told["good"]
+
+    def check_fills_on(self):
+        """Two runs from one process: the first fills what is missing, the second makes nothing."""
+        self.assertEqual(self.digest(self.once, "--threads=0"), self.wanted)
+        ran = self.good_json("run", self.once, "--threads=0", "--digest")
+        self.assertEqual(ran["digest"], self.wanted)
+        self.assertEqual(ran["caches"][0]["misses"], 0)
+        self.assertEqual(self.check(), SAMPLES)
+
+    def test_while_it_fills(self):
+        least, partly = 0, 0
+        for turn in range(KILLS):
+            if least == SAMPLES:
+                self.path.unlink()
+                least = 0
+            process = self.fill(None, "--threads", turn % 3)
+            self.wait_for("nothing is stored", lambda: self.path.exists())
+            time.sleep(self.random.random() ** 3 * (0.5 if SANITIZED else 0.1))
+            self.kill(process)
+            if self.path.stat().st_size == 0:  # killed while it was made
+                continue
+            least = self.check(least)
+            partly += 0 < least < SAMPLES
+            if turn % 5 == 0:
+                self.assertEqual(self.digest(self.once, "--steps=3", "--threads", turn % 2),
+                                 self.digest(self.once.replace(self.cache + " | ", ""), "--steps=3"))
+                least = self.check(least)
+        print("%d kills, %d of them with the file filled in part" % (KILLS, partly))
+        self.check_fills_on()
+
+    def test_while_it_is_made(self):
+        for turn in range(KILLS):
+            self.path.unlink(missing_ok=True)
+            process = self.fill(None, "--threads", turn % 2)
+            time.sleep(self.random.random() * (0.5 if SANITIZED else 0.03))
+            self.kill(process)
+            if turn % 5 == 0:
+                self.assertEqual(self.digest(self.once), self.wanted)
+                self.check()
+        self.check_fills_on()
+
+    def test_one_of_two(self):
+        for turn in range(max(2, KILLS // 8)):
+            self.path.unlink(missing_ok=True)
+            first = self.fill(None, "--threads=1")
+            self.wait_for("nobody fills the file",
+                          lambda: self.path.exists() and self.path.stat().st_size > 0
+                          and self.info()["in_use"])
+            second = self.fill(None, "--threads", turn % 2)
+            time.sleep(self.random.random() * 0.05)
+            self.kill(first)
+            # the other one goes on: reads what is there, and fills the rest
+            self.wait_for("it does not go on", lambda: self.info()["filled"] == SAMPLES)
+            self.kill(second)
+            self.assertEqual(self.check(), SAMPLES)
+            self.assertEqual(self.digest(self.once), self.wanted)
+
+    def test_a_reader_is_killed(self):
+        filler = self.fill(self.ever.replace("repeat", "take 300 | repeat"), "--threads=1")
+        self.wait_for("nothing is stored", lambda: self.path.exists())
+        for _ in range(max(3, KILLS // 5)):
+            reader = self.fill(None, "--threads=1")
+            time.sleep(self.random.random() * 0.05)
+            self.kill(reader)
+        self.kill(filler)
+        self.check()
+        self.check_fills_on()
+
+
+if __name__ == "__main__":
+    main()
