@@ -82,7 +82,7 @@ help:
 	@echo "              Python's headers are, the Python package"
 	@echo "make run      draw a folder of images, show the plan, train on it inside 16 MiB, and"
 	@echo "              draw a sheet of what the network saw"
-	@echo "make test     build and run every test: release, asan-ubsan, tsan, a minute of fuzzing"
+	@echo "make test     build and run every test: release, asan-ubsan, tsan, two minutes of fuzzing"
 	@echo "make fuzz     fuzz for an hour; HOURS=8 for longer"
 	@echo "make bench    build and run the benchmarks"
 	@echo "make lint     check format, clang-tidy and the rules between modules"

@@ -121,8 +121,10 @@ class Case(unittest.TestCase):
 
 
 def main() -> NoReturn:
-    """Runs the script's tests; 77 if every one of them was skipped."""
+    """Runs the script's tests and says what was skipped; 77 if every one of them was."""
     result = unittest.main(module="__main__", exit=False).result
+    for test, reason in result.skipped:
+        print(f"skipped: {str(test).split()[0]}: {reason}")
     if not result.wasSuccessful():
         sys.exit(1)
     # a class that is skipped as a whole counts as no test that ran

@@ -742,4 +742,4 @@ class Progress(Case):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    support.main()

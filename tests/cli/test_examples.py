@@ -346,4 +346,4 @@ if __name__ == "__main__":
     if missing:
         print("skipped: not built in %s: %s" % (EXAMPLES, ", ".join(missing)))
         sys.exit(77)
-    unittest.main()
+    support.main()
