@@ -638,6 +638,7 @@ static void test_each_call_of_the_driver_fails_in_turn(void **state) {
         { "cuDevicePrimaryCtxRelease_v2", false },
         { "cuCtxPushCurrent_v2", true },
         { "cuCtxPopCurrent_v2", false },
+        { "cuThreadExchangeStreamCaptureMode", false },
         { "cuMemGetInfo_v2", false }, /* what is free is unknown then */
         { "cuMemAlloc_v2", true },
         { "cuMemFree_v2", false },

@@ -16,6 +16,10 @@
  * that of the thread that makes the call, so that release and wait must be called by the
  * consumer's thread, as the consumer's own calls are.
  *
+ * While any thread of the program captures a stream for a graph, calls that may wait or take
+ * memory are forbidden to all threads, and spoil the capture. What brim does concerns no
+ * stream that is being captured, so that each call here is exempt (enter).
+ *
  * Events carry no time (CU_EVENT_DISABLE_TIMING), which is what makes them cheap to wait
  * for and to ask. A stream begins by itself with what it is given: there is nothing to
  * flush.
@@ -54,13 +58,28 @@ static brim_status fail_bytes(uint32_t index, CUresult result, const char *what,
     return fail(index, result, text);
 }
 
-static CUresult enter(const struct brim__device *device) {
-    return driver()->cuCtxPushCurrent_v2(device->context);
+/* What the thread's mode was before it entered; it enters once at a time. */
+static _Thread_local CUstreamCaptureMode mode_before;
+
+static CUresult enter_context(CUcontext context) {
+    const CUresult result = driver()->cuCtxPushCurrent_v2(context);
+    if (result == CUDA_SUCCESS) {
+        CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+        const bool changed = driver()->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
+        mode_before = changed ? mode : CU_STREAM_CAPTURE_MODE_GLOBAL;
+    }
+    return result;
 }
 
-/* Nothing is lost if popping is refused: then the driver itself is gone. */
+static CUresult enter(const struct brim__device *device) {
+    return enter_context(device->context);
+}
+
+/* Nothing is lost if these are refused: then the driver itself is gone. */
 static void leave(void) {
     CUcontext popped = NULL;
+    CUstreamCaptureMode mode = mode_before;
+    (void)driver()->cuThreadExchangeStreamCaptureMode(&mode);
     (void)driver()->cuCtxPopCurrent_v2(&popped);
 }
 
@@ -117,7 +136,7 @@ static uint64_t read_free(CUdevice device) {
     if (cuda->cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS) {
         return answer;
     }
-    if (cuda->cuCtxPushCurrent_v2(context) == CUDA_SUCCESS) {
+    if (enter_context(context) == CUDA_SUCCESS) {
         size_t free_bytes = 0, total_bytes = 0;
         if (cuda->cuMemGetInfo_v2(&free_bytes, &total_bytes) == CUDA_SUCCESS) {
             answer = free_bytes;

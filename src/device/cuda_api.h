@@ -33,12 +33,19 @@ typedef enum CUresult {
     CUDA_ERROR_ILLEGAL_ADDRESS = 700,
     CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED = 712,
     CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED = 713,
+    CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900,
     CUDA_ERROR_UNKNOWN = 999,
 } CUresult;
 
 typedef enum CUdevice_attribute {
     CU_DEVICE_ATTRIBUTE_INTEGRATED = 18, /* its memory is the host's */
 } CUdevice_attribute;
+
+/* How far captures of streams, for graphs, restrict what a thread may call. */
+typedef enum CUstreamCaptureMode {
+    CU_STREAM_CAPTURE_MODE_GLOBAL = 0, /* what a thread begins with */
+    CU_STREAM_CAPTURE_MODE_RELAXED = 2,
+} CUstreamCaptureMode;
 
 #define CU_STREAM_NON_BLOCKING  0x1u
 #define CU_EVENT_DISABLE_TIMING 0x2u
@@ -61,6 +68,7 @@ typedef enum CUdevice_attribute {
     X(cuDevicePrimaryCtxRelease_v2, (CUdevice device))                                         \
     X(cuCtxPushCurrent_v2, (CUcontext context))                                                \
     X(cuCtxPopCurrent_v2, (CUcontext * context))                                               \
+    X(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode * mode))                         \
     X(cuMemGetInfo_v2, (size_t * free_bytes, size_t * total_bytes))                            \
     X(cuMemAlloc_v2, (CUdeviceptr * address, size_t bytes))                                    \
     X(cuMemFree_v2, (CUdeviceptr address))                                                     \

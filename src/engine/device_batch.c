@@ -136,6 +136,9 @@ brim_status brim__batch_copy_there(const brim_batch *batch, brim_batch **out) {
     struct brim__queue queue;
     brim_status status = check(batch);
     if (status == BRIM_OK) {
+        status = is_good(batch);
+    }
+    if (status == BRIM_OK) {
         /* the record lies behind what stays on the host */
         status = brim__pages_new(&pages, loader->budget,
                                  tail + sizeof(brim_batch) +

@@ -21,7 +21,7 @@ brim_status brim__runtime_use(brim_runtime *runtime, const struct brim__device *
     status = brim_budget_read(runtime->budget, kind, &now);
     if (status == BRIM_OK && now.limit == BRIM_UNLIMITED) {
         /* above what is set aside already, so that nobody has to give way to it */
-        const uint64_t used = UINT64_MAX - brim__budget_free_now(runtime->budget, kind);
+        const uint64_t used = brim__budget_used(runtime->budget, kind);
         const uint64_t rest = left - brim__min(left, used);
         status = brim_budget_set(runtime->budget, kind, used + rest / 4, 0);
     }

@@ -152,13 +152,50 @@ static void fail_copy(brim_loader *loader, struct brim__slot *slot, brim_status 
 }
 
 /* Looks whether an event is done. A driver that fails when it is asked may tell of something
- * else, with the work still under way: that is waited for, and counts as failed. */
-static brim_status poll(struct brim__ship *ship, const struct brim__event *event) {
+ * else, with the work still under way: that is waited for, and counts as failed. *over: what
+ * came before the event has ended, for all that the driver says. */
+static brim_status poll(struct brim__ship *ship, const struct brim__event *event, bool *over) {
     const brim_status status = brim__event_poll(&ship->device, event);
-    if (status != BRIM_OK && status != BRIM_TIMEOUT) {
-        (void)brim__event_wait(&ship->device, event);
+    *over = status == BRIM_OK;
+    if (status == BRIM_OK || status == BRIM_TIMEOUT) {
+        return status;
     }
-    return status;
+    char text[BRIM__DETAIL_BYTES];
+    brim__copy_text(text, sizeof(text), brim_detail());
+    *over = brim__event_wait(&ship->device, event) == BRIM_OK;
+    return brim__fail_text(status, text);
+}
+
+/* Looks whether a slot was copied. While a thread ships a batch with rows that stay on the
+ * device, such rows must not be withdrawn: a failure is noted in the slot until it is done. */
+static brim_status poll_slot(brim_loader *loader, struct brim__slot *slot) {
+    bool over;
+    if (slot->error == BRIM_OK) {
+        const brim_status status = poll(loader->ship, &slot->copied, &over);
+        if (status == BRIM_OK || status == BRIM_TIMEOUT) {
+            return status;
+        }
+        slot->error = status;
+        brim__copy_text(slot->error_text, sizeof(slot->error_text), brim_detail());
+    }
+    return loader->ship->running && loader->plan->resident != NULL
+               ? BRIM_TIMEOUT
+               : brim__fail_text(slot->error, slot->error_text);
+}
+
+/* Mutex held: its memory goes; which of them are elastic is only a mark. */
+static void give_up(brim_loader *loader, struct brim__slot *berth) {
+    for (uint32_t i = 0; !berth->elastic && i < loader->plan->berth_cap; i++) {
+        struct brim__slot *other = &loader->ship->berth[i];
+        /* not one in the making, which another thread may be at */
+        if (other->state != BRIM__SLOT_EMPTY && other->state != BRIM__SLOT_FILLING &&
+            other->elastic && other->pages.elastic) {
+            other->elastic = other->pages.elastic = false;
+            berth->elastic = berth->pages.elastic = true;
+        }
+    }
+    brim__berth_free(loader, berth);
+    loader->ship->berth_count--;
 }
 
 void brim__ship_settle(brim_loader *loader) {
@@ -169,7 +206,7 @@ void brim__ship_settle(brim_loader *loader) {
         if (slot->state != BRIM__SLOT_SHIPPED || slot->busy > 0) {
             continue;
         }
-        const brim_status status = poll(ship, &slot->copied);
+        const brim_status status = poll_slot(loader, slot);
         if (status == BRIM_TIMEOUT) {
             polls = true;
             continue;
@@ -187,12 +224,19 @@ void brim__ship_settle(brim_loader *loader) {
         if (berth->state != BRIM__SLOT_LEAVING) {
             continue;
         }
-        if (poll(ship, &berth->released) == BRIM_TIMEOUT) {
+        bool over;
+        if (poll(ship, &berth->released, &over) == BRIM_TIMEOUT) {
             polls = true;
             continue;
         }
-        brim__event_free(&ship->device, &berth->released); /* work that failed has ended too */
-        brim__slot_free(berth);
+        brim__event_free(&ship->device, &berth->released);
+        if (over) {
+            brim__slot_free(berth);
+        } else {
+            /* its reader may not be done: as in brim__ship_take_back */
+            (void)brim__event_wait(&ship->device, &berth->copied);
+            give_up(loader, berth);
+        }
         news = true;
     }
     atomic_store(&loader->polls, polls);
@@ -373,21 +417,6 @@ brim_status brim__ship_lend(brim_loader *loader, struct brim__slot *berth) {
     return status;
 }
 
-/* Mutex held: its memory goes; which of them are elastic is only a mark. */
-static void give_up(brim_loader *loader, struct brim__slot *berth) {
-    for (uint32_t i = 0; !berth->elastic && i < loader->plan->berth_cap; i++) {
-        struct brim__slot *other = &loader->ship->berth[i];
-        /* not one in the making, which another thread may be at */
-        if (other->state != BRIM__SLOT_EMPTY && other->state != BRIM__SLOT_FILLING &&
-            other->elastic && other->pages.elastic) {
-            other->elastic = other->pages.elastic = false;
-            berth->elastic = berth->pages.elastic = true;
-        }
-    }
-    brim__berth_free(loader, berth);
-    loader->ship->berth_count--;
-}
-
 void brim__ship_take_back(brim_loader *loader, struct brim__slot *berth, void *handle) {
     struct brim__ship *ship = loader->ship;
     struct brim__queue queue;
@@ -435,12 +464,34 @@ void brim__ship_await(brim_loader *loader) {
     brim__ship_settle(loader);
 }
 
+/* A batch that could not be copied is shipped again before any other. */
+static bool is_shipped_again(const brim_loader *loader) {
+    bool again = false;
+    for (uint32_t i = 0; i < loader->plan->slot_cap; i++) {
+        const struct brim__slot *slot = &loader->slot[i];
+        again |= slot->state == BRIM__SLOT_READY && slot->ticket < loader->ship->ticket;
+    }
+    return again;
+}
+
+static uint32_t count_free(const brim_loader *loader) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < loader->plan->berth_cap; i++) {
+        count += loader->ship->berth[i].state == BRIM__SLOT_FREE;
+    }
+    return count;
+}
+
 /* The berth to give up next: a free one, else the one furthest ahead. What a sequencer
- * has made is kept. */
+ * has made is kept, and so is a berth for what it must ship again: the others may all hold
+ * batches that come after that one. */
 static struct brim__slot *find_victim(brim_loader *loader) {
     struct brim__ship *ship = loader->ship;
     struct brim__slot *victim = brim__slot_find_free(ship->berth, loader->plan->berth_cap);
-    return victim != NULL || loader->sequencer != NULL || ship->ticket == 0
+    if (loader->sequencer != NULL) {
+        return count_free(loader) == 1 && is_shipped_again(loader) ? NULL : victim;
+    }
+    return victim != NULL || ship->ticket == 0
                ? victim
                : find_ready(ship->berth, loader->plan->berth_cap, ship->ticket - 1);
 }
@@ -468,7 +519,8 @@ uint64_t brim__ship_revoke(brim_loader *loader, brim_memory kind, uint64_t wante
         if (victim == NULL) {
             break; /* all are lent, or their readers are not done: nobody waits for these */
         }
-        if (poll(ship, &victim->copied) == BRIM_TIMEOUT) {
+        bool over;
+        if (poll(ship, &victim->copied, &over) == BRIM_TIMEOUT) {
             brim__ship_await(loader); /* the memory is being written */
             continue;
         }

@@ -104,6 +104,8 @@ uint64_t brim__budget_revoke(brim_budget *budget, brim_memory kind, uint64_t wan
  * share, a part is not for it. */
 uint64_t brim__budget_available(brim_budget *budget, brim_memory kind);
 uint64_t brim__budget_free_now(brim_budget *budget, brim_memory kind);
+/* What is in use here, in this process, with what minimums below it set aside. */
+uint64_t brim__budget_used(brim_budget *budget, brim_memory kind);
 /* The tightest limit on the way to the root. */
 uint64_t brim__budget_limit(brim_budget *budget, brim_memory kind);
 /* The node on the way to the root that has the least left for a firm charge:

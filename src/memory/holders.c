@@ -79,6 +79,16 @@ uint64_t brim__budget_free_now(brim_budget *budget, brim_memory kind) {
     return locked_room(budget, kind, false);
 }
 
+uint64_t brim__budget_used(brim_budget *budget, brim_memory kind) {
+    if (brim__budget_forked(budget)) {
+        return 0;
+    }
+    brim__lock(&budget->tree->lock);
+    const uint64_t used = budget->counts[kind].used;
+    brim__unlock(&budget->tree->lock);
+    return used;
+}
+
 uint64_t brim__budget_limit(brim_budget *budget, brim_memory kind) {
     uint64_t limit = BRIM_UNLIMITED;
     if (brim__budget_forked(budget)) {

@@ -41,6 +41,8 @@ static const struct {
       "part or all of the memory is registered already" },
     { CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED",
       "the memory is not registered" },
+    { CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+      "operation not permitted when stream is capturing" },
     { CUDA_ERROR_UNKNOWN, "CUDA_ERROR_UNKNOWN", "unknown error" },
 };
 
@@ -287,7 +289,7 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
 
 CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) {
     struct call call;
-    if (!begin(&call, "cuMemAlloc_v2", NEEDS_CONTEXT)) {
+    if (!begin(&call, "cuMemAlloc_v2", NEEDS_CONTEXT | UNSAFE)) {
         return call.result;
     }
     struct context *context = call.context;
@@ -324,7 +326,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) {
 
 CUresult cuMemFree_v2(CUdeviceptr address) {
     struct call call;
-    if (!begin(&call, "cuMemFree_v2", NEEDS_CONTEXT | UNDOES)) {
+    if (!begin(&call, "cuMemFree_v2", NEEDS_CONTEXT | UNDOES | UNSAFE)) {
         return call.result;
     }
     struct allocation *allocation = find_allocation(address);
@@ -344,7 +346,7 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
 
 CUresult cuMemHostRegister_v2(void *memory, size_t bytes, unsigned int flags) {
     struct call call;
-    if (!begin(&call, "cuMemHostRegister_v2", NEEDS_CONTEXT)) {
+    if (!begin(&call, "cuMemHostRegister_v2", NEEDS_CONTEXT | UNSAFE)) {
         return call.result;
     }
     const uintptr_t address = (uintptr_t)memory, page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -378,7 +380,7 @@ CUresult cuMemHostRegister_v2(void *memory, size_t bytes, unsigned int flags) {
 
 CUresult cuMemHostUnregister(void *memory) {
     struct call call;
-    if (!begin(&call, "cuMemHostUnregister", NEEDS_CONTEXT | UNDOES)) {
+    if (!begin(&call, "cuMemHostUnregister", NEEDS_CONTEXT | UNDOES | UNSAFE)) {
         return call.result;
     }
     struct locked **at = &state.locked;

@@ -38,6 +38,7 @@ static _Thread_local struct {
     CUcontext contexts[DEEPEST];
     unsigned depth;
     uint64_t number;
+    CUstreamCaptureMode mode;
 } thread;
 
 /* ------------------------------------------------------------ what is wrong */
@@ -148,6 +149,8 @@ bool begin(struct call *call, const char *name, unsigned flags) {
     pthread_mutex_lock(&state.lock);
     if ((flags & UNCOUNTED) == 0) {
         COUNTER(calls)++;
+    }
+    if ((flags & UNCOUNTED) == 0 || failure.call != NULL) {
         call->result = injected(name);
     }
     if (call->result != CUDA_SUCCESS && (flags & UNDOES) == 0) {
@@ -165,12 +168,27 @@ bool begin(struct call *call, const char *name, unsigned flags) {
         call->result = violate(call, CUDA_ERROR_INVALID_CONTEXT, "no context is current");
         return false;
     }
+    if ((flags & UNSAFE) != 0 && state.captures && thread.mode != CU_STREAM_CAPTURE_MODE_RELAXED) {
+        call->result = violate(call, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "it spoils a capture");
+        return false;
+    }
     return true;
 }
 
 CUresult end(struct call *call, CUresult result) {
     pthread_mutex_unlock(&state.lock);
     return call->result != CUDA_SUCCESS ? call->result : result;
+}
+
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode) {
+    struct call call;
+    if (!begin(&call, "cuThreadExchangeStreamCaptureMode", NEEDS_NOTHING | UNCOUNTED)) {
+        return call.result;
+    }
+    const CUstreamCaptureMode before = thread.mode;
+    thread.mode = *mode;
+    *mode = before;
+    return end(&call, CUDA_SUCCESS);
 }
 
 /* ------------------------------------------------------------ what tests read */
@@ -274,11 +292,24 @@ void cuda_standin_reset(void) {
     }
     state.locked_limit = UINT64_MAX;
     state.microseconds = 0;
+    state.captures = state.silent = false;
     failure.left = 0;
     memset(state.counters, 0, sizeof(state.counters));
     atomic_store(forked_calls, 0);
     thread.depth = 0;
     pthread_setspecific(ending_key, NULL);
+    pthread_mutex_unlock(&state.lock);
+}
+
+void cuda_standin_capture(bool captures) {
+    pthread_mutex_lock(&state.lock);
+    state.captures = captures;
+    pthread_mutex_unlock(&state.lock);
+}
+
+void cuda_standin_silence(bool silent) {
+    pthread_mutex_lock(&state.lock);
+    state.silent = silent;
     pthread_mutex_unlock(&state.lock);
 }
 

@@ -14,7 +14,8 @@
  *   - calls without a current context, or before cuInit, or in a forked child;
  *   - more contexts popped than pushed, and threads that end with one pushed;
  *   - things freed twice; pages that were unmapped while they were page-locked;
- *   - a context that is released with something still in it.
+ *   - a context that is released with something still in it;
+ *   - calls that would spoil a capture which somebody has begun.
  *
  * Device addresses are not addresses of the process: to touch one crashes.
  *
@@ -100,6 +101,13 @@ void cuda_standin_limit_locked(uint64_t bytes);
  * with for_ever all later ones do. nth 0: none. A call that frees, waits or pops has its
  * effect all the same, as a driver that reports an older error. Others have none. */
 void cuda_standin_fail(const char *call, uint64_t nth, CUresult result, bool for_ever);
+
+/* As if another thread had begun to capture a stream, in the mode that forbids others calls
+ * that may wait or take memory; and as if it had ended. */
+void cuda_standin_capture(bool captures);
+
+/* Events can neither be asked nor waited for: both say CUDA_ERROR_UNKNOWN at once. */
+void cuda_standin_silence(bool silent);
 
 /* A stream does not begin with anything until it is let go on, as often as it was held.
  * CU_STREAM_LEGACY and CU_STREAM_PER_THREAD as in all calls. */

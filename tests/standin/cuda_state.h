@@ -93,7 +93,7 @@ struct state {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int devices;
-    bool initialised;
+    bool initialised, captures, silent;
     struct context contexts[CUDA_STANDIN_DEVICES];
     struct allocation *allocations;
     struct locked *locked;
@@ -114,7 +114,8 @@ enum {
     NEEDS_INIT = 1,
     NEEDS_CONTEXT = 2, /* and cuInit */
     UNDOES = 4,        /* is done even if it is made to fail */
-    UNCOUNTED = 8,     /* a test's own, which is never made to fail */
+    UNCOUNTED = 8,     /* a test's own, and others that fail only if named */
+    UNSAFE = 16,       /* forbidden while a stream is captured */
 };
 
 /* A call of an entry point: true with the lock held, or false with the result to return. */

@@ -59,7 +59,7 @@ CUresult cuStreamDestroy_v2(CUstream handle) {
 CUresult cuStreamSynchronize(CUstream handle) {
     struct call call;
     struct stream *stream;
-    if (!begin_stream(&call, "cuStreamSynchronize", UNDOES, handle, &stream)) {
+    if (!begin_stream(&call, "cuStreamSynchronize", UNDOES | UNSAFE, handle, &stream)) {
         return call.result;
     }
     wait_for(stream, put(stream, &(struct operation){ .action = NOTHING }));
@@ -238,24 +238,30 @@ CUresult cuStreamWaitEvent(CUstream to, CUevent handle, unsigned int flags) {
 
 CUresult cuEventQuery(CUevent handle) {
     struct call call;
-    if (!begin(&call, "cuEventQuery", NEEDS_CONTEXT)) {
+    if (!begin(&call, "cuEventQuery", NEEDS_CONTEXT | UNSAFE)) {
         return call.result;
     }
     const struct event *event = find_event(handle);
     if (event == NULL) {
         return no_event(&call, handle);
     }
+    if (state.silent) {
+        return end(&call, CUDA_ERROR_UNKNOWN);
+    }
     return end(&call, event->done < event->recorded ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS);
 }
 
 CUresult cuEventSynchronize(CUevent handle) {
     struct call call;
-    if (!begin(&call, "cuEventSynchronize", NEEDS_CONTEXT | UNDOES)) {
+    if (!begin(&call, "cuEventSynchronize", NEEDS_CONTEXT | UNDOES | UNSAFE)) {
         return call.result;
     }
     struct event *event = find_event(handle);
     if (event == NULL) {
         return no_event(&call, handle);
+    }
+    if (state.silent) {
+        return end(&call, CUDA_ERROR_UNKNOWN);
     }
     const uint64_t mark = event->recorded;
     event->uses++;

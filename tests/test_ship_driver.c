@@ -1,0 +1,262 @@
+/*
+ * test_ship_driver.c: loaders on a driver that others use too, or that does not answer; on
+ * the stand-in for CUDA's driver.
+ *
+ * A program that captures a stream for a graph; events of which nobody can say whether they
+ * are done; copies that fail at the moments at which that is least convenient. The last are
+ * brought about by hand, in the loader's own structures: no pace would meet them reliably.
+ */
+#include "ship_util.h"
+
+#include "base/fault.h"
+#include "engine/resident.h"
+
+#define CUDA     BRIM_ON_CUDA
+#define A_MINUTE INT64_C(60000000000)
+#define IMAGES   "npy $/images.npy | shuffle seed=3 | cast float32 | batch 12 remainder=keep"
+
+static int reset(void **state) {
+    (void)state;
+    brim__fault_arm(0, 0, false);
+    cuda_standin_reset();
+    return 0;
+}
+
+static struct digest on_host(const char *text, unsigned epochs) {
+    return run_epochs(text, &(struct how){ .threads = 0 }, epochs);
+}
+
+static void arm_one_failure(void) {
+    brim__fault_arm(1u << BRIM__FAULT_DEVICE, 1, false);
+}
+
+/* -------------------------------------------------------------- others' captures */
+
+static CUstreamCaptureMode mode_of_thread(void) {
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+    assert_int_equal(cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
+    const CUstreamCaptureMode had = mode;
+    assert_int_equal(cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
+    return had;
+}
+
+/* Opening, growing, copying, waiting, giving way and closing spoil no capture that another
+ * thread has begun, and leave the calling thread's mode as it was. */
+static void test_captures_are_not_spoilt(void **state) {
+    (void)state;
+    char text[TEXT_BYTES];
+    expand(IMAGES, text);
+    const struct digest wanted = on_host(text, 2);
+    for (int32_t threads = 0; threads <= 2; threads += 2) {
+        struct session session;
+        struct digest digest = { 0 };
+        struct consumer consumer = consumer_new(CUDA);
+        cuda_standin_delay(100);
+        cuda_standin_capture(true);
+        session_open(&session, text,
+                     &(struct how){ .threads = threads, .device = CUDA, .queue = consumer.queue });
+        for (int i = 0; i < 2; i++) {
+            assert_true(take_batches(&session, TO_THE_END, digest_batch, &digest));
+            MUST(brim_runtime_trim(session.runtime, NULL));
+        }
+        assert_same(digest, wanted);
+        assert_int_equal(mode_of_thread(), CU_STREAM_CAPTURE_MODE_GLOBAL);
+        session_close(&session);
+        cuda_standin_capture(false);
+        cuda_standin_delay(0);
+        consumer_close(&consumer);
+        check_standin();
+    }
+}
+
+/* -------------------------------------------------------- nobody knows who is done */
+
+/* The driver neither says whether the reader of a released slot is done nor waits for it:
+ * the slot is not filled again, so that the reader finds what it was given. */
+static void test_a_slot_whose_reader_is_unknown(void **state) {
+    (void)state;
+    char text[TEXT_BYTES];
+    expand(IMAGES, text);
+    static uint8_t late[1 << 16], there[1 << 16];
+    struct session session;
+    struct consumer consumer = consumer_new(CUDA);
+    session_open(&session, text, &(struct how){ .threads = 0, .device = CUDA, .slots = 2 });
+    brim_batch *batch;
+    MUST(brim_loader_next(session.loader, A_MINUTE, &batch));
+    const brim_field *field = brim_batch_field_at(batch, 0);
+    const uint64_t bytes = field->bytes;
+    assert_true(bytes <= sizeof(late));
+    MUST(brim_batch_read(batch, 0, there, sizeof(there)));
+    consumer_hold(&consumer);
+    consumer_read(&consumer, field, late, 0);
+    brim_batch_release_after(batch, consumer.queue);
+    cuda_standin_silence(true);
+    for (int i = 0; i < 3; i++) { /* what was copied cannot be told either */
+        if (brim_loader_next(session.loader, 0, &batch) == BRIM_OK) {
+            brim_batch_release(batch);
+        }
+    }
+    cuda_standin_silence(false);
+    consumer_go_on(&consumer);
+    consumer_finish(&consumer);
+    assert_memory_equal(late, there, bytes);
+    MUST(brim_loader_seek(session.loader, 0, 0));
+    struct digest digest = { 0 };
+    assert_true(take_batches(&session, TO_THE_END, digest_batch, &digest));
+    assert_same(digest, on_host(text, 1));
+    session_close(&session);
+    consumer_close(&consumer);
+    assert_true(cuda_standin_empty());
+}
+
+/* ----------------------------------------------------- failures at the wrong moment */
+
+static uint32_t count(const struct brim__slot *slots, uint32_t cap, enum brim__slot_state wanted) {
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < cap; i++) {
+        found += slots[i].state == wanted;
+    }
+    return found;
+}
+
+/* Batches in slots of the device, and those whose copies are not seen to be done. */
+static uint32_t count_ready(brim_loader *loader) {
+    brim__lock(&loader->mutex);
+    const uint32_t ready = count(loader->ship->berth, loader->plan->berth_cap, BRIM__SLOT_READY);
+    brim__unlock(&loader->mutex);
+    return ready;
+}
+
+static uint32_t count_shipped(brim_loader *loader) {
+    brim__lock(&loader->mutex);
+    brim__ship_settle(loader);
+    const uint32_t shipped = count(loader->slot, loader->plan->slot_cap, BRIM__SLOT_SHIPPED);
+    brim__unlock(&loader->mutex);
+    return shipped;
+}
+
+static void await(uint32_t (*what)(brim_loader *), brim_loader *loader, uint32_t wanted) {
+    for (int i = 0; what(loader) != wanted; i++) {
+        assert_true(i < 60000);
+        sleep_ns(1000000);
+    }
+}
+
+static void finish(CUstream stream) {
+    assert_int_equal(cuda_standin_go_on(stream), CUDA_SUCCESS);
+    assert_int_equal(cuStreamSynchronize(stream), CUDA_SUCCESS);
+}
+
+/* A copy that fails is seen while another thread ships a batch: rows that it should have left
+ * on the device are withdrawn only when that is done, and the failure is not forgotten. */
+static void test_rows_stay_while_a_batch_is_shipped(void **state) {
+    (void)state;
+    char text[TEXT_BYTES];
+    expand("npy $/images.npy | cast float32 | cache device | batch 12 remainder=keep", text);
+    struct session session;
+    struct digest digest = { 0 };
+    struct consumer consumer = consumer_new(CUDA); /* its context is current here */
+    session_open(&session, text, &(struct how){ .threads = 0, .device = CUDA, .slots = 2 });
+    brim_loader *loader = session.loader;
+    const struct brim__resident *tier = brim__loader_resident(loader);
+    brim_batch *batch;
+    MUST(brim_loader_next(loader, A_MINUTE, &batch)); /* the queue is there from now on */
+    brim_batch_release(batch);
+    await(count_shipped, loader, 0);
+    CUstream stream = loader->ship->queue.handle;
+    assert_int_equal(cuda_standin_hold(stream), CUDA_SUCCESS);
+    MUST(brim_loader_next(loader, A_MINUTE, &batch));
+    assert_int_equal(count_shipped(loader), 1);
+    brim__lock(&loader->mutex);
+    const uint64_t filled = atomic_load(&tier->filled);
+    finish(stream);
+    loader->ship->running = true; /* as if another thread were at it */
+    arm_one_failure();
+    brim__ship_settle(loader);
+    brim__fault_arm(0, 0, false);
+    assert_int_equal(atomic_load(&tier->filled), filled);
+    loader->ship->running = false;
+    brim__unlock(&loader->mutex);
+    assert_int_equal(count_shipped(loader), 0);
+    assert_true(atomic_load(&tier->filled) < filled);
+    assert_int_equal(brim_batch_wait(batch, NULL), BRIM_DRIVER);
+    brim_batch_release(batch);
+    MUST(brim_loader_seek(loader, 0, 0));
+    for (int i = 0; i < 2; i++) {
+        assert_true(take_batches(&session, TO_THE_END, digest_batch, &digest));
+    }
+    assert_same(digest, on_host(text, 2));
+    session_close(&session);
+    consumer_close(&consumer);
+    check_standin();
+}
+
+/* What a sequencer has made, and could not be copied, keeps a slot of the device to be copied
+ * into, whoever wants the memory: all other slots may hold batches that come after it. */
+static void test_a_sequenced_batch_keeps_a_slot(void **state) {
+    (void)state;
+    char text[TEXT_BYTES];
+    expand("zip (npy $/images.npy name=image) (npy $/classes.npy name=label) | filter 'label<9' | "
+           "cast float32 on=image | batch 6 remainder=keep",
+           text);
+    brim_open_options options = open_options("training");
+    options.device_kind = CUDA;
+    options.growth = BRIM_FIXED;
+    const brim_plan_info info = plan_alone(1, text, &options);
+    brim_runtime_options limits = BRIM_RUNTIME_OPTIONS_INIT;
+    limits.threads = 1;
+    limits.host_bytes = UINT64_C(64) << 20;
+    limits.device_bytes = info.minimum_device_bytes + info.device_slot_bytes;
+    brim_runtime *runtime;
+    brim_loader *loader;
+    brim_batch *batch;
+    struct digest digest = { 0 };
+    struct consumer consumer = consumer_new(CUDA); /* its context is current here */
+    MUST(brim_runtime_new(&limits, &runtime));
+    MUST(try_open(runtime, text, &options, &loader));
+    MUST(brim_loader_next(loader, A_MINUTE, &batch)); /* the queue is there from now on */
+    brim_batch_release(batch);
+    await(count_ready, loader, 3); /* all that there are */
+    await(count_shipped, loader, 0);
+    CUstream stream = loader->ship->queue.handle;
+    assert_int_equal(cuda_standin_hold(stream), CUDA_SUCCESS);
+    MUST(brim_loader_seek(loader, 0, 0));
+    await(count_ready, loader, 3);
+    arm_one_failure(); /* the first that is seen to be done, by the worker */
+    finish(stream);
+    await(count_ready, loader, 2);
+    brim__fault_arm(0, 0, false);
+    brim_budget *root = brim_runtime_budget(runtime);
+    const brim_memory kind = brim_device_memory(CUDA, 0);
+    assert_int_equal(brim_budget_charge(root, kind, info.device_slot_bytes), BRIM_BUDGET);
+    unsigned errors = 0;
+    for (;;) {
+        const brim_status status = brim_loader_next(loader, A_MINUTE, &batch);
+        if (status == BRIM_DRIVER) {
+            errors++;
+            continue;
+        }
+        if (status == BRIM_END) {
+            break;
+        }
+        MUST(status);
+        digest_batch(&digest, batch);
+        brim_batch_release(batch);
+    }
+    assert_int_equal(errors, 1);
+    assert_same(digest, on_host(text, 1));
+    brim_loader_close(loader);
+    brim_runtime_free(runtime);
+    consumer_close(&consumer);
+    check_standin();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_captures_are_not_spoilt, reset),
+        cmocka_unit_test_setup(test_a_slot_whose_reader_is_unknown, reset),
+        cmocka_unit_test_setup(test_rows_stay_while_a_batch_is_shipped, reset),
+        cmocka_unit_test_setup(test_a_sequenced_batch_keeps_a_slot, reset),
+    };
+    return cmocka_run_group_tests(tests, begin_ship_tests, end_tests);
+}
