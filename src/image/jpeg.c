@@ -26,7 +26,10 @@
 #include <jerror.h>
 #include <setjmp.h>
 
-#define MOST_SCANS 1000 /* usual files have 10; each one goes through the whole image */
+/* Usual files have 10; each one goes through the whole image. They are counted as they
+ * come, because only reading the whole file says how many there are; memory does not grow
+ * with them. */
+#define MOST_SCANS 1000
 
 struct decoder {
     struct jpeg_decompress_struct jpeg;
