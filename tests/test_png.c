@@ -529,6 +529,47 @@ static void other_chunks_cost_nothing(void **state) {
     free(png.data);
 }
 
+/* Chunks of next to nothing, `count` of them. */
+static void put_many(struct bytes *png, const char *name, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        put_chunk(png, name, "", 0);
+    }
+}
+
+/* Before the data and in it their number is limited; what stands behind it is not read. */
+static void a_bomb_of_chunks_is_refused(void **state) {
+    (void)state;
+    static const struct {
+        size_t before, empty, behind;
+        const char *says; /* NULL: it is decoded */
+    } cases[] = {
+        { 4095, 4096, 100000, NULL },
+        { 4096, 0, 0, "PNG: more than 4096 chunks stand before its image data" },
+        { 1000000, 0, 0, "PNG: more than 4096 chunks stand before its image data" },
+        { 0, 4097, 0, "PNG: more than 4096 of its IDAT chunks are empty" },
+        { 0, 1000000, 0, "PNG: more than 4096 of its IDAT chunks are empty" },
+    };
+    const struct bytes rows = { .data = (uint8_t[]){ 0, 7, 9 }, .count = 3 };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct bytes png = { 0 };
+        struct decoded decoded;
+        begin_png(&png, 2, 1, 8, GRAY, false);
+        put_many(&png, "teXt", cases[i].before);
+        put_many(&png, "IDAT", cases[i].empty);
+        put_data(&png, &rows, 1);
+        put_many(&png, "teXt", cases[i].behind);
+        if (cases[i].says != NULL) {
+            expect_bad_image(png.data, png.count, BRIM__GRAY, cases[i].says);
+        } else {
+            assert_int_equal(decode_file(png.data, png.count, BRIM__GRAY, NULL, false, &decoded),
+                             BRIM_OK);
+            assert_memory_equal(decoded.pixels, ((uint8_t[]){ 7, 9 }), 2);
+            decoded_free(&decoded);
+        }
+        free(png.data);
+    }
+}
+
 static void put_one_row(struct bytes *png) {
     const struct bytes rows = { .data = (uint8_t[]){ 0, 0, 1, 200 }, .count = 4 };
     put_data(png, &rows, 1);
@@ -737,6 +778,7 @@ int main(void) {
         cmocka_unit_test(wrong_checksums_are_refused_unless_damage_is_borne),
         cmocka_unit_test(of_damaged_data_the_rows_before_the_damage_come),
         cmocka_unit_test(other_chunks_cost_nothing),
+        cmocka_unit_test(a_bomb_of_chunks_is_refused),
         cmocka_unit_test(wrong_headers_are_refused),
         cmocka_unit_test(wrong_chunks_are_refused),
         cmocka_unit_test(indices_outside_the_palette_are_black),

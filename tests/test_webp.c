@@ -348,6 +348,82 @@ static void the_orientation_is_looked_for_on_request(void **state) {
     free(webp.data);
 }
 
+static size_t put_many(uint8_t *to, const char *name, size_t count) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < count; i++) {
+        bytes += put_chunk(to + bytes, name, "", 0);
+    }
+    return bytes;
+}
+
+/* A file whose image stands behind so many chunks, and its EXIF behind so many more. */
+static size_t put_bomb(uint8_t *file, const struct webp *webp, bool animated, size_t before,
+                       size_t inside, size_t behind) {
+    size_t image_bytes;
+    const uint8_t *image = image_of(webp, &image_bytes);
+    size_t bytes = begin_webp(file, animated ? 0x0a : 0x08, 9, 9);
+    bytes += put_many(file + bytes, "JUNK", before);
+    if (animated) {
+        uint8_t *frame = file + bytes;
+        uint8_t begin[16] = { 0 };
+        put_u24(begin + 6, 9 - 1);
+        put_u24(begin + 9, 9 - 1);
+        bytes += put_chunk(frame, "ANMF", begin, sizeof begin);
+        bytes += put_many(file + bytes, "JUNK", inside);
+        memcpy(file + bytes, image, image_bytes);
+        bytes += image_bytes;
+        put_u24(frame + 4, (uint32_t)(file + bytes - frame) - 8);
+    } else {
+        memcpy(file + bytes, image, image_bytes);
+        bytes += image_bytes;
+    }
+    bytes += put_many(file + bytes, "ANMF", behind);
+    static const uint8_t exif[] = "II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0";
+    bytes += put_chunk(file + bytes, "EXIF", exif, sizeof exif - 1);
+    end_webp(file, bytes);
+    return bytes;
+}
+
+static void a_bomb_of_chunks_is_refused(void **state) {
+    (void)state;
+    static const struct {
+        bool animated;
+        size_t before, inside, behind;
+        bool found, turned; /* its image; its EXIF too */
+    } cases[] = {
+        { false, 65000, 0, 400, true, true },    { true, 40000, 20000, 5000, true, true },
+        { false, 65535, 0, 0, false, false },    { false, 900000, 0, 0, false, false },
+        { true, 900000, 0, 0, false, false },    { true, 0, 900000, 0, false, false },
+        { true, 40000, 40000, 0, false, false }, { false, 0, 0, 900000, true, false },
+        { true, 0, 0, 900000, true, false },
+    };
+    uint64_t random = 25;
+    struct webp webp;
+    make_webp(0, 9, 9, &random, &webp);
+    uint8_t *file = malloc(8u * 1000000 + webp.bytes);
+    assert_non_null(file);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const size_t bytes = put_bomb(file, &webp, cases[i].animated, cases[i].before,
+                                      cases[i].inside, cases[i].behind);
+        struct brim__input input;
+        struct brim__image_info info;
+        brim__input_memory(&input, file, bytes);
+        assert_int_equal(brim__image_info(&input, false, &info),
+                         cases[i].found ? BRIM_OK : BRIM_CORRUPT);
+        if (cases[i].turned) {
+            struct decoded decoded;
+            assert_int_equal(brim__image_info(&input, true, &info), BRIM_OK);
+            assert_int_equal(info.orientation, 6);
+            assert_int_equal(decode_file(file, bytes, BRIM__RGB, NULL, false, &decoded), BRIM_OK);
+            decoded_free(&decoded);
+        } else { /* its EXIF is asked for */
+            expect_bad_image(file, bytes, BRIM__RGB, "WebP: it has more than 65536 chunks");
+        }
+    }
+    free(file);
+    free(webp.data);
+}
+
 static void libwebp_takes_what_the_header_says(void **state) {
     (void)state;
     static const uint32_t sides[][2] = {
@@ -546,6 +622,7 @@ int main(void) {
         cmocka_unit_test(regions_are_those_of_the_whole_image),
         cmocka_unit_test(of_an_animation_the_first_frame_is_taken),
         cmocka_unit_test(the_orientation_is_looked_for_on_request),
+        cmocka_unit_test(a_bomb_of_chunks_is_refused),
         cmocka_unit_test(libwebp_takes_what_the_header_says),
         cmocka_unit_test(a_small_file_that_asks_for_much_is_known_to),
         cmocka_unit_test(cut_files_are_refused),

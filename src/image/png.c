@@ -73,14 +73,16 @@ static const uint8_t palette_chunk[] = { 0, 0, 0, 3,    'P',  'L',  'T', 'E',
 static const uint8_t end_chunks[] = { 0,   0,   0,   0,   0,    0,    0,    0,
                                       'I', 'E', 'N', 'D', 0xae, 0x42, 0x60, 0x82 };
 enum { CHECKSUM = 4, AROUND = 12 };
+#define MOST_EMPTY 4096 /* chunks of image data without any, which may be but only take time */
 
 struct stream {
     struct brim__input *input;
     uint8_t begin[8 + 25 + sizeof palette_chunk];
     const uint8_t *own; /* bytes to be shown before those of the input ... */
     size_t own_bytes;
-    uint64_t at;   /* ... which go on here ... */
-    uint64_t left; /* ... and belong to the same chunk so far */
+    uint64_t at;    /* ... which go on here ... */
+    uint64_t left;  /* ... and belong to the same chunk so far */
+    uint32_t empty; /* chunks without data so far */
     bool ended;
     bool damaged;       /* a chunk that is cut is shown as a shorter one ... */
     uint8_t cut[8];     /* ... with this header */
@@ -118,6 +120,11 @@ static brim_status next_chunk(struct stream *stream) {
         if (memcmp(data + 4, "IDAT", 4) == 0) {
             stream->left = AROUND + ((uint64_t)data[0] << 24 | (uint64_t)data[1] << 16 |
                                      (uint64_t)data[2] << 8 | data[3]);
+            if (stream->left == AROUND && ++stream->empty > MOST_EMPTY) {
+                return brim__fail(BRIM_CORRUPT,
+                                  "PNG: more than %d of its IDAT chunks are empty: a chunk bomb",
+                                  MOST_EMPTY);
+            }
             if (stream->left > there && stream->damaged) {
                 stream->left = there - 8;
                 memcpy(stream->cut, data, 8);

@@ -4,7 +4,8 @@
  * Chunks are walked by their lengths up to the first IDAT; only those that pixels
  * depend on are looked at. The others (text, colour profiles, whatever a file has)
  * are jumped over and never reach libspng, so that a compressed megabyte of text
- * costs neither time nor memory. The walk is linear in the bytes that it passes.
+ * costs neither time nor memory. Their number is limited, so that no file can keep a
+ * reader busy.
  *
  * Colours are Pillow's: no gamma, no profile; an index behind the end of the
  * palette is black, and which colour is transparent is decided by the low byte of
@@ -17,6 +18,7 @@
 #define SIGNATURE   8
 #define AROUND      12         /* bytes of a chunk around its data: length, type, checksum */
 #define MOST_LENGTH 0x7fffffff /* of a chunk, by the standard */
+#define MOST_CHUNKS 4096       /* before the image data; usual files have 10 */
 
 /* What libspng and zlib take whatever the image: 52.5 KB were measured with libspng
  * 0.7.3 and zlib 1.2.13 (the context, its read buffer, inflate's state and window of
@@ -217,8 +219,13 @@ brim_status brim__png_read_header(struct brim__input *input, bool damaged,
     }
     brim_status status = read_ihdr(input, damaged, header);
     uint64_t at = SIGNATURE + 13 + AROUND;
-    while (status == BRIM_OK) {
+    for (uint32_t i = 1; status == BRIM_OK; i++) {
         struct chunk chunk;
+        if (i > MOST_CHUNKS) {
+            return brim__fail(BRIM_CORRUPT,
+                              "PNG: more than %d chunks stand before its image data: a chunk bomb",
+                              MOST_CHUNKS);
+        }
         status = read_chunk(input, at, &chunk);
         if (status != BRIM_OK) {
             break;

@@ -2,11 +2,13 @@
  * webp_info.c: where the image lies in a WebP file, and the memory it will need.
  *
  * The file is a list of chunks (RIFF); only those of the image and its EXIF matter.
- * Of an animation the first frame is found, as it stands on its canvas.
+ * Of an animation the first frame is found, as it stands on its canvas. The number of
+ * chunks that are passed is limited, so that no file can keep a reader busy.
  */
 #include "image/webp.h"
 
-#define HEADER 8 /* bytes of a chunk before its data */
+#define HEADER      8     /* bytes of a chunk before its data */
+#define MOST_CHUNKS 65536 /* EXIF stands behind all frames of an animation, a chunk each */
 
 #define FLAG_ANIMATED 0x02
 #define FLAG_EXIF     0x08
@@ -27,6 +29,12 @@ static uint32_t read_u32(const uint8_t *data) {
     return read_u24(data) | (uint32_t)data[3] << 24;
 }
 
+/* A way through the chunks. */
+struct walk {
+    struct brim__input *input;
+    uint32_t chunks; /* passed so far */
+};
+
 struct chunk {
     char name[5];
     uint64_t at;    /* of its name */
@@ -37,14 +45,17 @@ struct chunk {
 };
 
 /* The chunk at `at`, inside of what ends at `end`. */
-static brim_status read_chunk(struct brim__input *input, uint64_t at, uint64_t end,
-                              struct chunk *chunk) {
+static brim_status read_chunk(struct walk *walk, uint64_t at, uint64_t end, struct chunk *chunk) {
     const uint8_t *data;
+    if (++walk->chunks > MOST_CHUNKS) {
+        return brim__fail(BRIM_CORRUPT, "WebP: it has more than %d chunks: a chunk bomb",
+                          MOST_CHUNKS);
+    }
     if (end < at || end - at < HEADER) {
         return brim__fail(BRIM_CORRUPT, "WebP: ends after %llu bytes, before its image",
                           (unsigned long long)end);
     }
-    const brim_status status = brim__input_at(input, at, HEADER, &data);
+    const brim_status status = brim__input_at(walk->input, at, HEADER, &data);
     if (status != BRIM_OK) {
         return status;
     }
@@ -105,12 +116,12 @@ static brim_status read_lossless(struct brim__input *input, const struct chunk *
 }
 
 /* Finds the image among the chunks of [at, end); *next: behind it. */
-static brim_status find_image(struct brim__input *input, uint64_t at, uint64_t end,
-                              struct brim__webp *webp, uint64_t *next) {
+static brim_status find_image(struct walk *walk, uint64_t at, uint64_t end, struct brim__webp *webp,
+                              uint64_t *next) {
     struct chunk chunk;
     webp->at = 0;
     for (;; at = chunk.next) {
-        brim_status status = read_chunk(input, at, end, &chunk);
+        brim_status status = read_chunk(walk, at, end, &chunk);
         if (status != BRIM_OK) {
             return status;
         }
@@ -119,7 +130,7 @@ static brim_status find_image(struct brim__input *input, uint64_t at, uint64_t e
             const uint8_t *data;
             webp->at = at;
             webp->alpha = true;
-            status = brim__input_at(input, chunk.data, chunk.bytes > 0, &data);
+            status = brim__input_at(walk->input, chunk.data, chunk.bytes > 0, &data);
             if (status != BRIM_OK) {
                 return status;
             }
@@ -135,19 +146,19 @@ static brim_status find_image(struct brim__input *input, uint64_t at, uint64_t e
             webp->data_bytes = chunk.bytes;
             webp->truncated = webp->truncated || chunk.cut;
             *next = chunk.next;
-            return (lossless ? read_lossless : read_lossy)(input, &chunk, webp);
+            return (lossless ? read_lossless : read_lossy)(walk->input, &chunk, webp);
         }
     }
 }
 
 /* The first frame of an animation. */
-static brim_status find_frame(struct brim__input *input, uint64_t at, uint64_t end,
-                              struct brim__webp *webp, uint64_t *next) {
+static brim_status find_frame(struct walk *walk, uint64_t at, uint64_t end, struct brim__webp *webp,
+                              uint64_t *next) {
     struct chunk chunk;
     const uint8_t *data;
     uint64_t behind;
     do {
-        const brim_status status = read_chunk(input, at, end, &chunk);
+        const brim_status status = read_chunk(walk, at, end, &chunk);
         if (status != BRIM_OK) {
             return status;
         }
@@ -158,7 +169,7 @@ static brim_status find_frame(struct brim__input *input, uint64_t at, uint64_t e
         return brim__fail(BRIM_CORRUPT, "WebP: the frame at byte %llu has only %llu bytes",
                           (unsigned long long)chunk.at, (unsigned long long)chunk.bytes);
     }
-    brim_status status = brim__input_at(input, chunk.data, 16, &data);
+    brim_status status = brim__input_at(walk->input, chunk.data, 16, &data);
     if (status != BRIM_OK) {
         return status;
     }
@@ -166,7 +177,7 @@ static brim_status find_frame(struct brim__input *input, uint64_t at, uint64_t e
     webp->y = 2 * read_u24(data + 3);
     const uint32_t width = read_u24(data + 6) + 1, height = read_u24(data + 9) + 1;
     const bool alpha = webp->alpha; /* the canvas's counts */
-    status = find_image(input, chunk.data + 16, chunk.data + chunk.bytes, webp, &behind);
+    status = find_image(walk, chunk.data + 16, chunk.data + chunk.bytes, webp, &behind);
     webp->alpha = alpha;
     if (status == BRIM_OK &&
         (width != webp->frame_width || height != webp->frame_height ||
@@ -181,11 +192,11 @@ static brim_status find_frame(struct brim__input *input, uint64_t at, uint64_t e
     return status;
 }
 
-static brim_status find_exif(struct brim__input *input, uint64_t at, uint64_t end,
+static brim_status find_exif(struct walk *walk, uint64_t at, uint64_t end,
                              struct brim__webp *webp) {
     while (at < end && end - at >= HEADER) {
         struct chunk chunk;
-        const brim_status status = read_chunk(input, at, end, &chunk);
+        const brim_status status = read_chunk(walk, at, end, &chunk);
         if (status != BRIM_OK) {
             return status;
         }
@@ -201,6 +212,7 @@ static brim_status find_exif(struct brim__input *input, uint64_t at, uint64_t en
 
 brim_status brim__webp_find(struct brim__input *input, bool exif, struct brim__webp *webp) {
     const uint8_t *data;
+    struct walk walk = { .input = input };
     struct chunk chunk;
     uint64_t next;
     *webp = (struct brim__webp){ 0 };
@@ -211,12 +223,12 @@ brim_status brim__webp_find(struct brim__input *input, bool exif, struct brim__w
     const uint64_t riff_end = HEADER + (uint64_t)read_u32(data + 4);
     const uint64_t end = brim__min(riff_end, input->bytes);
     webp->truncated = end < riff_end;
-    status = read_chunk(input, 12, end, &chunk);
+    status = read_chunk(&walk, 12, end, &chunk);
     if (status != BRIM_OK) {
         return status;
     }
     if (!is(&chunk, "VP8X")) {
-        status = find_image(input, 12, end, webp, &next);
+        status = find_image(&walk, 12, end, webp, &next);
         webp->width = webp->frame_width;
         webp->height = webp->frame_height;
         return status;
@@ -234,9 +246,9 @@ brim_status brim__webp_find(struct brim__input *input, bool exif, struct brim__w
     webp->height = read_u24(data + 7) + 1;
     webp->alpha = (flags & FLAG_ALPHA) != 0;
     if ((flags & FLAG_ANIMATED) != 0) {
-        status = find_frame(input, chunk.next, end, webp, &next);
+        status = find_frame(&walk, chunk.next, end, webp, &next);
     } else {
-        status = find_image(input, chunk.next, end, webp, &next);
+        status = find_image(&walk, chunk.next, end, webp, &next);
         if (status == BRIM_OK &&
             (webp->width != webp->frame_width || webp->height != webp->frame_height)) {
             return brim__fail(BRIM_CORRUPT,
@@ -244,7 +256,7 @@ brim_status brim__webp_find(struct brim__input *input, bool exif, struct brim__w
                               webp->frame_width, webp->frame_height, webp->width, webp->height);
         }
     }
-    return status == BRIM_OK && exif && (flags & FLAG_EXIF) != 0 ? find_exif(input, next, end, webp)
+    return status == BRIM_OK && exif && (flags & FLAG_EXIF) != 0 ? find_exif(&walk, next, end, webp)
                                                                  : status;
 }
 
