@@ -900,6 +900,7 @@ class Stages:
         y: int = 0,
         pad: bool = False,
         fill: int | Sequence[int] = 0,
+        mask_fill: int = 0,
         on: str | Sequence[str] | None = None,
     ) -> Pipeline:
         """The same part of every image.
@@ -914,6 +915,8 @@ class Stages:
             fill up images that are smaller, which else are bad samples
         fill: int 0 to 255, one or several, default 0
             the colour for that, 0 to 255; one value or one for each channel
+        mask_fill: int 0 to 255, default 0
+            class of what is filled up in masks
         on: str, one or several
             images, masks and boxes that are changed alike; all images and masks if not given
 
@@ -928,6 +931,7 @@ class Stages:
         y: int = 0,
         pad: bool = False,
         fill: int | Sequence[int] = 0,
+        mask_fill: int = 0,
         on: str | Sequence[str] | None = None,
     ) -> Pipeline: ...
 
@@ -937,6 +941,7 @@ class Stages:
         *size: int | Sequence[int],
         pad: bool = False,
         fill: int | Sequence[int] = 0,
+        mask_fill: int = 0,
         on: str | Sequence[str] | None = None,
     ) -> Pipeline:
         """The middle of every image.
@@ -947,6 +952,8 @@ class Stages:
             fill up images that are smaller, which else are bad samples
         fill: int 0 to 255, one or several, default 0
             the colour for that, 0 to 255; one value or one for each channel
+        mask_fill: int 0 to 255, default 0
+            class of what is filled up in masks
         on: str, one or several
             images, masks and boxes that are changed alike; all images and masks if not given
 
@@ -959,6 +966,7 @@ class Stages:
         size: int | Sequence[int],
         pad: bool = False,
         fill: int | Sequence[int] = 0,
+        mask_fill: int = 0,
         on: str | Sequence[str] | None = None,
     ) -> Pipeline: ...
 
@@ -970,6 +978,7 @@ class Stages:
         pad: bool = False,
         edge: Literal['constant', 'edge', 'reflect', 'symmetric'] = 'constant',
         fill: int | Sequence[int] = 0,
+        mask_fill: int = 0,
         seed: int = 0,
         on: str | Sequence[str] | None = None,
     ) -> Pipeline:
@@ -985,6 +994,8 @@ class Stages:
             what is added: one colour, the last pixel, or the image mirrored
         fill: int 0 to 255, one or several, default 0
             the colour, 0 to 255; one value or one for each channel
+        mask_fill: int 0 to 255, default 0
+            class of what is added in masks
         seed: int from 0, default 0
             another seed, other draws
         on: str, one or several
@@ -1001,6 +1012,7 @@ class Stages:
         pad: bool = False,
         edge: Literal['constant', 'edge', 'reflect', 'symmetric'] = 'constant',
         fill: int | Sequence[int] = 0,
+        mask_fill: int = 0,
         seed: int = 0,
         on: str | Sequence[str] | None = None,
     ) -> Pipeline: ...

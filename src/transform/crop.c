@@ -12,7 +12,7 @@ struct crop {
     uint32_t width, height;
     uint32_t x, y;
     bool center, pad;
-    uint8_t fill[4];
+    struct brim__fill fill;
 };
 
 /* round(n / 2), halves to even. */
@@ -31,7 +31,7 @@ static brim_status resolve(const void *object, const struct brim__draws *draws,
         const uint32_t more_y = acts->height < bottom ? (uint32_t)bottom - acts->height : 0;
         const uint32_t left = self->center ? more_x / 2 : 0, top = self->center ? more_y / 2 : 0;
         brim__act_pad(acts, left, top, more_x - left, more_y - top, BRIM__EDGE_CONSTANT,
-                      self->fill);
+                      &self->fill);
     }
     if (acts->width < right || acts->height < bottom) {
         return brim__fail(BRIM_CORRUPT,
@@ -47,7 +47,8 @@ static brim_status resolve(const void *object, const struct brim__draws *draws,
 }
 
 static brim_status add_crop(const struct brim__use *use, struct brim__program *program,
-                            const struct crop *given, size_t size, size_t fill, size_t on) {
+                            const struct crop *given, size_t size, size_t fill, size_t mask_fill,
+                            size_t on) {
     struct crop *self;
     uint32_t pictures, boxes;
     brim_status status = brim__arena_take(program->arena, sizeof(*self), &self);
@@ -58,7 +59,7 @@ static brim_status add_crop(const struct brim__use *use, struct brim__program *p
     self->stage = use->stage->info.name;
     status = brim__geometry_size(use, size, &self->width, &self->height);
     if (status == BRIM_OK) {
-        status = brim__geometry_color(use, fill, self->fill);
+        status = brim__geometry_fill(use, fill, mask_fill, &self->fill);
     }
     if (status == BRIM_OK) {
         status = brim__picture_on(program, use, on, true, &pictures, &boxes);
@@ -96,13 +97,13 @@ static brim_status add_crop(const struct brim__use *use, struct brim__program *p
 
 /* --------------------------------------------------------------------- crop */
 
-enum { SIZE, X, Y, PAD, FILL, ON };
+enum { SIZE, X, Y, PAD, FILL, MASK_FILL, ON };
 
 static brim_status add(const struct brim__use *use, struct brim__program *program) {
     const struct crop given = { .x = (uint32_t)brim__item(use, X)->integer,
                                 .y = (uint32_t)brim__item(use, Y)->integer,
                                 .pad = brim__item(use, PAD)->integer != 0 };
-    return add_crop(use, program, &given, SIZE, FILL, ON);
+    return add_crop(use, program, &given, SIZE, FILL, MASK_FILL, ON);
 }
 
 static const brim_argument_info arguments[] = {
@@ -121,6 +122,7 @@ static const brim_argument_info arguments[] = {
             .help = "first row" },
     [PAD] = PAD_ARGUMENT,
     [FILL] = FILL_ARGUMENT,
+    [MASK_FILL] = BRIM__MASK_FILL_ARGUMENT("filled up"),
     [ON] = BRIM__PICTURES_ARGUMENT,
 };
 
@@ -137,17 +139,18 @@ const struct brim__stage brim__stage_crop = {
 
 /* -------------------------------------------------------------- center_crop */
 
-enum { CENTER_SIZE, CENTER_PAD, CENTER_FILL, CENTER_ON };
+enum { CENTER_SIZE, CENTER_PAD, CENTER_FILL, CENTER_MASK_FILL, CENTER_ON };
 
 static brim_status add_center(const struct brim__use *use, struct brim__program *program) {
     const struct crop given = { .center = true, .pad = brim__item(use, CENTER_PAD)->integer != 0 };
-    return add_crop(use, program, &given, CENTER_SIZE, CENTER_FILL, CENTER_ON);
+    return add_crop(use, program, &given, CENTER_SIZE, CENTER_FILL, CENTER_MASK_FILL, CENTER_ON);
 }
 
 static const brim_argument_info center_arguments[] = {
     [CENTER_SIZE] = SIZE_ARGUMENT,
     [CENTER_PAD] = PAD_ARGUMENT,
     [CENTER_FILL] = FILL_ARGUMENT,
+    [CENTER_MASK_FILL] = BRIM__MASK_FILL_ARGUMENT("filled up"),
     [CENTER_ON] = BRIM__PICTURES_ARGUMENT,
 };
 

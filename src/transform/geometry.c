@@ -37,6 +37,21 @@ brim_status brim__geometry_color(const struct brim__use *use, size_t argument, u
     return BRIM_OK;
 }
 
+brim_status brim__geometry_fill(const struct brim__use *use, size_t color, size_t mask,
+                                struct brim__fill *fill) {
+    fill->mask = (uint8_t)brim__item(use, mask)->integer;
+    return brim__geometry_color(use, color, fill->color);
+}
+
+void brim__fill_pixel(const struct brim__fill *fill, const struct brim__acts *acts,
+                      uint8_t pixel[4]) {
+    if (acts->mask) {
+        memset(pixel, fill->mask, 4);
+    } else {
+        memcpy(pixel, fill->color, 4);
+    }
+}
+
 brim_status brim__geometry_range(const struct brim__use *use, size_t argument, double *low,
                                  double *high) {
     const struct brim__values *values = &use->values[argument];
@@ -84,12 +99,12 @@ static void run_pad(const struct brim__act *act, const struct brim__image *from,
 }
 
 void brim__act_pad(struct brim__acts *acts, uint32_t left, uint32_t top, uint32_t right,
-                   uint32_t bottom, enum brim__edge edge, const uint8_t color[4]) {
+                   uint32_t bottom, enum brim__edge edge, const struct brim__fill *fill) {
     struct brim__act *act = brim__act_pixels(acts, run_pad, false);
     act->pixels.number[0] = left;
     act->pixels.number[1] = top;
     act->pixels.number[2] = edge;
-    memcpy(act->pixels.color, color, 4);
+    brim__fill_pixel(fill, acts, act->pixels.color);
     act->map[2] = left;
     act->map[5] = top;
     act->width = acts->width = acts->width + left + right;

@@ -27,9 +27,20 @@ bool brim__geometry_draws(double p, bool how);
 brim_status brim__geometry_add(struct brim__program *program, const struct brim__op *op,
                                uint32_t pictures, uint32_t boxes, uint32_t width, uint32_t height);
 
+/* What uncovered pixels become: a colour in images, a class in masks. */
+struct brim__fill {
+    uint8_t color[4];
+    uint8_t mask;
+};
+brim_status brim__geometry_fill(const struct brim__use *use, size_t color, size_t mask,
+                                struct brim__fill *fill);
+/* The four bytes of a pixel of this image or mask. */
+void brim__fill_pixel(const struct brim__fill *fill, const struct brim__acts *acts,
+                      uint8_t pixel[4]);
+
 /* An act: `left`, `top` ... pixels more on each side. */
 void brim__act_pad(struct brim__acts *acts, uint32_t left, uint32_t top, uint32_t right,
-                   uint32_t bottom, enum brim__edge edge, const uint8_t color[4]);
+                   uint32_t bottom, enum brim__edge edge, const struct brim__fill *fill);
 
 #define BRIM__FILTER_ARGUMENT                                               \
     {                                                                       \
@@ -47,6 +58,11 @@ void brim__act_pad(struct brim__acts *acts, uint32_t left, uint32_t top, uint32_
     {                                                             \
         .name = "on", .type = BRIM_TYPE_WORD, .flags = BRIM_LIST, \
         .help = "images that are changed alike; all if not given" \
+    }
+#define BRIM__MASK_FILL_ARGUMENT(what)                                                            \
+    {                                                                                             \
+        .name = "mask_fill", .type = BRIM_TYPE_INTEGER, .fallback = "0", .least = 0, .most = 255, \
+        .help = "class of what is " what " in masks"                                              \
     }
 #define BRIM__P_ARGUMENT(otherwise)                                                        \
     {                                                                                      \

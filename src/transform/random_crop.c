@@ -5,14 +5,14 @@
 #include "transform/geometry.h"
 #include "transform/transform.h"
 
-enum { SIZE, PADDING, PAD, EDGE, FILL, SEED, ON };
+enum { SIZE, PADDING, PAD, EDGE, FILL, MASK_FILL, SEED, ON };
 enum { DRAW_X, DRAW_Y };
 
 struct crop {
     uint32_t width, height, padding;
     bool pad;
     enum brim__edge edge;
-    uint8_t fill[4];
+    struct brim__fill fill;
 };
 
 static brim_status resolve(const void *object, const struct brim__draws *draws,
@@ -35,7 +35,7 @@ static brim_status resolve(const void *object, const struct brim__draws *draws,
                           acts->width, acts->height, (unsigned)brim__max(x, y));
     }
     if (x > 0 || y > 0) {
-        brim__act_pad(acts, x, y, x, y, self->edge, self->fill);
+        brim__act_pad(acts, x, y, x, y, self->edge, &self->fill);
     }
     if (acts->width < self->width || acts->height < self->height) {
         return brim__fail(BRIM_CORRUPT,
@@ -57,7 +57,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
         status = brim__geometry_size(use, SIZE, &self->width, &self->height);
     }
     if (status == BRIM_OK) {
-        status = brim__geometry_color(use, FILL, self->fill);
+        status = brim__geometry_fill(use, FILL, MASK_FILL, &self->fill);
     }
     if (status == BRIM_OK) {
         status = brim__picture_on(program, use, ON, true, &pictures, &boxes);
@@ -115,6 +115,7 @@ static const brim_argument_info arguments[] = {
                .least = 0,
                .most = 255,
                .help = "the colour, 0 to 255; one value or one for each channel" },
+    [MASK_FILL] = BRIM__MASK_FILL_ARGUMENT("added"),
     [SEED] = BRIM__SEED_ARGUMENT,
     [ON] = BRIM__PICTURES_ARGUMENT,
 };

@@ -15,8 +15,7 @@ enum { BY_ALPHA = 6, SMOOTH }; /* numbers of the act, behind the matrix */
 struct rotate {
     double low, high;
     bool bilinear;
-    uint8_t fill[4];
-    uint8_t mask_fill;
+    struct brim__fill fill;
     double p;
 };
 
@@ -47,11 +46,7 @@ static brim_status resolve(const void *self, const struct brim__draws *draws,
                          brim__draw_between(draws, 1, rotate->low, rotate->high), m);
     m[BY_ALPHA] = acts->alpha && acts->pixel == 4 && bilinear;
     m[SMOOTH] = bilinear;
-    if (acts->mask) {
-        act->pixels.color[0] = rotate->mask_fill;
-    } else {
-        memcpy(act->pixels.color, rotate->fill, 4);
-    }
+    brim__fill_pixel(&rotate->fill, acts, act->pixels.color);
     /* m says where a pixel comes from; a rotation's inverse is its transpose */
     map[0] = m[0];
     map[1] = m[3];
@@ -70,7 +65,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
         status = brim__geometry_range(use, DEGREES, &self->low, &self->high);
     }
     if (status == BRIM_OK) {
-        status = brim__geometry_color(use, FILL, self->fill);
+        status = brim__geometry_fill(use, FILL, MASK_FILL, &self->fill);
     }
     if (status == BRIM_OK) {
         status = brim__picture_on(program, use, ON, true, &pictures, &boxes);
@@ -92,7 +87,6 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
         self->low = -self->high;
     }
     self->bilinear = brim__item(use, FILTER)->integer == BILINEAR;
-    self->mask_fill = (uint8_t)brim__item(use, MASK_FILL)->integer;
     self->p = brim__item(use, P)->real;
     const struct brim__op op = { .resolve = resolve,
                                  .self = self,
@@ -126,12 +120,7 @@ static const brim_argument_info arguments[] = {
                .least = 0,
                .most = 255,
                .help = "colour of what is uncovered: one value, or one for each channel" },
-    [MASK_FILL] = { .name = "mask_fill",
-                    .type = BRIM_TYPE_INTEGER,
-                    .fallback = "0",
-                    .least = 0,
-                    .most = 255,
-                    .help = "class of what is uncovered in masks" },
+    [MASK_FILL] = BRIM__MASK_FILL_ARGUMENT("uncovered"),
     [P] = BRIM__P_ARGUMENT("1"),
     [SEED] = BRIM__SEED_ARGUMENT,
     [ON] = BRIM__PICTURES_ARGUMENT,
