@@ -22,8 +22,14 @@ struct crop {
     enum brim__filter filter;
 };
 
+/* round(x), halves to even as Python does; x >= 0. */
 static uint32_t nearest(double x) {
-    return x < 0x1p31 ? (uint32_t)(x + 0.5) : UINT32_MAX;
+    if (!(x < 0x1p31)) {
+        return UINT32_MAX;
+    }
+    const uint32_t whole = (uint32_t)x;
+    const double rest = x - whole;
+    return whole + (rest > 0.5 || (rest == 0.5 && whole % 2 == 1));
 }
 
 static brim_status resolve(const void *object, const struct brim__draws *draws,
