@@ -205,11 +205,12 @@ static brim_status feed(struct running *run, uint32_t x, uint32_t y, uint32_t wi
 }
 
 /* `fast`: how much smaller the decoder may make the image without going below what it
- * is resized to. */
+ * is resized to. Not where single pixels are taken, as of masks: smaller ones are averages. */
 static uint32_t choose_scale(const struct running *run, const struct group *group) {
     uint32_t scale = 1;
     if (run->image.data == NULL && run->picture->source->fast && group->resized &&
-        !run->acts->exact && run->info.format == BRIM__IMAGE_JPEG) {
+        group->filter != BRIM__NEAREST && !run->acts->exact &&
+        run->info.format == BRIM__IMAGE_JPEG) {
         while (scale < 8 && group->x.count / (scale * 2) >= group->x.out &&
                group->y.count / (scale * 2) >= group->y.out) {
             scale *= 2;
