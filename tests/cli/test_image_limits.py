@@ -107,11 +107,60 @@ class Bad(unittest.TestCase):
         self.check(jpeg_header(65000, 65000), reason="pixels")
         self.check(jpeg_header(0, 10))
 
+    def test_bombs_of_chunks(self):
+        """A million tiny chunks, before the data, in it and behind; behind it they are not looked at."""
+        tiny = chunk(b"teXt", b"") * 1000000
+        data = chunk(b"IDAT", zlib.compress(bytes(40 * 151)))
+        self.check(png(50, 40, tiny, data), reason="chunk bomb")
+        self.check(png(50, 40, chunk(b"IDAT", b"") * 1000000, data), reason="chunk bomb")
+        self.put("b.jpg", png(50, 40, data, tiny))
+        self.put("a.png", encoded(self.good, "PNG"))
+        self.assertEqual(len(self.rows.run(f'folder "{self.place}" classes=no | decode | resize 20 '
+                                           "25 | batch 3")[0]["image"]), 3)
+        tiny = b"JUNK\0\0\0\0" * 1000000
+        frame = struct.pack("<IIII", 0, 49 << 16, 39 << 8, 0)
+        for flags, content in ((0, tiny), (2, tiny), (2, b"ANMF" + struct.pack(
+                "<I", len(tiny) + 16) + frame + tiny)):
+            body = (b"WEBPVP8X" + struct.pack("<II", 10, flags) + struct.pack("<I", 49)[:3] +
+                    struct.pack("<I", 39)[:3] + content)
+            self.check(b"RIFF" + struct.pack("<I", len(body)) + body, reason="chunk bomb")
+
+    def test_skipped_are_counted(self):
+        """The statistics say how many were left out, and which; none is left out unseen."""
+        good = encoded(self.good, "JPEG")
+        for i in range(20):
+            self.put(f"{i:02}.jpg", good)
+        bad = {"03.jpg": b"", "07.jpg": good[:len(good) // 2], "11.jpg": b"<html></html>",
+               "12.jpg": jpeg_header(65000, 65000), "19.jpg": png(50, 40)}
+        for name, data in bad.items():
+            self.put(name, data)
+        text = f'folder "{self.place}" classes=no | decode | resize 8 8 | batch 4 on_error={{}}'
+        for how, samples, skipped, replaced in (("skip", 15, 5, 0), ("replace", 20, 0, 5)):
+            ran = brim("run", text.format(how), "--json", "--cache-dir", self.rows.cache.name)
+            self.assertEqual(ran.returncode, 0, ran)
+            told = json.loads(ran.stdout)
+            self.assertEqual((told["samples"], told["skipped"], told["replaced"]),
+                             (samples, skipped, replaced))
+            named = " ".join(map(str, told["errors"]))
+            for name in bad:
+                self.assertIn(name, named)
+        ran = brim("run", text.format("skip max_errors=4"), "--json", "--cache-dir",
+                   self.rows.cache.name)
+        self.assertNotEqual(ran.returncode, 0)
+
     def test_scan_bomb(self):
         """A progressive file of thousands of scans."""
         data = encoded(self.good, "JPEG", progressive=True)
-        at = data.rindex(b"\xff\xda")
-        self.check(data[:at] + data[at:-2] * 5000 + b"\xff\xd9")
+        begin = data.index(b"\xff\xda")  # the lowest frequency of all, which may come again
+        end = data.index(b"\xff\xc4", begin)
+        self.check(data[:begin] + data[begin:end] * 1001 + data[end:], reason="1000 scans")
+        self.check(data[:begin] + data[begin:end] * 20000 + data[end:], reason="1000 scans")
+        for times in (2, 900):
+            self.put("b.jpg", data[:begin] + data[begin:end] * times + data[end:])
+            ours = self.rows.run(f'folder "{self.place}" classes=no | skip 1 | take 1 | decode | crop '
+                                 "40 50 | batch 1")[0]["image"][0]
+            theirs = numpy.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
+            numpy.testing.assert_array_equal(ours, theirs)
 
     def test_progressive_too_large(self):
         """The plan says what it would need, and the room, if it is given, what one image has."""
