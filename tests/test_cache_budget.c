@@ -257,6 +257,143 @@ static void test_a_minimum_is_got_at_once(void **state) {
     }
 }
 
+/* ------------------------------------------------------- at the joint minimum */
+
+/* Two loaders whose caches could each take more than there is: 8 MiB of samples. What has to
+ * be got at once is some KiB in the one direction and 4 MiB in the other. */
+static const char *const either[] = {
+    "range 2048 | one_hot 4096 on=index | cast uint8 ^| shuffle | batch 16",
+    "range 1024 | one_hot 2048 on=index | cast float32 ^| shuffle seed=3 | batch 256",
+};
+#define LEFT_OVER (128 * KIB) /* of what a cache may take: too little for an extent or a segment */
+
+struct joint {
+    brim_runtime *runtime;
+    struct {
+        char text[TEXT_BYTES], without[TEXT_BYTES];
+        brim_open_options options;
+        uint64_t minimum; /* without the runtime's own */
+        uint64_t firm;    /* what it holds of that */
+        uint64_t workers; /* what its workers take of what is elastic, at most */
+        struct session session;
+        struct digest digest;
+    } loader[2];
+};
+
+static uint64_t firm_bytes(const struct joint *joint) {
+    const brim_usage usage = usage_of(joint->runtime);
+    return usage.charged - usage.elastic;
+}
+
+static void joint_begin(struct joint *joint, int first, int32_t threads, uint64_t rest) {
+    *joint = (struct joint){ 0 };
+    for (int i = 0; i < 2; i++) {
+        const char *marked = either[i == 0 ? first : !first];
+        text_of(marked, "cache memory", joint->loader[i].text);
+        text_of(marked, NULL, joint->loader[i].without);
+        brim_open_options *options = &joint->loader[i].options;
+        *options = open_options(i == 0 ? "first" : "second");
+        options->growth = BRIM_FIXED; /* no more slots than it must have: a cache or nobody */
+        options->slots = plan_alone(threads, joint->loader[i].text, options).minimum_slots;
+        const brim_plan_info info = plan_alone(threads, joint->loader[i].text, options);
+        assert_int_equal(info.slots, info.minimum_slots);
+        joint->loader[i].minimum = info.minimum_bytes - empty_runtime_bytes();
+        joint->loader[i].workers = (uint64_t)threads * (info.scratch_bytes + info.stack_bytes);
+    }
+    rest += rest > 0 ? brim__max(joint->loader[0].workers, joint->loader[1].workers) : 0;
+    joint->runtime = make_runtime(threads, empty_runtime_bytes() + joint->loader[0].minimum +
+                                               joint->loader[1].minimum + rest);
+}
+
+static void joint_open(struct joint *joint, int i) {
+    const uint64_t firm = firm_bytes(joint);
+    joint->loader[i].session =
+        open_on(joint->runtime, joint->loader[i].text, &joint->loader[i].options);
+    joint->loader[i].digest = (struct digest){ 0 };
+    joint->loader[i].firm = firm_bytes(joint) - firm;
+    assert_true(joint->loader[i].firm <= joint->loader[i].minimum);
+    check_budget(joint->runtime);
+}
+
+static void joint_take(struct joint *joint, int i, uint64_t batches) {
+    assert_true(take_more(joint->loader[i].session.loader, batches, &joint->loader[i].digest));
+}
+
+/* Takes batches until nothing is left that a cache could take; all of it is this one's. */
+static void joint_fill(struct joint *joint, int i) {
+    brim_budget *root = brim_runtime_budget(joint->runtime);
+    const uint64_t deadline = brim__now() + PATIENCE_NS;
+    while (brim__budget_free_now(root, BRIM_HOST) >= LEFT_OVER) {
+        joint_take(joint, i, 8);
+        if (brim__now() > deadline) {
+            fail_msg("%" PRIu64 " bytes are free, and the cache has %" PRIu64,
+                     brim__budget_free_now(root, BRIM_HOST),
+                     cache_stats(joint->loader[i].session.loader, 0).bytes);
+        }
+    }
+    const uint64_t bytes = cache_stats(joint->loader[i].session.loader, 0).bytes;
+    const uint64_t elastic = usage_of(joint->runtime).elastic;
+    assert_true(bytes + joint->loader[i].workers >= elastic);
+    assert_true(bytes + joint->loader[i].workers + LEFT_OVER >= joint->loader[!i].minimum);
+    check_budget(joint->runtime);
+}
+
+static void joint_close(struct joint *joint, int i) {
+    const uint64_t firm = firm_bytes(joint);
+    assert_same(joint->loader[i].digest,
+                first_batches(joint->loader[i].without, joint->loader[i].digest.batches));
+    brim_loader_close(joint->loader[i].session.loader);
+    assert_int_equal(firm_bytes(joint), firm - joint->loader[i].firm);
+    check_budget(joint->runtime);
+}
+
+/* The second opens although all but the first's minimum is in use, and both run. rest: beside
+ * the minimums, and workers. */
+static void check_joint(int first, int32_t threads, uint64_t rest) {
+    struct joint joint;
+    joint_begin(&joint, first, threads, rest);
+    joint_open(&joint, 0);
+    for (int turn = 0; turn < 2; turn++) {
+        joint_fill(&joint, 0);
+        const uint64_t kept = cache_stats(joint.loader[0].session.loader, 0).bytes;
+        joint_open(&joint, 1);
+        const uint64_t left = cache_stats(joint.loader[0].session.loader, 0).bytes;
+        assert_true(left < kept);
+        for (int i = 0; i < 20; i++) {
+            joint_take(&joint, 0, 4);
+            joint_take(&joint, 1, 1);
+        }
+        joint_close(&joint, 1);
+    }
+    /* what the first leaves, the second's cache takes, and gives back to the first */
+    joint_open(&joint, 1);
+    joint_close(&joint, 0);
+    joint_fill(&joint, 1);
+    joint_open(&joint, 0);
+    joint_take(&joint, 0, 40);
+    joint_take(&joint, 1, 10);
+    joint_close(&joint, 0);
+    joint_close(&joint, 1);
+    assert_int_equal(brim_runtime_trim(joint.runtime, NULL), BRIM_OK);
+    assert_int_equal(usage_of(joint.runtime).charged, empty_runtime_bytes());
+    brim_runtime_free(joint.runtime);
+}
+
+static void test_the_joint_minimum_of_two(void **state) {
+    (void)state;
+    for (int32_t threads = 0; threads <= 4; threads += 2) {
+        check_joint(0, threads, 3 * MIB);
+        check_joint(1, threads, 3 * MIB);
+    }
+    check_joint(0, 0, 0); /* nothing but the two minimums */
+    check_joint(1, 0, 0);
+    if (!is_sanitized()) { /* whose stacks leave a cache nothing of it */
+        check_joint(0, 2, 0);
+    }
+}
+
+/* ------------------------------------------------------------ what comes before */
+
 static uint32_t slots_of(brim_loader *loader) {
     brim__lock(&loader->mutex);
     const uint32_t slots = loader->slot_count;
@@ -414,6 +551,7 @@ int main(void) {
         cmocka_unit_test(test_looking_at_files_at_the_minimum),
         cmocka_unit_test(test_limit),
         cmocka_unit_test(test_a_minimum_is_got_at_once),
+        cmocka_unit_test(test_the_joint_minimum_of_two),
         cmocka_unit_test(test_later_loaders_get_what_they_planned),
         cmocka_unit_test(test_a_charge_is_got_at_once),
         cmocka_unit_test(test_two_caches_in_one_budget),
