@@ -92,9 +92,9 @@ static inline _Atomic uint64_t *brim__file_suspect(struct brim__file_tier *tier,
 uint64_t brim__file_writer_most(uint64_t entry_bytes);
 brim_status brim__file_writer_init(struct brim__file_tier *tier);
 void brim__file_writer_fini(struct brim__file_tier *tier); /* writes out what is committed */
-/* Room in the ring; false: none now. */
+/* Room in the ring; false: none now. since: known_end before the number was not found. */
 bool brim__file_writer_begin(struct brim__file_tier *tier, uint64_t number, uint64_t stamp,
-                             uint64_t bytes, struct brim__room *room);
+                             uint64_t bytes, uint64_t since, struct brim__room *room);
 void brim__file_writer_end(struct brim__file_tier *tier, struct brim__room *room, bool keep);
 
 #endif

@@ -7,6 +7,10 @@
  * dropped, and may be kept in a later epoch. Without workers there is no thread, and who
  * commits writes.
  *
+ * A number may come again while its entry is on its way (drawn twice, or an epoch later on a
+ * slow disk). The heap holds it once: before a run is written, the table says which of its
+ * numbers were entered since they were begun.
+ *
  * Ring and stack are elastic: taken when there is something to write and memory is free,
  * given up when another needs it. The ring also goes when nothing came for a second: a
  * cache that is full needs none.
@@ -34,17 +38,22 @@ struct item {
     enum state state;
     uint64_t total; /* bytes in the ring, with this head */
     uint64_t number, stamp, bytes;
-    uint8_t none[24];
+    uint64_t since; /* where the heap ended when it was not in the table */
+    uint8_t none[16];
 };
 _Static_assert(sizeof(struct item) == BRIM__TIER_ALIGNMENT, "what follows is aligned");
 
 /* Entries that are written together. */
 struct run {
-    uint64_t items; /* of the ring that it ends, those that are not written among them */
-    uint64_t bytes; /* in the heap */
+    uint64_t items;   /* of the ring that it ends, those that are not written among them */
+    uint64_t ready;   /* of them committed ... */
+    uint64_t pending; /* ... with so many bytes */
+    uint64_t at;      /* where the heap ends, before they are written */
+    uint64_t bytes;   /* that are written there, of `count` entries */
     uint32_t count;
     uint64_t number[RUN_ITEMS];
-    struct brim__cache_entry entry[RUN_ITEMS];
+    uint64_t since[RUN_ITEMS];
+    struct brim__cache_entry entry[RUN_ITEMS], before[RUN_ITEMS];
     struct iovec vector[RUN_ITEMS];
 };
 
@@ -114,7 +123,8 @@ static void release(struct brim__file_writer *writer, uint64_t items) {
 /* The items from the head on that nobody fills any more. */
 static bool gather(const struct brim__file_writer *writer, struct run *run) {
     uint64_t at = writer->head;
-    run->items = run->bytes = 0;
+    run->items = run->ready = run->pending = run->bytes = 0;
+    run->at = writer->heap_end;
     run->count = 0;
     while (run->items < writer->items) {
         struct item *item = item_at(writer, at);
@@ -123,16 +133,17 @@ static bool gather(const struct brim__file_writer *writer, struct run *run) {
         }
         if (item->state == READY) {
             const uint64_t bytes = padded(item->bytes);
-            if (run->count == RUN_ITEMS || (run->count > 0 && run->bytes + bytes > RUN_BYTES)) {
+            if (run->count == RUN_ITEMS || (run->count > 0 && run->pending + bytes > RUN_BYTES)) {
                 break;
             }
             run->number[run->count] = item->number;
-            run->entry[run->count] = (struct brim__cache_entry){
-                .offset = writer->heap_end + run->bytes, .length = item->bytes, .stamp = item->stamp
-            };
+            run->since[run->count] = item->since;
+            run->entry[run->count] =
+                (struct brim__cache_entry){ .length = item->bytes, .stamp = item->stamp };
             run->vector[run->count] = (struct iovec){ item + 1, bytes };
             run->count++;
-            run->bytes += bytes;
+            run->ready++;
+            run->pending += bytes;
         }
         run->items++;
         at = behind(writer, at);
@@ -142,20 +153,72 @@ static bool gather(const struct brim__file_writer *writer, struct run *run) {
 
 /* ------------------------------------------------------- writing: unlocked */
 
+/* From entry `first` on, those whose numbers are in a row. */
+static uint32_t in_a_row(const struct run *run, uint32_t first) {
+    uint32_t count = 1;
+    while (first + count < run->count &&
+           run->number[first + count] == run->number[first] + count) {
+        count++;
+    }
+    return count;
+}
+
+/* Reads what the table has for the run's numbers. */
+static int look(int fd, struct run *run) {
+    int error = 0;
+    memset(run->before, 0, sizeof run->before);
+    for (uint32_t i = 0, count; error == 0 && i < run->count; i += count) {
+        size_t got;
+        count = in_a_row(run, i);
+        error = brim__cache_read(fd, brim__cache_table_at(run->number[i]), &run->before[i],
+                                 count * sizeof run->before[0], &got);
+    }
+    return error;
+}
+
+/* Whether its number was entered since it was begun, or will be by one before it. */
+static bool is_twice(struct brim__file_tier *tier, const struct run *run, uint32_t kept,
+                     uint32_t i) {
+    const struct brim__cache_entry *before = &run->before[i];
+    if (!brim__cache_is_none(before) && before->offset >= run->since[i] &&
+        before->stamp == run->entry[i].stamp &&
+        atomic_load(brim__file_suspect(tier, run->number[i])) != run->number[i] + 1) {
+        return true;
+    }
+    for (uint32_t j = 0; j < kept; j++) {
+        if (run->number[j] == run->number[i] && run->entry[j].stamp == run->entry[i].stamp) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Leaves out what is there, and gives the others their places in the heap. */
+static void place(struct brim__file_tier *tier, struct run *run) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < run->count; i++) {
+        if (is_twice(tier, run, kept, i)) {
+            continue;
+        }
+        run->number[kept] = run->number[i];
+        run->before[kept] = run->before[i];
+        run->vector[kept] = run->vector[i];
+        run->entry[kept] = run->entry[i];
+        run->entry[kept].offset = run->at + run->bytes;
+        run->bytes += run->vector[kept].iov_len;
+        kept++;
+    }
+    run->count = kept;
+}
+
 /* Enters what was written: `count` entries of numbers in a row. */
 static int enter(struct brim__file_tier *tier, int fd, const struct run *run, uint32_t first,
                  uint32_t count) {
-    struct brim__cache_entry before[RUN_ITEMS] = { 0 };
-    struct iovec vector = { (void *)(uintptr_t)&run->entry[first], count * sizeof before[0] };
-    const uint64_t at = brim__cache_table_at(run->number[first]);
-    size_t got;
-    int error = brim__cache_read(fd, at, before, count * sizeof before[0], &got);
-    if (error == 0) {
-        error = brim__cache_write(fd, at, &vector, 1);
-    }
-    for (uint32_t i = 0; error == 0 && i < count; i++) {
-        uint64_t suspected = run->number[first + i] + 1;
-        if (brim__cache_is_none(&before[i])) {
+    struct iovec vector = { (void *)(uintptr_t)&run->entry[first], count * sizeof run->entry[0] };
+    const int error = brim__cache_write(fd, brim__cache_table_at(run->number[first]), &vector, 1);
+    for (uint32_t i = first; error == 0 && i < first + count; i++) {
+        uint64_t suspected = run->number[i] + 1;
+        if (brim__cache_is_none(&run->before[i])) {
             atomic_fetch_add(&tier->filled, 1);
         }
         atomic_compare_exchange_strong(brim__file_suspect(tier, suspected - 1), &suspected, 0);
@@ -167,20 +230,23 @@ static int enter(struct brim__file_tier *tier, int fd, const struct run *run, ui
 /* The bytes first, then the table. */
 static int write_run(struct brim__file_tier *tier, struct run *run) {
     const int fd = atomic_load(&tier->fd);
+    int error = look(fd, run);
+    if (error == 0) {
+        place(tier, run);
+    }
+    if (error != 0 || run->count == 0) {
+        return error;
+    }
     for (uint32_t i = 0; i < run->count; i++) {
         struct brim__cache_entry *entry = &run->entry[i];
         uint8_t *data = run->vector[i].iov_base;
         memset(data + entry->length, 0, run->vector[i].iov_len - entry->length);
         entry->checksum = brim__cache_checksum(tier->seed, run->number[i], entry, data);
     }
-    int error = brim__cache_write(fd, run->entry[0].offset, run->vector, (int)run->count);
-    for (uint32_t i = 0; error == 0 && i < run->count;) {
-        uint32_t more = 1;
-        while (i + more < run->count && run->number[i + more] == run->number[i] + more) {
-            more++;
-        }
-        error = enter(tier, fd, run, i, more);
-        i += more;
+    error = brim__cache_write(fd, run->at, run->vector, (int)run->count);
+    for (uint32_t i = 0, count; error == 0 && i < run->count; i += count) {
+        count = in_a_row(run, i);
+        error = enter(tier, fd, run, i, count);
     }
     return error;
 }
@@ -207,8 +273,8 @@ static bool write_some(struct brim__file_tier *tier) {
             writer->heap_end += run.bytes;
             atomic_store(&tier->known_end, writer->heap_end);
         }
-        writer->pending -= run.bytes;
-        writer->ready -= run.count;
+        writer->pending -= run.pending;
+        writer->ready -= run.ready;
     }
     release(writer, run.items);
     brim__broadcast(&writer->idle);
@@ -356,7 +422,7 @@ void brim__file_writer_fini(struct brim__file_tier *tier) {
 /* -------------------------------------------------------------------- rooms */
 
 bool brim__file_writer_begin(struct brim__file_tier *tier, uint64_t number, uint64_t stamp,
-                             uint64_t bytes, struct brim__room *room) {
+                             uint64_t bytes, uint64_t since, struct brim__room *room) {
     struct brim__file_writer *writer = &tier->writer;
     struct item *item = NULL;
     brim__lock(&tier->lock);
@@ -370,6 +436,7 @@ bool brim__file_writer_begin(struct brim__file_tier *tier, uint64_t number, uint
         item->number = number;
         item->stamp = stamp;
         item->bytes = bytes;
+        item->since = since;
         writer->lent++;
         writer->pending += padded(bytes);
     }
