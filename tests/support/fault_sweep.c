@@ -71,10 +71,17 @@ void check_failure(const char *call, brim_status status) {
     if ((now.kind->statuses & (1u << status)) == 0) {
         wrong("%s: %s does not fit the fault: %s", call, brim_status_name(status), brim_detail());
     }
+    if (now.scenario->fileless && status == BRIM_IO) {
+        wrong("%s: what a cache met has become an error: %s", call, brim_detail());
+    }
     if (brim_detail()[0] == '\0') {
         wrong("%s: %s has no detail", call, brim_status_name(status));
     }
     disarm();
+}
+
+bool faults_are(unsigned kind) {
+    return now.kind->bits == 1u << kind;
 }
 
 /* What is elastic may have given way; and workers charge whenever they like. */

@@ -33,6 +33,7 @@ struct scenario {
     const char *text;     /* of its pipeline, $ for the directory; for `run` to use */
     struct digest wanted; /* of what it gives without any fault */
     bool device_only;     /* only with faults of a device */
+    bool fileless;        /* no file is read but by caches, so no call may fail with BRIM_IO */
 };
 
 struct kind;
@@ -65,6 +66,8 @@ void forget_detail(void);
 void check_failure(const char *call, brim_status status);
 /* What is charged and not elastic, where that is certain; else 0. */
 uint64_t charged_now(void);
+/* Whether the run's faults are of this kind (enum brim__fault_kind) alone. */
+bool faults_are(unsigned kind);
 /* A call that no fault reaches. */
 void must(brim_status status, const char *call);
 
