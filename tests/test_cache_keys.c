@@ -1,9 +1,10 @@
 /*
  * test_cache_keys.c: whose entries a cache file holds, told apart where it is easy to
- * mistake them: frozen draws, caches side by side that look at files or do not, data of
- * equal shapes, links, and what is said of a file that is begun anew.
+ * mistake them: frozen draws, caches side by side that look at files or do not, other image
+ * libraries, data of equal shapes, links, and what is said of a file that is begun anew.
  */
 #include "base/platform.h"
+#include "image/decode.h"
 #include "support/cache_runs.h"
 #include "support/memory_data.h"
 
@@ -15,6 +16,12 @@
 #include <unistd.h>
 
 static const struct how plain = { .threads = 0 };
+
+/* In place of the library's own: which decoders there are. */
+static uint64_t libraries = 1;
+uint64_t brim__image_libraries(void) {
+    return libraries;
+}
 
 static struct digest run(const char *text, brim_cache_stats *stats) {
     return run_epochs(text, &plain, 1, stats);
@@ -59,6 +66,26 @@ static void test_each_file_has_its_own_stamps(void **state) {
     assert_digest(text, run(text, &stats), wanted);
     assert_int_equal(stats.misses, 0);
     assert_int_equal(stats.damaged + stats.changed, 0);
+}
+
+/* Another decoder may give other pixels. */
+static void test_other_image_libraries(void **state) {
+    (void)state;
+    char text[TEXT_BYTES];
+    brim_cache_stats stats;
+    remove_file("1.cache");
+    with_caches("npy $/a.npy ^| batch 8", (struct caches){ { "cache file=$/1.cache" } }, text);
+    const struct digest wanted = run(text, &stats);
+    assert_int_equal(stats.filled, stats.misses);
+    for (int i = 0; i < 3; i++) {
+        assert_digest(text, run(text, &stats), wanted);
+        assert_int_equal(stats.misses, 0);
+        libraries++;
+        assert_digest(text, run(text, &stats), wanted);
+        assert_int_equal(stats.hits, 0);
+        assert_int_equal(stats.filled, stats.misses);
+        assert_non_null(strstr(stats.note, "begun anew"));
+    }
 }
 
 /* Nobody looks at the files, but at their paths. */
@@ -209,6 +236,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_frozen_draws_are_those_of_the_pipeline),
         cmocka_unit_test(test_each_file_has_its_own_stamps),
+        cmocka_unit_test(test_other_image_libraries),
         cmocka_unit_test(test_data_of_equal_shapes),
         cmocka_unit_test(test_what_was_found_is_said),
         cmocka_unit_test(test_a_reader_counts_what_is_there),
