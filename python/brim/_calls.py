@@ -9,15 +9,11 @@ A declared field is (name, dtype, shape, form): see _functions.read_out.
 
 from __future__ import annotations
 
-import hashlib
-import random
-import struct
-import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from . import _core
+from . import _core, _seeding
 from ._numpy import numpy
 
 Spec = tuple[str, str, tuple[int, ...], str]
@@ -217,41 +213,6 @@ def generator(key: int, epoch: int, sample: int) -> numpy.random.Generator:
     return thread.generator
 
 
-_globals = threading.Lock()  # held while the process's generators are a sample's
-
-
-def _seed_globals(key: int, epoch: int, sample: int) -> None:
-    digest = hashlib.blake2b(struct.pack("<QQQ", key, epoch, sample), digest_size=16).digest()
-    first, second = struct.unpack("<QQ", digest)
-    random.seed(first)
-    numpy.random.seed([second & 0xFFFFFFFF, second >> 32])
-    if "torch" in sys.modules:
-        sys.modules["torch"].default_generator.manual_seed(first >> 1)
-
-
-class _Seeded:
-    """The generators of random, numpy.random and torch, seeded for one sample. Other samples wait
-    meanwhile, and afterwards the program finds them as they were."""
-
-    def __init__(self, key: int, epoch: int, sample: int) -> None:
-        self.seed = key, epoch, sample
-
-    def __enter__(self) -> None:
-        _globals.acquire()
-        self.states = random.getstate(), numpy.random.get_state()
-        self.torch = sys.modules.get("torch")
-        if self.torch is not None:
-            self.torch_state = self.torch.default_generator.get_state()
-        _seed_globals(*self.seed)
-
-    def __exit__(self, *exception: object) -> None:
-        random.setstate(self.states[0])
-        numpy.random.set_state(self.states[1])
-        if self.torch is not None:
-            self.torch.default_generator.set_state(self.torch_state)
-        _globals.release()
-
-
 # -------------------------------------------------------------------- trampolines
 
 
@@ -277,10 +238,10 @@ class Call:
 
     def run(self, value: Any, key: int, epoch: int, sample: int) -> Any:
         if self.seed_globals == 1:
-            with _Seeded(key, epoch, sample):
+            with _seeding.seeded(key, epoch, sample):
                 return self.just_run(value, key, epoch, sample)
         if self.seed_globals == 2:
-            _seed_globals(key, epoch, sample)
+            _seeding.seed(key, epoch, sample)
         return self.just_run(value, key, epoch, sample)
 
     def just_run(self, value: Any, key: int, epoch: int, sample: int) -> Any:
@@ -356,14 +317,18 @@ class FlatMap(Call):
             name: value.copy() if isinstance(value, numpy.ndarray) else value
             for name, value in sample_views(inputs).items()
         }
-        if self.seed_globals:  # while they are seeded: all items at once
-            return iter(list(_items(self.run(own, key, epoch, sample), sample)))
+        if self.seed_globals:
+            return iter(self.run(own, key, epoch, sample))
         if self.rng:  # the thread's generator would not last
             draws = numpy.random.Philox(key=key, counter=(epoch << 192) | (sample << 128))
             result = self.draw(own, numpy.random.Generator(draws))
         else:
             result = self.function(own)
         return iter(_items(result, sample))
+
+    def just_run(self, value: Any, key: int, epoch: int, sample: int) -> Any:
+        """All items at once, while the generators are seeded."""
+        return list(_items(super().just_run(value, key, epoch, sample), sample))
 
     def __call__(
         self,
