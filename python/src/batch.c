@@ -30,6 +30,7 @@ PyObject *brim_py_batch_new(brim_batch *batch, PyObject *bindings, struct lendin
     self->bindings = Py_NewRef(bindings);
     self->lending = lending;
     self->is_copy = is_copy;
+    self->is_beyond = 0;
     self->views = 0;
     const brim_field *field = brim_batch_field_at(batch, 0);
     self->on_device = field != NULL && field->device_kind != BRIM_ON_HOST;
@@ -46,6 +47,7 @@ static void give_back(BatchObject *self) {
     if (batch != NULL) {
         self->batch = NULL;
         *(self->is_copy ? &self->lending->copies : &self->lending->lent) -= 1;
+        self->lending->beyond -= self->is_beyond;
         if (self->on_device) { /* the call may wait for the driver, and behind a closed loader for
                                   the queue's work */
             void *const queue = brim_py_batch_behind(self);

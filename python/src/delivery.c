@@ -8,6 +8,7 @@
  * Charged copies. A loader opened with copies=True lends `hold` slots; a batch beyond
  * them is handed out as a copy, which the budget counts, and its slot goes back at
  * once. If the budget refuses the copy the batch waits in `pending` for the next call.
+ * One warning names the `hold` with which there would have been none.
  */
 #include "loader.h"
 
@@ -140,30 +141,24 @@ static brim_status wait_for_batch(LoaderObject *self, int64_t timeout_ns, brim_b
     }
 }
 
+/* Once, of copies that were made. It is said when the program has let go of something, or
+ * at the end of the epoch: before, nobody knows how many it keeps. */
 static int warn_of_copies(LoaderObject *self) {
-    if (self->warned) {
+    if (self->warned || self->copied == 0) {
         return 0;
     }
     self->warned = 1;
     char text[256];
     snprintf(text, sizeof(text),
-             "%zd batches are kept while the next is asked for, but hold=%u: from now on such "
-             "batches are copies, which cost time and memory. hold=%zd would avoid them.",
-             self->lending->lent, self->hold, self->lending->lent + 1);
+             "%zd batches are kept at a time, but hold=%u: those beyond are copies, which cost "
+             "time and memory. hold=%zd would avoid them.",
+             self->most_kept, self->hold, self->most_kept);
     return PyErr_WarnEx(brim_py_hold_warning, text, 2);
 }
 
-/* A taken batch as Python's, by itself or as a copy. */
-static PyObject *hand_out(LoaderObject *self, brim_batch *batch) {
+static PyObject *hand_out_copy(LoaderObject *self, brim_batch *batch) {
     brim_status status;
     brim_batch *copy;
-    if (!self->copies || self->lending->lent < (Py_ssize_t)self->hold) {
-        return brim_py_batch_new(batch, self->bindings, self->lending, 0);
-    }
-    if (warn_of_copies(self) != 0) {
-        self->pending = batch;
-        return NULL;
-    }
     BRIM_WITHOUT_LOCK(status = brim_batch_copy(batch, &copy));
     if (status != BRIM_OK) {
         char text[DETAIL];
@@ -176,7 +171,29 @@ static PyObject *hand_out(LoaderObject *self, brim_batch *batch) {
     }
     brim_batch_release(batch);
     self->copied++;
-    return brim_py_batch_new(copy, self->bindings, self->lending, 1);
+    PyObject *result = brim_py_batch_new(copy, self->bindings, self->lending, 1);
+    if (result != NULL) {
+        ((BatchObject *)result)->is_beyond = 1;
+        self->lending->beyond++;
+    }
+    return result;
+}
+
+/* A taken batch as Python's, by itself or as a copy. */
+static PyObject *hand_out(LoaderObject *self, brim_batch *batch) {
+    /* with this one; slots all of them, if `hold` were as much */
+    const Py_ssize_t kept = self->lending->lent + self->lending->beyond + 1;
+    if (kept <= self->most_kept && warn_of_copies(self) != 0) {
+        self->pending = batch;
+        return NULL;
+    }
+    const int is_copy = self->copies && self->lending->lent >= (Py_ssize_t)self->hold;
+    PyObject *result = is_copy ? hand_out_copy(self, batch)
+                               : brim_py_batch_new(batch, self->bindings, self->lending, 0);
+    if (result != NULL && kept > self->most_kept) {
+        self->most_kept = kept;
+    }
+    return result;
 }
 
 PyObject *brim_py_loader_take(LoaderObject *self, int64_t timeout_ns) {
@@ -207,7 +224,7 @@ PyObject *brim_py_loader_take(LoaderObject *self, int64_t timeout_ns) {
             self->epoch++;
             return brim_py_loader_take(self, timeout_ns);
         }
-        self->end_unsaid = brim_py_warn_of_caches(self, 1) != 0;
+        self->end_unsaid = warn_of_copies(self) != 0 || brim_py_warn_of_caches(self, 1) != 0;
         self->ended = !self->end_unsaid;
         return NULL;
     }

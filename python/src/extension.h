@@ -208,6 +208,7 @@ struct lending {
     void *handle;        /* its handle */
     Py_ssize_t lent;     /* slots that the program holds */
     Py_ssize_t copies;   /* copies that it holds */
+    Py_ssize_t beyond;   /* of these, in place of slots: see delivery.c */
     brim_loader *loader; /* NULL: closed */
 };
 void brim_py_lending_unref(struct lending *lending);
@@ -231,6 +232,7 @@ typedef struct {
     PyObject *bindings; /* a tuple: what the batch's memory may refer to */
     struct lending *lending;
     int is_copy;      /* not a slot: charged by itself, and not counted as lent */
+    int is_beyond;    /* a copy that the loader handed out in place of a slot */
     Py_ssize_t views; /* Arrays and Raggeds in its memory */
     /* on a device */
     int on_device;

@@ -36,6 +36,7 @@ typedef struct LoaderObject {
 
     uint32_t hold;
     int copies, warned;
+    Py_ssize_t most_kept;   /* the program has had so many batches at a time */
     uint64_t copied;        /* batches handed out as copies */
     uint64_t warned_caches; /* a bit for each */
     brim_batch *pending;    /* taken, but not delivered: a copy was refused, a signal came */

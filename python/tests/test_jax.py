@@ -173,7 +173,7 @@ class Loader(support.Case):
 
     def test_what_is_kept_stays(self) -> None:
         loader = self.open(self.images())
-        with self.assertWarnsRegex(brim.HoldWarning, "hold=4"):
+        with self.assertWarnsRegex(brim.HoldWarning, "hold=10 "):
             kept = list(loader)
         given = [int(n) for x, _ in kept for n in x[:, 3, 3, 1]]
         self.assertEqual(given, self.order(self.images(), 0))

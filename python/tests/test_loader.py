@@ -9,6 +9,7 @@ import threading
 import time
 import unittest
 import warnings
+from collections.abc import Callable
 
 import brim
 import support
@@ -367,7 +368,7 @@ class Holding(Loader):
             warnings.simplefilter("always")
             kept = list(loader)
         self.assertEqual([w.category for w in caught], [brim.HoldWarning])
-        self.assertIn("hold=3 would avoid", str(caught[0].message))
+        self.assertIn("hold=16 would avoid", str(caught[0].message))
         self.assertEqual([b.is_copy for b in kept], [False] * 2 + [True] * 14)
         self.assertEqual(ids(kept), self.epoch(0))
         self.assertEqual(loader.stats()["copies"], 14)
@@ -415,15 +416,52 @@ class Holding(Loader):
         self.assertEqual(found, list(range(1000)), text)
         self.assertLessEqual(usage["peak"], usage["limit"])
 
+    def warned(self, act: Callable[[], object]) -> list[str]:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            act()
+        return [str(warning.message) for warning in caught]
+
+    def test_the_warning_waits_until_something_is_let_go(self) -> None:
+        loader = self.open(hold=2, copies=True)
+        kept = []
+        self.assertEqual(self.warned(lambda: kept.extend(loader.next() for _ in range(5))), [])
+        own = kept[0].copy()  # the program's own is no reason for a larger hold
+        del kept[3]
+        (text,) = self.warned(lambda: kept.append(loader.next()))
+        self.assertIn("5 batches are kept at a time, but hold=2", text)
+        self.assertIn("hold=5 would avoid", text)
+        kept.clear()
+        self.assertEqual(self.warned(lambda: kept.extend(iter(loader.next, None))), [])
+        self.assertEqual(loader.stats()["lent"], 2)
+        del own
+
+    def test_the_warning_comes_with_a_new_epoch_at_last(self) -> None:
+        loader = self.open(hold=1, copies=True)
+        iterator = iter(loader)
+        self.assertEqual(self.warned(lambda: [next(iterator) for _ in range(3)]), [])
+        (text,) = self.warned(lambda: next(iter(loader)))
+        self.assertIn("hold=3 would avoid", text)
+
     def test_a_warning_as_an_error_loses_nothing(self) -> None:
         loader = self.open(hold=1, copies=True)
-        kept = [loader.next()]
+        found = ids([loader.next(), loader.next()])
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             with self.assertRaises(brim.HoldWarning):
                 loader.next()
-        kept.append(loader.next())
-        self.assertEqual(ids(kept), self.epoch(0)[:128])
+            found += ids(iter(loader.next, None))
+        self.assertEqual(found, self.epoch(0))
+        loader = self.open(hold=1, copies=True)
+        iterator, kept = iter(loader), []
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with self.assertRaises(brim.HoldWarning):
+                kept.extend(iterator)
+            self.assertEqual(ids(kept), self.epoch(0))
+            self.assertEqual(list(iterator), [])
+        kept.clear()
+        self.assertEqual(ids(list(loader.next() for _ in range(16))), self.epoch(1))
 
 
 class Waiting(Loader):
