@@ -505,6 +505,8 @@ def batch_map(
     version: object = None,
     seed: int = 0,
     seed_globals: bool = False,
+    processes: int = 0,
+    process_memory: int | str | None = None,
     concurrent: bool = False,
 ) -> Pipeline:
     """A function on each batch: fn(batch) or fn(batch, rng). It stands behind batch().
@@ -524,6 +526,8 @@ def batch_map(
         out=None if out is None or not out else out,
         version=version,
         seed_globals=seed_globals,
+        processes=processes,
+        process_memory=process_memory,
         concurrent=concurrent,
     )
     if out is not None and not out:

@@ -335,9 +335,10 @@ static int take_function(BindingObject *self, PyObject *object, PyObject *reopen
     PyObject *spawn;
     Py_ssize_t count;
     if (binding->kind != BRIM_BIND_SOURCE && binding->kind != BRIM_BIND_MAP &&
-        binding->kind != BRIM_BIND_FILTER) {
+        binding->kind != BRIM_BIND_FILTER && binding->kind != BRIM_BIND_BATCH_MAP) {
         PyErr_Format(brim_py_pipeline_error,
-                     "@%U: processes run functions of map, filter and dataset alone", self->name);
+                     "@%U: processes run functions of map, filter, batch_map and dataset alone",
+                     self->name);
         return -1;
     }
     if (!PyArg_ParseTuple(processes, "On;processes is (spawn, count)", &spawn, &count)) {

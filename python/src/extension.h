@@ -140,12 +140,13 @@ PyObject *brim_py_kept_exception(const char *text);
 int brim_py_visit_exceptions(const BindingObject *owner, visitproc visit, void *arg);
 void brim_py_drop_exceptions(const BindingObject *owner);
 
-/* Calls a function of kind map, source (inputs NULL) or filter on values, sets the
- * lengths of outputs that are not dense, and sees to it that no view of them is kept.
+/* Calls a function of kind map, source (inputs NULL), batch_map (inputs that may be
+ * written) or filter on values, sets the lengths of outputs that are not dense, and sees
+ * to it that no view of them is kept.
  * 0 (filter: 1 or 0), or -1 with an exception set that holds no frames. The lock is
  * held. */
 int brim_py_call_map(PyObject *call, const brim_call *which, const brim_value *inputs,
-                     size_t input_count, brim_value *outputs, size_t output_count);
+                     size_t input_count, int writable, brim_value *outputs, size_t output_count);
 int brim_py_call_filter(PyObject *call, const brim_call *which, const brim_value *inputs,
                         size_t input_count);
 
@@ -169,11 +170,12 @@ void brim_py_processes_free(struct processes *pool);
  * ones fail. To be called before brim_loader_close, which waits for calls in
  * progress. Any thread, with the lock or without. NULL is legal. */
 void brim_py_processes_stop(struct processes *pool);
-/* brim_map_callback, brim_read_callback (inputs NULL) and brim_filter_callback in a
- * worker process. The lock is not held. */
+/* brim_map_callback, brim_read_callback (inputs NULL), brim_batch_map_callback (inputs
+ * that may be written) and brim_filter_callback in a worker process. The lock is not
+ * held. */
 int brim_py_processes_map(struct processes *processes, const brim_call *call,
-                          const brim_value *inputs, size_t input_count, brim_value *outputs,
-                          size_t output_count, char *why, size_t why_bytes);
+                          const brim_value *inputs, size_t input_count, int writable,
+                          brim_value *outputs, size_t output_count, char *why, size_t why_bytes);
 int brim_py_processes_filter(struct processes *processes, const brim_call *call,
                              const brim_value *inputs, size_t input_count, char *why,
                              size_t why_bytes);

@@ -352,9 +352,10 @@ static int call_with(PyObject *call, const struct arguments *given, int *truth) 
 }
 
 int brim_py_call_map(PyObject *call, const brim_call *which, const brim_value *inputs,
-                     size_t input_count, brim_value *outputs, size_t output_count) {
+                     size_t input_count, int writable, brim_value *outputs, size_t output_count) {
     const struct arguments arguments = { .call = which,
                                          .has_inputs = inputs != NULL,
+                                         .writable = writable,
                                          .inputs = inputs,
                                          .input_count = input_count,
                                          .has_outputs = 1,
@@ -411,8 +412,8 @@ static int run(const BindingObject *binding, const struct arguments *arguments, 
         truth = run_here(binding, arguments, why, why_bytes);
     } else if (arguments->has_outputs) {
         truth = brim_py_processes_map(processes, arguments->call, arguments->inputs,
-                                      arguments->input_count, arguments->outputs,
-                                      arguments->output_count, why, why_bytes);
+                                      arguments->input_count, arguments->writable,
+                                      arguments->outputs, arguments->output_count, why, why_bytes);
     } else {
         truth = brim_py_processes_filter(processes, arguments->call, arguments->inputs,
                                          arguments->input_count, why, why_bytes);

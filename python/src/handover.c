@@ -201,6 +201,13 @@ static void copy_in(const struct handover *handover, struct work *work) {
 }
 
 void brim_py_take_back(const struct handover *handover, struct work *work) {
+    for (size_t i = 0; i < work->input_count && work->request->kind == CALL_BATCH_MAP; i++) {
+        const struct wire_value *wire = &work->request->value[i];
+        if (wire->region == IN_BOUNCE) {
+            memcpy(work->inputs[i].data, handover->bounce + wire->offset, wire->bytes);
+            work->copied.out += wire->bytes;
+        }
+    }
     for (size_t i = 0; i < work->output_count; i++) {
         const struct wire_value *wire = &work->request->value[work->input_count + i];
         brim_value *output = &work->outputs[i];

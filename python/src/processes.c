@@ -11,7 +11,9 @@
  *              started by its first holder     died, or the pool was stopped
  *
  * A process that dies is replaced and the sample tried again: what it wrote is written
- * anew, and it is dead for sure before the next one begins.
+ * anew, and it is dead for sure before the next one begins. But for a batch_map: it may
+ * have changed the batch already. That batch fails, and is made anew from its samples
+ * when the loader is asked again.
  *
  * Locks: pools_lock guards the list of pools (for fork and for usage), a pool's mutex
  * its processes; pools_lock is taken first. Neither is held while waiting for a
@@ -257,8 +259,8 @@ static const char *guess_cause(enum outcome outcome, int status) {
         return "it had no descriptor or no addresses left to map the sample's memory, see "
                "ulimit -n and -v";
     }
-    return "the function may crash on this sample, or need more memory than the system or "
-           "process_memory allows";
+    return "the function may crash on what it was given, or need more memory than the system "
+           "or process_memory allows";
 }
 
 /* ----------------------------------------------------------------- the pool */
@@ -595,6 +597,7 @@ static enum outcome run(struct processes *pool, struct process *process, struct 
     if (send_request(process, work->request, files, file_count) != 0) {
         return DIED;
     }
+    work->begun = 1;
     const enum outcome outcome =
         receive(process, work->request->number, 0, work->reply, work->why, work->why_bytes);
     if (outcome == REPLIED && work->reply->result != FAILED) {
@@ -638,6 +641,11 @@ static int work_on(struct processes *pool, struct work *work) {
         if (!again) {
             return outcome == REPLIED ? work->reply->result : FAILED;
         }
+        if (work->begun && work->request->kind == CALL_BATCH_MAP) {
+            snprintf(work->why, work->why_bytes, "%s in the batch at position %llu; %s", end,
+                     (unsigned long long)work->call->sample, cause);
+            return FAILED;
+        }
     }
     snprintf(work->why, work->why_bytes, "%s at sample %llu, as did the %d before it; %s", end,
              (unsigned long long)work->call->sample, TRIES - 1, cause);
@@ -645,9 +653,9 @@ static int work_on(struct processes *pool, struct work *work) {
 }
 
 int brim_py_processes_map(struct processes *processes, const brim_call *call,
-                          const brim_value *inputs, size_t input_count, brim_value *outputs,
-                          size_t output_count, char *why, size_t why_bytes) {
-    struct request request = { .filter = 0 };
+                          const brim_value *inputs, size_t input_count, int writable,
+                          brim_value *outputs, size_t output_count, char *why, size_t why_bytes) {
+    struct request request = { .kind = writable ? CALL_BATCH_MAP : CALL_MAP };
     struct reply reply;
     struct work work = { .call = call,
                          .inputs = inputs,
@@ -664,7 +672,7 @@ int brim_py_processes_map(struct processes *processes, const brim_call *call,
 int brim_py_processes_filter(struct processes *processes, const brim_call *call,
                              const brim_value *inputs, size_t input_count, char *why,
                              size_t why_bytes) {
-    struct request request = { .filter = 1 };
+    struct request request = { .kind = CALL_FILTER };
     struct reply reply;
     struct work work = { .call = call,
                          .inputs = inputs,

@@ -42,10 +42,13 @@ struct wire_value {
     uint64_t offset, bytes;
 };
 
+/* A filter has no outputs; a batch_map may write to its inputs. */
+enum call_kind { CALL_MAP, CALL_FILTER, CALL_BATCH_MAP };
+
 struct request {
     uint64_t number; /* from 1, of those to this process's place in the pool */
     uint64_t sample, epoch, key;
-    uint32_t filter; /* 1: a filter, which has no outputs */
+    uint32_t kind; /* a call_kind */
     uint32_t input_count, output_count;
     uint32_t unused;
     struct wire_region region[REGIONS];  /* bytes 0: none */
@@ -90,6 +93,7 @@ struct work {
     brim_value *outputs;
     size_t input_count, output_count;
     uint64_t bounce; /* bytes of the bounce file that it needs */
+    int begun;       /* a process has got the request */
     struct copied copied;
     struct request *request;
     struct reply *reply;

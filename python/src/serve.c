@@ -195,10 +195,11 @@ static int call(struct server *server) {
                               .key = request->key };
     const brim_value *inputs = request->input_count > 0 ? value : NULL; /* none: a source */
     brim_value *outputs = value + request->input_count;
-    const int result = request->filter
-                           ? brim_py_call_filter(server->call, &which, inputs, request->input_count)
-                           : brim_py_call_map(server->call, &which, inputs, request->input_count,
-                                              outputs, request->output_count);
+    const int result =
+        request->kind == CALL_FILTER
+            ? brim_py_call_filter(server->call, &which, inputs, request->input_count)
+            : brim_py_call_map(server->call, &which, inputs, request->input_count,
+                               request->kind == CALL_BATCH_MAP, outputs, request->output_count);
     for (size_t i = 0; i < request->output_count; i++) {
         server->reply.length[i] = outputs[i].rank > 0 ? outputs[i].shape[0] : 0;
     }

@@ -72,6 +72,38 @@ def draw(sample: dict[str, Any]) -> dict[str, Any]:
     return {"draw": numpy.array([random.random(), numpy.random.random()])}
 
 
+def centre(batch: dict[str, Any], rng: Any) -> None:
+    """In place."""
+    batch["x"] -= batch["x"].mean(axis=0)
+    batch["x"] += rng.random(dtype="float32")
+    batch["label"][:] = batch["label"][::-1] + 10
+
+
+def pair(batch: dict[str, Any]) -> dict[str, Any]:
+    batch["x"] += 1  # what it is given may be written here too
+    pid = numpy.full(len(batch["x"]), os.getpid(), "int64")
+    return {"pair": numpy.stack([batch["x"], batch["x"][::-1]], axis=1), "pid": pid}
+
+
+PAIR_OUT = {"pair": ("float32", (2, 6)), "pid": "int64"}
+
+
+class BatchOnce:
+    """Changes its batch, and then ends its process or fails, unless its marker is there."""
+
+    def __init__(self, marker: pathlib.Path | None, how: str) -> None:
+        self.marker, self.how = marker, how
+
+    def __call__(self, batch: dict[str, Any]) -> None:
+        batch["x"] += 1
+        if 60 in batch["x"][:, 0] - 1 and not (self.marker and self.marker.exists()):
+            if self.marker:
+                self.marker.touch()
+            if self.how == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise KeyError("no such batch")
+
+
 class OwnError(Exception):
     def __init__(self, one: object, two: object) -> None:
         super().__init__(f"{one} and {two}")  # so it cannot be made again from its args
@@ -300,6 +332,49 @@ class Values(Processes):
         for processes in (1, 2):
             self.assertEqual(run(data(processes), 2), expected)
 
+    def test_batch_map(self) -> None:
+        def data(processes: int, way: str) -> brim.Pipeline:
+            batches = source().shuffle(seed=3).batch(7)
+            if way == "in place":
+                return batches.batch_map(centre, out={}, processes=processes)
+            if way == "found":
+                return batches.batch_map(centre, processes=processes)
+            return batches.batch_map(pair, out=PAIR_OUT, processes=processes)
+
+        for way in ("in place", "found", "other fields"):
+            expected = run(data(0, way), 0, epochs=2)
+            expected.pop("pid", None)
+            for processes in (1, 2):
+                with self.subTest(way, processes=processes):
+                    found = run(data(processes, way), 2, epochs=2)
+                    self.assertNotIn(os.getpid(), found.pop("pid", []))
+                    self.assertEqual(found, expected)
+
+    def test_batch_map_behind_map(self) -> None:
+        def data(processes: int) -> brim.Pipeline:
+            made = source().map(mix, out=MIX_OUT, processes=processes).filter("label != 4")
+            batches = made.batch(5, remainder="pad")
+            return batches.batch_map(centre, out={}, processes=processes)
+
+        expected, found = run(data(0), 0), run(data(1), 2)
+        del expected["pid"], found["pid"]
+        self.assertEqual(found, expected)
+
+    def test_batches_are_not_copied(self) -> None:
+        for shared in (True, False):
+            data = source().batch(8).batch_map(centre, out={}, processes=1)
+            with brim.Runtime("64MiB", threads=1) as runtime:
+                bindings = data._bindings_for(runtime)
+                loader = runtime._core.open(data.text, bindings, hold=2, shared=shared)
+                rows = [row for batch in loader for row in batch["x"].tolist()]
+                (process,) = _core.processes()
+                loader.close()
+                del loader, bindings
+            self.assertEqual(rows, run(source().batch(8).batch_map(centre, out={}), 0)["x"])
+            copied = process["copied_in"], process["copied_out"]
+            bytes_ = 0 if shared else X.nbytes + LABEL.nbytes
+            self.assertEqual(copied, (bytes_, bytes_))
+
     def test_nothing_is_copied(self) -> None:
         data = source().map(mix, out=MIX_OUT, processes=1).batch(8)
         with brim.Runtime("64MiB", threads=1) as runtime, runtime.open(data) as loader:
@@ -425,6 +500,46 @@ class Failures(Processes):
                 (self.folder / "marker").unlink(missing_ok=True)
                 found = self.died(how, once=True, processes=processes)
                 self.assertEqual(found["x"], (X + 1).tolist())
+
+    def test_a_batch_whose_process_dies_is_made_anew(self) -> None:
+        """It was changed already: it is not changed twice."""
+        function = BatchOnce(self.folder / "marker", "kill")
+        data = source().batch(8).batch_map(function, out={}, processes=1)
+        with brim.Runtime("64MiB", threads=1) as runtime, runtime.open(data) as loader:
+            rows = loader.next()["x"].tolist()
+            with self.assertRaisesRegex(
+                brim.FunctionError, r"ended by signal 9 \(.*\) in the batch at position 8"
+            ):
+                loader.next()
+            rows += [row for batch in iter(loader.next, None) for row in batch["x"].tolist()]
+        self.assertEqual(rows, (X + 1).tolist())
+
+    def test_a_process_that_was_killed_between_batches(self) -> None:
+        data = source().batch(8).batch_map(centre, out={}, processes=1)
+        with brim.Runtime("64MiB", threads=0) as runtime, runtime.open(data) as loader:
+            rows = loader.next()["x"].tolist()
+            (process,) = _core.processes()
+            os.kill(process["pid"], signal.SIGKILL)
+            state = pathlib.Path(f"/proc/{process['pid']}/stat")
+            while state.read_text().rpartition(")")[2].split()[0] != "Z":
+                time.sleep(0.01)
+            rows += [row for batch in iter(loader.next, None) for row in batch["x"].tolist()]
+        self.assertEqual(rows, run(source().batch(8).batch_map(centre, out={}), 0)["x"])
+
+    def test_a_batch_that_fails(self) -> None:
+        function = BatchOnce(self.folder / "marker", "raise")
+        data = source().batch(8).batch_map(function, out={}, processes=2)
+        with brim.Runtime("64MiB", threads=2) as runtime, runtime.open(data) as loader:
+            rows = loader.next()["x"].tolist()
+            with self.assertRaises(brim.FunctionError) as caught:
+                loader.next()
+            error = caught.exception
+            self.assertIsInstance(error.__cause__, KeyError)
+            self.assertIn("batch number 8", str(error))
+            told = "".join(traceback.format_exception(error))
+            self.assertIn('raise KeyError("no such batch")', told)
+            rows += [row for batch in iter(loader.next, None) for row in batch["x"].tolist()]
+        self.assertEqual(rows, (X + 1).tolist())
 
     def test_a_process_whose_socket_stays_open(self) -> None:
         found = self.died("fork and kill", once=True)

@@ -1,7 +1,7 @@
 """seed_globals=True: the same bytes whoever makes a sample, and whoever imports torch when.
 
 Each way to run is a fresh interpreter, for torch can be imported for the first time only once. Most
-tests have a small module in torch's place, so that they run where there is no torch, and quickly."""
+tests have a small module in torch's place: they are quick, and run where there is no torch."""
 
 # sanitizers: yes
 
