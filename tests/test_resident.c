@@ -11,8 +11,10 @@
 #include "engine/resident.h"
 #include "engine/ship.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #define SAMPLES 61
 #define ROW     (12 * 10 * 3)
@@ -363,6 +365,184 @@ static void test_copies_that_fail(void **state) {
     }
 }
 
+/* A driver in whose hands copies are lost, who says so when he is asked for them; until then
+ * they pass for being under way. */
+static struct {
+    struct brim__device_ops ops;
+    const struct brim__device_ops *real;
+    pthread_mutex_t lock; /* guards what follows */
+    bool loses, tells;
+    void *lost[64]; /* events behind copies that were lost */
+    size_t lost_count;
+    void *stop; /* freeing this event takes until it is NULL again */
+    bool stopped;
+} careless = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static void sleep_a_little(void) {
+    nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
+}
+
+static bool is_set(const bool *flag) {
+    pthread_mutex_lock(&careless.lock);
+    const bool set = *flag;
+    pthread_mutex_unlock(&careless.lock);
+    return set;
+}
+
+static void set(bool *flag, bool value) {
+    pthread_mutex_lock(&careless.lock);
+    *flag = value;
+    pthread_mutex_unlock(&careless.lock);
+}
+
+static brim_status write_or_lose(struct brim__queue *queue, const struct brim__device_memory *to,
+                                 uint64_t offset, const void *from, uint64_t bytes) {
+    return is_set(&careless.loses) ? BRIM_OK
+                                   : careless.real->write(queue, to, offset, from, bytes);
+}
+
+static brim_status record_lost(struct brim__queue *queue, void **event) {
+    const brim_status status = careless.real->record(queue, event);
+    pthread_mutex_lock(&careless.lock);
+    if (careless.loses && careless.lost_count < BRIM__COUNT(careless.lost)) {
+        careless.lost[careless.lost_count++] = *event;
+    }
+    pthread_mutex_unlock(&careless.lock);
+    return status;
+}
+
+static brim_status poll_lost(struct brim__device *device, void *event) {
+    bool lost = false;
+    pthread_mutex_lock(&careless.lock);
+    const bool tells = careless.tells;
+    for (size_t i = 0; i < careless.lost_count; i++) {
+        lost |= careless.lost[i] == event;
+    }
+    pthread_mutex_unlock(&careless.lock);
+    return !lost   ? careless.real->event_poll(device, event)
+           : tells ? brim__fail(BRIM_DRIVER, "the copy was lost")
+                   : BRIM_TIMEOUT;
+}
+
+static void free_lost(struct brim__device *device, void *event) {
+    pthread_mutex_lock(&careless.lock);
+    for (size_t i = 0; i < careless.lost_count; i++) {
+        careless.lost[i] = careless.lost[i] == event ? NULL : careless.lost[i];
+    }
+    while (careless.stop == event) {
+        careless.stopped = true;
+        pthread_mutex_unlock(&careless.lock);
+        sleep_a_little();
+        pthread_mutex_lock(&careless.lock);
+    }
+    pthread_mutex_unlock(&careless.lock);
+    careless.real->event_free(device, event);
+}
+
+/* While nobody ships. */
+static void put_driver(brim_loader *loader, const struct brim__device_ops *ops) {
+    brim__lock(&loader->mutex);
+    while (loader->ship->running) {
+        brim__wait(&loader->ready, &loader->mutex, UINT64_MAX);
+    }
+    loader->ship->device.ops = ops;
+    brim__unlock(&loader->mutex);
+}
+
+static void begin_losing(brim_loader *loader) {
+    careless.real = loader->ship->device.ops;
+    careless.ops = *careless.real;
+    careless.ops.write = write_or_lose;
+    careless.ops.record = record_lost;
+    careless.ops.event_poll = poll_lost;
+    careless.ops.event_free = free_lost;
+    careless.loses = careless.tells = careless.stopped = false;
+    careless.lost_count = 0;
+    careless.stop = NULL;
+    put_driver(loader, &careless.ops);
+}
+
+/* Until so many slots of the host, or of the device, are in this state. */
+static void await_state(brim_loader *loader, bool there, enum brim__slot_state wanted,
+                        uint32_t count) {
+    const struct brim__slot *slots = there ? loader->ship->berth : loader->slot;
+    const uint32_t most = there ? loader->plan->berth_cap : loader->plan->slot_cap;
+    for (int tries = 0; tries < 120000; tries++) {
+        uint32_t found = 0;
+        brim__lock(&loader->mutex);
+        for (uint32_t i = 0; i < most; i++) {
+            found += slots[i].state == wanted;
+        }
+        brim__unlock(&loader->mutex);
+        if (found >= count) {
+            return;
+        }
+        sleep_a_little();
+    }
+    fail_msg("the loader does not get on");
+}
+
+/* Samples whose copies are lost seem to stay on the device until that is told, which may be
+ * after the loader went elsewhere: then they are in no batch that was made meanwhile. */
+static void lose_copies(const char *text, struct digest wanted, bool while_shipping) {
+    struct session session;
+    struct digest digest = { 0 };
+    brim_batch *batch = NULL;
+    session_open(
+        &session, text,
+        &(struct how){
+            .threads = 1, .growth = BRIM_FIXED, .device = BRIM_ON_OPENCL, .slots = 2 });
+    brim_loader *loader = session.loader;
+    await_state(loader, true, BRIM__SLOT_READY, 2);
+    begin_losing(loader);
+    set(&careless.loses, true);
+    assert_true(brim__resident_revoke(loader, session.kind, UINT64_MAX) > 0);
+    assert_int_equal(brim_loader_seek(loader, 0, 0), BRIM_OK);
+    await_state(loader, true, BRIM__SLOT_READY, 2);
+    pthread_mutex_lock(&careless.lock);
+    assert_true(careless.lost_count >= 4); /* of a slot and a berth each */
+    careless.loses = false;
+    careless.stop = while_shipping ? loader->ship->berth[0].copied.handle : NULL;
+    pthread_mutex_unlock(&careless.lock);
+    if (!while_shipping) {
+        batch = take_batch(&session);
+    }
+    assert_int_equal(brim_loader_seek(loader, 0, 0), BRIM_OK);
+    if (while_shipping) { /* one whose rows were left out, and who ships it is half way */
+        while (!is_set(&careless.stopped)) {
+            sleep_a_little();
+        }
+        set(&careless.tells, true);
+        assert_int_equal(brim_loader_next(loader, 0, &batch), BRIM_TIMEOUT);
+        pthread_mutex_lock(&careless.lock);
+        careless.stop = NULL;
+        pthread_mutex_unlock(&careless.lock);
+    } else { /* one in a berth, and another one that finds none */
+        await_state(loader, true, BRIM__SLOT_READY, 1);
+        await_state(loader, false, BRIM__SLOT_READY, 1);
+        set(&careless.tells, true);
+        brim_batch_release(batch);
+    }
+    for (unsigned i = 0; i < 3; i++) {
+        assert_true(take_batches(&session, TO_THE_END, digest_batch, &digest));
+    }
+    put_driver(loader, careless.real);
+    session_close(&session);
+    assert_same(digest, wanted, text);
+}
+
+static void test_copies_that_are_lost(void **state) {
+    (void)state;
+    NEED_DEVICE();
+    char plain[TEXT_BYTES], text[TEXT_BYTES];
+    pipeline_of(plain, 1, 0, "");
+    pipeline_of(text, 1, 0, "cache device | ");
+    const struct digest wanted = run(plain, &(struct how){ 0 }, 3, NULL, NULL);
+    for (int i = 0; i < 4; i++) {
+        lose_copies(text, wanted, i % 2);
+    }
+}
+
 static void test_refusals(void **state) {
     (void)state;
     NEED_DEVICE();
@@ -401,7 +581,8 @@ int main(void) {
         cmocka_unit_test(test_copied_once),      cmocka_unit_test(test_every_limit),
         cmocka_unit_test(test_gives_way),        cmocka_unit_test(test_takes_what_is_free),
         cmocka_unit_test(test_beside_others),    cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_copies_that_fail), cmocka_unit_test(test_frozen),
+        cmocka_unit_test(test_copies_that_fail), cmocka_unit_test(test_copies_that_are_lost),
+        cmocka_unit_test(test_frozen),
     };
     return cmocka_run_group_tests_name("resident", tests, begin, end_tests);
 }

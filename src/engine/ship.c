@@ -110,21 +110,23 @@ static const struct brim__slot *find_first(const brim_loader *loader, uint64_t t
     return first;
 }
 
-/* A copy that the device had accepted has failed. */
+/* A copy that the device had accepted has failed. Rows that were to stay there may have gone
+ * from it into any batch that was shipped behind it, and are missing in those that were made
+ * without them: of a copy that a seek has made pointless too. */
 static void fail_copy(brim_loader *loader, struct brim__slot *slot, brim_status status) {
     struct brim__ship *ship = loader->ship;
     const uint64_t ticket = slot->ticket;
     const bool lent = ticket < wanted_ticket(loader);
-    for (uint32_t i = 0; lent && i < loader->plan->berth_cap; i++) {
+    const bool pointless = slot->abandoned; /* tickets behind it may have been given again */
+    const bool stays = loader->plan->resident != NULL;
+    for (uint32_t i = 0; (lent || stays) && i < loader->plan->berth_cap; i++) {
         struct brim__slot *berth = &ship->berth[i];
-        if (berth->state == BRIM__SLOT_LENT && berth->ticket == ticket) {
+        if (berth->state == BRIM__SLOT_LENT &&
+            (berth->ticket == ticket || (stays && (pointless || berth->ticket > ticket)))) {
             fail_slot(berth, status);
         }
     }
-    if (loader->plan->resident != NULL) {
-        brim__resident_withdraw(loader, slot);
-    }
-    if (slot->abandoned || (lent && loader->plan->resident == NULL)) {
+    if (!stays && (pointless || lent)) {
         brim__slot_free(slot);
         return;
     }
@@ -136,14 +138,17 @@ static void fail_copy(brim_loader *loader, struct brim__slot *slot, brim_status 
         fail_slot(slot, status);
         return;
     }
-    if (!lent) {
+    if (!lent && !pointless) {
         ship->error = status;
         ship->told = false;
         brim__copy_text(ship->error_text, sizeof(ship->error_text), brim_detail());
     }
-    /* rows that stay on the device may have gone from it into batches behind it */
+    if (stays) {
+        brim__resident_withdraw(loader, slot);
+    }
     brim__slot_free(slot);
-    const struct brim__slot *first = find_first(loader, brim__max(ticket, wanted_ticket(loader)));
+    const struct brim__slot *first =
+        find_first(loader, pointless ? 0 : brim__max(ticket, wanted_ticket(loader)));
     if (first != NULL) {
         const struct brim__slot from = *first;
         drop_shipped(loader, from.ticket);
@@ -200,10 +205,13 @@ static void give_up(brim_loader *loader, struct brim__slot *berth) {
 
 void brim__ship_settle(brim_loader *loader) {
     struct brim__ship *ship = loader->ship;
-    bool polls = false, news = false;
+    /* not while another thread counts on what stays on the device, or gives it up: a copy
+     * that has failed takes samples away from there */
+    const bool later = ship->running && loader->plan->resident != NULL;
+    bool polls = later, news = false;
     for (uint32_t i = 0; i < loader->plan->slot_cap; i++) {
         struct brim__slot *slot = &loader->slot[i];
-        if (slot->state != BRIM__SLOT_SHIPPED || slot->busy > 0) {
+        if (slot->state != BRIM__SLOT_SHIPPED || slot->busy > 0 || later) {
             continue;
         }
         const brim_status status = poll_slot(loader, slot);
