@@ -173,11 +173,11 @@ static void test_rows_stay_while_a_batch_is_shipped(void **state) {
     loader->ship->running = true; /* as if another thread were at it */
     arm_one_failure();
     brim__ship_settle(loader);
-    brim__fault_arm(0, 0, false);
     assert_int_equal(atomic_load(&tier->filled), filled);
     loader->ship->running = false;
     brim__unlock(&loader->mutex);
     assert_int_equal(count_shipped(loader), 0);
+    brim__fault_arm(0, 0, false);
     assert_true(atomic_load(&tier->filled) < filled);
     assert_int_equal(brim_batch_wait(batch, NULL), BRIM_DRIVER);
     brim_batch_release(batch);

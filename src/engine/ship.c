@@ -116,13 +116,14 @@ static const struct brim__slot *find_first(const brim_loader *loader, uint64_t t
 static void fail_copy(brim_loader *loader, struct brim__slot *slot, brim_status status) {
     struct brim__ship *ship = loader->ship;
     const uint64_t ticket = slot->ticket;
-    const bool lent = ticket < wanted_ticket(loader);
-    const bool pointless = slot->abandoned; /* tickets behind it may have been given again */
+    const bool pointless = slot->abandoned; /* its ticket may have been given again */
+    const bool lent = !pointless && ticket < wanted_ticket(loader);
     const bool stays = loader->plan->resident != NULL;
     for (uint32_t i = 0; (lent || stays) && i < loader->plan->berth_cap; i++) {
         struct brim__slot *berth = &ship->berth[i];
         if (berth->state == BRIM__SLOT_LENT &&
-            (berth->ticket == ticket || (stays && (pointless || berth->ticket > ticket)))) {
+            ((lent && berth->ticket == ticket) ||
+             (stays && (pointless || berth->ticket > ticket)))) {
             fail_slot(berth, status);
         }
     }
@@ -171,23 +172,6 @@ static brim_status poll(struct brim__ship *ship, const struct brim__event *event
     return brim__fail_text(status, text);
 }
 
-/* Looks whether a slot was copied. While a thread ships a batch with rows that stay on the
- * device, such rows must not be withdrawn: a failure is noted in the slot until it is done. */
-static brim_status poll_slot(brim_loader *loader, struct brim__slot *slot) {
-    bool over;
-    if (slot->error == BRIM_OK) {
-        const brim_status status = poll(loader->ship, &slot->copied, &over);
-        if (status == BRIM_OK || status == BRIM_TIMEOUT) {
-            return status;
-        }
-        slot->error = status;
-        brim__copy_text(slot->error_text, sizeof(slot->error_text), brim_detail());
-    }
-    return loader->ship->running && loader->plan->resident != NULL
-               ? BRIM_TIMEOUT
-               : brim__fail_text(slot->error, slot->error_text);
-}
-
 /* Mutex held: its memory goes; which of them are elastic is only a mark. */
 static void give_up(brim_loader *loader, struct brim__slot *berth) {
     for (uint32_t i = 0; !berth->elastic && i < loader->plan->berth_cap; i++) {
@@ -214,7 +198,8 @@ void brim__ship_settle(brim_loader *loader) {
         if (slot->state != BRIM__SLOT_SHIPPED || slot->busy > 0 || later) {
             continue;
         }
-        const brim_status status = poll_slot(loader, slot);
+        bool over;
+        const brim_status status = poll(ship, &slot->copied, &over);
         if (status == BRIM_TIMEOUT) {
             polls = true;
             continue;
@@ -297,6 +282,11 @@ static void ship_one(brim_loader *loader, struct brim__slot *slot, struct brim__
     const bool stale = ship->generation != generation;
     slot->busy = 0;
     slot->abandoned = stale;
+    if (status != BRIM_OK && loader->plan->resident != NULL) {
+        fail_copy(loader, slot, status); /* some of its samples may count as there already */
+        brim__slot_free(berth);
+        return;
+    }
     if (status != BRIM_OK) {
         brim__slot_free(berth);
         if (stale) {
