@@ -371,9 +371,10 @@ static struct {
     struct brim__device_ops ops;
     const struct brim__device_ops *real;
     pthread_mutex_t lock; /* guards what follows */
-    bool loses, tells;
-    void *lost[64]; /* events behind copies that were lost */
+    bool loses;
+    void *lost[64]; /* events behind copies that were lost, two for each batch */
     size_t lost_count;
+    size_t told; /* from here on the loss is told */
     void *stop; /* freeing this event takes until it is NULL again */
     bool stopped;
 } careless = { .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -389,9 +390,15 @@ static bool is_set(const bool *flag) {
     return set;
 }
 
-static void set(bool *flag, bool value) {
+static void lose(bool loses) {
     pthread_mutex_lock(&careless.lock);
-    *flag = value;
+    careless.loses = loses;
+    pthread_mutex_unlock(&careless.lock);
+}
+
+static void tell(size_t first) {
+    pthread_mutex_lock(&careless.lock);
+    careless.told = first;
     pthread_mutex_unlock(&careless.lock);
 }
 
@@ -412,16 +419,16 @@ static brim_status record_lost(struct brim__queue *queue, void **event) {
 }
 
 static brim_status poll_lost(struct brim__device *device, void *event) {
-    bool lost = false;
+    bool lost = false, told = false;
     pthread_mutex_lock(&careless.lock);
-    const bool tells = careless.tells;
     for (size_t i = 0; i < careless.lost_count; i++) {
         lost |= careless.lost[i] == event;
+        told |= careless.lost[i] == event && i >= careless.told;
     }
     pthread_mutex_unlock(&careless.lock);
-    return !lost   ? careless.real->event_poll(device, event)
-           : tells ? brim__fail(BRIM_DRIVER, "the copy was lost")
-                   : BRIM_TIMEOUT;
+    return !lost  ? careless.real->event_poll(device, event)
+           : told ? brim__fail(BRIM_DRIVER, "the copy was lost")
+                  : BRIM_TIMEOUT;
 }
 
 static void free_lost(struct brim__device *device, void *event) {
@@ -456,30 +463,40 @@ static void begin_losing(brim_loader *loader) {
     careless.ops.record = record_lost;
     careless.ops.event_poll = poll_lost;
     careless.ops.event_free = free_lost;
-    careless.loses = careless.tells = careless.stopped = false;
+    careless.loses = careless.stopped = false;
     careless.lost_count = 0;
+    careless.told = BRIM__COUNT(careless.lost);
     careless.stop = NULL;
     put_driver(loader, &careless.ops);
 }
 
-/* Until so many slots of the host, or of the device, are in this state. */
-static void await_state(brim_loader *loader, bool there, enum brim__slot_state wanted,
-                        uint32_t count) {
+static uint32_t count_state(brim_loader *loader, bool there, enum brim__slot_state wanted) {
     const struct brim__slot *slots = there ? loader->ship->berth : loader->slot;
     const uint32_t most = there ? loader->plan->berth_cap : loader->plan->slot_cap;
-    for (int tries = 0; tries < 120000; tries++) {
-        uint32_t found = 0;
-        brim__lock(&loader->mutex);
-        for (uint32_t i = 0; i < most; i++) {
-            found += slots[i].state == wanted;
-        }
-        brim__unlock(&loader->mutex);
-        if (found >= count) {
-            return;
-        }
+    uint32_t found = 0;
+    brim__lock(&loader->mutex);
+    for (uint32_t i = 0; i < most; i++) {
+        found += slots[i].state == wanted;
+    }
+    brim__unlock(&loader->mutex);
+    return found;
+}
+
+/* Until so many slots of the device, or of the host, are in this state. */
+static void await_state(brim_loader *loader, bool there, enum brim__slot_state wanted,
+                        uint32_t count) {
+    for (int tries = 0; count_state(loader, there, wanted) < count; tries++) {
+        assert_true(tries < 300000);
         sleep_a_little();
     }
-    fail_msg("the loader does not get on");
+}
+
+/* Until none of the host is. */
+static void await_none(brim_loader *loader, enum brim__slot_state state) {
+    for (int tries = 0; count_state(loader, false, state) > 0; tries++) {
+        assert_true(tries < 300000);
+        sleep_a_little();
+    }
 }
 
 /* Samples whose copies are lost seem to stay on the device until that is told, which may be
@@ -495,7 +512,7 @@ static void lose_copies(const char *text, struct digest wanted, bool while_shipp
     brim_loader *loader = session.loader;
     await_state(loader, true, BRIM__SLOT_READY, 2);
     begin_losing(loader);
-    set(&careless.loses, true);
+    lose(true);
     assert_true(brim__resident_revoke(loader, session.kind, UINT64_MAX) > 0);
     assert_int_equal(brim_loader_seek(loader, 0, 0), BRIM_OK);
     await_state(loader, true, BRIM__SLOT_READY, 2);
@@ -512,7 +529,7 @@ static void lose_copies(const char *text, struct digest wanted, bool while_shipp
         while (!is_set(&careless.stopped)) {
             sleep_a_little();
         }
-        set(&careless.tells, true);
+        tell(0);
         assert_int_equal(brim_loader_next(loader, 0, &batch), BRIM_TIMEOUT);
         pthread_mutex_lock(&careless.lock);
         careless.stop = NULL;
@@ -520,7 +537,7 @@ static void lose_copies(const char *text, struct digest wanted, bool while_shipp
     } else { /* one in a berth, and another one that finds none */
         await_state(loader, true, BRIM__SLOT_READY, 1);
         await_state(loader, false, BRIM__SLOT_READY, 1);
-        set(&careless.tells, true);
+        tell(0);
         brim_batch_release(batch);
     }
     for (unsigned i = 0; i < 3; i++) {
@@ -529,6 +546,44 @@ static void lose_copies(const char *text, struct digest wanted, bool while_shipp
     put_driver(loader, careless.real);
     session_close(&session);
     assert_same(digest, wanted, text);
+}
+
+/* A batch is lost, and that is told; before anybody asks again the one before it is, too. That
+ * is tried again with it, and not told once more. */
+static void test_two_losses_are_told_once(void **state) {
+    (void)state;
+    NEED_DEVICE();
+    for (int kept = 0; kept < 2; kept++) {
+        char text[TEXT_BYTES];
+        struct session session;
+        struct digest digest = { 0 };
+        brim_batch *batch;
+        pipeline_of(text, 1, 0, kept ? "cache device | " : "");
+        const struct digest wanted = run(text, &(struct how){ 0 }, 2, NULL, NULL);
+        session_open(&session, text,
+                     &(struct how){ .threads = 1, .device = BRIM_ON_OPENCL, .slots = 2 });
+        brim_loader *loader = session.loader;
+        await_state(loader, true, BRIM__SLOT_READY, 2);
+        begin_losing(loader);
+        lose(true);
+        if (kept) {
+            assert_true(brim__resident_revoke(loader, session.kind, UINT64_MAX) > 0);
+        }
+        assert_int_equal(brim_loader_seek(loader, 0, 0), BRIM_OK);
+        await_state(loader, true, BRIM__SLOT_READY, 2);
+        lose(false);
+        tell(2);
+        assert_int_equal(brim_loader_next(loader, BRIM_FOREVER, &batch), BRIM_DRIVER);
+        assert_detail_has("the copy was lost");
+        tell(0);
+        await_none(loader, BRIM__SLOT_SHIPPED);
+        for (unsigned i = 0; i < 2; i++) {
+            assert_true(take_batches(&session, TO_THE_END, digest_batch, &digest));
+        }
+        put_driver(loader, careless.real);
+        session_close(&session);
+        assert_same(digest, wanted, text);
+    }
 }
 
 static void test_copies_that_are_lost(void **state) {
@@ -582,6 +637,7 @@ int main(void) {
         cmocka_unit_test(test_gives_way),        cmocka_unit_test(test_takes_what_is_free),
         cmocka_unit_test(test_beside_others),    cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_copies_that_fail), cmocka_unit_test(test_copies_that_are_lost),
+        cmocka_unit_test(test_two_losses_are_told_once),
         cmocka_unit_test(test_frozen),
     };
     return cmocka_run_group_tests_name("resident", tests, begin, end_tests);

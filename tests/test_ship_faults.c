@@ -3,16 +3,17 @@
  *
  * Scenarios of support/fault_sweep.h: every call of a driver fails in turn, once or from
  * then on, while a loader is opened, grows, ships, lends on a consumer's queue, copies,
- * reads back, seeks, gives way, takes back and closes. What fails says so and can be asked
- * again; the batches are the same as without any fault. On the stand-in for CUDA nothing
- * may be left behind or be used wrongly; there the driver itself fails too, call by call,
- * which goes deeper than brim's own points.
+ * reads back, keeps samples there, seeks, gives way, takes back and closes. What fails says
+ * so and can be asked again; the batches are the same as without any fault. On the stand-in
+ * for CUDA nothing may be left behind or be used wrongly; there the driver itself fails too,
+ * call by call, which goes deeper than brim's own points (test_ship_cuda).
  *
  *   test_ship_faults SCENARIO KIND N once|forever THREADS
  */
 #include "support/fault_sweep.h"
 
 #include "base/fault.h"
+#include "device/device.h"
 #include "memory/budget.h"
 #include "ship_util.h"
 
@@ -23,6 +24,9 @@
     "zip (npy $/images.npy) (npy $/classes.npy name=label) | filter \"label != 7\" | batch 12 " \
     "remainder=pad"
 #define RAGGED "text $/lines.txt | batch 12 remainder=keep"
+#define KEPT                                                                              \
+    "zip (npy $/images.npy) (npy $/classes.npy name=label) | take 12 | shuffle seed=3 | " \
+    "normalize imagenet on=x | layout chw on=x | cache device | batch 4"
 
 /* A call that gives nothing but its status: it may fail, and is made again. */
 /* A batch may have two failures to tell: of this call, and of its copy. */
@@ -95,6 +99,15 @@ static brim_open_options options_there(brim_device kind) {
 
 /* -------------------------------------------------------------------- scenarios */
 
+/* OpenCL's loaders that are opened without a queue share a context and the kernels in it for
+ * as long as there is one; so that these are not built in every run, this one stays. */
+static struct brim__device keeper;
+
+static struct consumer consumer_in_keeper(void) {
+    const struct consumer none = { .kind = BRIM_ON_OPENCL, .context = keeper.context };
+    return consumer_beside(&none);
+}
+
 /* The consumer's queue is known; two are held; slots grow at once. */
 static void run_known(brim_device kind) {
     struct consumer consumer = consumer_new(kind);
@@ -109,7 +122,7 @@ static void run_known(brim_device kind) {
     take_there(loader, 2);
     brim_batch *first = take_one(loader), *second = take_one(loader), *copy;
     consumer_read(&consumer, brim_batch_field_at(first, 0), late, 0);
-    ATTEMPT(brim_batch_copy(first, &copy), copy);
+    TRY(brim_batch_copy(first, &copy));
     consumer_finish(&consumer);
     brim_batch_release(first);
     TRY(brim_batch_wait(second, NULL));
@@ -131,7 +144,7 @@ static void run_known(brim_device kind) {
     end_consumer(&consumer);
 }
 
-/* The same in short: every device that is opened on OpenCL compiles its kernels. */
+/* The same in short. */
 static void run_short(brim_device kind) {
     struct consumer consumer = consumer_new(kind);
     char text[TEXT_BYTES];
@@ -141,12 +154,37 @@ static void run_short(brim_device kind) {
     options.slots = 2;
     brim_loader *loader = open_text(expand(now.scenario->text, text), &options);
     brim_batch *batch = take_one(loader), *copy;
-    ATTEMPT(brim_batch_copy(batch, &copy), copy);
+    TRY(brim_batch_copy(batch, &copy));
     TRY(brim_batch_wait(batch, consumer.queue));
     brim_batch_release(batch);
     digest_there(copy);
     brim_batch_release_after(copy, consumer.queue);
     take_there(loader, 2);
+    brim_loader_close(loader);
+    end_there();
+    end_consumer(&consumer);
+}
+
+/* In short too, in a context in which all is built already. */
+static void run_shared(void) {
+    struct consumer consumer = consumer_in_keeper();
+    char text[TEXT_BYTES];
+    begin_runtime(SIXTEEN_MIB);
+    brim_open_options options = options_there(BRIM_ON_OPENCL);
+    brim_loader *loader = open_text(expand(now.scenario->text, text), &options);
+    for (int i = 0; i < 5; i++) {
+        brim_batch *batch = take_one(loader), *copy = NULL;
+        TRY(brim_batch_wait(batch, consumer.queue));
+        if (i == 1) {
+            TRY(brim_batch_copy(batch, &copy));
+        }
+        digest_there(batch);
+        brim_batch_release_after(batch, consumer.queue);
+        if (copy != NULL) {
+            digest_there(copy);
+            brim_batch_release_after(copy, consumer.queue);
+        }
+    }
     brim_loader_close(loader);
     end_there();
     end_consumer(&consumer);
@@ -169,13 +207,18 @@ static void run_unknown(brim_device kind) {
     end_there();
 }
 
-/* A queue that the loader learns of when a batch is released: on CUDA any is usable. Some
- * are taken and released without any call that could tell of a failure. */
-static void run_released_there(void) {
-    struct consumer consumer = consumer_new(BRIM_ON_CUDA);
+/* A queue that the loader learns of when a batch is released: on CUDA any is usable, on OpenCL
+ * it is of the context of another one. Some are taken and released without any call that could
+ * tell of a failure. */
+static void run_released(brim_device kind) {
+    struct consumer consumer = consumer_new(kind), known = { .kind = kind };
     char text[TEXT_BYTES];
     begin_runtime(SIXTEEN_MIB);
-    brim_open_options options = options_there(BRIM_ON_CUDA);
+    brim_open_options options = options_there(kind);
+    if (kind == BRIM_ON_OPENCL) {
+        known = consumer_beside(&consumer);
+        options.device_queue = known.queue;
+    }
     brim_loader *loader = open_text(expand(now.scenario->text, text), &options);
     for (int i = 0; i < 6; i++) {
         brim_batch *batch = take_one(loader);
@@ -186,12 +229,65 @@ static void run_released_there(void) {
     }
     brim_loader_close(loader);
     end_there();
+    if (known.queue != NULL) {
+        consumer_close_beside(&known);
+    }
+    end_consumer(&consumer);
+}
+
+static brim_cache_stats kept_by(brim_loader *loader) {
+    brim_cache_stats stats = BRIM_CACHE_STATS_INIT;
+    must(brim_loader_cache_stats(loader, 0, &stats), "cache stats");
+    return stats;
+}
+
+/* Samples that stay on the device: all of them, half, none, and all again. */
+static void run_kept(brim_device kind) {
+    struct consumer consumer =
+        kind == BRIM_ON_CUDA ? consumer_new(kind) : consumer_in_keeper();
+    char text[TEXT_BYTES];
+    begin_runtime(SIXTEEN_MIB);
+    brim_budget *root = brim_runtime_budget(now.runtime);
+    const brim_memory there = brim_device_memory(kind, 0);
+    brim_open_options options = options_there(kind);
+    options.device_queue = kind == BRIM_ON_CUDA ? consumer.queue : NULL;
+    options.slots = 2;
+    must(brim_budget_set(root, there, SIXTEEN_MIB, 0), "limit");
+    brim_loader *loader = open_text(expand(now.scenario->text, text), &options);
+    const brim_plan_info *info = brim_plan_get(brim_loader_plan(loader));
+    take_there(loader, 4);
+    const brim_cache_stats all = kept_by(loader);
+    must(brim_budget_set(root, there, info->minimum_device_bytes + all.bytes / 2, 0), "limit");
+    const brim_cache_stats half = kept_by(loader);
+    take_there(loader, 2);
+    must(brim_runtime_trim(now.runtime, NULL), "trim");
+    const brim_cache_stats none = kept_by(loader);
+    must(brim_budget_set(root, there, SIXTEEN_MIB, 0), "limit");
+    take_there(loader, 1);
+    TRY(brim_loader_seek(loader, 1, 1));
+    take_there(loader, 5);
+    if (now.nth == 0 && now.threads == 0) { /* workers may be ahead of this */
+        const brim_cache_stats again = kept_by(loader);
+        if (all.filled != 12 || half.filled == 0 || half.filled >= 12 || none.filled != 0 ||
+            again.filled != 12 || again.stored < 24 || again.hits < 8) {
+            wrong("%" PRIu64 ", %" PRIu64 ", %" PRIu64 " and %" PRIu64
+                  " samples are kept, %" PRIu64 " were stored and %" PRIu64 " found",
+                  all.filled, half.filled, none.filled, again.filled, again.stored, again.hits);
+        }
+    }
+    brim_batch *read = take_one(loader);
+    TRY(brim_batch_wait(read, consumer.queue));
+    brim_batch_release_after(read, consumer.queue);
+    brim_batch *last = take_one(loader);
+    brim_loader_close(loader);
+    digest_there(last);
+    brim_batch_release(last);
+    end_there();
     end_consumer(&consumer);
 }
 
 /* A loader whose elastic slots go to a second one. */
-static void run_two(void) {
-    const brim_device kind = BRIM_ON_CUDA;
+static void run_two(brim_device kind) {
     char text[TEXT_BYTES];
     begin_runtime(SIXTEEN_MIB);
     brim_open_options options = options_there(kind);
@@ -218,37 +314,75 @@ static void run_two(void) {
     end_there();
 }
 
-static void run_known_cuda(void) {
-    run_known(BRIM_ON_CUDA);
-}
-static void run_unknown_cuda(void) {
-    run_unknown(BRIM_ON_CUDA);
-}
-static void run_short_cuda(void) {
-    run_short(BRIM_ON_CUDA);
-}
-static void run_short_opencl(void) {
-    run_short(BRIM_ON_OPENCL);
-}
-static void run_unknown_opencl(void) {
-    run_unknown(BRIM_ON_OPENCL);
-}
+#define ON_BOTH(run)                  \
+    static void run##_cuda(void) {    \
+        run(BRIM_ON_CUDA);            \
+    }                                 \
+    static void run##_opencl(void) {  \
+        run(BRIM_ON_OPENCL);          \
+    }
+ON_BOTH(run_known)
+ON_BOTH(run_short)
+ON_BOTH(run_unknown)
+ON_BOTH(run_released)
+ON_BOTH(run_kept)
+ON_BOTH(run_two)
 
+/* A loader that is opened on OpenCL with a queue compiles its kernels, and every argument of a
+ * kernel is a point: of the longest only some. */
 static struct scenario scenarios[] = {
     { .name = "cuda-known", .run = run_known_cuda, .text = DECODED, .device_only = true },
     { .name = "cuda-short", .run = run_short_cuda, .text = DECODED },
     { .name = "cuda-unknown", .run = run_unknown_cuda, .text = PLACED, .device_only = true },
-    { .name = "cuda-released", .run = run_released_there, .text = RAGGED, .device_only = true },
-    { .name = "cuda-two", .run = run_two, .text = DECODED, .device_only = true },
-    { .name = "opencl-known", .run = run_short_opencl, .text = DECODED, .device_only = true },
+    { .name = "cuda-released", .run = run_released_cuda, .text = RAGGED, .device_only = true },
+    { .name = "cuda-kept", .run = run_kept_cuda, .text = KEPT, .device_only = true },
+    { .name = "cuda-two", .run = run_two_cuda, .text = DECODED, .device_only = true },
+    { .name = "opencl-known",
+      .run = run_known_opencl,
+      .text = DECODED,
+      .device_only = true,
+      .some = true },
+    { .name = "opencl-short",
+      .run = run_short_opencl,
+      .text = DECODED,
+      .device_only = true,
+      .some = true },
+    { .name = "opencl-shared", .run = run_shared, .text = DECODED, .device_only = true },
     { .name = "opencl-unknown", .run = run_unknown_opencl, .text = PLACED, .device_only = true },
+    { .name = "opencl-released", .run = run_released_opencl, .text = RAGGED, .device_only = true },
+    { .name = "opencl-kept",
+      .run = run_kept_opencl,
+      .text = KEPT,
+      .device_only = true,
+      .some = true },
+    { .name = "opencl-two",
+      .run = run_two_opencl,
+      .text = DECODED,
+      .device_only = true,
+      .some = true },
 };
+#define ON_OPENCL 7 /* the last */
+
+static bool on_opencl;
+
+static int begin(void **state) {
+    if (on_opencl && (brim__device_open(&keeper, BRIM_ON_OPENCL, 0, NULL, NULL) != BRIM_OK ||
+                      brim__device_prepare(&keeper) != BRIM_OK)) {
+        return -1;
+    }
+    return begin_ship_tests(state);
+}
 
 int main(int argc, char **argv) {
-    const size_t count = sizeof scenarios / sizeof scenarios[0];
-    const size_t without = has_device(BRIM_ON_OPENCL) ? 0 : 2; /* the last */
-    if (without > 0) {
+    size_t count = sizeof scenarios / sizeof scenarios[0];
+    on_opencl = has_device(BRIM_ON_OPENCL);
+    if (!on_opencl) {
         printf("skipped on OpenCL: %s\n", brim_detail());
+        count -= ON_OPENCL;
     }
-    return sweep_main(argc, argv, scenarios, count - without, begin_ship_tests);
+    const int failed = sweep_main(argc, argv, scenarios, count, begin);
+    if (keeper.context != NULL) {
+        brim__device_close(&keeper);
+    }
+    return failed;
 }

@@ -139,7 +139,7 @@ static void fail_copy(brim_loader *loader, struct brim__slot *slot, brim_status 
         fail_slot(slot, status);
         return;
     }
-    if (!lent && !pointless) {
+    if (!lent && !pointless && ship->error == BRIM_OK) { /* else it is tried again with that */
         ship->error = status;
         ship->told = false;
         brim__copy_text(ship->error_text, sizeof(ship->error_text), brim_detail());

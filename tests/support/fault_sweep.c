@@ -253,7 +253,7 @@ static uint64_t sweep(struct scenario *scenario, const struct kind *kind, bool f
                       int32_t threads, bool steps) {
     uint64_t nth = 1, runs = 0;
     while (run(scenario, kind, nth, for_ever, threads)) {
-        nth += steps ? 1 + nth / 3 : 1;
+        nth += steps ? 1 + nth / 3 : scenario->some ? 1 + nth / 8 : 1;
         runs++;
     }
     return runs;

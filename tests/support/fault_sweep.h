@@ -34,6 +34,7 @@ struct scenario {
     struct digest wanted; /* of what it gives without any fault */
     bool device_only;     /* only with faults of a device */
     bool fileless;        /* no file is read but by caches, so no call may fail with BRIM_IO */
+    bool some;            /* a run takes long: only some points, always the same */
 };
 
 struct kind;
