@@ -15,13 +15,17 @@
 #define IMAGES                                                                        \
     "npy $/images.npy | shuffle seed=3 | normalize imagenet | layout chw | batch 12 " \
     "remainder=keep"
+#define KEPT                                                                             \
+    "npy $/images.npy | take 12 | shuffle seed=3 | normalize imagenet | cache device | " \
+    "batch 4"
 
-static char text[TEXT_BYTES];
+static char text[TEXT_BYTES], kept[TEXT_BYTES];
 
 static int begin(void **state) {
     const int failed = begin_ship_tests(state);
     if (failed == 0) {
         expand(IMAGES, text);
+        expand(KEPT, kept);
     }
     return failed;
 }
@@ -203,6 +207,92 @@ static void test_slots_give_way_to_the_driver(void **state) {
     check_standin();
 }
 
+static brim_cache_stats kept_by(brim_loader *loader) {
+    brim_cache_stats stats = BRIM_CACHE_STATS_INIT;
+    MUST(brim_loader_cache_stats(loader, 0, &stats));
+    return stats;
+}
+
+static void take_epoch(brim_loader *loader, struct digest *digest) {
+    struct session session = { .loader = loader, .hold = 1 };
+    assert_true(take_batches(&session, TO_THE_END, digest_batch, digest));
+}
+
+/* Samples stay as far as the driver has memory for them, and the others when it has. */
+static void test_the_driver_refuses_what_stays(void **state) {
+    (void)state;
+    brim_open_options options = options_there("kept");
+    options.slots = 2;
+    const brim_plan_info info = plan_alone(0, kept, &options);
+    const struct digest wanted = run_epochs(kept, &(struct how){ .threads = 0 }, 4);
+    for (int32_t threads = 0; threads < 3; threads++) {
+        /* a part, of which there are as many as all samples of the file need, and some rows */
+        const uint64_t row = info.device_slot_bytes / 4;
+        const uint64_t limit = info.minimum_device_bytes + (SHIP_SAMPLES / 8 + 2) * row;
+        struct session session;
+        struct digest digest = { 0 };
+        cuda_standin_reset();
+        cuda_standin_limit(0, limit);
+        session_open(&session, kept,
+                     &(struct how){ .threads = threads,
+                                    .device = CUDA,
+                                    .slots = 2,
+                                    .device_bytes = (uint64_t)64 << 20 });
+        take_epoch(session.loader, &digest);
+        take_epoch(session.loader, &digest);
+        const brim_cache_stats some = kept_by(session.loader);
+        assert_true(some.filled > 0 && some.filled < 12 && some.dropped > 0);
+        assert_true(cuda_standin_get(CUDA_STANDIN_device_bytes_peak) <= limit);
+        /* what was refused is charged no longer */
+        assert_int_equal(budget_of(session.runtime, session.kind).charged,
+                         info.minimum_device_bytes + some.bytes);
+        cuda_standin_limit(0, CUDA_STANDIN_BYTES);
+        take_epoch(session.loader, &digest);
+        take_epoch(session.loader, &digest);
+        assert_int_equal(kept_by(session.loader).filled, 12);
+        session_close(&session);
+        assert_same(digest, wanted);
+        check_standin();
+    }
+}
+
+/* Samples of one loader give way to another's minimum, too, where the driver has less than the
+ * budget. */
+static void test_what_stays_gives_way_to_the_driver(void **state) {
+    (void)state;
+    brim_open_options training = options_there("training"),
+                      validation = options_there("validation");
+    training.slots = validation.slots = 2;
+    const brim_plan_info info = plan_alone(0, kept, &training);
+    const struct digest wanted = run_epochs(kept, &(struct how){ .threads = 0 }, 3);
+    for (int32_t threads = 0; threads < 3; threads++) {
+        brim_runtime *runtime = make_runtime(threads, (uint64_t)64 << 20);
+        struct digest a = { 0 }, b = { 0 };
+        brim_loader *first, *second;
+        cuda_standin_reset();
+        MUST(brim_budget_set(brim_runtime_budget(runtime), brim_device_memory(CUDA, 0),
+                             (uint64_t)64 << 20, 0));
+        MUST(try_open(runtime, kept, &training, &first));
+        take_epoch(first, &a);
+        assert_int_equal(kept_by(first).filled, 12);
+        cuda_standin_limit(0, cuda_standin_get(CUDA_STANDIN_device_bytes) + info.device_slot_bytes);
+        MUST(try_open(runtime, kept, &validation, &second));
+        assert_true(kept_by(first).filled < 12);
+        take_epoch(first, &a);
+        take_epoch(second, &b);
+        take_epoch(second, &b);
+        take_epoch(second, &b);
+        assert_same(b, wanted);
+        brim_loader_close(second);
+        take_epoch(first, &a);
+        assert_same(a, wanted);
+        brim_loader_close(first);
+        check_budget(runtime);
+        brim_runtime_free(runtime);
+        check_standin();
+    }
+}
+
 /* Fewer slots, down to the minimum; below it opening is refused. */
 static void test_locking_pages_is_refused(void **state) {
     (void)state;
@@ -230,25 +320,37 @@ static void test_locking_pages_is_refused(void **state) {
 /* ----------------------------------------------------- a driver whose calls fail */
 
 struct reads {
+    const char *text;
     size_t count;
-    size_t bytes[8];
-    uint8_t *data[8];
+    size_t steps; /* of an epoch */
+    size_t bytes[16];
+    uint8_t *data[16];
 };
 
-static struct reads read_on_host(void) {
-    struct reads reads = { .count = 0 };
+static struct reads read_on_host(const char *from, unsigned epochs) {
+    struct reads reads = { .text = from };
     struct session session;
     brim_batch *batch;
-    session_open(&session, text, &(struct how){ .threads = 0 });
-    while (brim_loader_next(session.loader, BRIM_FOREVER, &batch) == BRIM_OK) {
-        const uint64_t bytes = brim_batch_field_at(batch, 0)->bytes;
-        reads.bytes[reads.count] = bytes;
-        reads.data[reads.count] = malloc(bytes);
-        MUST(brim_batch_read(batch, 0, reads.data[reads.count++], bytes));
-        brim_batch_release(batch);
+    session_open(&session, from, &(struct how){ .threads = 0 });
+    for (unsigned i = 0; i < epochs; i++) {
+        while (brim_loader_next(session.loader, BRIM_FOREVER, &batch) == BRIM_OK) {
+            const uint64_t bytes = brim_batch_field_at(batch, 0)->bytes;
+            assert_true(reads.count < BRIM__COUNT(reads.data));
+            reads.bytes[reads.count] = bytes;
+            reads.data[reads.count] = malloc(bytes);
+            MUST(brim_batch_read(batch, 0, reads.data[reads.count++], bytes));
+            brim_batch_release(batch);
+        }
     }
+    reads.steps = reads.count / epochs;
     session_close(&session);
     return reads;
+}
+
+static void end_reads(struct reads *reads) {
+    for (size_t i = 0; i < reads->count; i++) {
+        free(reads->data[i]);
+    }
 }
 
 static void check_error(const char *call, brim_status status) {
@@ -269,9 +371,10 @@ static bool life_with(const char *call, uint64_t nth, bool for_ever, const struc
     options.device_queue = consumer.queue;
     options.growth = nth % 2 ? BRIM_FIXED : BRIM_GROW;
     /* asked for what is still under way, a driver may tell of anything */
-    cuda_standin_delay(strcmp(call, "cuEventQuery") == 0 ? 300 : 0);
+    const bool under_way = strcmp(call, "cuEventQuery") == 0;
+    cuda_standin_delay(!under_way ? 0 : truth->text == kept ? 20 : 300); /* there are more */
     cuda_standin_fail(call, nth, CUDA_ERROR_UNKNOWN, for_ever);
-    brim_status status = try_open(runtime, text, &options, &loader);
+    brim_status status = try_open(runtime, truth->text, &options, &loader);
     if (status != BRIM_OK) {
         check_error(call, status);
     }
@@ -279,6 +382,9 @@ static bool life_with(const char *call, uint64_t nth, bool for_ever, const struc
     for (size_t taken = 0; loader != NULL && taken < truth->count;) {
         brim_batch *batch;
         status = brim_loader_next(loader, A_MINUTE, &batch);
+        if (status == BRIM_END) {
+            continue;
+        }
         if (status != BRIM_OK) {
             check_error(call, status);
             if (++errors == 3) {
@@ -287,7 +393,7 @@ static bool life_with(const char *call, uint64_t nth, bool for_ever, const struc
             assert_true(errors < 6);
             continue;
         }
-        assert_int_equal(brim_batch_get(batch)->step, taken);
+        assert_int_equal(brim_batch_get(batch)->step, taken % truth->steps);
         uint8_t *bytes = malloc(truth->bytes[taken]);
         status = brim_batch_read(batch, 0, bytes, truth->bytes[taken]);
         if (status != BRIM_OK) {
@@ -314,6 +420,18 @@ static bool life_with(const char *call, uint64_t nth, bool for_ever, const struc
     return met;
 }
 
+static void fail_in_turn(const char *call, const struct reads *truth) {
+    for (int for_ever = 0; for_ever < 2; for_ever++) {
+        uint64_t nth = 1;
+        while (life_with(call, nth, for_ever, truth)) {
+            nth += is_sanitized() ? 1 + nth / 2 : 1;
+        }
+        if (nth == 1) {
+            fail_msg("%s is never called", call);
+        }
+    }
+}
+
 static void test_every_entry_point_fails_in_turn(void **state) {
     (void)state;
     /* all but the one without which nothing can be undone: making a context current */
@@ -338,31 +456,36 @@ static void test_every_entry_point_fails_in_turn(void **state) {
         "cuEventQuery",
         "cuEventSynchronize",
     };
-    struct reads truth = read_on_host();
+    struct reads truth = read_on_host(text, 1);
     for (size_t c = 0; c < sizeof calls / sizeof calls[0]; c++) {
-        for (int for_ever = 0; for_ever < 2; for_ever++) {
-            uint64_t nth = 1;
-            while (life_with(calls[c], nth, for_ever, &truth)) {
-                nth += is_sanitized() ? 1 + nth / 2 : 1;
-            }
-            if (nth == 1) {
-                fail_msg("%s is never called", calls[c]);
-            }
-        }
+        fail_in_turn(calls[c], &truth);
     }
-    for (size_t i = 0; i < truth.count; i++) {
-        free(truth.data[i]);
+    end_reads(&truth);
+}
+
+/* The same with samples that stay on the device: what they and the batches that are gathered
+ * from them go through. */
+static void test_entry_points_fail_while_samples_stay(void **state) {
+    (void)state;
+    static const char *const calls[] = {
+        "cuMemAlloc_v2",       "cuMemFree_v2",  "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoDAsync_v2",
+        "cuStreamSynchronize", "cuEventRecord", "cuEventQuery",
+    };
+    struct reads truth = read_on_host(kept, 3);
+    for (size_t c = 0; c < sizeof calls / sizeof calls[0]; c++) {
+        fail_in_turn(calls[c], &truth);
     }
+    end_reads(&truth);
 }
 
 /* Asked whether something is done, a driver may tell of something else that went wrong: what
  * is still read or copied is not used again all the same. */
 static void test_asking_for_events_fails(void **state) {
     (void)state;
-    struct reads truth = read_on_host();
+    struct reads truth = read_on_host(text, 1);
     for (uint64_t nth = 1; nth < 60; nth += 1 + nth / 8) {
         const int32_t threads = (int32_t)(nth % 2);
-        uint8_t *late[8] = { NULL };
+        uint8_t *late[16] = { NULL };
         struct consumer consumer = consumer_new(CUDA);
         struct session session;
         session_open(&session, text,
@@ -393,9 +516,7 @@ static void test_asking_for_events_fails(void **state) {
         consumer_close(&consumer);
         check_standin();
     }
-    for (size_t i = 0; i < truth.count; i++) {
-        free(truth.data[i]);
-    }
+    end_reads(&truth);
 }
 
 /* ----------------------------------------------------------------- losing and seeking */
@@ -551,8 +672,11 @@ int main(void) {
         TEST(test_the_driver_refuses_device_memory),
         TEST(test_the_driver_refuses_the_minimum),
         TEST(test_slots_give_way_to_the_driver),
+        TEST(test_the_driver_refuses_what_stays),
+        TEST(test_what_stays_gives_way_to_the_driver),
         TEST(test_locking_pages_is_refused),
         TEST(test_every_entry_point_fails_in_turn),
+        TEST(test_entry_points_fail_while_samples_stay),
         TEST(test_asking_for_events_fails),
         TEST(test_all_slots_are_lost),
         TEST(test_a_lost_slot_is_somebody_elses),
