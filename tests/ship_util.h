@@ -154,6 +154,23 @@ static inline struct consumer consumer_new(brim_device kind) {
     return with_queue;
 }
 
+/* OpenCL's, with a queue that may begin with anything that is in it; queue NULL: the device has
+ * none such. */
+static inline struct consumer consumer_out_of_order(void) {
+    const struct brim__opencl *opencl = opencl_calls();
+    struct consumer consumer = consumer_new(BRIM_ON_OPENCL);
+    cl_int error;
+    void *queue = opencl->clCreateCommandQueue(consumer.context, opencl->device[0].id,
+                                               1 /* out of order */, &error);
+    assert_int_equal(opencl->clReleaseCommandQueue(consumer.queue), CL_SUCCESS);
+    if (error != CL_SUCCESS) {
+        queue = NULL;
+        assert_int_equal(opencl->clReleaseContext(consumer.context), CL_SUCCESS);
+    }
+    consumer.queue = queue;
+    return consumer;
+}
+
 static inline void consumer_finish(const struct consumer *consumer) {
     if (consumer->kind == BRIM_ON_CUDA) {
         assert_int_equal(cuStreamSynchronize(consumer->queue), CUDA_SUCCESS);

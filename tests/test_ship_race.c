@@ -10,6 +10,7 @@
 #include "ship_util.h"
 
 #include "engine/loader.h"
+#include "engine/ship.h"
 #include "memory/budget.h"
 
 #include <pthread.h>
@@ -25,12 +26,16 @@ static const char *const texts[] = {
     "npy $/images.npy | shuffle seed=3 | normalize imagenet | layout chw | batch 4 remainder=keep",
     ("zip (npy $/images.npy) (npy $/classes.npy name=label) | filter \"label != 7\" | "
      "shuffle buffer=8KiB seed=3 | normalize unit on=x | batch 4 remainder=keep"),
+    ("npy $/images.npy | shuffle seed=3 | normalize imagenet | layout chw | cache device | "
+     "batch 4 remainder=keep"),
 };
 #define TEXTS (sizeof texts / sizeof texts[0])
+#define KEPT  3 /* samples stay on the device: from the second epoch on they are gathered */
 
 /* --------------------------------------------------- what must have been read */
 
-/* The first field of all batches of an epoch, or of what was read late of them. */
+/* The first field of all batches of an epoch, or of three where samples stay; or of what was
+ * read late of them. */
 struct reads {
     char text[TEXT_BYTES];
     size_t count;
@@ -44,14 +49,16 @@ static struct reads read_on_host(const char *text) {
     brim_batch *batch;
     expand(text, reads.text);
     session_open(&session, reads.text, &(struct how){ .threads = 0 });
-    while (brim_loader_next(session.loader, BRIM_FOREVER, &batch) == BRIM_OK) {
-        const uint64_t bytes = brim_batch_field_at(batch, 0)->bytes;
-        assert_true(reads.count < MOST_BATCHES);
-        reads.bytes[reads.count] = bytes;
-        reads.data[reads.count] = malloc(bytes);
-        MUST(brim_batch_read(batch, 0, reads.data[reads.count], bytes));
-        reads.count++;
-        brim_batch_release(batch);
+    for (int epochs = text == texts[KEPT] ? 3 : 1; epochs > 0; epochs--) {
+        while (brim_loader_next(session.loader, BRIM_FOREVER, &batch) == BRIM_OK) {
+            const uint64_t bytes = brim_batch_field_at(batch, 0)->bytes;
+            assert_true(reads.count < MOST_BATCHES);
+            reads.bytes[reads.count] = bytes;
+            reads.data[reads.count] = malloc(bytes);
+            MUST(brim_batch_read(batch, 0, reads.data[reads.count], bytes));
+            reads.count++;
+            brim_batch_release(batch);
+        }
     }
     session_close(&session);
     return reads;
@@ -97,15 +104,20 @@ struct race {
     uint32_t held_count;
 };
 
-static void begin_race(struct race *race, const struct reads *truth, brim_device kind, bool knows,
-                       struct how how) {
+static void begin_race_with(struct race *race, const struct reads *truth, struct consumer consumer,
+                            bool knows, struct how how) {
     /* without its queue OpenCL's loader would live in another context */
     *race = (struct race){
-        .truth = truth, .late = begin_reads(truth), .consumer = consumer_new(kind), .knows = knows
+        .truth = truth, .late = begin_reads(truth), .consumer = consumer, .knows = knows
     };
-    how.device = kind;
-    how.queue = knows || kind == BRIM_ON_OPENCL ? race->consumer.queue : NULL;
+    how.device = consumer.kind;
+    how.queue = knows || consumer.kind == BRIM_ON_OPENCL ? race->consumer.queue : NULL;
     session_open(&race->session, truth->text, &how);
+}
+
+static void begin_race(struct race *race, const struct reads *truth, brim_device kind, bool knows,
+                       struct how how) {
+    begin_race_with(race, truth, consumer_new(kind), knows, how);
 }
 
 static void end_race(struct race *race) {
@@ -130,14 +142,23 @@ static void release_oldest(struct race *race) {
     memmove(race->held, race->held + 1, race->held_count * sizeof race->held[0]);
 }
 
-/* The next batch, and the consumer's late read of it; false: BRIM_TIMEOUT or BRIM_END. */
-static bool take_late(struct race *race, int64_t timeout, uint64_t microseconds) {
+/* The next batch, across the end of an epoch; NULL: BRIM_TIMEOUT. */
+static brim_batch *take_next(struct race *race, int64_t timeout) {
     brim_batch *batch;
-    const brim_status status = brim_loader_next(race->session.loader, timeout, &batch);
-    if (status != BRIM_OK) {
-        if (status != BRIM_TIMEOUT && status != BRIM_END) {
-            fail_msg("next: %s: %s", brim_status_name(status), brim_detail());
-        }
+    brim_status status = brim_loader_next(race->session.loader, timeout, &batch);
+    if (status == BRIM_END) {
+        status = brim_loader_next(race->session.loader, timeout, &batch);
+    }
+    if (status != BRIM_OK && status != BRIM_TIMEOUT) {
+        fail_msg("next: %s: %s", brim_status_name(status), brim_detail());
+    }
+    return status == BRIM_OK ? batch : NULL;
+}
+
+/* And the consumer's late read of it. */
+static bool take_late(struct race *race, int64_t timeout, uint64_t microseconds) {
+    brim_batch *batch = take_next(race, timeout);
+    if (batch == NULL) {
         return false;
     }
     const brim_field *field = brim_batch_field_at(batch, 0);
@@ -206,12 +227,13 @@ static void test_a_late_reader_reads_the_old_bytes(void **state) {
 static void test_nobody_overtakes_while_seeking_and_trimming(void **state) {
     const brim_device kind = *(const brim_device *)*state;
     NEED_DEVICE(kind);
-    struct reads truth = read_on_host(texts[1]);
-    for (unsigned way = 0; way < 6; way++) {
+    struct reads truths[2] = { read_on_host(texts[1]), read_on_host(texts[KEPT]) };
+    for (unsigned way = 0; way < 12; way++) {
+        const struct reads truth = truths[way / 6];
         struct race race;
         brim_batch *batch;
         begin_race(&race, &truth, kind, way % 2 == 0,
-                   (struct how){ .threads = (int32_t)(way % 3), .slots = way < 3 ? 2 : 0 });
+                   (struct how){ .threads = (int32_t)(way % 3), .slots = way % 6 < 3 ? 2 : 0 });
         take_all_that_is_free(&race);
         const size_t taken = race.taken;
         MUST(brim_loader_seek(race.session.loader, 0, 0));
@@ -228,21 +250,83 @@ static void test_nobody_overtakes_while_seeking_and_trimming(void **state) {
         assert_read(&truth, &race.late, 0, 1);
         end_race(&race);
     }
+    end_reads(&truths[0]);
+    end_reads(&truths[1]);
+}
+
+/* The next batches up to number `until`, read back at once and given back for good. */
+static void take_at_once(struct race *race, size_t until) {
+    while (race->taken < until) {
+        const size_t i = race->taken++;
+        brim_batch *batch = take_next(race, A_MINUTE);
+        assert_non_null(batch);
+        MUST(brim_batch_read(batch, 0, race->late.data[i], race->truth->bytes[i]));
+        brim_batch_release_after(batch, NULL);
+        assert_read(race->truth, &race->late, i, i + 1);
+    }
+}
+
+/* Batches that were gathered from samples that stay are read late, while these samples go, in
+ * part or all of them, and come back, and others are gathered. */
+static void test_late_readers_while_samples_come_and_go(void **state) {
+    const brim_device kind = *(const brim_device *)*state;
+    NEED_DEVICE(kind);
+    struct reads truth = read_on_host(texts[KEPT]);
+    const size_t steps = truth.count / 3;
+    for (unsigned way = 0; way < 6; way++) {
+        struct race race;
+        begin_race(&race, &truth, kind, true,
+                   (struct how){ .threads = (int32_t)(way % 3),
+                                 .growth = way < 3 ? BRIM_GROW : BRIM_FIXED,
+                                 .slots = 4,
+                                 .device_bytes = 16 << 20 });
+        brim_loader *loader = race.session.loader;
+        brim_budget *root = brim_runtime_budget(race.session.runtime);
+        const brim_plan_info *info = brim_plan_get(brim_loader_plan(loader));
+        cuda_standin_delay(way % 2 * 50);
+        take_at_once(&race, steps);
+        consumer_hold(&race.consumer);
+        for (int i = 0; i < 2; i++) {
+            assert_true(take_late(&race, A_MINUTE, 100));
+        }
+        for (unsigned i = 0; race.taken < truth.count; i++) {
+            brim_cache_stats stats = BRIM_CACHE_STATS_INIT;
+            MUST(brim_loader_cache_stats(loader, 0, &stats));
+            if (i % 4 == 0) {
+                MUST(brim_runtime_trim(race.session.runtime, NULL));
+            } else if (i % 2 == 0) { /* two slots more than the minimum may be read */
+                MUST(brim_budget_set(root, race.session.kind,
+                                     info->minimum_device_bytes + 2 * info->device_slot_bytes +
+                                         stats.bytes / 2,
+                                     0));
+                MUST(brim_budget_set(root, race.session.kind, 16 << 20, 0));
+            }
+            take_at_once(&race, brim__min(race.taken + 1 + i % 4, truth.count));
+        }
+        brim_cache_stats stats = BRIM_CACHE_STATS_INIT;
+        MUST(brim_loader_cache_stats(loader, 0, &stats));
+        assert_true(stats.stored > SHIP_SAMPLES && stats.hits > 0);
+        consumer_go_on(&race.consumer);
+        consumer_finish(&race.consumer);
+        cuda_standin_delay(0);
+        assert_read(&truth, &race.late, steps, steps + 2);
+        end_race(&race);
+    }
     end_reads(&truth);
 }
 
 /* Nothing is held: everything goes on at its pace, but reads take longer than all else. */
 static void test_slow_readers(void **state) {
     (void)state;
-    for (unsigned way = 0; way < 9; way++) {
+    for (unsigned way = 0; way < 3 * TEXTS; way++) {
         struct reads truth = read_on_host(texts[way % TEXTS]);
         struct race race;
         begin_race(&race, &truth, BRIM_ON_CUDA, way % 2 == 0,
-                   (struct how){ .threads = (int32_t)(way / 3),
+                   (struct how){ .threads = (int32_t)(way / TEXTS),
                                  .hold = 1 + way % 3,
                                  .slots = 2 + way % 3,
                                  .bytes = AT_MINIMUM,
-                                 .device_bytes = AT_MINIMUM,
+                                 .device_bytes = way % TEXTS == KEPT ? 0 : AT_MINIMUM,
                                  .pinned_bytes = AT_MINIMUM });
         cuda_standin_delay(200);
         while (race.taken < truth.count) {
@@ -496,6 +580,51 @@ static void test_two_queues(void **state) {
     end_reads(&truth);
 }
 
+/* OpenCL: the consumer's queue may work in any order but for barriers. */
+static void test_a_queue_that_works_out_of_order(void **state) {
+    (void)state;
+    NEED_DEVICE(BRIM_ON_OPENCL);
+    struct consumer consumer = consumer_out_of_order();
+    if (consumer.queue == NULL) {
+        print_message("skipped: the device has no queues that work out of order\n");
+        skip();
+    }
+    for (size_t t = 0; t < TEXTS; t++) {
+        struct reads truth = read_on_host(texts[t]);
+        for (unsigned way = 0; way < 4; way++) {
+            struct race race;
+            begin_race_with(&race, &truth, consumer_out_of_order(), way % 2 == 0,
+                            (struct how){ .threads = (int32_t)(way / 2), .hold = 1 + way % 3 });
+            /* a mark is behind all that reads */
+            while (race.taken < truth.count / 2) {
+                const size_t from = race.taken;
+                take_all_that_is_free(&race);
+                consumer_go_on(&race.consumer);
+                consumer_finish(&race.consumer);
+                assert_read(&truth, &race.late, from, race.taken);
+            }
+            end_race(&race);
+
+            /* what reads is behind a copy that does not begin yet */
+            begin_race_with(&race, &truth, consumer_out_of_order(), way % 2 == 0,
+                            (struct how){ .threads = 0, .hold = 1 + way % 3 });
+            struct consumer own = { .kind = BRIM_ON_OPENCL,
+                                    .context = race.consumer.context,
+                                    .queue = race.session.loader->ship->queue.handle };
+            consumer_hold(&own);
+            assert_true(take_late(&race, A_MINUTE, 0));
+            sleep_ns(A_LOOK);
+            consumer_go_on(&own);
+            release_all(&race);
+            consumer_finish(&race.consumer);
+            assert_read(&truth, &race.late, 0, 1);
+            end_race(&race);
+        }
+        end_reads(&truth);
+    }
+    consumer_close(&consumer);
+}
+
 /* A queue that cannot use the batches is refused; released on one, a batch's memory is not
  * used again, and the loader has another. */
 static void test_a_foreign_queue(void **state) {
@@ -562,6 +691,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         ON_BOTH(test_a_late_reader_reads_the_old_bytes),
         ON_BOTH(test_nobody_overtakes_while_seeking_and_trimming),
+        ON_BOTH(test_late_readers_while_samples_come_and_go),
         cmocka_unit_test_setup(test_slow_readers, reset),
         ON_BOTH(test_closing_waits_for_readers),
         ON_BOTH(test_releasing_after_closing_waits_for_readers),
@@ -570,6 +700,7 @@ int main(void) {
         ON_BOTH(test_what_is_queued_after_next_sees_the_batch),
         ON_BOTH(test_waiting_on_the_host),
         ON_BOTH(test_two_queues),
+        cmocka_unit_test_setup(test_a_queue_that_works_out_of_order, reset),
         ON_BOTH(test_a_foreign_queue),
     };
     return cmocka_run_group_tests_name("ship_race", tests, begin_ship_tests, end_tests);
