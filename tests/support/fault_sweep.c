@@ -153,6 +153,9 @@ brim_batch *take_one(brim_loader *loader) {
             wrong("brim_loader_next failed, but gave a batch or no detail of the loader");
         }
         status = brim_loader_next(loader, BRIM_FOREVER, &batch);
+        if (status == BRIM_DRIVER) { /* a worker may have met one more before that */
+            status = brim_loader_next(loader, BRIM_FOREVER, &batch);
+        }
     }
     if (status != BRIM_OK) {
         wrong("brim_loader_next failed again: %s: %s", brim_status_name(status), brim_detail());
