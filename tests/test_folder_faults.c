@@ -3,8 +3,7 @@
  * it makes a listing, and with files that were damaged.
  *
  * Whatever is done to a listing or its index, reading gives the model's samples or an
- * error, never anything else. With BRIM_TEST_LONG=1 in the environment a million files are
- * made too.
+ * error, never anything else. Very many files: test_folder_many.c.
  */
 #include "folder_util.h"
 
@@ -520,36 +519,6 @@ static void test_a_file_without_end(void **state) {
     }
 }
 
-/* --------------------------------------------------------------------- big */
-
-static double seconds(void) {
-    return (double)brim__now() * 1e-9;
-}
-
-static void test_a_million_files(void **state) {
-    (void)state;
-    if (getenv("BRIM_TEST_LONG") == NULL) {
-        skip();
-    }
-    make_many("big", 1000000, 1000);
-    const struct long_path root = at("big");
-    static const char *const options[] = { "probe=no", "probe=yes" };
-    for (int i = 0; i < 4; i++) {
-        struct test_use use;
-        struct session session;
-        brim_budget *budget = new_root(2 * MIB);
-        folder_use(&use, root.text, options[i / 2]);
-        const double begin = seconds();
-        assert_int_equal(open_in(&session, &use, budget), BRIM_OK);
-        print_message("%s: %llu files, %s in %.2f s, peak %llu KiB\n", options[i / 2],
-                      (unsigned long long)session.source.count,
-                      session.indexes->made ? "made" : "opened again", seconds() - begin,
-                      (unsigned long long)(read_info(budget).peak / KIB));
-        close_in(&session);
-        brim_budget_free(budget);
-    }
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sorter),
@@ -562,7 +531,6 @@ int main(void) {
         cmocka_unit_test(test_forged_headers),
         cmocka_unit_test(test_bounds_that_cannot_be),
         cmocka_unit_test(test_a_file_without_end),
-        cmocka_unit_test(test_a_million_files),
     };
     return cmocka_run_group_tests_name("folder_faults", tests, set_up, tear_down);
 }
