@@ -98,6 +98,26 @@ class Colours(unittest.TestCase):
                            lambda image: image.rotate(angle, pillow_filter(filter_),
                                                       fillcolor=tuple(fill)))
 
+    def test_gray_and_alpha(self):
+        """Alpha stays beside colours that change, and weights those that are interpolated."""
+        for decoding, mode in (("gray", "L"), ("rgba", "RGBA")):
+            image = photograph(90, 61, 6, mode)
+            place = self.folder.one(image, "png")
+            cases = [(f"rotate {angle} exact=yes filter={name} fill=40",
+                      image.rotate(angle, pillow_filter(name),
+                                   fillcolor=40 if mode == "L" else (40, 40, 40, 255)))
+                     for angle in (17, -63.5) for name in ("nearest", "bilinear")]
+            cases += [(f"color_jitter {name}={factor},{factor}", enhance(image).enhance(factor))
+                      for name, enhance in (("brightness", ImageEnhance.Brightness),
+                                            ("contrast", ImageEnhance.Contrast),
+                                            ("saturation", ImageEnhance.Color))
+                      for factor in (0.3, 1.8)]
+            for stage, theirs in cases:
+                ours = self.rows.run(f'folder "{place}" classes=no | decode {decoding} | crop 61 90 | '
+                                     f"{stage} | batch 1")[0]["image"][0]
+                numpy.testing.assert_array_equal(
+                    ours, numpy.asarray(theirs).reshape(ours.shape), f"{mode}: {stage}")
+
     def test_random_angles(self):
         """They are uniform; each is read off the pixel to the right of the centre, which stays."""
         place = self.folder.one(coordinates(81, 81), "png")
