@@ -15,6 +15,7 @@ below their docstring: those that import nothing but brim, numpy and the standar
 
 from __future__ import annotations
 
+import gzip
 import importlib
 import os
 import pathlib
@@ -24,7 +25,7 @@ import tempfile
 import unittest
 import zlib
 from types import ModuleType
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SANITIZED = bool(os.environ.get("BRIM_SANITIZE"))
@@ -54,6 +55,22 @@ def data(name: str) -> pathlib.Path | None:
     repository. None where it is absent."""
     folder = pathlib.Path(os.environ.get("BRIM_DATA") or ROOT.parent / "shared" / "data") / name
     return folder if folder.is_dir() else None
+
+
+def mnist(case: unittest.TestCase) -> Any:
+    """A pipeline of `image` (28, 28, 1), from 0 to 1, and `label`: MNIST's 10 000 digits for
+    testing. The test is skipped where they are absent."""
+    import brim
+    import numpy
+
+    folder = data("mnist")
+    if folder is None:
+        case.skipTest("there is no MNIST")
+    with gzip.open(folder / "t10k-labels-idx1-ubyte.gz") as file:
+        labels = numpy.frombuffer(file.read()[8:], dtype=numpy.uint8)
+    images = brim.idx(folder / "t10k-images-idx3-ubyte.gz", name="image")
+    digits = brim.zip(images, brim.array(labels, "label")).reshape(28, 28, 1, on="image")
+    return digits.normalize("unit", on="image")
 
 
 class Drawn(NamedTuple):

@@ -98,6 +98,18 @@ class Loader(support.Case):
         with self.assertRaisesRegex(brim.PipelineError, "'z'; it gives x"):
             self.open(data, fields="z")
 
+    def test_images_are_those_of_the_core_loader(self) -> None:
+        support.drawn_set(self.folder / "drawn", 20)
+        data = (
+            brim.folder(self.folder / "drawn").shuffle(seed=3).decode().random_resized_crop(16)
+            .flip().normalize("imagenet").batch(8)
+        )  # fmt: skip
+        given = [(numpy.array(x), numpy.array(y)) for x, y in self.open(data)]
+        with self.runtime.open(data) as loader:
+            for (x, y), batch in zip(given, loader, strict=True):
+                numpy.testing.assert_array_equal(x, batch["image"].numpy())
+                numpy.testing.assert_array_equal(y, batch["label"].numpy())
+
     def test_refusals(self) -> None:
         (self.folder / "lines.txt").write_text("one\ntwo\n")
         with self.assertRaisesRegex(brim.PipelineError, "text, and JAX"):
@@ -264,6 +276,49 @@ class Loader(support.Case):
         self.assertEqual(shapes, {(16, 1)})
 
     # -------------------------------------------------------------------------- learning
+
+    def test_learns_mnist(self) -> None:
+        digits = support.mnist(self)
+        data = digits.split("train", validation=0.2).shuffle(seed=2).batch(50)
+        train = self.open(data, fields=("image", "label", "ids"))
+        valid = self.open(digits.split("validation", validation=0.2).batch(250))
+
+        def scores(parameters, x):
+            hidden = jax.nn.relu(x.reshape(len(x), -1) @ parameters["in"] + parameters["bias"])
+            return hidden @ parameters["out"]
+
+        def loss(parameters, x, y):
+            picked = jnp.take_along_axis(jax.nn.log_softmax(scores(parameters, x)), y[:, None], 1)
+            return -picked.mean()
+
+        @jax.jit
+        def step(parameters, moments, x, y):
+            gradients = jax.grad(loss)(parameters, x, y.astype(jnp.int32))
+            moments = jax.tree.map(lambda m, g: 0.9 * m + g, moments, gradients)
+            return jax.tree.map(lambda p, m: p - 0.03 * m, parameters, moments), moments
+
+        keys = jax.random.split(jax.random.key(1))
+        parameters = {
+            "in": 0.05 * jax.random.normal(keys[0], (784, 64)),
+            "bias": jnp.zeros(64),
+            "out": 0.1 * jax.random.normal(keys[1], (64, 10)),
+        }
+        moments = jax.tree.map(jnp.zeros_like, parameters)
+        with self.runtime.open(data) as core:
+            numbers = sorted(number for batch in core for number in batch.ids.tolist())
+        self.assertEqual(len(set(numbers)), len(data))
+        for epoch in train.epochs(2):
+            seen: list[int] = []
+            for x, y, ids in epoch:
+                parameters, moments = step(parameters, moments, x, y)
+                seen += ids.tolist()
+            self.assertEqual(sorted(seen), numbers)
+        right = rows = 0
+        for x, y in valid:
+            right += int((scores(parameters, x).argmax(1) == y).sum())
+            rows += len(y)
+        self.assertEqual(rows, len(digits) - len(numbers))
+        self.assertGreaterEqual(right / rows, 0.9)
 
     def test_example_learns(self) -> None:
         example = support.ROOT / "examples" / "python" / "train_jax.py"

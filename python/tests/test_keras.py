@@ -7,13 +7,13 @@ samples a model was given is told by metrics of its targets, which are the sampl
 from __future__ import annotations
 
 import gc
-import gzip
 import importlib.util
 import os
 import pathlib
 import pickle
 import subprocess
 import sys
+import threading
 import unittest.mock
 import warnings
 
@@ -96,6 +96,25 @@ if BACKEND:
         rows = [logs[prefix + name] for name in ("count", "sum", "squares")]
         return list(zip(*rows)) if isinstance(rows[0], list) else [tuple(map(float, rows))]
 
+    class Placed(Total):
+        """The sum of the targets, each times its place in the batch."""
+
+        def update_state(self, y_true, y_pred, sample_weight=None) -> None:
+            values = keras.ops.reshape(keras.ops.cast(y_true, "float32"), (-1,))
+            places = keras.ops.cumsum(keras.ops.ones_like(values))
+            self.total.assign(self.total + keras.ops.sum(values * places))
+
+    class Record(keras.callbacks.Callback):
+        """What the metrics came to with each batch."""
+
+        def __init__(self, *names: str) -> None:
+            super().__init__()
+            self.names = names
+            self.rows: list[tuple[float, ...]] = []
+
+        def on_train_batch_end(self, batch, logs=None) -> None:
+            self.rows.append(tuple(float(logs[name]) for name in self.names))
+
     class Stop(keras.callbacks.Callback):
         """Stops fit after so many batches."""
 
@@ -156,6 +175,25 @@ class Keras(support.Case):
         dataset.set_epoch(7)
         given = model.predict(dataset, verbose=0)[:, 0].astype(int).tolist()
         self.assertEqual(given, self.order(self.data, 7))
+
+    def test_fit_shuffles_nothing(self) -> None:
+        """Its own shuffling is on by default, and asks for batches by numbers out of order."""
+        model, dataset = counting_model(), self.open()
+        metrics = [Total("count", 0), Total("sum", 1), Total("squares", 2), Placed("placed", 1)]
+        model.compile(optimizer=keras.optimizers.SGD(0.0), loss="mse", metrics=metrics)
+        record = Record("count", "sum", "squares", "placed")
+        self.fit(model, dataset, epochs=2, callbacks=[record])
+        expected = []
+        for epoch in range(2):
+            so_far = numpy.zeros(4)
+            with self.runtime.open(self.data) as loader:
+                loader.set_epoch(epoch)
+                for batch in loader:
+                    ids = numpy.array(batch.ids)
+                    places = numpy.arange(len(ids)) + 1
+                    so_far += [len(ids), ids.sum(), (ids**2).sum(), (ids * places).sum()]
+                    expected.append(tuple(so_far))
+        self.assertEqual(record.rows, expected)
 
     def test_fit_begins_with_epoch_0(self) -> None:
         model, dataset = counting_model(), self.open()
@@ -265,6 +303,23 @@ class Keras(support.Case):
         self.assertRaises(ValueError, self.open, data, y="a")
         self.assertRaises(ValueError, self.open, data, x="a", sample_weight="w")
 
+    def test_images_are_those_of_the_core_loader(self) -> None:
+        support.drawn_set(self.folder / "drawn", 20)
+        data = (
+            brim.folder(self.folder / "drawn").shuffle(seed=3).decode().random_resized_crop(16)
+            .flip().normalize("imagenet").batch(8)
+        )  # fmt: skip
+        given = [(numpy.array(x), numpy.array(y)) for x, y in self.open(data)]
+        with self.runtime.open(data) as loader:
+            for (x, y), batch in zip(given, loader, strict=True):
+                numpy.testing.assert_array_equal(x, batch["image"].numpy())
+                numpy.testing.assert_array_equal(y, batch["label"].numpy())
+        flat = keras.Sequential([keras.layers.Flatten()])
+        dataset = self.open(data, x="image")
+        found = flat.predict(dataset, verbose=0)
+        expected = numpy.concatenate([x.reshape(len(x), -1) for x, _ in given])
+        numpy.testing.assert_array_equal(found, expected)
+
     def test_padded_rows(self) -> None:
         data = self.numbers.batch(64, remainder="pad")
         model = counting_model()
@@ -330,6 +385,45 @@ class Keras(support.Case):
         del kept
         self.assertEqual(dataset.stats()["lent"], 0)
 
+    def test_kept_beyond_the_budget(self) -> None:
+        """When nothing more fits, and nothing goes for a while, that is said: to the main thread
+        sooner than to one that reads ahead."""
+        with brim.Runtime("8MiB", threads=1) as runtime:
+            dataset = brim.keras.dataset(self.images(), runtime=runtime)
+            found, raised = [], []
+
+            def keep_all() -> None:
+                kept = []
+                try:
+                    while len(kept) < 10:  # 10 MiB
+                        kept.append(dataset[0])
+                except brim.BudgetError as error:
+                    raised.append(str(error))
+                found.extend(int(x[0, 0, 0]) for xs, _ in kept for x in xs)
+
+            for main, ahead in ((0.1, 600.0), (600.0, 0.1)):
+                with (
+                    unittest.mock.patch("brim._adapters.PATIENCE", main),
+                    unittest.mock.patch("brim._adapters.PATIENCE_AHEAD", ahead),
+                    warnings.catch_warnings(),
+                ):
+                    warnings.simplefilter("ignore")
+                    if main < ahead:
+                        keep_all()
+                    else:
+                        thread = threading.Thread(target=keep_all)
+                        thread.start()
+                        thread.join()
+            self.assertEqual(len(raised), 2)
+            for text in raised:
+                self.assertRegex(text, "[0-9]+ batches and copies of batches are kept")
+            while len(found) < 2 * COUNT:  # it has gone on with the next batch
+                found += [int(x[0, 0, 0]) for x in dataset[0][0]]
+            orders = [self.order(self.images(), epoch) for epoch in range(2)]
+            self.assertEqual(found, orders[0] + orders[1])
+            self.assertLessEqual(runtime.usage()["peak"], 8 << 20)
+            dataset.close()
+
     def test_memory_stays_flat(self) -> None:
         dataset = self.open(self.images())
         model = keras.Sequential(
@@ -381,13 +475,7 @@ class Keras(support.Case):
         self.assertGreater(history["accuracy"][-1], 0.9, history)
 
     def test_learns_mnist(self) -> None:
-        folder = support.data("mnist")
-        if folder is None:
-            self.skipTest("there is no MNIST")
-        with gzip.open(folder / "t10k-labels-idx1-ubyte.gz") as file:
-            labels = numpy.frombuffer(file.read()[8:], dtype=numpy.uint8)
-        images = brim.idx(folder / "t10k-images-idx3-ubyte.gz", name="image")
-        digits = brim.zip(images, brim.array(labels, "label")).normalize("unit", on="image")
+        digits = support.mnist(self)
         train = self.open(digits.split("train").shuffle(seed=2).batch(100))
         valid = self.open(digits.split("validation").batch(250))
         model = keras.Sequential(

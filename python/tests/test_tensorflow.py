@@ -167,6 +167,18 @@ class Dataset(support.Case):
         self.assertEqual(batches[1]["x"][5, 0].numpy(), 69)
         self.assertEqual(batches[-1]["ids"].numpy()[-1], -1)
 
+    def test_images_are_those_of_the_core_loader(self) -> None:
+        support.drawn_set(self.folder / "drawn", 20)
+        data = (
+            brim.folder(self.folder / "drawn").shuffle(seed=3).decode().random_resized_crop(16)
+            .flip().normalize("imagenet").batch(8)
+        )  # fmt: skip
+        given = [(x.numpy().copy(), y.numpy()) for x, y in self.open(data)]
+        with self.runtime.open(data) as loader:
+            for (x, y), batch in zip(given, loader, strict=True):
+                numpy.testing.assert_array_equal(x, batch["image"].numpy())
+                numpy.testing.assert_array_equal(y, batch["label"].numpy())
+
     def test_padded_rows_are_cut_off(self) -> None:
         dataset = self.open(brim.arrays(x=COLUMN).batch(64, remainder="pad"))
         self.assertEqual([len(x) for (x,) in dataset], [64, 64, 64, 8])
@@ -245,6 +257,32 @@ class Dataset(support.Case):
             self.assertLessEqual(runtime.usage()["peak"], 8 << 20)
             dataset.loader.close()
 
+    def test_kept_beyond_the_budget(self) -> None:
+        """When nothing more fits, and nothing goes for a while, that is said."""
+        with brim.Runtime("8MiB", threads=1) as runtime, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            dataset = brim.tensorflow.dataset(self.images(), runtime=runtime)
+            kept = []
+            with (
+                unittest.mock.patch("brim._adapters.PATIENCE", 0.1),
+                unittest.mock.patch("brim._adapters.PATIENCE_AHEAD", 0.1),
+                self.assertRaisesRegex(
+                    tf.errors.OpError, "BudgetError: [0-9]+ batches and copies of batches are kept"
+                ),
+            ):
+                for batch in dataset:
+                    kept.append(batch)
+            self.assertGreater(len(kept), 3)
+            self.assertLess(len(kept), 10)
+            expected = self.order(self.images(), 0)
+            self.assertEqual(self.numbers_of(kept), expected[: 20 * len(kept)])
+            kept.clear()
+            del batch
+            gc.collect()
+            self.assertEqual(self.numbers_of(dataset), self.order(self.images(), 1))
+            self.assertLessEqual(runtime.usage()["peak"], 8 << 20)
+            dataset.loader.close()
+
     def numbers_of(self, batches) -> list[int]:
         return [int(n) for _, y in batches for n in y[:, 0].numpy()]
 
@@ -284,6 +322,47 @@ class Dataset(support.Case):
         self.assertEqual(self.runtime.usage()["loaders"], 0)
 
     # -------------------------------------------------------------------------- learning
+
+    def test_learns_mnist(self) -> None:
+        digits = support.mnist(self)
+        data = digits.split("train", validation=0.2).shuffle(seed=2).batch(50)
+        train = self.open(data, fields=("image", "label", "ids"))
+        valid = self.open(digits.split("validation", validation=0.2).batch(250))
+        tf.random.set_seed(1)
+        model = tf.keras.Sequential(
+            [
+                tf.keras.layers.Flatten(),
+                tf.keras.layers.Dense(64, activation="relu"),
+                tf.keras.layers.Dense(10),
+            ]
+        )
+        model.build((None, 28, 28, 1))
+        optimizer = tf.keras.optimizers.Adam(0.003)
+
+        @tf.function
+        def step(x: tf.Tensor, y: tf.Tensor) -> None:
+            with tf.GradientTape() as tape:
+                losses = tf.nn.sparse_softmax_cross_entropy_with_logits(y, model(x))
+                loss = tf.reduce_mean(losses)
+            gradients = tape.gradient(loss, model.trainable_variables)
+            optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+
+        with self.runtime.open(data) as core:
+            numbers = sorted(number for batch in core for number in batch.ids.tolist())
+        self.assertEqual(len(set(numbers)), len(data))
+        for _ in range(2):
+            seen: list[int] = []
+            for x, y, ids in train:
+                step(x, tf.cast(y, tf.int32))
+                seen += ids.numpy().tolist()
+            self.assertEqual(sorted(seen), numbers)
+        right = rows = 0
+        for x, y in valid:
+            found = tf.argmax(model(x), 1).numpy()
+            right += int((found == y.numpy()).sum())
+            rows += len(found)
+        self.assertEqual(rows, len(digits) - len(numbers))
+        self.assertGreaterEqual(right / rows, 0.9)
 
     def test_example_learns(self) -> None:
         example = support.ROOT / "examples" / "python" / "train_tensorflow.py"
