@@ -4,9 +4,11 @@
  * At the joint minimum, where nothing is elastic; at twice that, where all that is elastic goes
  * to and fro; and with memory in plenty. On one thread, and on two at once. Direct and
  * sequenced plans, with and without caches in memory, without workers, with one and with
- * several. Every batch must be the one that the loader gives alone, and the budget must hold at
- * every switch. A watchdog ends the program, and says how the loaders stand, when no batch
- * comes for two minutes.
+ * several: a thousand switches in each of these budgets and forms, and a thousand more of one
+ * pair alone where there is least. The same on devices, where page-locked and device memory
+ * have such limits too. Every batch must be the one that the loader gives alone, and the budget
+ * must hold at every switch. A watchdog ends the program, and says how the loaders stand, when
+ * no batch comes for two minutes.
  *
  * Under the thread sanitizer there are a tenth of the switches, so that it ends within a
  * minute.
@@ -14,6 +16,7 @@
 #include "support/memory_data.h"
 #include "support/memory_watch.h"
 
+#include "cuda_standin.h"
 #include "engine/loader.h"
 #include "memory/budget.h"
 
@@ -21,13 +24,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define SWITCHES     (is_thread_sanitized() ? 100u : 1000u)
+#define SWITCHES     (is_thread_sanitized() ? 100u : 1000u) /* in each budget and form */
 #define PATIENCE_S   120
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
-static const struct {
+struct pair {
     const char *training, *validation;
-} pairs[] = {
+};
+static const struct pair pairs[] = {
     { "npy $/a.npy $/b.npy | shuffle seed=5 | normalize imagenet | layout chw | batch 24",
       "tokens $/plain.bin length=64 | shuffle seed=1 | cast int64 | batch 64" },
     { "npy $/a.npy $/b.npy | shuffle seed=5 | cache memory | normalize imagenet | batch 24",
@@ -39,10 +43,20 @@ static const struct {
       "filter 'label<8' | shuffle seed=2 buffer=16KiB | cast float32 on=image | batch 16",
       "npy $/a.npy | cache memory | cast float32 | batch 16" },
 };
+#define WITH_CACHES 1
+
+static const struct pair pairs_there[] = {
+    { "npy $/a.npy $/b.npy | shuffle seed=5 | normalize imagenet | layout chw | batch 24",
+      "tokens $/plain.bin length=64 | shuffle seed=1 | cast int64 | batch 64" },
+    { "npy $/a.npy $/b.npy | shuffle seed=5 | normalize imagenet | cache device | batch 24",
+      "tokens $/plain.bin length=64 | cast int64 | cache device | batch 64" },
+    { "zip (npy $/a.npy $/b.npy name=image) (npy $/labels.npy name=label) | cache memory | "
+      "filter 'label<8' | shuffle seed=2 buffer=16KiB | cast float32 on=image | batch 16",
+      "npy $/a.npy | cast float32 | cache device | batch 16" },
+};
+
 static const int32_t threads[] = { 0, 1, 3 };
 enum { AT_JOINT_MINIMUM, AT_TWICE, IN_PLENTY, LIMITS };
-
-#define WAYS ((unsigned)(COUNT(pairs) * LIMITS * COUNT(threads)) * 2)
 
 /* ------------------------------------------------------------------- watchdog */
 
@@ -121,11 +135,15 @@ struct taker {
 
 /* Asserts nothing, because it is called in threads. */
 static bool is_within_budget(brim_runtime *runtime) {
-    brim_budget_info info = BRIM_BUDGET_INFO_INIT;
     brim_budget *root = brim_runtime_budget(runtime);
+    bool within = true;
     brim__budget_check(root);
-    return brim_budget_read(root, BRIM_HOST, &info) == BRIM_OK &&
-           info.charged + info.reserved <= info.limit && info.peak <= info.limit;
+    for (int kind = 0; kind < BRIM_MEMORY_KINDS; kind++) {
+        brim_budget_info info = BRIM_BUDGET_INFO_INIT;
+        within &= brim_budget_read(root, (brim_memory)kind, &info) == BRIM_OK &&
+                  info.charged + info.reserved <= info.limit && info.peak <= info.limit;
+    }
+    return within;
 }
 
 /* A few batches, sometimes more than an epoch has. */
@@ -157,13 +175,37 @@ static void take_in_parallel(struct taker takers[2]) {
     }
 }
 
-static uint64_t limit_of(unsigned limit, int32_t most_threads, const char *training,
-                         const char *validation) {
-    const brim_open_options options = open_options("either");
-    const uint64_t joint = plan_alone(most_threads, training, &options).minimum_bytes +
-                           plan_alone(most_threads, validation, &options).minimum_bytes -
-                           empty_runtime_bytes();
-    return limit == AT_JOINT_MINIMUM ? joint : limit == AT_TWICE ? 2 * joint : 0;
+/* One of the contests. */
+struct contest_of {
+    const struct pair *pair;
+    unsigned limit;
+    int32_t threads;
+    bool parallel;
+    brim_device device;
+    unsigned switches;
+};
+
+static brim_open_options options_for(const struct contest_of *how, const char *label) {
+    brim_open_options options = open_options(label);
+    options.device_kind = how->device;
+    return options;
+}
+
+/* A runtime with what both need together at least, of every kind of memory, or twice that. */
+static brim_runtime *make_limited(const struct contest_of *how, const char *training,
+                                  const char *validation) {
+    const brim_open_options options = options_for(how, "either");
+    const brim_plan_info a = plan_alone(how->threads, training, &options),
+                         b = plan_alone(how->threads, validation, &options);
+    const uint64_t times = how->limit == IN_PLENTY ? 0 : 1 + (how->limit == AT_TWICE);
+    brim_runtime_options limits = BRIM_RUNTIME_OPTIONS_INIT;
+    brim_runtime *runtime;
+    limits.threads = how->threads;
+    limits.host_bytes = times * (a.minimum_bytes + b.minimum_bytes - empty_runtime_bytes());
+    limits.pinned_bytes = times * (a.minimum_pinned_bytes + b.minimum_pinned_bytes);
+    limits.device_bytes = times * (a.minimum_device_bytes + b.minimum_device_bytes);
+    assert_int_equal(brim_runtime_new(&limits, &runtime), BRIM_OK);
+    return runtime;
 }
 
 struct contest {
@@ -172,14 +214,12 @@ struct contest {
     struct taker takers[2]; /* of training, of validation */
 };
 
-static void open_contest(struct contest *contest, size_t pair, unsigned limit,
-                         int32_t most_threads) {
-    expand(pairs[pair].training, contest->text[0]);
-    expand(pairs[pair].validation, contest->text[1]);
-    contest->runtime = make_runtime(
-        most_threads, limit_of(limit, most_threads, contest->text[0], contest->text[1]));
+static void open_contest(struct contest *contest, const struct contest_of *how) {
+    expand(how->pair->training, contest->text[0]);
+    expand(how->pair->validation, contest->text[1]);
+    contest->runtime = make_limited(how, contest->text[0], contest->text[1]);
     for (unsigned i = 0; i < 2; i++) {
-        const brim_open_options options = open_options(i == 0 ? "training" : "validation");
+        const brim_open_options options = options_for(how, i == 0 ? "training" : "validation");
         contest->takers[i] = (struct taker){
             .runtime = contest->runtime,
             .loader = open_on(contest->runtime, contest->text[i], &options).loader,
@@ -198,51 +238,104 @@ static void close_contest(struct contest *contest) {
     }
     assert_int_equal(brim_runtime_trim(contest->runtime, NULL), BRIM_OK);
     assert_int_equal(usage_of(contest->runtime).charged, empty_runtime_bytes());
+    for (int kind = BRIM_PINNED; kind < BRIM_MEMORY_KINDS; kind++) {
+        brim_budget_info info = BRIM_BUDGET_INFO_INIT;
+        assert_int_equal(
+            brim_budget_read(brim_runtime_budget(contest->runtime), (brim_memory)kind, &info),
+            BRIM_OK);
+        assert_int_equal(info.charged + info.reserved, 0);
+    }
     brim_runtime_free(contest->runtime);
 }
 
-static void contend(size_t pair, unsigned limit, int32_t most_threads, bool parallel) {
-    const unsigned switches = SWITCHES / WAYS + 1;
+static void contend(const struct contest_of *how) {
     struct contest contest;
-    open_contest(&contest, pair, limit, most_threads);
-    if (parallel) {
-        contest.takers[0].switches = contest.takers[1].switches = (switches + 1) / 2;
+    open_contest(&contest, how);
+    if (how->parallel) {
+        contest.takers[0].switches = contest.takers[1].switches = (how->switches + 1) / 2;
         take_in_parallel(contest.takers);
     } else {
-        for (unsigned i = 0; i < switches; i++) {
+        for (unsigned i = 0; i < how->switches; i++) {
             assert_true(take_some(&contest.takers[i % 2]));
         }
     }
     close_contest(&contest);
 }
 
-static void contend_in_pair(size_t pair) {
-    for (unsigned limit = 0; limit < LIMITS; limit++) {
+/* In every budget, with all numbers of threads, in turn and at once. */
+static void contend_in_pair(struct contest_of how) {
+    for (how.limit = 0; how.limit < LIMITS; how.limit++) {
         for (size_t i = 0; i < COUNT(threads); i++) {
-            contend(pair, limit, threads[i], false);
-            contend(pair, limit, threads[i], true);
+            how.threads = threads[i];
+            how.parallel = false;
+            contend(&how);
+            how.parallel = true;
+            contend(&how);
         }
     }
 }
 
+static void contend_on_host(size_t pair) {
+    contend_in_pair((struct contest_of){
+        .pair = &pairs[pair], .switches = SWITCHES / (COUNT(pairs) * COUNT(threads)) + 1 });
+}
+
 static void test_direct(void **state) {
     (void)state;
-    contend_in_pair(0);
+    contend_on_host(0);
 }
 
 static void test_direct_with_caches(void **state) {
     (void)state;
-    contend_in_pair(1);
+    contend_on_host(WITH_CACHES);
 }
 
 static void test_sequenced(void **state) {
     (void)state;
-    contend_in_pair(2);
+    contend_on_host(2);
 }
 
 static void test_sequenced_and_direct_with_caches(void **state) {
     (void)state;
-    contend_in_pair(3);
+    contend_on_host(3);
+}
+
+/* The same two loaders from the first switch to the thousandth. */
+static void test_a_thousand_of_one_pair(void **state) {
+    (void)state;
+    for (unsigned way = 0; way < 4; way++) {
+        contend(&(struct contest_of){ .pair = &pairs[WITH_CACHES],
+                                      .limit = way / 2 == 0 ? AT_JOINT_MINIMUM : AT_TWICE,
+                                      .threads = 3,
+                                      .parallel = way % 2 == 1,
+                                      .switches = SWITCHES });
+    }
+}
+
+static void contend_there(brim_device device) {
+    uint32_t count = 0;
+    if (brim_device_count(device, &count) != BRIM_OK || count == 0) {
+        print_message("skipped: no device of %s: %s\n", brim_device_name(device), brim_detail());
+        skip();
+    }
+    for (size_t pair = 0; pair < COUNT(pairs_there); pair++) {
+        contend_in_pair((struct contest_of){
+            .pair = &pairs_there[pair],
+            .device = device,
+            .switches = SWITCHES / (COUNT(pairs_there) * COUNT(threads)) + 1 });
+    }
+}
+
+static void test_on_opencl(void **state) {
+    (void)state;
+    contend_there(BRIM_ON_OPENCL);
+}
+
+static void test_on_cuda(void **state) {
+    (void)state;
+    contend_there(BRIM_ON_CUDA);
+    assert_string_equal(cuda_standin_violation(0), "");
+    assert_true(cuda_standin_empty());
 }
 
 /* Long enough for each to be idle while the other is used: memory goes to and fro. */
@@ -250,7 +343,8 @@ static void test_passes_with_pauses(void **state) {
     (void)state;
     for (size_t pair = 0; pair < COUNT(pairs); pair++) {
         struct contest contest;
-        open_contest(&contest, pair, AT_TWICE, 3);
+        open_contest(&contest, &(struct contest_of){
+                                   .pair = &pairs[pair], .limit = AT_TWICE, .threads = 3 });
         for (unsigned pass = 0; pass < 4; pass++) {
             for (unsigned i = 0; i < 40; i++) {
                 assert_true(take_some(&contest.takers[pass % 2]));
@@ -267,6 +361,9 @@ int main(void) {
         cmocka_unit_test(test_direct_with_caches),
         cmocka_unit_test(test_sequenced),
         cmocka_unit_test(test_sequenced_and_direct_with_caches),
+        cmocka_unit_test(test_a_thousand_of_one_pair),
+        cmocka_unit_test(test_on_opencl),
+        cmocka_unit_test(test_on_cuda),
         cmocka_unit_test(test_passes_with_pauses),
     };
     return cmocka_run_group_tests(tests, begin, end);
