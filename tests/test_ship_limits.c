@@ -10,6 +10,7 @@
  */
 #include "ship_util.h"
 
+#include "device/device.h"
 #include "memory/budget.h"
 #include "plan/plan.h"
 
@@ -112,6 +113,61 @@ static void test_the_minimum_of_everything(void **state) {
             assert_same(run_epochs(text, &how, 2), wanted);
         }
     }
+}
+
+/* What a limit may be above the minimum, where something may turn. */
+#define EDGES 12
+static uint64_t edge(const struct range *range, unsigned which) {
+    const uint64_t page = 4096;
+    const uint64_t edges[EDGES] = { 0,
+                                    1,
+                                    255,
+                                    256,
+                                    page - 1,
+                                    page,
+                                    page + 1,
+                                    range->step - 1,
+                                    range->step,
+                                    range->step + 1,
+                                    range->most - range->least - 1,
+                                    range->most - range->least };
+    return range->least + edges[which];
+}
+
+/* One kind of memory at a time; then all of them, each at another edge. */
+static void test_limits_at_every_edge(void **state) {
+    (void)state;
+    NEED_DEVICE(OPENCL);
+    const brim_memory kinds[] = { BRIM_HOST, BRIM_PINNED, kind_there() };
+    struct brim__device keeper; /* of kernels, which are built once for all who share them */
+    MUST(brim__device_open(&keeper, OPENCL, 0, NULL, NULL));
+    MUST(brim__device_prepare(&keeper));
+    for (size_t t = 0; t < TEXTS; t++) {
+        char text[TEXT_BYTES];
+        const brim_open_options options = options_there("limits");
+        const brim_plan_info info = plan_alone(0, expand(texts[t], text), &options);
+        const struct digest wanted = run_epochs(text, &(struct how){ .threads = 0 }, 1);
+        struct range range[3];
+        for (unsigned k = 0; k < 3; k++) {
+            range[k] = range_of(&info, kinds[k]);
+        }
+        for (unsigned way = 0; way < 3 * EDGES; way += is_sanitized() ? 5 : 1) {
+            const unsigned k = way / EDGES;
+            const struct how how = limited(kinds[k], edge(&range[k], way % EDGES), 0,
+                                           way % 2 ? BRIM_FIXED : BRIM_GROW);
+            assert_same(run_epochs(text, &how, 1), wanted);
+        }
+        for (unsigned way = 0; way < EDGES * EDGES; way += is_sanitized() ? 13 : 1) {
+            const unsigned mixed = way * 7 + way / EDGES;
+            const struct how how = { .device = OPENCL,
+                                     .growth = way % 2 ? BRIM_FIXED : BRIM_GROW,
+                                     .bytes = edge(&range[0], way % EDGES),
+                                     .pinned_bytes = edge(&range[1], way / EDGES),
+                                     .device_bytes = edge(&range[2], mixed % EDGES) };
+            assert_same(run_epochs(text, &how, 1), wanted);
+        }
+    }
+    brim__device_close(&keeper);
 }
 
 static void test_a_byte_less_is_refused(void **state) {
@@ -441,6 +497,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_limit_from_the_minimum_up),
         cmocka_unit_test(test_the_minimum_of_everything),
+        cmocka_unit_test(test_limits_at_every_edge),
         cmocka_unit_test(test_a_byte_less_is_refused),
         cmocka_unit_test(test_holders_are_named),
         cmocka_unit_test(test_resets_by_seeking),
