@@ -202,6 +202,45 @@ static void test_a_byte_less_is_refused(void **state) {
     }
 }
 
+/* A batch larger than any memory that the driver gives in one piece. */
+static void test_larger_than_the_device_gives_at_once(void **state) {
+    (void)state;
+    NEED_DEVICE(OPENCL);
+    brim_device_info device = BRIM_DEVICE_INFO_INIT;
+    MUST(brim_device_read(OPENCL, 0, &device));
+    const uint64_t rows = device.largest_bytes / sizeof(int64_t) + 1;
+    if (rows > INT32_MAX) {
+        print_message("skipped: no batch is as large as the device gives at once\n");
+        skip();
+    }
+    const brim_open_options options = options_there("large");
+    brim_runtime *runtime = make_runtime(0, (uint64_t)64 << 20);
+    brim_loader *loader = NULL;
+    brim_plan *plan = NULL;
+    char text[TEXT_BYTES];
+    MUST(brim_budget_set(brim_runtime_budget(runtime), kind_there(), 4 * device.total_bytes, 0));
+    format_text(text, "range %llu | batch %llu", (unsigned long long)rows * 2,
+                (unsigned long long)rows);
+    brim_pipeline *pipeline = parse(text);
+    assert_int_equal(brim_plan_new(runtime, pipeline, &options, &plan), BRIM_BUDGET);
+    assert_null(plan);
+    assert_detail_has("is more than opencl:0 gives at once (");
+    assert_detail_has("make the batch smaller, or use micro-batches");
+    assert_int_equal(brim_loader_open(runtime, pipeline, &options, &loader), BRIM_BUDGET);
+    assert_null(loader);
+    assert_detail_has("gives at once");
+    brim_pipeline_free(pipeline);
+    /* as it says: in pieces it is not too large for the device */
+    format_text(text, "range %llu | batch %llu micro=1024", (unsigned long long)rows * 2,
+                (unsigned long long)rows);
+    pipeline = parse(text);
+    MUST(brim_plan_new(runtime, pipeline, &options, &plan));
+    assert_true(brim_plan_get(plan)->device_slot_bytes < device.largest_bytes / 1000);
+    brim_plan_free(plan);
+    brim_pipeline_free(pipeline);
+    brim_runtime_free(runtime);
+}
+
 /* Who holds the rest is named. */
 static void test_holders_are_named(void **state) {
     (void)state;
@@ -499,6 +538,7 @@ int main(void) {
         cmocka_unit_test(test_the_minimum_of_everything),
         cmocka_unit_test(test_limits_at_every_edge),
         cmocka_unit_test(test_a_byte_less_is_refused),
+        cmocka_unit_test(test_larger_than_the_device_gives_at_once),
         cmocka_unit_test(test_holders_are_named),
         cmocka_unit_test(test_resets_by_seeking),
         cmocka_unit_test(test_resets_while_growing),
