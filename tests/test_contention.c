@@ -277,7 +277,8 @@ static void contend_in_pair(struct contest_of how) {
 
 static void contend_on_host(size_t pair) {
     contend_in_pair((struct contest_of){
-        .pair = &pairs[pair], .switches = SWITCHES / (COUNT(pairs) * COUNT(threads)) + 1 });
+        .pair = &pairs[pair],
+        .switches = SWITCHES / (unsigned)(COUNT(pairs) * COUNT(threads)) + 1 });
 }
 
 static void test_direct(void **state) {
@@ -322,7 +323,7 @@ static void contend_there(brim_device device) {
         contend_in_pair((struct contest_of){
             .pair = &pairs_there[pair],
             .device = device,
-            .switches = SWITCHES / (COUNT(pairs_there) * COUNT(threads)) + 1 });
+            .switches = SWITCHES / (unsigned)(COUNT(pairs_there) * COUNT(threads)) + 1 });
     }
 }
 

@@ -156,8 +156,7 @@ static bool gather(const struct brim__file_writer *writer, struct run *run) {
 /* From entry `first` on, those whose numbers are in a row. */
 static uint32_t in_a_row(const struct run *run, uint32_t first) {
     uint32_t count = 1;
-    while (first + count < run->count &&
-           run->number[first + count] == run->number[first] + count) {
+    while (first + count < run->count && run->number[first + count] == run->number[first] + count) {
         count++;
     }
     return count;
