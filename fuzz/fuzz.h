@@ -13,6 +13,7 @@
  *   state_fuzz.c    the bytes of a state
  *   index_fuzz.c    the bytes of an index
  *   listing_fuzz.c  the bytes of a folder's listing
+ *   cache_fuzz.c    the bytes of a cache file
  *   guess_fuzz.c    brim_guess, and the pipeline that it writes
  *   jpeg_fuzz.c, png_fuzz.c, webp_fuzz.c   the decoders of images
  *

@@ -439,6 +439,62 @@ def number_seeds():
         put("listing", name, content)
 
 
+# ----------------------------------------------------------------------------------------- caches
+
+
+def cache_seeds():
+    # places in cache_fuzz.c: 192 bytes of the header, its last 16, and the table of kind 0, whose
+    # 10 entries of 32 bytes are offset, length, stamp and checksum
+    table, heap = 208, 208 + 320
+
+    def cache(*edits, forged=True, kind=0, added=0, cut=0):
+        return bytes([forged | (31 + cut // 64 if cut else added // 64) << 2, kind]) + b"".join(
+            struct.pack("<HB", at, len(value)) + value for at, value in edits)
+
+    def u64(*values):
+        return struct.pack("<%dQ" % len(values), *values)
+
+    for name, content in {
+            "true": cache(forged=False),
+            "true-text": cache(forged=False, kind=1),
+            "true-csv": cache(forged=False, kind=2),
+            "count-0": cache((48, u64(0))),
+            "count-huge": cache((48, u64(2**58))),
+            "count-wraps": cache((48, u64(2**59))),
+            "most-bytes": cache((56, u64(2**64 - 1)), (table + 8, u64(2**63))),
+            "verify": cache((20, b"\xff\xff\xff\xff")),
+            "pipeline": cache((88, b"\xff" * 100)),
+            "version": cache((16, b"\x02")),
+            "byte-order": cache((8, bytes(range(1, 9)))),
+            "offset-header": cache((table, u64(0))),
+            "offset-table": cache((table, u64(4096))),
+            "offset-odd": cache((table, u64(8193))),
+            "offset-wraps": cache((table, u64(2**64 - 64, 128))),
+            "offset-behind": cache((table, u64(2**20))),
+            "length-0": cache((table + 8, u64(0))),
+            "length-1": cache((table + 8, u64(1))),
+            "length-all": cache((table + 8, u64(2**64 - 1))),
+            "overlap": cache((table + 32, u64(8192 + 64, 28)), (table + 64, u64(8192 + 64, 28))),
+            "stamp": cache((table + 16, u64(7))),
+            "parts": cache((heap, u64(2**64 - 1)), kind=1),
+            "parts-more": cache((heap, u64(1025)), kind=2),
+            "longer": cache((table + 8, u64(64)), added=64),
+            "cut": cache(cut=64, forged=False),
+            "cut-heap": cache(cut=32 * 64, forged=False),
+            "damage-header": cache((30, b"\x01"), forged=False),
+            "damage-magic": cache((0, b"B"), forged=False),
+            "damage-magics": cache((0, b"B"), (200, b"B"), forged=False),
+            "damage-table": cache((table + 24, b"\x01\x02"), forged=False),
+            "damage-heap": cache((heap + 3, b"\x01"), forged=False),
+            "damage-text": cache((heap + 8, b"\x01"), forged=False, kind=1),
+            "raw-nothing": b"\x02\x00",
+            "raw-text": b"\x02\x00hello",
+            "raw-magic": b"\x02\x00brimcch\n",
+            "raw-page": b"\x02\x00brimcch\n" + bytes(4080) + b"brimcch\n",
+    }.items():
+        put("cache", name, content)
+
+
 # ------------------------------------------------------------------------------------- pipelines
 
 
@@ -602,6 +658,7 @@ def main():
     line_seeds()
     token_seeds()
     number_seeds()
+    cache_seeds()
     pipeline_seeds()
     guess_seeds()
     png_seeds()
