@@ -89,10 +89,10 @@ class Values(support.Case):
             probed = runtime.plan(source().map(halve).batch(8)).stages
             out = {"x": ("float32", (4,)), "label": "int64"}
             declared = runtime.plan(source().map(halve, out=out).batch(8)).stages
-        told = [stage["effect"] for stage in probed if stage["name"] == "map"][0]
-        self.assertNotEqual(
-            told, [stage["effect"] for stage in declared if stage["name"] == "map"][0]
-        )
+        (told,) = (stage["effect"] for stage in probed if stage["name"] == "map")
+        (plain,) = (stage["effect"] for stage in declared if stage["name"] == "map")
+        self.assertEqual(plain, "x float32 4, label int64 scalar")
+        self.assertEqual(told, f"{plain}, probed")
 
     def test_every_kind_of_input(self) -> None:
         (self.folder / "d.jsonl").write_text(

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import gc
 import os
@@ -17,7 +18,7 @@ import textwrap
 import time
 import traceback
 import unittest
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import support
@@ -239,7 +240,26 @@ def run(data: brim.Pipeline, threads: int = 1, epochs: int = 1) -> dict[str, lis
     return rows
 
 
+# Seconds in which the program hears of what became of a worker process, new ones started meanwhile.
+ANSWER = 60 if support.SANITIZED else 20
+
+
 class Processes(support.Case):
+    @contextlib.contextmanager
+    def answered(self) -> Iterator[None]:
+        """Fails if what is done here, on the main thread, takes longer than ANSWER."""
+
+        def fail(*_: object) -> None:
+            raise AssertionError(f"there was no answer in {ANSWER} seconds")
+
+        before = signal.signal(signal.SIGALRM, fail)
+        signal.setitimer(signal.ITIMER_REAL, ANSWER)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
     def setUp(self) -> None:
         super().setUp()
         gc.collect()
@@ -546,10 +566,27 @@ class Failures(Processes):
         self.assertEqual(found["x"], (X + 1).tolist())
 
     def test_a_process_that_always_dies(self) -> None:
-        with self.assertRaisesRegex(brim.FunctionError, r"ended by signal 9 .* at sample 10, as"):
+        told = r"ended by signal 9 .* at sample 10, as"
+        with self.answered(), self.assertRaisesRegex(brim.FunctionError, told):
             self.died("kill", once=False)
-        with self.assertRaisesRegex(brim.FunctionError, r"process \d+ left with exit code 3 at"):
+        told = r"process \d+ left with exit code 3 at"
+        with self.answered(), self.assertRaisesRegex(brim.FunctionError, told):
             self.died("exit", once=False)
+
+    def test_a_process_that_hangs_and_is_killed(self) -> None:
+        """By the system or somebody: the program waits for it, and then for another one."""
+        marker = self.folder / "marker"
+        made = source().map(Once(marker, "hang"), out={"x": ("float32", (6,))}, processes=1)
+        with brim.Runtime("64MiB", threads=1) as runtime, runtime.open(made.batch(8)) as loader:
+            rows = loader.next()["x"].tolist()
+            while not marker.exists():
+                time.sleep(0.01)
+            (process,) = _core.processes()
+            with self.answered():
+                os.kill(process["pid"], signal.SIGKILL)
+                rows += [row for batch in iter(loader.next, None) for row in batch["x"].tolist()]
+            self.assertNotEqual(_core.processes()[0]["pid"], process["pid"])
+        self.assertEqual(rows, (X + 1).tolist())
 
     def test_a_process_without_descriptors(self) -> None:
         """It cannot map the next batch: another one does."""
@@ -631,6 +668,34 @@ class Failures(Processes):
         except ImportError:
             return
         self.assertEqual(run(data)["x"], X.tolist())
+
+    def test_what_a_process_imports(self) -> None:
+        """The function's module and what that imports, not what the program has imported."""
+        (self.folder / "light.py").write_text("")
+        (self.folder / "heavy.py").write_text("")
+        (self.folder / "functions.py").write_text(
+            "import sys, light\n"
+            "def modules(sample):\n"
+            "    return {'names': ' '.join(sys.modules)}\n"
+        )
+        ran = self.script(
+            """
+            import brim, functions, heavy
+            if __name__ == "__main__":
+                out = {"names": ("text", 65536)}
+                data = brim.range(1).map(functions.modules, out=out, processes=1).batch(1)
+                with brim.Runtime("16MiB", threads=1) as runtime, runtime.open(data) as loader:
+                    print(loader.next()["names"][0])
+            """
+        )
+        self.assertEqual((ran.returncode, ran.stderr), (0, ""))
+        names = set(ran.stdout.split())
+        self.assertLess({"functions", "light", "numpy", "brim._worker"}, names)
+        frameworks = {"torch", "tensorflow", "keras", "jax", "brim.torch", "brim.keras"}
+        self.assertFalse(names & {"heavy", "script", "PIL", "cloudpickle", *frameworks})
+        packages = {name.partition(".")[0] for name in names} - set(sys.stdlib_module_names)
+        others = {name for name in packages if not name.startswith(("_", "cython"))}
+        self.assertEqual(others, {"functions", "light", "numpy", "brim"})
 
     def test_a_script_without_a_guard(self) -> None:
         ran = self.script(
@@ -753,7 +818,7 @@ class Ending(Processes):
             with self.subTest(threads=threads):
                 started, worker = self.start(threads, "wait")
                 os.killpg(started.pid, signal.SIGINT)
-                rest = started.communicate(timeout=60)[0]
+                rest = started.communicate(timeout=ANSWER)[0]
                 self.assertIn("interrupted", rest)
                 self.assertIn("[]", rest)
                 self.assertEqual(started.returncode, 0)

@@ -220,6 +220,17 @@ class Memory(Torch):
         self.assertEqual(image.data_ptr(), place)
         self.assertNotEqual(label.data_ptr(), batch["label"].__array_interface__["data"][0])
 
+    def test_channels_last_lies_in_the_batch(self) -> None:
+        pixels = numpy.arange(8 * 5 * 6 * 3, dtype=numpy.float32).reshape(8, 5, 6, 3)
+        loader = self.open(brim.array(pixels, "image").batch(4), channels_last=True)
+        batch = next(iter(loader._core))
+        (image,) = loader._convert(batch)
+        self.assertEqual(image.shape, (4, 3, 5, 6))
+        self.assertEqual(image.data_ptr(), batch["image"].__array_interface__["data"][0])
+        self.assertEqual(image.untyped_storage().nbytes(), batch["image"].nbytes)
+        image[:, 1] = 7  # written where the batch is
+        self.assertTrue((numpy.asarray(batch["image"])[:, :, :, 1] == 7).all())
+
     def test_a_slot_goes_back_with_its_last_tensor(self) -> None:
         loader = self.open(self.images(4))
         batches = iter(loader)
@@ -306,6 +317,36 @@ class Memory(Torch):
             kept.clear()
             seen += [int(row[0]) for (x,) in batches for row in x]
         self.assertEqual(seen, list(range(64)))
+
+    def test_epochs_and_resets_with_memory_flat(self) -> None:
+        def resident() -> int:
+            gc.collect()
+            return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+        pixels = numpy.zeros((256, 64, 32, 4), dtype=numpy.uint8)
+        data = brim.array(pixels, "image").shuffle(seed=1).cast("float32").batch(32)
+        with brim.Runtime(memory="24MiB", threads=2) as runtime:  # an epoch has 8 MiB
+            loader = brim.torch.loader(data, runtime=runtime, channels_last=True)
+            figures = []
+            for reset in range(1000):
+                batches = iter(loader)
+                for _ in range(3):
+                    next(batches)
+                if reset in (100, 999):
+                    figures.append(resident())
+            self.assertLess(figures[1] - figures[0], 2 * support.MIB)
+            rows = 0
+            for epoch in loader.epochs(200):
+                for (image,) in epoch:
+                    rows += len(image)
+                del image
+                if epoch.number % 100 == 99:
+                    figures.append(resident())
+            self.assertEqual(rows, 200 * 256)
+            self.assertLess(abs(figures[-1] - figures[1]), 4 * support.MIB)
+            usage = runtime.usage()
+            self.assertLessEqual(usage["peak"], usage["limit"])
+            loader.close()
 
     def test_one_runtime_for_the_process(self) -> None:
         train = brim.torch.loader(self.images(4), memory="48MiB")
