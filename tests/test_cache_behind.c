@@ -99,8 +99,8 @@ static void take_until_stored(struct session *session, uint64_t wanted, struct d
         take(session, 8, digest);
         if (brim__now() > deadline) {
             const brim_cache_stats stats = cache_stats(session->loader, 0);
-            fail_msg("%" PRIu64 " samples were written, not %" PRIu64 ": %s", stats.stored,
-                     wanted, stats.warning);
+            fail_msg("%" PRIu64 " samples were written, not %" PRIu64 ": %s", stats.stored, wanted,
+                     stats.warning);
         }
     }
 }
@@ -144,8 +144,8 @@ static void check_stall(int32_t threads, unsigned let_through, uint64_t stored_b
 
     brim_cache_stats found;
     uint64_t good, bad;
-    assert_int_equal(
-        brim_cache_verify(in_directory("1.cache").text, NULL, NULL, &good, &bad), BRIM_OK);
+    assert_int_equal(brim_cache_verify(in_directory("1.cache").text, NULL, NULL, &good, &bad),
+                     BRIM_OK);
     assert_int_equal(good, SAMPLES);
     assert_int_equal(bad, 0);
     assert_digest(text, run_epochs(text, &how, 1, &found), first_batches(without, EPOCH));
@@ -204,8 +204,8 @@ static void test_closing_writes_what_is_there(void **state) {
     disk_go_on();
     pthread_join(thread, NULL);
     brim_runtime_free(closing.session.runtime);
-    assert_int_equal(
-        brim_cache_verify(in_directory("1.cache").text, NULL, NULL, &good, &bad), BRIM_OK);
+    assert_int_equal(brim_cache_verify(in_directory("1.cache").text, NULL, NULL, &good, &bad),
+                     BRIM_OK);
     assert_true(good >= stats.filled);
     assert_int_equal(bad, 0);
 }

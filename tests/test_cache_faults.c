@@ -74,11 +74,9 @@ static int make_sample(void *user, const brim_call *call, brim_value *outputs, s
 }
 
 static const uint16_t grid[12][9] = { { 1, 2 }, { 3 }, [7] = { 4, 5, 6 }, [11] = { 7 } };
-static const brim_field_spec made_field = { .size = sizeof(brim_field_spec),
-                                            .name = "made",
-                                            .dtype = BRIM_U8,
-                                            .rank = 1,
-                                            .shape = { 700 } };
+static const brim_field_spec made_field = {
+    .size = sizeof(brim_field_spec), .name = "made", .dtype = BRIM_U8, .rank = 1, .shape = { 700 }
+};
 static const brim_binding bindings[] = {
     { .size = sizeof(brim_binding),
       .name = "grid",
@@ -109,8 +107,7 @@ static void run_fileless(void) {
         const uint64_t before = brim__fault_injected();
         brim_loader *loader = open_text(text, &options);
         take(loader, turn == 0 ? 2 : 7); /* the second finds some, fills on, and finds all */
-        if (!is_told(loader) && faults_are(BRIM__FAULT_WRITE) &&
-            brim__fault_injected() > before) {
+        if (!is_told(loader) && faults_are(BRIM__FAULT_WRITE) && brim__fault_injected() > before) {
             check_told(loader);
         }
         brim_loader_close(loader);

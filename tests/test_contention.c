@@ -344,8 +344,8 @@ static void test_passes_with_pauses(void **state) {
     (void)state;
     for (size_t pair = 0; pair < COUNT(pairs); pair++) {
         struct contest contest;
-        open_contest(&contest, &(struct contest_of){
-                                   .pair = &pairs[pair], .limit = AT_TWICE, .threads = 3 });
+        open_contest(&contest,
+                     &(struct contest_of){ .pair = &pairs[pair], .limit = AT_TWICE, .threads = 3 });
         for (unsigned pass = 0; pass < 4; pass++) {
             for (unsigned i = 0; i < 40; i++) {
                 assert_true(take_some(&contest.takers[pass % 2]));

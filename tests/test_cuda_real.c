@@ -228,9 +228,9 @@ static void test_samples_stay(void **state) {
         struct session session;
         struct digest digest = { 0 };
         uint64_t copied[5];
-        session_open(&session, text,
-                     &(struct how){
-                         .threads = threads, .device = BRIM_ON_CUDA, .device_bytes = 64 << 20 });
+        session_open(
+            &session, text,
+            &(struct how){ .threads = threads, .device = BRIM_ON_CUDA, .device_bytes = 64 << 20 });
         for (unsigned i = 0; i < 5; i++) {
             brim_stats stats = BRIM_STATS_INIT;
             assert_true(take_batches(&session, TO_THE_END, digest_batch, &digest));

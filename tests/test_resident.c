@@ -375,7 +375,7 @@ static struct {
     void *lost[64]; /* events behind copies that were lost, two for each batch */
     size_t lost_count;
     size_t told; /* from here on the loss is told */
-    void *stop; /* freeing this event takes until it is NULL again */
+    void *stop;  /* freeing this event takes until it is NULL again */
     bool stopped;
 } careless = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -404,8 +404,7 @@ static void tell(size_t first) {
 
 static brim_status write_or_lose(struct brim__queue *queue, const struct brim__device_memory *to,
                                  uint64_t offset, const void *from, uint64_t bytes) {
-    return is_set(&careless.loses) ? BRIM_OK
-                                   : careless.real->write(queue, to, offset, from, bytes);
+    return is_set(&careless.loses) ? BRIM_OK : careless.real->write(queue, to, offset, from, bytes);
 }
 
 static brim_status record_lost(struct brim__queue *queue, void **event) {
@@ -507,8 +506,7 @@ static void lose_copies(const char *text, struct digest wanted, bool while_shipp
     brim_batch *batch = NULL;
     session_open(
         &session, text,
-        &(struct how){
-            .threads = 1, .growth = BRIM_FIXED, .device = BRIM_ON_OPENCL, .slots = 2 });
+        &(struct how){ .threads = 1, .growth = BRIM_FIXED, .device = BRIM_ON_OPENCL, .slots = 2 });
     brim_loader *loader = session.loader;
     await_state(loader, true, BRIM__SLOT_READY, 2);
     begin_losing(loader);
@@ -632,11 +630,16 @@ static void test_frozen(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_batches),     cmocka_unit_test(test_order_behind_it),
-        cmocka_unit_test(test_copied_once),      cmocka_unit_test(test_every_limit),
-        cmocka_unit_test(test_gives_way),        cmocka_unit_test(test_takes_what_is_free),
-        cmocka_unit_test(test_beside_others),    cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_copies_that_fail), cmocka_unit_test(test_copies_that_are_lost),
+        cmocka_unit_test(test_same_batches),
+        cmocka_unit_test(test_order_behind_it),
+        cmocka_unit_test(test_copied_once),
+        cmocka_unit_test(test_every_limit),
+        cmocka_unit_test(test_gives_way),
+        cmocka_unit_test(test_takes_what_is_free),
+        cmocka_unit_test(test_beside_others),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_copies_that_fail),
+        cmocka_unit_test(test_copies_that_are_lost),
         cmocka_unit_test(test_two_losses_are_told_once),
         cmocka_unit_test(test_frozen),
     };

@@ -243,8 +243,7 @@ static brim_cache_stats kept_by(brim_loader *loader) {
 
 /* Samples that stay on the device: all of them, half, none, and all again. */
 static void run_kept(brim_device kind) {
-    struct consumer consumer =
-        kind == BRIM_ON_CUDA ? consumer_new(kind) : consumer_in_keeper();
+    struct consumer consumer = kind == BRIM_ON_CUDA ? consumer_new(kind) : consumer_in_keeper();
     char text[TEXT_BYTES];
     begin_runtime(SIXTEEN_MIB);
     brim_budget *root = brim_runtime_budget(now.runtime);
@@ -270,8 +269,8 @@ static void run_kept(brim_device kind) {
         const brim_cache_stats again = kept_by(loader);
         if (all.filled != 12 || half.filled == 0 || half.filled >= 12 || none.filled != 0 ||
             again.filled != 12 || again.stored < 24 || again.hits < 8) {
-            wrong("%" PRIu64 ", %" PRIu64 ", %" PRIu64 " and %" PRIu64
-                  " samples are kept, %" PRIu64 " were stored and %" PRIu64 " found",
+            wrong("%" PRIu64 ", %" PRIu64 ", %" PRIu64 " and %" PRIu64 " samples are kept, %" PRIu64
+                  " were stored and %" PRIu64 " found",
                   all.filled, half.filled, none.filled, again.filled, again.stored, again.hits);
         }
     }
@@ -314,12 +313,12 @@ static void run_two(brim_device kind) {
     end_there();
 }
 
-#define ON_BOTH(run)                  \
-    static void run##_cuda(void) {    \
-        run(BRIM_ON_CUDA);            \
-    }                                 \
-    static void run##_opencl(void) {  \
-        run(BRIM_ON_OPENCL);          \
+#define ON_BOTH(run)                 \
+    static void run##_cuda(void) {   \
+        run(BRIM_ON_CUDA);           \
+    }                                \
+    static void run##_opencl(void) { \
+        run(BRIM_ON_OPENCL);         \
     }
 ON_BOTH(run_known)
 ON_BOTH(run_short)

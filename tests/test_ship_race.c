@@ -295,10 +295,9 @@ static void test_late_readers_while_samples_come_and_go(void **state) {
             if (i % 4 == 0) {
                 MUST(brim_runtime_trim(race.session.runtime, NULL));
             } else if (i % 2 == 0) { /* two slots more than the minimum may be read */
-                MUST(brim_budget_set(root, race.session.kind,
-                                     info->minimum_device_bytes + 2 * info->device_slot_bytes +
-                                         stats.bytes / 2,
-                                     0));
+                MUST(brim_budget_set(
+                    root, race.session.kind,
+                    info->minimum_device_bytes + 2 * info->device_slot_bytes + stats.bytes / 2, 0));
                 MUST(brim_budget_set(root, race.session.kind, 16 << 20, 0));
             }
             take_at_once(&race, brim__min(race.taken + 1 + i % 4, truth.count));

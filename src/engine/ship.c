@@ -121,9 +121,8 @@ static void fail_copy(brim_loader *loader, struct brim__slot *slot, brim_status 
     const bool stays = loader->plan->resident != NULL;
     for (uint32_t i = 0; (lent || stays) && i < loader->plan->berth_cap; i++) {
         struct brim__slot *berth = &ship->berth[i];
-        if (berth->state == BRIM__SLOT_LENT &&
-            ((lent && berth->ticket == ticket) ||
-             (stays && (pointless || berth->ticket > ticket)))) {
+        if (berth->state == BRIM__SLOT_LENT && ((lent && berth->ticket == ticket) ||
+                                                (stays && (pointless || berth->ticket > ticket)))) {
             fail_slot(berth, status);
         }
     }

@@ -113,7 +113,7 @@ static void explain_kind(const brim_plan *plan, brim_memory kind, uint64_t neede
              brim__size_text(needed, sizes[0]), brim__memory_text(kind, where),
              (unsigned long long)needed, pinned ? info->minimum_slots : info->minimum_device_slots,
              brim__size_text(pinned ? info->slot_bytes : info->device_slot_bytes, sizes[1]),
-             !pinned && info->device_fixed_bytes > 0 ? ", and what conversions go through" : "",
+             !pinned && info->device_fixed_bytes > 0 ? ", and what they share" : "",
              brim__size_text(available, sizes[2]), (unsigned long long)available,
              holders[0] != '\0' ? holders : "nobody", pinned ? "" : "hold fewer, ");
 }
@@ -229,7 +229,9 @@ brim_status brim__plan_fit(brim_plan *plan, const struct brim__plan_request *req
         return brim__fail(BRIM_INVALID, "slots=%u: at most %u", options->slots, BRIM__MOST_SLOTS);
     }
     if (options->slots != 0 && options->slots < lendable) {
-        return brim__fail(BRIM_INVALID, "slots=%u: at least hold + 1 = %u are needed",
+        return brim__fail(BRIM_INVALID,
+                          "slots=%u: at least %u are needed, one more than may be lent at a "
+                          "time",
                           options->slots, lendable);
     }
 
