@@ -89,7 +89,7 @@ static void list_files(void) {
             files[file_count++] = strdup(path);
         }
     }
-    if (file_count == 0) {
+    if (directory == NULL || file_count == 0) {
         fprintf(stderr, "images: no files in %s\n", folder);
         exit(1);
     }
