@@ -77,9 +77,10 @@ static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct processes *pools;
 
 /* How one try ended: the process has replied; or `why` says why not, and the process
- * is as it was (REFUSED) or not to be used again (GIVEN_UP); or it died, or sent what is
- * no reply (GARBLED), and another one may do better. */
-enum outcome { REPLIED, REFUSED, GIVEN_UP, DIED, GARBLED };
+ * is as it was (REFUSED) or not to be used again (GIVEN_UP); or it died, before it had
+ * taken the request for sure (UNREAD) or perhaps later (DIED), or sent what is no reply
+ * (GARBLED), and another one may do better. */
+enum outcome { REPLIED, REFUSED, GIVEN_UP, UNREAD, DIED, GARBLED };
 
 static int64_t now_ms(void) {
     struct timespec now;
@@ -504,7 +505,8 @@ static enum outcome receive(const struct process *process, uint64_t number, int6
             if (bytes < 0 && (errno == EINTR || errno == EAGAIN)) {
                 continue;
             }
-            return DIED;
+            /* what a socket is closed on, unread, is told to the other end as a reset */
+            return bytes < 0 && errno == ECONNRESET ? UNREAD : DIED;
         }
         if (was_interrupted(why, why_bytes)) {
             return GIVEN_UP;
@@ -585,7 +587,7 @@ static enum outcome run(struct processes *pool, struct process *process, struct 
     if (process->pid == 0) {
         const enum outcome outcome = start(pool, process, work->reply, work->why, work->why_bytes);
         if (outcome != REPLIED) {
-            return outcome;
+            return outcome == DIED ? UNREAD : outcome;
         }
     }
     int files[REGIONS];
@@ -595,9 +597,8 @@ static enum outcome run(struct processes *pool, struct process *process, struct 
     }
     work->request->number = ++process->requests;
     if (send_request(process, work->request, files, file_count) != 0) {
-        return DIED;
+        return UNREAD;
     }
-    work->begun = 1;
     const enum outcome outcome =
         receive(process, work->request->number, 0, work->reply, work->why, work->why_bytes);
     if (outcome == REPLIED && work->reply->result != FAILED) {
@@ -624,7 +625,7 @@ static int work_on(struct processes *pool, struct work *work) {
         }
         const enum outcome outcome = run(pool, process, work);
         const pid_t pid = process->pid;
-        const int again = outcome == DIED || outcome == GARBLED;
+        const int again = outcome == UNREAD || outcome == DIED || outcome == GARBLED;
         if (outcome == GARBLED && !is_dead(pid)) {
             kill(pid, SIGKILL);
         }
@@ -641,7 +642,7 @@ static int work_on(struct processes *pool, struct work *work) {
         if (!again) {
             return outcome == REPLIED ? work->reply->result : FAILED;
         }
-        if (work->begun && work->request->kind == CALL_BATCH_MAP) {
+        if (outcome != UNREAD && work->request->kind == CALL_BATCH_MAP) {
             snprintf(work->why, work->why_bytes, "%s in the batch at position %llu; %s", end,
                      (unsigned long long)work->call->sample, cause);
             return FAILED;

@@ -93,7 +93,6 @@ struct work {
     brim_value *outputs;
     size_t input_count, output_count;
     uint64_t bounce; /* bytes of the bounce file that it needs */
-    int begun;       /* a process has got the request */
     struct copied copied;
     struct request *request;
     struct reply *reply;
