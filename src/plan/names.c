@@ -50,9 +50,9 @@ brim_status brim_plan_sample_name(const brim_plan *plan, uint64_t sample, char *
     const struct brim__leaf *leaf = find_leaf(plan, sample);
     if (leaf == NULL) {
         const struct brim__leaf *last = plan->leaf[plan->leaf_count - 1];
+        const unsigned long long count = last->first_id + last->count;
         return brim__fail(BRIM_INVALID, "sample %llu: the sources have %llu samples in all",
-                          (unsigned long long)sample,
-                          (unsigned long long)(last->first_id + last->count));
+                          (unsigned long long)sample, count);
     }
     status = name_of(plan, leaf, sample - leaf->first_id, name);
     const size_t needed = strlen(name) + 1;
