@@ -21,7 +21,9 @@
  * come; asked again, it is shipped again, through a new queue. A copy that fails later, on
  * the device, is told by `next` too, and its batch is made again, with all behind it; or,
  * where a sequencer made it, shipped again before any other. Whoever has it already is told
- * when he waits for it.
+ * when he waits for it. Where samples stay on the device, a batch that cannot be shipped counts
+ * as a copy that failed, because some of its samples may be taken for resident already. A berth
+ * of which the driver cannot say whether its reader is done is given up, never filled again.
  */
 #ifndef BRIM_SHIP_H
 #define BRIM_SHIP_H
