@@ -4,7 +4,7 @@
 #
 # The compiler is gcc, or what CC says: make CC=clang test
 
-.PHONY: build run test fuzz bench lint format stages stubs install deb wheel clean help
+.PHONY: build run test test-all test-long fuzz bench lint format stages stubs install deb wheel clean help
 .DEFAULT_GOAL := build
 
 build:
@@ -22,7 +22,16 @@ run:
 
 test:
 	@tools/setup build python test deb
-	@tools/test
+	@tools/test release:quick fuzz
+
+# What make test leaves out.
+test-all:
+	@tools/setup build python test deb
+	@tools/test release:full asan-ubsan tsan
+
+test-long:
+	@tools/setup build python test deb
+	@tools/test release:long
 
 fuzz: HOURS ?= 1
 fuzz:
@@ -34,7 +43,7 @@ bench:
 	@tools/build release benches brim python
 	@set -e; for name in $(basename $(notdir $(wildcard bench/*.c))); do \
 		echo "== $$name"; build/release/bench/$$name; done
-	@echo "== parse"; tools/venv; tools/python bench/parse.py --cli build/release/brim
+	@echo "== parse"; tools/venv full; tools/python bench/parse.py --cli build/release/brim
 	@set -e; for name in overhead small images functions caches; do \
 		echo "== python/$$name"; \
 		PYTHONPATH=build/release/python tools/python bench/python/$$name.py; done
@@ -82,7 +91,10 @@ help:
 	@echo "              Python's headers are, the Python package"
 	@echo "make run      draw a folder of images, show the plan, train on it inside 16 MiB, and"
 	@echo "              draw a sheet of what the network saw"
-	@echo "make test     build and run every test: release, asan-ubsan, tsan, two minutes of fuzzing"
+	@echo "make test     build, run the quick tests, and fuzz for about a minute: some minutes in all"
+	@echo "make test-all the tests that make test leaves out: the full ones, which install the"
+	@echo "              frameworks that brim is compared with, and all under the sanitizers"
+	@echo "make test-long  the long forms of some tests"
 	@echo "make fuzz     fuzz for an hour; HOURS=8 for longer"
 	@echo "make bench    build and run the benchmarks"
 	@echo "make lint     check format, clang-tidy and the rules between modules"

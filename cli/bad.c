@@ -33,7 +33,7 @@ static void keep(struct bad *bad, const char *text) {
 /* Workers may add a text between two calls, which moves the others: then one would
  * be passed over, and the list is read once more. */
 void bad_look(struct bad *bad, brim_loader *loader) {
-    brim_stats before = BRIM_STATS_INIT, after = BRIM_STATS_INIT;
+    brim_stats before, after = BRIM_STATS_INIT;
     char text[TEXT_BYTES];
     brim_status status = brim_loader_stats(loader, &after);
     do {

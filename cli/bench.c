@@ -267,7 +267,7 @@ static void tell(struct bench *bench, bool interrupted) {
     } else if (bench->done > 0) {
         print_table(bench, interrupted);
     }
-    caches_say(bench->feed.loader, bench->options);
+    loader_say(bench->feed.loader, bench->options);
     if (!interrupted) {
         fflush(stdout);
         propose(bench, &proposals);

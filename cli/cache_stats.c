@@ -1,5 +1,5 @@
 /*
- * cache_stats.c: tells how the caches of a loader did.
+ * cache_stats.c: tells how the caches of a loader did, and what it warns of.
  */
 #include "cache_stats.h"
 
@@ -74,8 +74,12 @@ static void say(const struct options *options, const char *what, const char *tex
     }
 }
 
-void caches_say(brim_loader *loader, const struct options *options) {
+void loader_say(brim_loader *loader, const struct options *options) {
+    brim_stats stats = BRIM_STATS_INIT;
     brim_cache_stats cache;
+    if (brim_loader_stats(loader, &stats) == BRIM_OK) {
+        say(options, "warning", stats.warning);
+    }
     for (uint32_t i = 0; cache_at(loader, i, &cache); i++) {
         if (!options->quiet) {
             say(options, "note", cache.note);

@@ -1,5 +1,6 @@
 /*
- * cache_stats.h: how the caches of a loader did, at the end of run and bench.
+ * cache_stats.h: how the caches of a loader did, and what it warns of, at the end of run and
+ * bench.
  */
 #ifndef CLI_CACHE_STATS_H
 #define CLI_CACHE_STATS_H
@@ -13,7 +14,8 @@
 void caches_print(brim_loader *loader, int width);
 /* "caches": an array, empty if there are none. */
 void caches_json(struct document *json, brim_loader *loader);
-/* On stderr: what was found at opening (not with --quiet), and what went wrong for good. */
-void caches_say(brim_loader *loader, const struct options *options);
+/* On stderr: what caches found at opening (not with --quiet), and what went wrong for good,
+ * with them or with batches. */
+void loader_say(brim_loader *loader, const struct options *options);
 
 #endif

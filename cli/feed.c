@@ -3,7 +3,8 @@
  *
  * The signal handler sets a flag and nothing else. The flag is looked at before
  * each batch, and waiting is cut into pieces of a fifth of a second, so that it
- * is seen soon even when no batch comes. A second signal ends the process.
+ * is seen soon even when no batch comes; the library asks for it while it makes samples on
+ * this thread. A second signal ends the process.
  */
 #include "feed.h"
 

@@ -59,6 +59,7 @@ static void print_json(struct document *json, const struct session *session, con
         }
         put_count(json, "index_bytes", index->bytes);
         put_bool(json, "made", index->made != 0);
+        put_text(json, "note", index->note);
         end_object(json);
     }
     end_array(json);

@@ -27,9 +27,10 @@
 #define TEXT_BYTES    8192
 #define BATCH_BYTES   (256.0 * 1024) /* of a batch that is verified, and ... */
 #define BATCH_ROWS    256            /* ... the most rows of one */
+#define PIECES        8              /* batches of one step */
 #define STREAM_ROWS   4 /* of a stream, whose samples are not known then: up to 64 KiB each */
 #define IMAGE_SLOTS   8 /* batches of one image ahead, as many as a loader keeps errors of */
-#define VERIFY_FORMAT "%.*s%s | batch %d on_error=skip max_errors=4611686018427387904"
+#define VERIFY_FORMAT "%.*s%s | batch %d micro=%d on_error=skip max_errors=4611686018427387904"
 #define DECODED       " | decode | resize 8 8" /* nearly no memory for what comes out */
 
 struct inspection {
@@ -130,20 +131,22 @@ static bool is_image_folder(const char *text, const struct outline *outline) {
 }
 
 /* Gives the session the pipeline with batches that leave bad samples out. Images come
- * one by one, so that the error of each is told. */
+ * one by one, so that the error of each is told. The batches are pieces of a larger one:
+ * pieces come also if all their samples are bad, and batches would be passed over with
+ * more errors than a loader keeps. */
 static brim_status add_batches(struct inspection *inspection, int rows) {
     struct session *session = &inspection->session;
     const struct outline outline = outline_of(session->pipeline);
     const char *given = brim_pipeline_text(session->pipeline);
     const bool decode = is_image_folder(given, &outline);
-    const size_t bytes = outline.sample_bytes + sizeof(DECODED) + sizeof(VERIFY_FORMAT) + 16;
+    const size_t bytes = outline.sample_bytes + sizeof(DECODED) + sizeof(VERIFY_FORMAT) + 32;
     if (decode || outline.decodes) {
         session->open.slots = IMAGE_SLOTS;
         rows = 1;
     }
     char *text = take(bytes, 1);
     snprintf(text, bytes, VERIFY_FORMAT, (int)outline.sample_bytes, given, decode ? DECODED : "",
-             rows);
+             outline.stream ? rows : PIECES * rows, outline.stream ? 0 : rows);
     brim_pipeline *pipeline;
     const brim_status status = brim_pipeline_parse(text, &pipeline);
     free(text);

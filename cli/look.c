@@ -172,11 +172,17 @@ static void note_normalize(struct history *history, const brim_plan *plan, size_
                            const char *field) {
     const brim_plan_stage *stage = brim_plan_stage_at(plan, place);
     const brim_dtype before = type_before(plan, place, field);
-    char max[PATH_MAX];
+    const double most = before == BRIM_U8 ? 255 : before == BRIM_U16 ? 65535 : 0;
+    char word[PATH_MAX];
     history->several |= history->normalize != NULL && strcmp(history->normalize, stage->text) != 0;
     history->normalize = stage->text;
-    history->bounded =
-        before == BRIM_U8 || before == BRIM_U16 || argument(stage->text, "max=", 0, max);
+    if (argument(stage->text, "max=", 0, word)) {
+        const double max = strtod(word, NULL); /* 1 leaves pixels as they are */
+        history->bounded = max > 1 && max >= most;
+    } else { /* a preset is refused where nothing says how far values go */
+        history->bounded =
+            most > 0 || (argument(stage->text, "", 1, word) && strcmp(word, "own") != 0);
+    }
 }
 
 static struct history history_of(const brim_plan *plan, const char *field) {

@@ -29,8 +29,7 @@
 struct output {
     FILE *file;
     char path[PATH_MAX]; /* as it will be called */
-    char part[PATH_MAX]; /* as it is called until then */
-    bool there;          /* `part` exists */
+    brim_output *output; /* what becomes it; NULL: none, or it has */
 };
 
 struct column {
@@ -79,18 +78,18 @@ static brim_status output_open(struct output *output, const char *folder, const 
                                const char *suffix, struct failure *failure) {
     const int length =
         snprintf(output->path, sizeof(output->path), "%s/%s%s", folder, name, suffix);
-    const int part = snprintf(output->part, sizeof(output->part), "%s/.%s%s.%ld.part", folder, name,
-                              suffix, (long)getpid());
-    if (length < 0 || part < 0 || (size_t)part >= sizeof(output->part)) {
+    static const char blank[HEADER_BYTES];
+    if (length < 0 || (size_t)length >= sizeof(output->path)) {
         return fail(failure, BRIM_IO, "cannot write %s/%s%s: %s", folder, name, suffix,
                     strerror(ENAMETOOLONG));
     }
-    static const char blank[HEADER_BYTES];
-    output->file = fopen(output->part, "wbxe");
+    if (brim_output_new(output->path, &output->output) != BRIM_OK) {
+        return fail(failure, BRIM_IO, "cannot write %s: %s", output->path, brim_detail());
+    }
+    output->file = stream_of(output->output);
     if (output->file == NULL) {
         return fail(failure, BRIM_IO, "cannot write %s: %s", output->path, strerror(errno));
     }
-    output->there = true;
     (void)setvbuf(output->file, NULL, _IOFBF, BUFFER_BYTES);
     (void)fwrite(blank, 1, sizeof(blank), output->file); /* a failure shows at the end */
     return BRIM_OK;
@@ -122,20 +121,21 @@ static brim_status output_finish(struct output *output, brim_dtype dtype, uint64
                       fwrite(header, 1, HEADER_BYTES, output->file) == HEADER_BYTES;
     const int closed = fclose(output->file);
     output->file = NULL;
-    if (!good || closed != 0 || rename(output->part, output->path) != 0) {
+    if (!good || closed != 0) {
         return output_failed(output, failure);
     }
-    output->there = false;
-    return BRIM_OK;
+    brim_output *whole = output->output;
+    output->output = NULL;
+    return brim_output_commit(whole) == BRIM_OK
+               ? BRIM_OK
+               : fail(failure, BRIM_IO, "cannot write %s: %s", output->path, brim_detail());
 }
 
 static void output_close(struct output *output) {
     if (output->file != NULL) {
         fclose(output->file);
     }
-    if (output->there) {
-        unlink(output->part);
-    }
+    brim_output_free(output->output);
 }
 
 /* --------------------------------------------------------------- the columns */

@@ -55,6 +55,8 @@ static const struct row rows[] = {
       "at most N workers; 0: the calling thread works; default: auto, the CPUs" },
     { "--cache-dir", FORM_TEXT, "DIR", IN_OPENING, FIELD(cache_dir),
       "keep indexes there; default: $XDG_CACHE_HOME/brim, else ~/.cache/brim" },
+    { "--trust-foreign", FORM_FLAG, NULL, IN_OPENING, FIELD(trust_foreign),
+      "use indexes and caches that other users own or may write" },
     { "--shared", FORM_WORD, "NAME", IN_OPENING, FIELD(shared),
       "take part in the budget NAME, which processes of this user share" },
     { "--shared-memory", FORM_SIZE, "SIZE", IN_OPENING, FIELD(shared_memory),
@@ -492,6 +494,9 @@ bool options_parse(struct options *options, const struct command *command, int c
             snprintf(why, why_bytes, "%s: '%s' is not %s", row->name, value, wanted);
             return false;
         }
+    }
+    if (options->output != NULL && strcmp(options->output, "/dev/stdout") == 0) {
+        options->output = "-"; /* a link, and the file that it leads to is open already */
     }
     return check(options, why, why_bytes);
 }

@@ -62,6 +62,7 @@ struct options {
     uint64_t epoch;
     const char *cache_dir; /* NULL: by default */
     uint64_t to;           /* of cache prune: bytes; BRIM_UNLIMITED: not said */
+    bool trust_foreign;
     bool digest, json, quiet, help, markdown, verify, dry_run;
 };
 

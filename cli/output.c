@@ -8,6 +8,8 @@
 
 #include "cli.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -250,4 +252,15 @@ void put_clean(FILE *file, const char *text) {
         const unsigned char c = (unsigned char)*text;
         fputc((c < 0x20 && c != '\n') || c == 0x7f ? '?' : c, file);
     }
+}
+
+FILE *stream_of(const brim_output *output) {
+    const int fd = fcntl(brim_output_file(output), F_DUPFD_CLOEXEC, 0);
+    FILE *file = fd >= 0 ? fdopen(fd, "wb") : NULL;
+    if (fd >= 0 && file == NULL) {
+        const int problem = errno;
+        close(fd);
+        errno = problem;
+    }
+    return file;
 }

@@ -54,6 +54,10 @@ const char *device_text(brim_device kind, uint32_t index, char text[DEVICE_TEXT]
  * shown as '?'. */
 void put_clean(FILE *file, const char *text);
 
+/* A stream to an output's file, with a descriptor of its own: it is closed before the output is
+ * committed. NULL: errno says why. */
+FILE *stream_of(const brim_output *output);
+
 /* Memory for the command line itself, or an exit that says so. */
 void *take(size_t count, size_t bytes);
 

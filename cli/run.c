@@ -110,14 +110,16 @@ static brim_status use(struct run *run, const brim_batch *batch) {
     return BRIM_OK;
 }
 
-/* An epoch is over. One of which nothing was good is a failure. */
+/* An epoch is over. One of which nothing was good is a failure, unless only its end was run. */
 static brim_status end_epoch(struct run *run) {
     brim_stats stats = BRIM_STATS_INIT;
     (void)brim_loader_stats(run->feed.loader, &stats);
     bad_look(&run->bad, run->feed.loader);
     run->epochs++;
     const uint64_t skipped = stats.skipped - run->begun.skipped;
-    if (stats.samples == run->begun.samples && skipped > 0) {
+    const bool whole =
+        run->epochs > 1 || (run->options->resume == NULL && run->options->seek_step == 0);
+    if (whole && stats.samples == run->begun.samples && skipped > 0) {
         run->failure.status = BRIM_CORRUPT;
         snprintf(run->failure.text, sizeof(run->failure.text),
                  "all %" PRIu64 " samples of epoch %" PRIu64 " were bad, so that it was empty: %s",
@@ -182,6 +184,8 @@ static void print_json(struct run *run, bool interrupted) {
     put_count(&json, "slots", plan->slots);
     put_count(&json, "skipped", run->stats.skipped);
     put_count(&json, "replaced", run->stats.replaced);
+    put_count(&json, "empty", run->stats.empty);
+    put_text(&json, "warning", run->stats.warning);
     put_array(&json, "errors");
     for (size_t i = 0; i < texts_told(run); i++) {
         put_text(&json, NULL, run->bad.texts[i]);
@@ -283,7 +287,7 @@ static int run_open(struct run *run) {
 
     const bool interrupted = status == BRIM_INTERRUPTED;
     print_summary(run, interrupted);
-    caches_say(run->feed.loader, options);
+    loader_say(run->feed.loader, options);
     if (run->failure.status != BRIM_OK) {
         return failure_print(options, &run->failure);
     }

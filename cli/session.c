@@ -1,11 +1,11 @@
 /*
  * session.c: opens what the commands work with and explains what went wrong.
  *
- * The smallest budget is found only after a refusal: the plan of the same
- * runtime knows it; where the limit is too small even for a runtime, a second
- * one with an ample limit is made for planning alone, which takes none of it.
- * A stream that was opened once is never planned again, since its beginning is
- * gone: there the refusal's own words are all there is.
+ * The smallest budget is told by the plan that does not fit, or by the refusal
+ * (brim_refused). Where the limit was too small even for a runtime or a plan, one more
+ * plan is made with a little more, so that a refusal never takes the memory that it
+ * refused; where that is too little as well, all that is known is that it needs more.
+ * A stream that was opened once is never planned again, since its beginning is gone.
  */
 #include "session.h"
 
@@ -19,11 +19,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define AMPLE_BYTES   (1ull << 50)
-#define MINIMUM_WORDS "alone it fits into a budget of "
-#define JOIN_WORDS    "to begin with, beside "
-#define LOCK_WORDS    "its lock is held by "
-#define GUESS_BYTES   512
+#define MORE_BYTES  (8ull << 20) /* that planning once more may take beyond the limit */
+#define GUESS_BYTES 512
 
 /* Where indexes go: as said, or as the user's environment says (only an absolute
  * path counts), or NULL for the library's choice. */
@@ -46,29 +43,43 @@ static brim_status runtime_new(const struct options *options, brim_runtime **run
     given.device_bytes = options->device_memory;
     given.threads = options->threads;
     given.cache_dir = cache_directory(options, text);
+    given.trust_foreign = options->trust_foreign;
     given.shared_name = options->shared;
     given.shared_bytes = options->shared_memory;
     return brim_runtime_new(&given, runtime);
 }
 
-/* Takes nothing of a limit, and nothing of what processes share: where that is in play it
- * shares with nobody, since sharing itself takes memory too. */
-static brim_status ample_new(const struct options *options, brim_runtime **runtime) {
+/* A runtime with a little more than the session's, for planning alone. Taking part in a shared
+ * budget costs memory too, so that the plan must count it: this runtime has a shared budget of
+ * its own, and takes nothing of the session's. */
+static brim_status larger_new(const struct session *session, brim_runtime **runtime) {
+    const struct options *options = session->options;
     char text[PATH_MAX], name[32];
     brim_runtime_options given = BRIM_RUNTIME_OPTIONS_INIT;
-    given.host_bytes = AMPLE_BYTES;
+    brim_usage usage = BRIM_USAGE_INIT;
+    uint64_t limit = options->memory;
+    if (session->runtime != NULL && brim_runtime_usage(session->runtime, &usage) == BRIM_OK) {
+        limit = usage.limit;
+    }
+    given.host_bytes = limit < UINT64_MAX - MORE_BYTES ? limit + MORE_BYTES : UINT64_MAX;
     if (options->shared != NULL) {
         snprintf(name, sizeof(name), "minimum-%d", (int)getpid());
         given.shared_name = name;
-        given.shared_bytes = AMPLE_BYTES;
+        given.shared_bytes = given.host_bytes;
     }
     given.threads = 0;
     given.cache_dir = cache_directory(options, text);
+    given.trust_foreign = options->trust_foreign;
     return brim_runtime_new(&given, runtime);
 }
 
 static int on_progress(void *user, const char *what, uint64_t done, uint64_t total) {
     progress_opening(user, what, done, total);
+    return feed_signal() != 0;
+}
+
+static int on_question(void *user) {
+    (void)user;
     return feed_signal() != 0;
 }
 
@@ -88,6 +99,7 @@ brim_status session_open(struct session *session, const struct options *options,
     session->open.device_index = options->device_index;
     session->open.progress = on_progress;
     session->open.progress_user = &session->opening;
+    session->open.interrupted = on_question;
 
     brim_status status = brim_pipeline_parse(text, &session->pipeline);
     if (status == BRIM_OK) {
@@ -131,6 +143,23 @@ int session_begin(struct session *session, const struct options *options) {
     return EXIT_GOOD;
 }
 
+/* Indexes that were found and not used, once for a session. */
+static void tell_indexes(struct session *session, const brim_plan *plan) {
+    const brim_plan_index *index;
+    if (session->noted || session->options->quiet) {
+        return;
+    }
+    for (size_t i = 0; (index = brim_plan_index_at(plan, i)) != NULL; i++) {
+        if (index->note[0] != '\0') {
+            fflush(stdout);
+            fprintf(stderr, "brim %s: note: ", session->options->command->name);
+            put_clean(stderr, index->note);
+            fputc('\n', stderr);
+            session->noted = true;
+        }
+    }
+}
+
 brim_status session_plan(struct session *session, brim_plan **plan) {
     feed_watch();
     session->opened = true;
@@ -138,6 +167,9 @@ brim_status session_plan(struct session *session, brim_plan **plan) {
     const brim_status status =
         brim_plan_new(session->runtime, session->pipeline, &session->open, plan);
     progress_end(&session->opening);
+    if (status == BRIM_OK) {
+        tell_indexes(session, *plan);
+    }
     return status;
 }
 
@@ -147,6 +179,9 @@ brim_status session_load(struct session *session, brim_loader **loader) {
     const brim_status status =
         brim_loader_open(session->runtime, session->pipeline, &session->open, loader);
     progress_end(&session->opening);
+    if (status == BRIM_OK) {
+        tell_indexes(session, brim_loader_plan(*loader));
+    }
     return status;
 }
 
@@ -237,36 +272,34 @@ static void take_minimum(struct failure *failure, const brim_plan_info *info) {
     failure->minimum_bytes = info->minimum_bytes;
     failure->minimum_device_bytes = info->minimum_device_bytes;
     failure->minimum_pinned_bytes = info->minimum_pinned_bytes;
+    failure->at_least = false;
 }
 
-/* The smallest budget for the session's pipeline, unless planning fails too. */
-static void find_minimum(const struct session *session, brim_runtime *runtime,
-                         struct failure *failure) {
+static void take_refusal(struct failure *failure, const brim_refusal *refusal) {
+    failure->minimum_bytes = refusal->minimum_bytes;
+    failure->minimum_device_bytes = refusal->minimum_device_bytes;
+    failure->minimum_pinned_bytes = refusal->minimum_pinned_bytes;
+    failure->at_least = refusal->exact == 0;
+}
+
+/* Plans once more, with a little more memory: the smallest budget, or more than is known of it
+ * so far. */
+static void plan_larger(const struct session *session, struct failure *failure) {
+    brim_refusal refusal = BRIM_REFUSAL_INIT;
+    brim_runtime *runtime;
     brim_plan *plan;
-    if (runtime != NULL &&
-        brim_plan_new(runtime, session->pipeline, &session->open, &plan) == BRIM_OK) {
-        take_minimum(failure, brim_plan_get(plan));
-        brim_plan_free(plan);
-    }
-}
-
-/* What a plan without limits says, of what is not known yet: one that does not fit on the
- * host says nothing of the device. */
-static void find_ample(const struct session *session, struct failure *failure) {
-    struct failure whole = { 0 };
-    brim_runtime *ample;
-    if ((failure->minimum_bytes > 0 &&
-         (session->open.device_kind == BRIM_ON_HOST || failure->minimum_device_bytes > 0)) ||
-        ample_new(session->options, &ample) != BRIM_OK) {
+    if (larger_new(session, &runtime) != BRIM_OK) {
         return;
     }
-    find_minimum(session, ample, &whole);
-    brim_runtime_free(ample);
-    if (failure->minimum_bytes == 0) {
-        failure->minimum_bytes = whole.minimum_bytes;
+    const brim_status status = brim_plan_new(runtime, session->pipeline, &session->open, &plan);
+    if (status == BRIM_OK) {
+        take_minimum(failure, brim_plan_get(plan));
+        brim_plan_free(plan);
+    } else if (status == BRIM_BUDGET && brim_refused(&refusal) == BRIM_OK &&
+               refusal.minimum_bytes > failure->minimum_bytes) {
+        take_refusal(failure, &refusal);
     }
-    failure->minimum_device_bytes = whole.minimum_device_bytes;
-    failure->minimum_pinned_bytes = whole.minimum_pinned_bytes;
+    brim_runtime_free(runtime);
 }
 
 /* Whether what processes share is too small, and what of it would do. */
@@ -277,9 +310,7 @@ static void find_shared(const struct session *session, struct failure *failure) 
         return;
     }
     if (session->runtime == NULL) { /* it could not even join: the refusal says what is there */
-        const char *words = strstr(failure->text, JOIN_WORDS);
-        if (words != NULL) {
-            failure->others_bytes = strtoull(words + strlen(JOIN_WORDS), NULL, 10);
+        if (failure->others_bytes > 0) {
             limit = 0; /* it is not known, but less */
         }
     } else if (brim_runtime_usage(session->runtime, &usage) == BRIM_OK) {
@@ -294,28 +325,23 @@ static void find_shared(const struct session *session, struct failure *failure) 
 void failure_minimum(struct failure *failure, const struct session *session,
                      const brim_plan_info *info) {
     take_minimum(failure, info);
-    if (!outline_of(session->pipeline).stream) {
-        find_ample(session, failure);
-    }
     find_shared(session, failure);
 }
 
 struct failure failure_now(const struct session *session, brim_status status) {
     struct failure failure = { .status = status };
+    brim_refusal refusal = BRIM_REFUSAL_INIT;
     const char *detail = brim_detail();
     snprintf(failure.text, sizeof(failure.text), "%s",
              *detail != '\0' ? detail : brim_status_text(status));
-    if (status != BRIM_BUDGET || strstr(failure.text, LOCK_WORDS) != NULL) {
+    if (status != BRIM_BUDGET || brim_refused(&refusal) != BRIM_OK || refusal.blocked) {
         return failure; /* no budget would do */
     }
-    if (session->opened && outline_of(session->pipeline).stream) {
-        const char *words = strstr(failure.text, MINIMUM_WORDS);
-        failure.minimum_bytes =
-            words != NULL ? strtoull(words + strlen(MINIMUM_WORDS), NULL, 10) : 0;
-        failure.spent = failure.minimum_bytes == 0;
-    } else {
-        find_minimum(session, session->runtime, &failure);
-        find_ample(session, &failure);
+    take_refusal(&failure, &refusal);
+    failure.others_bytes = refusal.others_bytes;
+    if (failure.at_least && session->pipeline != NULL &&
+        !(session->opened && outline_of(session->pipeline).stream)) {
+        plan_larger(session, &failure);
     }
     find_shared(session, &failure);
     return failure;
@@ -355,7 +381,9 @@ int failure_print(const struct options *options, const struct failure *failure) 
     put_clean(stderr, failure->text);
     fputc('\n', stderr);
     if (failure->minimum_bytes > 0) {
-        fputs("the smallest budget that would do:", stderr);
+        fputs(failure->at_least ? "the smallest budget that would do is not known, but at least:"
+                                : "the smallest budget that would do:",
+              stderr);
         print_limit(" --shared-memory", failure->minimum_shared_bytes);
         if (failure->minimum_shared_bytes == 0 || options->memory > 0) { /* else it is all of it */
             print_limit(" --memory", failure->minimum_bytes);
@@ -370,9 +398,6 @@ int failure_print(const struct options *options, const struct failure *failure) 
                     "them have ended\n",
                     bytes_text((double)failure->others_bytes, text));
         }
-    } else if (failure->spent) {
-        fputs("the smallest budget that would do cannot be found: a stream is read only once\n",
-              stderr);
     }
     return exit_code(failure->status);
 }
@@ -385,7 +410,8 @@ int failure_tell(const struct options *options, const struct failure *failure) {
         if (failure->status == BRIM_BUDGET) {
             put_bool(&json, "fits", false);
             if (failure->minimum_bytes > 0) {
-                put_count(&json, "minimum_bytes", failure->minimum_bytes);
+                put_count(&json, failure->at_least ? "at_least_bytes" : "minimum_bytes",
+                          failure->minimum_bytes);
             }
             if (failure->minimum_shared_bytes > 0) {
                 put_count(&json, "minimum_shared_bytes", failure->minimum_shared_bytes);

@@ -19,6 +19,7 @@ struct session {
     brim_pipeline *pipeline;
     brim_open_options open;
     struct progress opening; /* shows long work of planning and opening */
+    bool noted;              /* what was found of indexes has been told */
     bool opened;             /* planned or loaded, with success or not: a stream is spent */
 };
 
@@ -30,7 +31,7 @@ struct failure {
     uint64_t minimum_device_bytes, minimum_pinned_bytes; /* 0 on the host */
     uint64_t minimum_shared_bytes; /* of all processes together; 0: that is not in the way */
     uint64_t others_bytes;         /* what of it other processes have */
-    bool spent;                    /* it is unknown because a stream cannot be read again */
+    bool at_least; /* it was refused before all was known: minimum_bytes may not do */
 };
 
 /* Parses the pipeline and makes the runtime. Returns EXIT_GOOD, or an exit code
@@ -65,7 +66,7 @@ struct outline outline_of(const brim_pipeline *pipeline);
 void failure_minimum(struct failure *failure, const struct session *session,
                      const brim_plan_info *info);
 /* The calling thread's last failure; when it is the budget, with the minimum
- * that planning finds, or of a stream, that the refusal names. */
+ * that the refusal tells. */
 struct failure failure_now(const struct session *session, brim_status status);
 /* "error" and "status", into an object that is begun. */
 void failure_json(struct document *json, const struct failure *failure);

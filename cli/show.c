@@ -29,7 +29,7 @@
 
 struct target {
     FILE *file;
-    char part[PATH_MAX]; /* its name until it is complete; "": it has its own */
+    brim_output *output; /* that it writes to; NULL: it is no file that is made anew */
 };
 
 struct show {
@@ -90,17 +90,14 @@ static brim_status target_open(struct show *show) {
                           "-o -: standard output is a terminal, which cannot show a PNG: give the "
                           "name of a file, or a pipe");
     }
-    const bool part = stat(path, &facts) != 0 || S_ISREG(facts.st_mode);
-    const int length = snprintf(target->part, sizeof(target->part), part ? "%s.%ld.part" : "%s",
-                                path, (long)getpid());
-    if (length < 0 || (size_t)length >= sizeof(target->part)) {
-        target->part[0] = '\0';
-        return cannot_write(show, strerror(ENAMETOOLONG));
+    if (stat(path, &facts) == 0 && !S_ISREG(facts.st_mode)) { /* a pipe, a device */
+        target->file = fopen(path, "wbe");
+        return target->file != NULL ? BRIM_OK : cannot_write(show, strerror(errno));
     }
-    target->file = fopen(target->part, "wbe");
-    if (target->file == NULL || !part) {
-        target->part[0] = '\0';
+    if (brim_output_new(path, &target->output) != BRIM_OK) {
+        return cannot_write(show, brim_detail());
     }
+    target->file = stream_of(target->output);
     return target->file != NULL ? BRIM_OK : cannot_write(show, strerror(errno));
 }
 
@@ -116,21 +113,21 @@ static brim_status target_finish(struct show *show) {
     }
     const int closed = fclose(target->file);
     target->file = NULL;
-    if (closed != 0 ||
-        (target->part[0] != '\0' && rename(target->part, show->options->output) != 0)) {
+    if (closed != 0) {
         return cannot_write(show, strerror(errno));
     }
-    target->part[0] = '\0';
-    return BRIM_OK;
+    brim_output *output = target->output;
+    target->output = NULL;
+    return output == NULL || brim_output_commit(output) == BRIM_OK
+               ? BRIM_OK
+               : cannot_write(show, brim_detail());
 }
 
 static void target_close(struct target *target) {
     if (target->file != NULL && target->file != stdout) {
         fclose(target->file);
     }
-    if (target->part[0] != '\0') {
-        unlink(target->part);
-    }
+    brim_output_free(target->output);
 }
 
 /* ------------------------------------------------------------------- fields */

@@ -1,8 +1,8 @@
 /*
  * state.c: reads and writes a state file.
  *
- * Writing goes to a new file beside the old one, which is synced and renamed
- * over it; the directory is synced last, so that the new name survives a crash.
+ * Writing is the library's (brim_output): a new file beside the old one takes its
+ * place when it is on the disk.
  */
 #include "state.h"
 
@@ -37,17 +37,6 @@ static bool write_all(int fd, const unsigned char *bytes, size_t count) {
     return true;
 }
 
-/* Not every file system syncs directories; the state is in place without it. */
-static void sync_folder_of(const char *path) {
-    char copy[PATH_MAX];
-    snprintf(copy, sizeof(copy), "%s", path);
-    const int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd >= 0) {
-        (void)fsync(fd);
-        close(fd);
-    }
-}
-
 brim_status state_check(const char *path, struct failure *failure) {
     static const char what[] = "--state: cannot write the state to";
     const size_t length = strlen(path);
@@ -59,6 +48,10 @@ brim_status state_check(const char *path, struct failure *failure) {
     if ((stat(path, &facts) == 0 && S_ISDIR(facts.st_mode)) || path[length - 1] == '/') {
         return fail(failure, BRIM_INVALID, what, path, "it is a folder: give the name of a file");
     }
+    if (stat(path, &facts) == 0 && !S_ISREG(facts.st_mode)) {
+        return fail(failure, BRIM_INVALID, what, path,
+                    "it is not a regular file, and would be replaced by one");
+    }
     /* the folder, also for a file that is there: another is made and renamed */
     memcpy(copy, path, length + 1);
     if (access(dirname(copy), W_OK | X_OK) != 0) {
@@ -69,51 +62,73 @@ brim_status state_check(const char *path, struct failure *failure) {
 }
 
 brim_status state_write(const char *path, const brim_state *state, struct failure *failure) {
-    char temporary[PATH_MAX];
-    const int length = snprintf(temporary, sizeof(temporary), "%s.%ld.tmp", path, (long)getpid());
-    if (length < 0 || (size_t)length >= sizeof(temporary)) {
-        return fail(failure, BRIM_IO, "cannot write the state to", path, strerror(ENAMETOOLONG));
-    }
-    const int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0) {
-        return fail(failure, BRIM_IO, "cannot write the state to", path, strerror(errno));
-    }
-    bool good = write_all(fd, state->bytes, sizeof(state->bytes)) && fsync(fd) == 0;
-    int problem = errno;
-    if (close(fd) != 0 && good) {
-        good = false;
-        problem = errno;
-    }
-    if (good && rename(temporary, path) != 0) {
-        good = false;
-        problem = errno;
-    }
-    if (!good) {
-        unlink(temporary);
+    brim_output *output;
+    brim_status status = brim_output_new(path, &output);
+    if (status == BRIM_OK &&
+        !write_all(brim_output_file(output), state->bytes, sizeof(state->bytes))) {
+        const int problem = errno;
+        brim_output_free(output);
         return fail(failure, BRIM_IO, "cannot write the state to", path, strerror(problem));
     }
-    sync_folder_of(path);
+    if (status == BRIM_OK) {
+        status = brim_output_commit(output);
+    }
+    return status == BRIM_OK
+               ? BRIM_OK
+               : fail(failure, status, "cannot write the state to", path, brim_detail());
+}
+
+/* Regular files only: opening a pipe would wait until another process writes to it. */
+static brim_status open_state(const char *path, int *fd, struct failure *failure) {
+    struct stat facts;
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (*fd < 0 || fstat(*fd, &facts) != 0) {
+        const int problem = errno;
+        if (*fd >= 0) {
+            close(*fd);
+        }
+        return fail(failure, BRIM_IO, "cannot read the state in", path, strerror(problem));
+    }
+    if (!S_ISREG(facts.st_mode)) {
+        close(*fd);
+        return fail(failure, BRIM_IO, "cannot read the state in", path,
+                    S_ISDIR(facts.st_mode) ? "it is a folder: give the name of a file"
+                                           : "it is not a regular file");
+    }
     return BRIM_OK;
 }
 
 brim_status state_read(const char *path, brim_state *state, struct failure *failure) {
-    FILE *file = fopen(path, "rbe");
-    if (file == NULL) {
-        return fail(failure, BRIM_IO, "cannot read the state in", path, strerror(errno));
+    unsigned char bytes[BRIM_STATE_BYTES + 1]; /* one more shows that it is longer */
+    size_t got = 0;
+    int fd;
+    brim_status status = open_state(path, &fd, failure);
+    if (status != BRIM_OK) {
+        return status;
     }
-    const size_t got = fread(state->bytes, 1, sizeof(state->bytes), file);
-    const bool broken = ferror(file) != 0;
-    const int problem = errno;
-    const bool longer = !broken && fgetc(file) != EOF;
-    fclose(file);
-    if (broken) {
-        return fail(failure, BRIM_IO, "cannot read the state in", path, strerror(problem));
+    while (got < sizeof(bytes)) {
+        const ssize_t count = read(fd, bytes + got, sizeof(bytes) - got);
+        if (count < 0 && errno == EINTR) {
+            continue;
+        }
+        if (count < 0) {
+            status = fail(failure, BRIM_IO, "cannot read the state in", path, strerror(errno));
+        }
+        if (count <= 0) {
+            break;
+        }
+        got += (size_t)count;
     }
-    if (got != sizeof(state->bytes) || longer) {
+    close(fd);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    if (got != sizeof(state->bytes)) {
         char why[96];
         snprintf(why, sizeof(why), "it is %s than the %zu bytes of a state",
-                 longer ? "longer" : "shorter", sizeof(state->bytes));
+                 got > sizeof(state->bytes) ? "longer" : "shorter", sizeof(state->bytes));
         return fail(failure, BRIM_CORRUPT, "no state is in", path, why);
     }
+    memcpy(state->bytes, bytes, sizeof(state->bytes));
     return BRIM_OK;
 }

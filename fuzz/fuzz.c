@@ -72,6 +72,7 @@ void fuzz_begin(void) {
         .size = sizeof options,
         .host_bytes = FUZZ_BUDGET,
         .cache_dir = directory,
+        .trust_foreign = 1, /* inputs are written with any umask, and are to be read */
     };
     if (brim_runtime_new(&options, &runtime) != BRIM_OK) {
         fuzz_wrong("brim_runtime_new: %s", brim_detail());

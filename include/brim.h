@@ -103,6 +103,23 @@ BRIM_API const char *brim_status_text(brim_status status);
  * the next failing call on this thread. */
 BRIM_API const char *brim_detail(void);
 
+/* What was refused, in numbers: of the calling thread's last brim_runtime_new,
+ * brim_plan_new or brim_loader_open, if that returned BRIM_BUDGET; else all 0. */
+typedef struct brim_refusal {
+    size_t size;
+    uint64_t minimum_bytes; /* smallest host limit in which the pipeline opens alone; 0: unknown */
+    int exact; /* 0: it was refused before all was known: at least minimum_bytes, perhaps more */
+    uint64_t minimum_pinned_bytes; /* the same of page-locked memory and of the device; ... */
+    uint64_t minimum_device_bytes; /* ... 0 on the host, and where `exact` is 0 */
+    uint64_t others_bytes;         /* what other processes have of a shared budget in which there
+                                      was no room for another process */
+    int blocked; /* 1: no limit would do: the shared budget is locked by a process that does not
+                    go on, damaged, or shared by as many as can be */
+} brim_refusal;
+#define BRIM_REFUSAL_INIT \
+    { .size = sizeof(brim_refusal) }
+BRIM_API brim_status brim_refused(brim_refusal *refusal);
+
 /* "0.1.0": the version of the library that is loaded. */
 BRIM_API const char *brim_version(void);
 
@@ -272,6 +289,10 @@ typedef struct brim_runtime_options {
      * and device_bytes where given. Others give the same, or 0. */
     const char *shared_name;
     uint64_t shared_bytes; /* of host memory, in all processes together */
+    /* 0: an index, a listing or a cache file that another user owns (root aside), or that its
+     * group or others may write, counts as absent. 1: it is used as if it were the user's own:
+     * for teams that share a cache directory and trust each other. */
+    int trust_foreign;
 } brim_runtime_options;
 #define BRIM_RUNTIME_OPTIONS_INIT \
     { .size = sizeof(brim_runtime_options), .threads = BRIM_THREADS_AUTO }
@@ -517,6 +538,11 @@ typedef enum brim_growth {
  * most some times a second. */
 typedef int brim_progress_callback(void *user, const char *what, uint64_t done, uint64_t total);
 
+/* Asked while `next` makes samples itself, on its thread, at most 50 times a second: non-zero
+ * ends that as brim_loader_interrupt does. For programs whose signal handlers set a flag. It
+ * may not use the loader. */
+typedef int brim_interrupted_callback(void *user);
+
 typedef struct brim_open_options {
     size_t size;
     brim_budget *budget; /* NULL: the runtime's; else one of its descendants */
@@ -539,6 +565,8 @@ typedef struct brim_open_options {
      * default stream, 2: the thread's). `next` makes it wait for a batch, and releasing a batch
      * waits for what is in it. NULL: none, see brim_batch_wait and brim_batch_release_after. */
     void *device_queue;
+    brim_interrupted_callback *interrupted; /* NULL: none */
+    void *interrupted_user;
 } brim_open_options;
 #define BRIM_OPEN_OPTIONS_INIT \
     { .size = sizeof(brim_open_options), .threads = BRIM_THREADS_AUTO }
@@ -553,7 +581,7 @@ typedef struct brim_plan_info {
     uint64_t slot_bytes;
     uint64_t scratch_bytes; /* for each thread */
     uint64_t stack_bytes;   /* of each worker, with thread-local storage */
-    uint64_t fixed_bytes;   /* tables, indexes and the loader itself */
+    uint64_t fixed_bytes;   /* tables, indexes, what is unpacked, and the loader itself */
     uint32_t threads;       /* workers; 0: the caller's thread */
     uint32_t slots;
     uint32_t minimum_slots;
@@ -614,13 +642,16 @@ typedef struct brim_plan_index {
     uint64_t data_bytes;    /* the file's */
     uint64_t bytes;         /* the index's */
     int made;               /* 1: made for this plan; 0: it was there, and fresh */
+    const char *note;       /* what was found in its place and not used, because other users could
+                               have written it; "": nothing to tell */
 } brim_plan_index;
 
 /* Fits a pipeline into what a runtime (and options->budget) has free. Indexes
- * that are missing are made; samples are read only for types and labels. A
- * pipeline that does not fit still gives a plan, whose info says why; BRIM_BUDGET
- * only if the plan itself does not fit. A plan holds its tables (some dozen KiB)
- * in the budget until brim_plan_free. */
+ * that are missing are made; samples are read only for types and labels, and what
+ * is compressed is counted, not unpacked (but for labels). A pipeline that does not
+ * fit still gives a plan, whose info says why; BRIM_BUDGET only if the plan itself
+ * does not fit. A plan holds its tables (some dozen KiB) in the budget until
+ * brim_plan_free. */
 BRIM_API brim_status brim_plan_new(brim_runtime *runtime, const brim_pipeline *pipeline,
                                    const brim_open_options *options, brim_plan **plan);
 BRIM_API void brim_plan_free(brim_plan *plan);
@@ -647,7 +678,8 @@ BRIM_API brim_status brim_plan_sample_name(const brim_plan *plan, uint64_t sampl
 typedef struct brim_loader brim_loader;
 typedef struct brim_batch brim_batch;
 
-/* Reserves the pipeline's minimum and starts; BRIM_BUDGET if that does not fit.
+/* Reserves the pipeline's minimum, unpacks what is compressed into it, and starts;
+ * BRIM_BUDGET if that does not fit: brim_refused says what would.
  * options may be NULL. Destroyed by brim_loader_close; batches that are still
  * lent stay valid and charged until released. */
 BRIM_API brim_status brim_loader_open(brim_runtime *runtime, const brim_pipeline *pipeline,
@@ -657,7 +689,14 @@ BRIM_API void brim_loader_close(brim_loader *loader);
 /* The next batch, waiting at most timeout_ns (BRIM_FOREVER; 0: do not wait).
  * BRIM_END once at the end of each epoch; the call after it begins the next.
  * BRIM_HELD when `hold` batches are lent. After a failure the same batch is
- * made again by the next call; seek goes elsewhere. */
+ * made again by the next call; seek goes elsewhere.
+ *
+ * With on_error=skip all samples of a batch may be bad. Where the batch is a
+ * whole step of the only rank it is passed over: no batch comes with its step's
+ * number, and an epoch of such batches alone is BRIM_END at once. With several
+ * ranks, which must take equally many steps, and where a step has several
+ * micro-batches, it is delivered: valid_rows is 0 and skipped is not, and
+ * brim_stats.warning says so. brim_stats.empty counts both. */
 #define BRIM_FOREVER (-1)
 BRIM_API brim_status brim_loader_next(brim_loader *loader, int64_t timeout_ns, brim_batch **batch);
 
@@ -667,7 +706,9 @@ BRIM_API brim_status brim_loader_next(brim_loader *loader, int64_t timeout_ns, b
  * stream without reopen. */
 BRIM_API brim_status brim_loader_seek(brim_loader *loader, uint64_t epoch, uint64_t step);
 
-/* Makes a `next` that waits, or else the next one, return BRIM_INTERRUPTED. */
+/* Makes a `next` that waits, or else the next one, return BRIM_INTERRUPTED. One that makes
+ * samples itself leaves an image that it decodes, within a fraction of a second; the batch is
+ * made by the next call, with the same bytes. A callback is not cut short. */
 BRIM_API brim_status brim_loader_interrupt(brim_loader *loader);
 
 /* The plan that the loader runs; owned by the loader. */
@@ -711,6 +752,8 @@ typedef struct brim_stats {
     uint32_t cache_count;  /* caches of the pipeline, see brim_loader_cache_stats */
     uint32_t device_slots; /* with memory now */
     uint64_t copied_bytes; /* from the host to the device */
+    uint64_t empty;        /* batches of bad samples alone, passed over or delivered */
+    char warning[256];     /* of those that were delivered; "": there were none */
 } brim_stats;
 #define BRIM_STATS_INIT \
     { .size = sizeof(brim_stats) }
@@ -741,7 +784,7 @@ typedef struct brim_cache_stats {
     uint64_t stored;   /* put in since opening */
     uint64_t dropped;  /* made, and not kept for want of room or time */
     uint64_t damaged;  /* found torn or forged, and made again */
-    uint64_t changed;  /* of files that have changed since, and made again (verify=hit) */
+    uint64_t changed;  /* of data that have changed since, and made again (verify=hit, content) */
     char warning[256]; /* "": all is well */
     char note[256]; /* what was found when it was opened: "begun anew: ..."; "": nothing to tell */
 } brim_cache_stats;
@@ -770,7 +813,7 @@ typedef struct brim_cache_info {
     uint64_t limit;   /* bytes that it may take; BRIM_UNLIMITED */
     uint64_t data_fingerprint, sample_fingerprint;
     int64_t created_ns, used_ns; /* since 1970; used: last opened or filled */
-    const char *verify;          /* "open", "hit" or "never" */
+    const char *verify;          /* "open", "hit", "never" or "content" */
     char pipeline[1024];         /* the stages before it, perhaps cut */
 } brim_cache_info;
 #define BRIM_CACHE_INFO_INIT \
@@ -810,8 +853,8 @@ typedef struct brim_batch_info {
     uint64_t step;  /* number of the batch in the epoch */
     uint32_t micro; /* which of the step's micro-batches */
     uint32_t micro_count;
-    uint64_t rows; /* of the first dimension, padded rows among them */
-    uint64_t valid_rows;
+    uint64_t rows;           /* of the first dimension, padded rows among them */
+    uint64_t valid_rows;     /* 0: all samples were bad (see brim_loader_next), or none were due */
     uint64_t skipped;        /* bad samples left out of it */
     uint64_t step_rows;      /* valid rows planned for the step at this rank ... */
     uint64_t global_rows;    /* ... and over all ranks */
@@ -843,6 +886,26 @@ BRIM_API void brim_batch_release_after(brim_batch *batch, void *queue);
 /* Copies a field to host memory, which has room for field->bytes, and waits for it. */
 BRIM_API brim_status brim_batch_read(const brim_batch *batch, size_t field, void *data,
                                      uint64_t bytes);
+
+/* ---------------------------------------------------------------- outputs
+ *
+ * A file that appears under its name only when it is complete: a reader finds the old
+ * file or the whole new one. Until then it is PATH.PID-N.tmp, in the same directory. A
+ * process that was killed leaves such a file behind; it is removed when PATH is written
+ * again, an hour later or more. */
+
+typedef struct brim_output brim_output;
+
+/* Made with the rights that the process's umask leaves. Of a link, the file that it
+ * leads to is replaced. Ended by one of brim_output_commit and brim_output_free. */
+BRIM_API brim_status brim_output_new(const char *path, brim_output **output);
+/* The descriptor to write to; the library's, not to be closed. */
+BRIM_API int brim_output_file(const brim_output *output);
+/* Puts it in its place, on the disk; after a failure what was there before is there
+ * still. The handle is gone in either case. */
+BRIM_API brim_status brim_output_commit(brim_output *output);
+/* Gives it up: nothing is left of it. */
+BRIM_API void brim_output_free(brim_output *output);
 
 /* ------------------------------------------------------- table of stages */
 

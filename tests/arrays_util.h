@@ -105,7 +105,7 @@ static inline brim_status open_within(struct within *within, const struct test_u
     brim__arena_init(&opened->arena, within->budget);
     opened->opening =
         (struct brim__opening){ .arena = &opened->arena, .serials = &opened->serials };
-    return use->use.stage->open(&use->use, &opened->opening, &opened->source);
+    return open_loaded(&use->use, &opened->opening, &opened->source);
 }
 
 static inline void close_within(struct within *within) {

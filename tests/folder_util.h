@@ -217,6 +217,11 @@ static inline brim_status open_in(struct session *session, const struct test_use
     return use->use.stage->open(&use->use, &session->opening, &session->source);
 }
 
+/* What is known of all images of the first field. */
+static inline struct brim__image_bounds all_images(const struct brim__source *source) {
+    return brim__image_bounds_within(source->field[0].images, UINT64_MAX);
+}
+
 static inline void close_in(struct session *session) {
     if (session->source.ops != NULL) {
         session->source.ops->close(&session->source);

@@ -117,13 +117,59 @@ static inline size_t room_for(size_t count) {
     return room;
 }
 
-static inline void put(struct bytes *to, const void *data, size_t count) {
+/* not inlined: GCC takes the loop of room_for for one that ends at once */
+__attribute__((noinline, unused)) static void put(struct bytes *to, const void *data,
+                                                  size_t count) {
     if (to->data == NULL || to->count + count > room_for(to->count)) {
         to->data = realloc(to->data, room_for(to->count + count));
         assert_non_null(to->data);
     }
     memcpy(to->data + to->count, data, count);
     to->count += count;
+}
+
+static inline void put_segment(struct bytes *to, uint8_t marker, const void *data, size_t count) {
+    const uint8_t head[] = { 0xff, marker, (uint8_t)((count + 2) >> 8), (uint8_t)(count + 2) };
+    put(to, head, sizeof head);
+    put(to, data, count);
+}
+
+/* A gray progressive file whose scans but the first only look at every coefficient of every
+ * block: all bits are 0, because the one code of either table is the bit 0. In scans of AC it
+ * ends 2^14 blocks at once, with 14 bits more. */
+static inline struct bytes make_bomb(uint32_t width, uint32_t height, unsigned scans) {
+    struct bytes bomb = { 0 };
+    const size_t blocks = (size_t)((width + 7) / 8) * ((height + 7) / 8);
+    const size_t dc = (blocks + 7) / 8, ac = ((blocks + 16383) / 16384 * 15 + 7) / 8;
+    uint8_t quantum[65] = { 0 }, table[18] = { 0, 1 };
+    const uint8_t frame[] = { 8,
+                              (uint8_t)(height >> 8),
+                              (uint8_t)height,
+                              (uint8_t)(width >> 8),
+                              (uint8_t)width,
+                              1,
+                              1,
+                              0x11,
+                              0 };
+    uint8_t *zeros = calloc(dc + ac, 1);
+    assert_non_null(zeros);
+    memset(quantum + 1, 1, 64);
+    put(&bomb, "\xff\xd8", 2);
+    put_segment(&bomb, 0xdb, quantum, sizeof quantum);
+    put_segment(&bomb, 0xc2, frame, sizeof frame);
+    put_segment(&bomb, 0xc4, table, sizeof table);
+    table[0] = 0x10;
+    table[17] = 0xe0;
+    put_segment(&bomb, 0xc4, table, sizeof table);
+    put_segment(&bomb, 0xda, "\1\1\0\0\0\0", 6);
+    put(&bomb, zeros, dc);
+    for (unsigned i = 1; i < scans; i++) {
+        put_segment(&bomb, 0xda, "\1\1\0\1\x3f\x10", 6);
+        put(&bomb, zeros, ac);
+    }
+    put(&bomb, "\xff\xd9", 2);
+    free(zeros);
+    return bomb;
 }
 
 /* --------------------------------------------------------------- decoding */

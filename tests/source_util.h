@@ -95,6 +95,19 @@ struct opened {
     struct brim__source source;
 };
 
+/* Opens a source, and loads what it holds in memory; closed after a failure. */
+static inline brim_status open_loaded(const struct brim__use *use, struct brim__opening *opening,
+                                      struct brim__source *source) {
+    brim_status status = use->stage->open(use, opening, source);
+    if (status == BRIM_OK && source->held_bytes > 0) {
+        status = source->ops->load(source, opening);
+        if (status != BRIM_OK) {
+            source->ops->close(source);
+        }
+    }
+    return status;
+}
+
 static inline brim_status open_use(struct opened *opened, const struct test_use *use,
                                    const brim_binding *bindings, size_t binding_count) {
     memset(opened, 0, sizeof *opened);
@@ -104,7 +117,7 @@ static inline brim_status open_use(struct opened *opened, const struct test_use 
                                               .bindings = bindings,
                                               .binding_count = binding_count,
                                               .serials = &opened->serials };
-    const brim_status status = use->use.stage->open(&use->use, &opened->opening, &opened->source);
+    const brim_status status = open_loaded(&use->use, &opened->opening, &opened->source);
     if (status != BRIM_OK) {
         assert_null(opened->source.ops);
     } else {

@@ -550,7 +550,7 @@ static void test_stream_once(void **state) {
             brim_status status = brim_loader_next(session.loader, BRIM_FOREVER, &batch);
             if (first == 16) {
                 assert_int_equal(status, BRIM_CALLBACK);
-                assert_detail_has("batch_map @collate, batch number 16 of epoch 0");
+                assert_detail_has("batch_map @collate, the batch from position 16 of epoch 0");
                 char detail[256];
                 brim_loader_detail(session.loader, detail, sizeof(detail));
                 assert_string_equal(detail, brim_detail());

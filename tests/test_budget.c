@@ -402,7 +402,7 @@ static void after_a_fork_the_child_is_told(void **state) {
     brim__lock(&root->tree->lock); /* as if another thread had been at it */
     const pid_t child = fork();
     if (child == 0) {
-        alarm(10);
+        alarm(120);
         _exit(use_after_fork(root, node, memory));
     }
     brim__unlock(&root->tree->lock);

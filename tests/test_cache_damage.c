@@ -7,6 +7,8 @@
  * ones that are believed: of these only that nothing is read or written out of bounds.
  *
  * With BRIM_TEST_LONG=1 in the environment ten times as many cases are tried.
+ *
+ * label: quick, long
  */
 #include "support/cache_runs.h"
 #include "support/image_data.h"

@@ -18,7 +18,7 @@
 #include "base/fault.h"
 #include "base/platform.h"
 
-#define PATIENCE_NS UINT64_C(20000000000)
+#define PATIENCE_NS UINT64_C(60000000000)
 
 /* Fills, fills on, goes elsewhere and finds. */
 static void run_text(void) {

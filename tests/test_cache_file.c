@@ -168,7 +168,7 @@ static void another_format_begins_anew(void **state) {
         memcpy(&header, image.data, sizeof header);
         header.version += i == 0;
         header.byte_order = i == 1 ? __builtin_bswap64(header.byte_order) : header.byte_order;
-        header.verify = i == 2 ? 3 : header.verify;
+        header.verify = i == 2 ? 4 : header.verify;
         header.count = i == 3 ? UINT64_MAX / 32 : header.count;
         if (i == 4) {
             memset(header.pipeline, 'x', sizeof header.pipeline);
@@ -279,7 +279,12 @@ static void one_of_many_starters_fills(void **state) {
                 set_scene(&scene, path.text, false);
                 scene.start.data++;
                 start(&scene);
-                const struct brim__tier_stats stats = stats_of(&scene);
+                struct brim__tier_stats stats = stats_of(&scene);
+                for (int k = 0; k < 30 && round % 3 != 2 && !stats.fills && stats.bytes == 0; k++) {
+                    pause_ms(RETRY_MS); /* it gave up before the one that makes the file was done */
+                    put(&scene, 9);
+                    stats = stats_of(&scene);
+                }
                 /* who does not fill reads, and has a file to read */
                 const char word = stats.fills ? 'f' : stats.bytes > 0 ? 'r' : 'n';
                 if (write(from[1], &word, 1) != 1) {
@@ -335,7 +340,9 @@ static void one_fills_and_the_others_read(void **state) {
 
     open_scene(&idle, format_text(text, "%s.idle", path.text), true);
     put_surely(&idle, 6);
-    assert_true(charged(idle.node) >= 512 * KIB);
+    brim_budget_info ring = BRIM_BUDGET_INFO_INIT;
+    assert_int_equal(brim_budget_read(idle.node, BRIM_HOST, &ring), BRIM_OK);
+    assert_true(ring.peak >= 512 * KIB);
     pause_ms(RETRY_MS);
     const uint64_t stack = brim__thread_stack_bytes(256 * KIB);
     for (int i = 0; i < 60000 && charged(idle.node) != stack; i++) {
@@ -402,7 +409,12 @@ static void the_limit_is_never_passed(void **state) {
             }
             pause_ms(20);
         }
-        const struct brim__tier_stats stats = stats_of(&scene);
+        struct brim__tier_stats stats = stats_of(&scene);
+        for (int i = 0; i < 60000 && stats.stored != stats.filled; i++) {
+            pause_ms(1); /* what is on its way is filled, and not stored yet */
+            stats = stats_of(&scene);
+        }
+        assert_int_equal(stats.stored, stats.filled);
         assert_false(stats.fills);
         assert_warning(&scene, "");
         assert_true(stats.dropped > 0 && stats.filled > 10 && stats.filled < COUNT);

@@ -78,6 +78,8 @@ static void test_arrays(void **state) {
         { "callback @made version=1 | map @impure version=1 ^| batch 8",
           "cache file=$/1.cache freeze=yes", BRIM_INVALID, "'map @impure' before it" },
         { "callback @made ^| batch 8", "cache file=$/1.cache", BRIM_INVALID, "version=" },
+        { "callback @made version=1 ^| batch 8", "cache memory verify=content", BRIM_UNSUPPORTED,
+          "'callback @made' makes its samples and has no records to read and compare" },
         { "array @numbers ^| batch 8", "cache file=$/1.cache", BRIM_INVALID,
           "'array @numbers' before it has no version" },
         { "callback @made version=1 | map @behind ^| batch 8", "cache file=$/1.cache", BRIM_INVALID,

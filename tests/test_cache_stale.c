@@ -26,10 +26,11 @@
 
 static const struct how plain = { 0 };
 
-enum verify { AT_OPENING, AT_HIT, AT_NO_TIME, VERIFIES };
+enum verify { AT_OPENING, AT_HIT, AT_NO_TIME, BY_CONTENT, VERIFIES };
 static const char *const caches[VERIFIES] = { "cache file=$/1.cache",
                                               "cache file=$/1.cache verify=hit",
-                                              "cache file=$/1.cache verify=never" };
+                                              "cache file=$/1.cache verify=never",
+                                              "cache file=$/1.cache verify=content" };
 
 /* ------------------------------------------------------------- a folder of images */
 
@@ -189,20 +190,20 @@ static const struct change {
     void (*make)(void);
     enum outcome wanted[VERIFIES];
 } changes[] = {
-    { "nothing", change_nothing, { FOUND, FOUND, FOUND } },
-    { "place", change_place, { FOUND, FOUND, ANEW } },
-    { "copies", change_copies, { ANEW, ANEW, ANEW } },
-    { "content", change_content, { ANEW, ONE_AGAIN, OLD } },
-    { "content and time", change_content_and_time, { ANEW, ONE_AGAIN, OLD } },
-    { "inode", change_inode, { ANEW, ONE_AGAIN, OLD } },
-    { "size", change_size, { ANEW, ONE_AGAIN, OLD } },
-    { "time", change_time, { ANEW, ONE_AGAIN, FOUND } },
-    { "mode", change_mode, { ANEW, ONE_AGAIN, FOUND } },
-    { "links", change_links, { ANEW, ONE_AGAIN, FOUND } },
-    { "one more", change_one_more, { ANEW, ANEW, ANEW } },
-    { "one less", change_one_less, { ANEW, ANEW, ANEW } },
-    { "name", change_name, { ANEW, ANEW, ANEW } },
-    { "same place, copies", change_to_copies, { ANEW, ANEW, FOUND } },
+    { "nothing", change_nothing, { FOUND, FOUND, FOUND, FOUND } },
+    { "place", change_place, { FOUND, FOUND, ANEW, FOUND } },
+    { "copies", change_copies, { ANEW, ANEW, ANEW, FOUND } },
+    { "content", change_content, { ANEW, ONE_AGAIN, OLD, ONE_AGAIN } },
+    { "content and time", change_content_and_time, { ANEW, ONE_AGAIN, OLD, ONE_AGAIN } },
+    { "inode", change_inode, { ANEW, ONE_AGAIN, OLD, ONE_AGAIN } },
+    { "size", change_size, { ANEW, ONE_AGAIN, OLD, ONE_AGAIN } },
+    { "time", change_time, { ANEW, ONE_AGAIN, FOUND, FOUND } },
+    { "mode", change_mode, { ANEW, ONE_AGAIN, FOUND, FOUND } },
+    { "links", change_links, { ANEW, ONE_AGAIN, FOUND, FOUND } },
+    { "one more", change_one_more, { ANEW, ANEW, ANEW, ANEW } },
+    { "one less", change_one_less, { ANEW, ANEW, ANEW, ANEW } },
+    { "name", change_name, { ANEW, ANEW, ANEW, ANEW } },
+    { "same place, copies", change_to_copies, { ANEW, ANEW, FOUND, FOUND } },
 };
 
 static const char *text_of(const char *cache, char text[TEXT_BYTES]) {
@@ -280,6 +281,10 @@ static void test_during_a_run(void **state) {
         { "cache file=$/1.cache verify=never", false },
         { "cache file=$/1.cache verify=hit | cache memory", true },
         { "cache memory | cache file=$/1.cache verify=hit", true },
+        { "cache memory verify=content", true },
+        { "cache file=$/1.cache verify=content", true },
+        { "cache file=$/1.cache verify=content | cache memory", true },
+        { "cache memory verify=hit | cache file=$/1.cache verify=content", true },
     };
     for (size_t t = 0; t < COUNT(tiers); t++) {
         for (size_t c = 3; c < 10; c++) { /* the name of each file stays */
@@ -332,7 +337,7 @@ static void test_changed_while_it_was_filled(void **state) {
 /* A file goes away: a bad sample with and without a cache, where somebody looks. */
 static void test_a_file_that_is_gone(void **state) {
     (void)state;
-    static const uint64_t rows_left[VERIFIES] = { FILES, FILES - 1, FILES };
+    static const uint64_t rows_left[VERIFIES] = { FILES, FILES - 1, FILES, FILES - 1 };
     for (enum verify v = 0; v < VERIFIES; v++) {
         char marked[TEXT_BYTES], text[TEXT_BYTES];
         struct session session;
@@ -366,7 +371,7 @@ static void write_rows(uint64_t seed) {
 /* A file with many samples is looked at as a whole. */
 static void test_an_array(void **state) {
     (void)state;
-    static const uint64_t found[2][VERIFIES] = { { ROWS, ROWS, ROWS }, { 0, 0, ROWS } };
+    static const uint64_t found[2][VERIFIES] = { { ROWS, ROWS, ROWS, ROWS }, { 0, 0, ROWS, 0 } };
     for (enum verify v = 0; v < VERIFIES; v++) {
         char text[TEXT_BYTES], with[TEXT_BYTES];
         brim_cache_stats stats;
@@ -392,6 +397,73 @@ static void test_an_array(void **state) {
         assert_digest(with, run_epochs(with, &plain, 1, &stats), run_epochs(text, &plain, 1, NULL));
         assert_int_equal(stats.hits, 0);
     }
+}
+
+/* A store through a writable map, and the times as they were: only the bytes tell. Of a
+ * file with many samples only the changed record is made again, also where sources stand side
+ * by side. */
+static void test_a_store_through_a_map(void **state) {
+    (void)state;
+    static const char *const texts[] = {
+        "npy $/rows.npy map=no ^| batch 8",
+        "npy $/rows.npy map=yes ^| batch 8",
+        "zip (npy $/rows.npy name=a) (npy $/rows.npy name=b) ^| batch 8",
+    };
+    for (size_t t = 0; t < COUNT(texts); t++) {
+        char text[TEXT_BYTES], with[TEXT_BYTES];
+        brim_cache_stats stats;
+        remove_file("1.cache");
+        write_rows(1);
+        with_caches(texts[t], (struct caches){ { NULL } }, text);
+        with_caches(texts[t], (struct caches){ { caches[BY_CONTENT] } }, with);
+        const struct digest old = run_epochs(with, &plain, 2, &stats);
+        assert_int_equal(stats.misses, ROWS);
+        assert_int_equal(stats.hits, ROWS);
+        const struct path kept = in_directory("rows.npy");
+        const struct timespec before = modified_of(kept.text);
+        const int fd = open(kept.text, O_RDWR | O_CLOEXEC);
+        uint8_t *map = mmap(NULL, 128 + ROWS * 16, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        assert_true(map != MAP_FAILED);
+        map[128 + 7 * 16 + 3] ^= 1; /* behind the header: row 7 */
+        set_modified(kept.text, before);
+        const struct digest fresh = run_epochs(text, &plain, 1, NULL);
+        const struct digest got = run_epochs(with, &plain, 1, &stats);
+        assert_digest(with, got, fresh);
+        assert_true(fresh.value != old.value);
+        assert_int_equal(stats.misses, 1);
+        assert_int_equal(stats.changed, 1);
+        assert_int_equal(stats.hits, ROWS - 1);
+        munmap(map, 128 + ROWS * 16);
+        close(fd);
+    }
+}
+
+/* Two equal hits read the records, and count what they read. */
+static void test_content_is_read(void **state) {
+    (void)state;
+    char with[TEXT_BYTES];
+    remove_file("1.cache");
+    write_rows(3);
+    uint64_t read[2];
+    for (unsigned i = 0; i < 2; i++) {
+        struct session session;
+        struct log log = { 0 };
+        brim_stats stats = BRIM_STATS_INIT;
+        remove_file("1.cache");
+        with_caches("npy $/rows.npy map=no ^| batch 8",
+                    (struct caches){ { i == 0 ? "cache memory" : "cache memory verify=content" } },
+                    with);
+        session_open(&session, with, &plain);
+        assert_true(take_batches(&session, TO_THE_END, log_batch, &log));
+        assert_true(take_batches(&session, TO_THE_END, log_batch, &log));
+        assert_int_equal(brim_loader_stats(session.loader, &stats), BRIM_OK);
+        assert_int_equal(cache_stats(session.loader, 0).hits, ROWS);
+        read[i] = stats.read_bytes;
+        session_close(&session);
+        log_free(&log);
+    }
+    assert_int_equal(read[0], ROWS * 16);
+    assert_int_equal(read[1], 3 * ROWS * 16); /* made once, compared twice */
 }
 
 /* ------------------------------------------------------------ stages and formats */
@@ -503,7 +575,10 @@ int main(void) {
         cmocka_unit_test(test_a_file_that_is_gone),
     };
     const struct CMUnitTest of_arrays[] = {
-        cmocka_unit_test(test_an_array), cmocka_unit_test(test_other_headers),
+        cmocka_unit_test(test_an_array),
+        cmocka_unit_test(test_a_store_through_a_map),
+        cmocka_unit_test(test_content_is_read),
+        cmocka_unit_test(test_other_headers),
         cmocka_unit_test(test_entries_of_another_pipeline),
         cmocka_unit_test(test_a_stage_of_another_version), /* last: it leaves them so */
     };

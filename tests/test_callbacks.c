@@ -93,7 +93,7 @@ static void test_parts_draw_different_numbers(void **state) {
 }
 
 int main(void) {
-    alarm(60);
+    alarm(1100);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_serialised_functions_never_overlap),
         cmocka_unit_test(test_parts_draw_different_numbers),

@@ -12,6 +12,8 @@
  *
  * Under the thread sanitizer there are a tenth of the switches, so that it ends within a
  * minute.
+ *
+ * label: full
  */
 #include "support/memory_data.h"
 #include "support/memory_watch.h"

@@ -126,9 +126,11 @@ static void test_page_locked_memory(void **state) {
     assert_int_equal(cuMemHostRegister_v2(pages + BYTES / 2, BYTES / 2, 0),
                      CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
     assert_int_equal(cuda_standin_get(CUDA_STANDIN_violations), 0);
-    assert_int_equal(munmap(pages, BYTES), 0);
+    /* one page, because a sanitizer's allocator may map something into a larger hole meanwhile */
+    assert_int_equal(munmap(pages, (size_t)sysconf(_SC_PAGESIZE)), 0);
     assert_int_equal(cuMemHostUnregister(pages), CUDA_SUCCESS);
     assert_violation("unmapped before");
+    munmap(pages, BYTES);
 }
 
 static void test_handles(void **state) {

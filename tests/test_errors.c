@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define SAMPLES 60
 
@@ -269,15 +270,24 @@ static void check_skipped(const char *order_stages, uint64_t rows, const char *r
     uint64_t order[SAMPLES];
     const struct how how = with_threads(threads);
     struct session session;
-    uint64_t skipped = 0;
+    uint64_t skipped = 0, empty = 0;
     order_of(order_stages, order);
     format_text(text, "callback @reader | %s | batch %llu on_error=skip remainder=%s", order_stages,
                 (unsigned long long)rows, remainder);
     session_open(&session, text, &how);
     for (uint64_t first = 0; first < SAMPLES; first += rows) {
+        const uint64_t end = first + rows < SAMPLES ? first + rows : SAMPLES;
+        uint64_t bad = 0;
+        for (uint64_t i = first; i < end; i++) {
+            bad += atomic_load(&failing.bad[order[i]]);
+        }
+        if (bad == end - first) { /* passed over, and no position shifts */
+            skipped += bad;
+            empty++;
+            continue;
+        }
         brim_batch *batch = take_batch(&session);
         const brim_batch_info *info = brim_batch_get(batch);
-        const uint64_t end = first + rows < SAMPLES ? first + rows : SAMPLES;
         uint64_t r = 0;
         assert_int_equal(info->first_position, first);
         assert_int_equal(info->step, first / rows);
@@ -310,6 +320,8 @@ static void check_skipped(const char *order_stages, uint64_t rows, const char *r
     assert_int_equal(stats.skipped, skipped);
     assert_int_equal(stats.samples, SAMPLES - skipped);
     assert_int_equal(stats.replaced, 0);
+    assert_int_equal(stats.empty, empty);
+    assert_string_equal(stats.warning, "");
     session_close(&session);
 }
 
@@ -323,6 +335,12 @@ static void test_skip_closes_rows_up(void **state) {
         check_skipped("shuffle seed=2", 60, "keep", threads);
         SPOIL(16, 17, 18, 19, 20, 21, 22, 23); /* a batch of none */
         check_skipped("skip 0", 8, "keep", threads);
+        SPOIL(0, 1, 2, 8, 9, 56, 57, 58, 59); /* all of the last step */
+        check_skipped("skip 0", 8, "keep", threads);
+        check_skipped("skip 0", 8, "pad", threads); /* the last has rows, but no valid ones */
+        check_skipped("skip 0", 1, "keep", threads);
+        check_skipped("shuffle seed=4", 2, "keep", threads);
+        check_skipped("shuffle seed=4", 7, "pad", threads);
         spoil((const int[]){ -1 });
         check_skipped("shuffle", 8, "keep", threads);
     }
@@ -387,6 +405,125 @@ static void test_skip_and_resume(void **state) {
     assert_rows_equal(pieces.row, whole.row, whole.rows);
     log_free(&whole);
     log_free(&pieces);
+}
+
+/* A state taken anywhere, also beside a batch that is passed over, resumes to the same batches. */
+static void test_empty_batches_and_resume(void **state) {
+    (void)state;
+    static const char *const texts[] = {
+        "callback @reader | batch 4 on_error=skip",
+        "callback @reader | shuffle seed=2 | batch 1 on_error=skip",
+        "callback @reader | batch 8 remainder=pad on_error=skip",
+        "callback @reader | filter 'value >= 0' | batch 4 on_error=skip",
+    };
+    SPOIL(0, 1, 2, 3, 16, 17, 18, 19, 20, 21, 22, 23, 56, 57, 58, 59);
+    for (size_t t = 0; t < sizeof texts / sizeof texts[0]; t++) {
+        for (int32_t threads = 0; threads <= 2; threads += 2) {
+            const struct how how = with_threads(threads);
+            struct log whole = { 0 };
+            struct session session;
+            log_run(&whole, texts[t], &how, 1);
+            assert_int_equal(whole.rows >= SAMPLES - 16, 1);
+            for (uint64_t most = 1; most <= 3; most++) {
+                struct log pieces = { 0 };
+                brim_state taken;
+                for (bool ended = false, first = true; !ended; first = false) {
+                    session_open(&session, texts[t], &how);
+                    if (!first) {
+                        session_restore(&session, &taken);
+                    }
+                    ended = take_batches(&session, most, log_batch, &pieces);
+                    taken = session_state(&session);
+                    session_close(&session);
+                }
+                assert_int_equal(pieces.batches, whole.batches);
+                assert_int_equal(pieces.rows, whole.rows);
+                assert_rows_equal(pieces.row, whole.row, whole.rows);
+                for (size_t i = 0; i < whole.batches; i++) {
+                    assert_int_equal(pieces.batch[i].info.step, whole.batch[i].info.step);
+                    assert_true(whole.batch[i].info.valid_rows > 0);
+                }
+                log_free(&pieces);
+            }
+            /* sought, it is not there: the one after it comes */
+            if (t == 0) {
+                session_open(&session, texts[t], &how);
+                assert_int_equal(brim_loader_seek(session.loader, 0, 4), BRIM_OK);
+                brim_batch *batch = take_batch(&session);
+                assert_int_equal(brim_batch_get(batch)->step, 6);
+                brim_batch_release(batch);
+                session_close(&session);
+            }
+            log_free(&whole);
+        }
+    }
+}
+
+/* Ranks take equally many steps, and a step has all of its micro-batches. */
+static void test_empty_batches_that_are_delivered(void **state) {
+    (void)state;
+    for (int32_t threads = 0; threads <= 2; threads += 2) {
+        struct session session;
+        brim_batch *batch;
+        struct how how = with_threads(threads);
+        SPOIL(16, 17, 18, 19); /* all of rank 0's part of step 2; half of a step without ranks */
+        for (how.world = 1; how.world <= 2; how.world++) {
+            const char *text = how.world == 1
+                                   ? "callback @reader | batch 8 micro=4 on_error=skip"
+                                   : "callback @reader | batch 8 per=global on_error=skip";
+            const uint64_t empty_at = how.world == 1 ? 4 : 2, count = how.world == 1 ? 15 : 8;
+            session_open(&session, text, &how);
+            for (uint64_t i = 0; i < count; i++) {
+                batch = take_batch(&session);
+                const brim_batch_info *info = brim_batch_get(batch);
+                assert_int_equal(info->step, how.world == 1 ? i / 2 : i);
+                assert_int_equal(info->rows == 0, i == empty_at);
+                assert_int_equal(info->valid_rows, info->rows);
+                assert_int_equal(info->skipped, i == empty_at ? 4 : 0);
+                assert_int_equal(brim_batch_find(batch, "value")->shape[0], info->rows);
+                brim_batch_release(batch);
+                assert_int_equal(stats_of(&session).empty, i >= empty_at);
+                assert_int_equal(strstr(stats_of(&session).warning, "on_error=replace") != NULL,
+                                 i >= empty_at);
+            }
+            assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_END);
+            session_close(&session);
+        }
+    }
+}
+
+/* An epoch in which all is bad ends; more than max_errors is told as ever. */
+static void test_nothing_but_bad_samples(void **state) {
+    (void)state;
+    static const char *const texts[] = {
+        "callback @reader | batch 8 on_error=skip",
+        "callback @reader | batch 8 on_error=skip remainder=pad",
+        "callback @reader | filter 'value >= 0' | batch 8 on_error=skip",
+    };
+    spoil((const int[]){ -1 });
+    for (int i = 0; i < SAMPLES; i++) {
+        atomic_store(&failing.bad[i], 1);
+    }
+    for (size_t t = 0; t < sizeof texts / sizeof texts[0]; t++) {
+        for (int32_t threads = 0; threads <= 2; threads += 2) {
+            char text[TEXT_BYTES];
+            struct session session;
+            brim_batch *batch;
+            const struct how how = with_threads(threads);
+            session_open(&session, texts[t], &how);
+            for (uint64_t epoch = 1; epoch <= 3; epoch++) {
+                assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_END);
+                usleep(2000); /* workers read on in the next epoch, which is not counted yet */
+                assert_int_equal(stats_of(&session).skipped, epoch * SAMPLES);
+                assert_int_equal(stats_of(&session).batches, 0);
+            }
+            session_close(&session);
+            session_open(&session, format_text(text, "%s max_errors=20", texts[t]), &how);
+            assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_CORRUPT);
+            assert_detail_has("more than max_errors=20");
+            session_close(&session);
+        }
+    }
 }
 
 /* --------------------------------------------------------------- max_errors */
@@ -580,8 +717,38 @@ static void test_file_cut_short(void **state) {
     }
 }
 
+/* A refusal says in numbers what would do; with that it opens, and tells nothing any more. */
+static void test_refusals_in_numbers(void **state) {
+    (void)state;
+    brim_refusal refusal = BRIM_REFUSAL_INIT;
+    brim_pipeline *pipeline;
+    brim_loader *loader;
+    assert_int_equal(brim_pipeline_parse("range 100000 | batch 100000", &pipeline), BRIM_OK);
+    for (int i = 0; i < 2; i++) {
+        brim_runtime_options options = BRIM_RUNTIME_OPTIONS_INIT;
+        brim_runtime *runtime;
+        options.threads = 0;
+        options.host_bytes = i == 0 ? 256 << 10 : refusal.minimum_bytes;
+        assert_int_equal(brim_runtime_new(&options, &runtime), BRIM_OK);
+        const brim_status status = brim_loader_open(runtime, pipeline, NULL, &loader);
+        assert_int_equal(status, i == 0 ? BRIM_BUDGET : BRIM_OK);
+        assert_int_equal(brim_refused(&refusal), BRIM_OK);
+        assert_int_equal(refusal.exact, i == 0);
+        assert_true((refusal.minimum_bytes > 1600000) == (i == 0));
+        if (i == 1) {
+            brim_loader_close(loader);
+        }
+        brim_runtime_free(runtime);
+    }
+    brim_pipeline_free(pipeline);
+    refusal.size = 0;
+    assert_int_equal(brim_refused(&refusal), BRIM_INVALID);
+    assert_int_equal(brim_refused(NULL), BRIM_INVALID);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_refusals_in_numbers),
         cmocka_unit_test(test_fail_names_the_first_bad_sample),
         cmocka_unit_test(test_fail_goes_on_when_the_cause_is_gone),
         cmocka_unit_test(test_fail_and_go_elsewhere),
@@ -590,6 +757,9 @@ int main(void) {
         cmocka_unit_test(test_skip_closes_rows_up),
         cmocka_unit_test(test_skipped_samples_are_listed),
         cmocka_unit_test(test_skip_and_resume),
+        cmocka_unit_test(test_empty_batches_and_resume),
+        cmocka_unit_test(test_empty_batches_that_are_delivered),
+        cmocka_unit_test(test_nothing_but_bad_samples),
         cmocka_unit_test(test_cap_is_the_same_for_any_number_of_threads),
         cmocka_unit_test(test_cap_of_each_epoch),
         cmocka_unit_test(test_replace_takes_other_samples),

@@ -302,7 +302,11 @@ static void test_relative_directories(void **state) {
     assert_string_equal(got.path[0], at("relative/a/1.jpg").text);
     session.source.ops->describe(&session.source, 0, text, sizeof text);
     assert_string_equal(text, "relative/a/1.jpg");
-    assert_string_equal(session.source.field[0].images->most, "relative/a/2.png");
+    char most[BRIM__SAMPLE_NAME];
+    assert_int_equal(session.source.ops->path(&session.source, all_images(&session.source).sample,
+                                              0, NULL, most),
+                     BRIM_OK);
+    assert_string_equal(most, "relative/a/2.png");
     session.source.ops->describe(&session.source, 0, text, 12); /* the end says most */
     assert_string_equal(text, ".../a/1.jpg");
     session.source.ops->describe(&session.source, 0, text, 8);
@@ -357,8 +361,8 @@ static void test_probe(void **state) {
         struct session session;
         folder_use(&use, root.text, "");
         assert_int_equal(open_in(&session, &use, NULL), BRIM_OK);
-        const struct brim__image_bounds *images = session.source.field[0].images;
-        assert_non_null(images);
+        assert_non_null(session.source.field[0].images);
+        const struct brim__image_bounds all = all_images(&session.source), *images = &all;
         assert_int_equal(images->width, 900);
         assert_int_equal(images->height, 1000);
         assert_int_equal(images->pixels, 60000);
@@ -369,7 +373,10 @@ static void test_probe(void **state) {
         struct brim__input input;
         struct brim__image_info info;
         static uint8_t window[BRIM__INPUT_WINDOW];
-        assert_int_equal(brim__file_open(&file, images->most), BRIM_OK);
+        char path[BRIM__SAMPLE_NAME];
+        assert_int_equal(session.source.ops->path(&session.source, images->sample, 0, NULL, path),
+                         BRIM_OK);
+        assert_int_equal(brim__file_open(&file, path), BRIM_OK);
         brim__input_file(&input, &file, 0, file.bytes, window);
         assert_int_equal(brim__image_info(&input, true, &info), BRIM_OK);
         assert_int_equal(info.memory + info.outside, images->needs);
@@ -386,19 +393,75 @@ static void test_probe(void **state) {
 
 static void test_bounds_name_the_neediest(void **state) {
     (void)state;
-    struct brim__image_bounds bounds = { 0 };
+    struct brim__image_band bands[BRIM__IMAGE_BANDS] = { 0 };
+    const struct brim__image_survey survey = { .band = bands, .count = 1 };
     struct brim__image_info info = { .width = 10, .height = 10, .orientation = 1, .outside = 80 };
-    assert_true(brim__image_bounds_add(&bounds, &info));
+    brim__image_bands_add(bands, &info, 5);
     info = (struct brim__image_info){ .width = 5, .height = 40, .orientation = 6, .memory = 60 };
-    assert_false(brim__image_bounds_add(&bounds, &info)); /* needs less in all */
+    brim__image_bands_add(bands, &info, 6); /* needs less in all */
+    struct brim__image_bounds bounds = brim__image_bounds_within(&survey, UINT64_MAX);
+    assert_int_equal(bounds.images, 2);
     assert_int_equal(bounds.memory, 60);
     assert_int_equal(bounds.outside, 80);
     assert_int_equal(bounds.width, 10);
     assert_int_equal(bounds.height, 40);
     assert_int_equal(bounds.pixels, 200);
     assert_true(bounds.turned);
+    assert_int_equal(bounds.sample, 5);
+    assert_int_equal(bounds.needs, 80);
     info.memory = 81;
-    assert_true(brim__image_bounds_add(&bounds, &info));
+    brim__image_bands_add(bands, &info, 7);
+    assert_int_equal(brim__image_bounds_within(&survey, UINT64_MAX).sample, 7);
+}
+
+/* Whatever the bound, what is above it counts for nothing; exactly so at the ends of bands. */
+static void test_bounds_of_any_number_of_pixels(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t width, height;
+    } sizes[] = { { 1, 1 },         { 256, 256 },     { 257, 256 },     { 320, 256 },
+                  { 1000, 1000 },   { 1024, 1024 },   { 8000, 5000 },   { 10000, 8948 },
+                  { 10000, 17895 }, { 10000, 17896 }, { 65535, 65535 }, { 65500, 65500 } };
+    struct brim__image_band bands[BRIM__IMAGE_BANDS] = { 0 };
+    struct brim__image_band kept[BRIM__IMAGE_BANDS];
+    struct brim__image_survey survey = { .band = kept };
+    for (uint64_t i = 0; i < BRIM__COUNT(sizes); i++) {
+        const struct brim__image_info info = {
+            .width = sizes[i].width,
+            .height = sizes[i].height,
+            .orientation = 1,
+            .memory = (uint64_t)sizes[i].width * sizes[i].height * 6,
+        };
+        brim__image_bands_add(bands, &info, i);
+    }
+    for (uint32_t i = 0; i < BRIM__IMAGE_BANDS; i++) {
+        assert_true(brim__image_band_plausible(&bands[i], i, BRIM__COUNT(sizes), UINT64_MAX));
+        if (bands[i].images > 0) {
+            kept[survey.count++] = bands[i];
+        }
+    }
+    static const uint64_t bounds[] = { 65536, 87381, 1 << 20, 89478485, 178956970, UINT64_MAX };
+    for (uint32_t b = 0; b < BRIM__COUNT(bounds); b++) {
+        const struct brim__image_bounds got = brim__image_bounds_within(&survey, bounds[b]);
+        uint64_t most = 0, over = 0;
+        for (uint32_t i = 0; i < BRIM__COUNT(sizes); i++) {
+            const uint64_t pixels = (uint64_t)sizes[i].width * sizes[i].height;
+            over += pixels > bounds[b];
+            most = pixels > bounds[b] ? most : brim__max(most, pixels);
+        }
+        assert_int_equal(got.pixels, most);
+        assert_int_equal(got.memory, most * 6);
+        assert_int_equal(got.needs, most * 6);
+        assert_int_equal(got.over, over);
+        assert_int_equal(got.images, BRIM__COUNT(sizes) - over);
+    }
+    /* a bound inside a band: all of it counts, but no image is thought larger than allowed */
+    struct brim__image_bounds got = brim__image_bounds_within(&survey, 1000001);
+    assert_int_equal(got.pixels, 1000001);
+    assert_int_equal(got.memory, 6 << 20);
+    got = brim__image_bounds_within(&survey, 999999);
+    assert_int_equal(got.pixels, 320 * 256);
+    assert_int_equal(brim__image_bounds_within(&survey, 0).images, 0);
 }
 
 static void test_blobs(void **state) {
@@ -524,14 +587,17 @@ static void test_unreadable_directory(void **state) {
         if (geteuid() == 0 && setuid(65534) != 0) {
             _exit(77);
         }
+        char cache[] = "/tmp/brim-folder-XXXXXX"; /* which that user can write */
+        if (mkdtemp(cache) == NULL) {
+            _exit(2);
+        }
         folder_use(&use, root.text, "");
         memset(&session, 0, sizeof session);
         brim__arena_init(&session.arena, NULL);
-        session.opening = (struct brim__opening){ .arena = &session.arena,
-                                                  .cache_dir = "/tmp/brim-folder-other" };
+        session.opening = (struct brim__opening){ .arena = &session.arena, .cache_dir = cache };
         const brim_status status = use.use.stage->open(&use.use, &session.opening, &session.source);
         const bool said = strstr(brim_detail(), "u/b: this directory cannot be opened") != NULL;
-        remove_tree("/tmp/brim-folder-other");
+        remove_tree(cache);
         _exit(status == BRIM_IO && said ? 0 : 1);
     }
     int result;
@@ -565,6 +631,7 @@ int main(void) {
         cmocka_unit_test(test_what_is_left_out_is_said),
         cmocka_unit_test(test_probe),
         cmocka_unit_test(test_bounds_name_the_neediest),
+        cmocka_unit_test(test_bounds_of_any_number_of_pixels),
         cmocka_unit_test(test_blobs),
         cmocka_unit_test(test_guess),
         cmocka_unit_test(test_refusals),

@@ -132,7 +132,7 @@ static void expect_opened(const char *root, const struct samples *wanted, uint32
     assert_int_equal(take_samples(&session.source, 100, &got), BRIM_OK);
     assert_same_samples(&got, wanted);
     assert_non_null(session.source.field[0].images);
-    assert_int_equal(session.source.field[0].images->width, width);
+    assert_int_equal(all_images(&session.source).width, width);
     drop_samples(&got);
     close_in(&session);
 }
@@ -373,6 +373,63 @@ static void forge(const char *path, const struct stat *facts, size_t place, cons
     assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
 }
 
+/* Puts another path of the same length into the first record that begins at `at`, with a
+ * hash that is right. */
+static void forge_path(const char *path, const struct stat *facts, uint64_t begin,
+                       const char *value, size_t bytes) {
+    uint8_t record[BRIM__LISTED_MOST];
+    const size_t all = BRIM__LISTING_RECORD + bytes;
+    const int fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_int_equal(pread(fd, record, all, (off_t)begin), all);
+    memcpy(record + BRIM__LISTING_RECORD, value, bytes);
+    const uint64_t hash = brim__hash(record + sizeof hash, all - sizeof hash, begin);
+    memcpy(record, &hash, sizeof hash);
+    assert_int_equal(pwrite(fd, record, all, (off_t)begin), all);
+    close(fd);
+    const struct timespec times[2] = { facts->st_atim, facts->st_mtim };
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+}
+
+/* A listing names files below its root and no others, whatever its hashes say. */
+static void test_paths_that_lead_outside(void **state) {
+    (void)state;
+    static const char paths[][8] = { "../x.jp", "a/../.g", "/etc/pw",  "a//.jpg", "a/./bjp",
+                                     "ab.jpg/", "a/..jpg", "a\0b.jpg", ".hidden", "a/b/../" };
+    remove_tree(at("cache").text);
+    put("out/ab.jpg", "x", 1);
+    put("out/a/1.jpg", "x", 1);
+    const struct long_path root = at("out");
+    struct samples wanted = { 0 };
+    /* "a/1.jpg" is the first record of seven bytes */
+    assert_int_equal(try_folder(root.text, "probe=no classes=no", &wanted, NULL), BRIM_OK);
+    const struct long_path file = only_file("cache/index", "", ".brimlst"), whole = at("whole");
+    struct stat facts;
+    assert_int_equal(stat(file.text, &facts), 0);
+    put("whole", "", 0);
+    copy_file(file.text, whole.text);
+    const uint64_t begin = BRIM__LISTING_PAGE + BRIM__LISTING_RECORD + 6;
+    for (size_t i = 0; i < BRIM__COUNT(paths); i++) {
+        struct samples got = { 0 };
+        forge_path(file.text, &facts, begin, paths[i], 7);
+        assert_int_equal(try_folder(root.text, "probe=no classes=no", &got, NULL), BRIM_CORRUPT);
+        assert_detail_has("damaged");
+        for (size_t k = 0; k < got.count; k++) {
+            assert_string_equal(got.path[k], wanted.path[k]);
+        }
+        drop_samples(&got);
+        copy_file(whole.text, file.text);
+    }
+    /* without its index all records are read: it is made anew at once */
+    const struct long_path index = only_file("cache/index", "", ".brimidx");
+    forge_path(file.text, &facts, begin, "../x.jp", 7);
+    assert_int_equal(unlink(index.text), 0);
+    struct samples again = { 0 };
+    assert_int_equal(try_folder(root.text, "probe=no classes=no", &again, NULL), BRIM_OK);
+    assert_same_samples(&again, &wanted);
+    drop_samples(&again);
+    drop_samples(&wanted);
+}
+
 /* A plan for it is made or refused, whatever the listing says that images need. */
 static void plan_images(brim_runtime *runtime, const char *root) {
     char text[PATH_MAX + 64];
@@ -396,7 +453,7 @@ static void check_bounds(const char *root, uint32_t *width) {
     folder_use(&use, root, "");
     *width = 0;
     if (open_in(&session, &use, NULL) == BRIM_OK && session.source.field[0].images != NULL) {
-        const struct brim__image_bounds *images = session.source.field[0].images;
+        const struct brim__image_bounds all = all_images(&session.source), *images = &all;
         *width = images->width;
         assert_true(images->width >= 1 && images->width <= BRIM__MAX_SIDE);
         assert_true(images->height >= 1 && images->height <= BRIM__MAX_SIDE);
@@ -456,24 +513,28 @@ static void test_bounds_that_cannot_be(void **state) {
     (void)state;
     const struct long_path root = at("h");
 #define PROBED(member) offsetof(struct brim__listing_header, probed.member), sizeof(uint64_t)
-#define SMALL(member)  offsetof(struct brim__listing_header, probed.member), sizeof(uint32_t)
+#define HALF(member)   offsetof(struct brim__listing_header, probed.member), sizeof(uint32_t)
+#define SIDE(member)   offsetof(struct brim__listing_header, probed.member), sizeof(uint16_t)
     static const struct {
         size_t place, bytes;
         uint64_t value;
     } cases[] = {
-        { SMALL(width), 0 },
-        { SMALL(width), BRIM__MAX_SIDE + 1 },
-        { SMALL(height), 0 },
-        { SMALL(height), UINT32_MAX },
-        { SMALL(turned), 2 },
-        { SMALL(zero), 1 },
-        { PROBED(pixels), 0 },
-        { PROBED(pixels), 50 * 40 + 1 },
-        { PROBED(memory), BRIM__PROBED_BYTES },
-        { PROBED(outside), UINT64_MAX },
-        { PROBED(needs), BRIM__PROBED_BYTES },
+        { SIDE(band[0].width), 0 },
+        { SIDE(band[0].height), 0 },
+        { SIDE(band[0].turned), 2 },
+        { SIDE(band[0].zero), 1 },
+        { HALF(band[0].least), 0 },
+        { HALF(band[0].least), 50 * 40 + 1 },
+        { HALF(band[0].pixels), 0 },
+        { HALF(band[0].pixels), 50 * 40 + 1 },
+        { PROBED(band[0].memory), BRIM__PROBED_BYTES },
+        { PROBED(band[0].outside), UINT64_MAX },
+        { PROBED(band[0].needs), BRIM__PROBED_BYTES },
+        { PROBED(band[0].sample), 3 },
+        { PROBED(band[0].images), 1 },
+        { PROBED(band[1].images), 1 },
+        { PROBED(band[48].memory), 1 },
         { PROBED(largest), BRIM__PROBED_BYTES },
-        { PROBED(most), 3 },
         { PROBED(images), 4 },
         { PROBED(others), UINT64_MAX },
         { offsetof(struct brim__listing_header, labelled), 8, 2 },
@@ -483,7 +544,8 @@ static void test_bounds_that_cannot_be(void **state) {
         { offsetof(struct brim__listing_header, directories), 8, UINT64_MAX },
     };
 #undef PROBED
-#undef SMALL
+#undef HALF
+#undef SIDE
     remove_tree(at("cache").text);
     for (size_t i = 0; i < BRIM__COUNT(cases); i++) {
         uint32_t width;
@@ -529,6 +591,7 @@ int main(void) {
         cmocka_unit_test(test_damage),
         cmocka_unit_test(test_exchanged_records),
         cmocka_unit_test(test_forged_headers),
+        cmocka_unit_test(test_paths_that_lead_outside),
         cmocka_unit_test(test_bounds_that_cannot_be),
         cmocka_unit_test(test_a_file_without_end),
     };

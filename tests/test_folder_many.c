@@ -5,6 +5,8 @@
  * says, 1,000,000 if it is not set. What every sample must be follows from its number, so
  * that no list of them is held here either. The files are hard links to a few, which are
  * made faster; they lie below TMPDIR, or /tmp, and not in memory as those of other tests.
+ *
+ * label: quick, long
  */
 #include "folder_util.h"
 
@@ -127,7 +129,7 @@ static void test_many_files(void **state) {
         expect_samples(&session.source);
         if (i >= 2) {
             assert_non_null(session.source.field[0].images);
-            assert_int_equal(session.source.field[0].images->width, width);
+            assert_int_equal(all_images(&session.source).width, width);
         }
         const uint64_t peak = read_info(budget).peak - root_bytes();
         const uint64_t grown = most_resident() - before;

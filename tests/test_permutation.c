@@ -7,6 +7,8 @@
  * A weak network gives |z| of 10 and more here.
  *
  * BRIM_TEST_LONG in the environment raises the exhaustive counts to 2^24.
+ *
+ * label: quick, long
  */
 #include "order/permutation.h"
 

@@ -148,6 +148,25 @@ static void test_budgets_from_the_minimum_up(void **state) {
     }
 }
 
+/* The numbers hold for each way of opening: in memory files, as one of several ranks. */
+static void test_other_ways_of_opening(void **state) {
+    (void)state;
+    for (size_t r = 0; r < recipe_count; r++) {
+        char text[TEXT_BYTES];
+        recipe_text(recipes[r].name, text);
+        for (unsigned way = 1; way < 4; way++) {
+            brim_open_options options = open_options("training");
+            options.hold = 3;
+            options.shared = way & 1;
+            options.rank = way / 2;
+            options.world = 1 + way / 2;
+            const uint64_t minimum = plan_alone(2, text, &options).minimum_bytes;
+            check_refused(text, 2, minimum, &options);
+            assert_true(digest_in(text, 2, minimum, &options).batches > 0);
+        }
+    }
+}
+
 /* Below the floor nothing fits, and the runtime says so itself. */
 static void test_a_budget_too_small_for_anything(void **state) {
     (void)state;
@@ -337,7 +356,7 @@ static void test_trim_shows_in_resident_memory(void **state) {
     assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &held), BRIM_OK);
     struct digest before = { 0 }, after = { 0 };
     digest_batch(&before, held);
-    uint64_t deadline = brim__now() + 10000000000; /* the workers fill every slot */
+    uint64_t deadline = brim__now() + 60000000000; /* the workers fill every slot */
     const uint64_t filled = empty + 5 * info.slot_bytes + info.slot_bytes / 2;
     while (resident_bytes() < filled && brim__now() < deadline) {
         sleep_ns(1000000);
@@ -352,7 +371,7 @@ static void test_trim_shows_in_resident_memory(void **state) {
     digest_batch(&after, held); /* what is lent stays */
     assert_int_equal(before.value, after.value);
     brim_batch_release(held);
-    deadline = brim__now() + 10000000000; /* what pays grows again */
+    deadline = brim__now() + 60000000000; /* what pays grows again */
     while (usage_of(runtime).elastic == 0 && brim__now() < deadline) {
         assert_true(take_more(session.loader, 1, &digest));
     }
@@ -438,6 +457,7 @@ int main(int argc, char **argv) {
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_budgets_from_the_minimum_up),
+        cmocka_unit_test(test_other_ways_of_opening),
         cmocka_unit_test(test_a_budget_too_small_for_anything),
         cmocka_unit_test(test_a_plan_charges_its_tables),
         cmocka_unit_test(test_usage_adds_up),

@@ -209,6 +209,7 @@ static void test_bad_samples(void **state) {
         "batch 8 on_error=fail",
         "batch 8 on_error=skip max_errors=100",
         "batch 8 on_error=skip max_errors=3",
+        "batch 1 on_error=skip max_errors=100", /* empty ones are passed over */
         "batch 8 on_error=replace max_errors=100",
         "batch 8 on_error=replace max_errors=2",
         "batch 8 on_error=skip max_errors=100 remainder=pad",

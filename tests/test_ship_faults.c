@@ -9,6 +9,8 @@
  * call by call, which goes deeper than brim's own points (test_ship_cuda).
  *
  *   test_ship_faults SCENARIO KIND N once|forever THREADS
+ *
+ * label: full
  */
 #include "support/fault_sweep.h"
 

@@ -95,8 +95,9 @@ static void test_normalize(void **state) {
         { BRIM_U8, { 5, 6, 3, 4 }, "normalize imagenet axis=-2", mean, std, 3, 1, 255 },
         { BRIM_U8, { 5, 6, 4, 3 }, "normalize unit", zeros, ones, 1, 0, 255 },
         { BRIM_U16, { 5, 6, 4, 3 }, "normalize unit", zeros, ones, 1, 0, 65535 },
-        { BRIM_F32, { 5, 6, 4, 3 }, "normalize unit", zeros, ones, 1, 0, 1 },
-        { BRIM_I32, { 5, 6, 4, 3 }, "normalize unit", zeros, ones, 1, 0, 1 },
+        { BRIM_BOOL, { 5, 6, 4, 3 }, "normalize unit", zeros, ones, 1, 0, 1 },
+        { BRIM_F32, { 5, 6, 4, 3 }, "normalize unit max=1", zeros, ones, 1, 0, 1 },
+        { BRIM_I32, { 5, 6, 4, 3 }, "normalize unit max=4", zeros, ones, 1, 0, 4 },
         { BRIM_U8, { 5, 6, 4, 3 }, "normalize unit max=100", zeros, ones, 1, 0, 100 },
         { BRIM_F16,
           { 5, 6, 4, 3 },
@@ -274,9 +275,10 @@ static void choose_normalize(struct stage *stage, const struct model_field *fiel
         const int shown = (int)stage->axis - (next_random(random) % 2 ? (int)field->rank : 0);
         length += snprintf(words + length, bytes - (size_t)length, " axis=%d", shown);
     }
-    if (next_random(random) % 3 == 0) {
-        stage->max = 16;
-        snprintf(words + length, bytes - (size_t)length, " max=16");
+    /* what max is after casts is test_range's */
+    stage->max = next_random(random) % 3 == 0 ? 16 : stage->max;
+    if (stage->max != 255) {
+        snprintf(words + length, bytes - (size_t)length, " max=%g", stage->max);
     }
 }
 

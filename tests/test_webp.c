@@ -85,7 +85,8 @@ static void check_outside(const uint8_t *data, size_t bytes) {
     assert_true(most_taken <= info.outside);
 #ifndef SANITIZED
     assert_true(most_taken > 0);
-    assert_true(info.outside < most_taken * 5 / 4 + 160 * 1024);
+    /* of large ones with alpha libwebp needs less than of all kinds */
+    assert_true(info.outside < most_taken * 7 / 4 + 160 * 1024);
 #endif
     free(memory);
 }
@@ -426,11 +427,10 @@ static void a_bomb_of_chunks_is_refused(void **state) {
 
 static void libwebp_takes_what_the_header_says(void **state) {
     (void)state;
-    static const uint32_t sides[][2] = {
-        { 1, 1 }, { 17, 300 }, { 300, 17 }, { 120, 90 }, { 640, 64 }
-    };
+    static const uint32_t sides[][2] = { { 1, 1 },    { 17, 300 }, { 300, 17 },
+                                         { 120, 90 }, { 640, 64 }, { 1250, 800 } };
     uint64_t random = 24;
-    for (size_t i = 0; i < 5 * KINDS; i++) {
+    for (size_t i = 0; i < BRIM__COUNT(sides) * KINDS; i++) {
         struct webp webp;
         make_webp(i % KINDS, sides[i / KINDS][0], sides[i / KINDS][1], &random, &webp);
         check_outside(webp.data, webp.bytes);

@@ -30,6 +30,7 @@ from ._core import (
     ClosedError,
     DataError,
     DeviceError,
+    EmptyBatchWarning,
     Epoch,
     Error,
     FunctionError,
@@ -39,6 +40,7 @@ from ._core import (
     Loader,
     PipelineError,
     Ragged,
+    RandomnessWarning,
     StateError,
 )
 from ._devices import Device, devices
@@ -68,6 +70,7 @@ __all__ = [
     "DataError",
     "Device",
     "DeviceError",
+    "EmptyBatchWarning",
     "Epoch",
     "Error",
     "FunctionError",
@@ -79,6 +82,7 @@ __all__ = [
     "PipelineError",
     "Plan",
     "Ragged",
+    "RandomnessWarning",
     "Runtime",
     "StateError",
     "Usage",

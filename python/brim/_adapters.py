@@ -24,10 +24,7 @@ import numpy
 
 from . import _core
 from ._opened import Opened
-from ._pipeline import Pipeline
-from ._runtime import Progress, Runtime
-from ._runtime import runtime as implicit_runtime
-from ._shard import Part
+from ._opening import Opening, may_be_fewer
 
 OF_ROWS = ("ids", "valid")  # what may be named beside the pipeline's own fields
 
@@ -58,44 +55,16 @@ class Source(Opened):
 
     _name = "brim.tensorflow.dataset"
 
-    def __init__(
-        self,
-        data: Pipeline | str,
-        *,
-        memory: int | str | None,
-        runtime: Runtime | None,
-        hold: int,
-        part: Part,
-        label: str | None,
-        threads: int | None,
-        slots: int,
-        fixed: bool,
-        progress: Progress | None,
-        device: str,
-    ) -> None:
-        need_host(device)
-        if runtime is not None and memory is not None:
-            raise ValueError(
-                f"memory={memory!r} and runtime=: a runtime has its memory already; leave one out"
-            )
-        self._pipeline = data if isinstance(data, Pipeline) else Pipeline(data)
-        self._core = (runtime or implicit_runtime(memory)).open(
-            self.pipeline,
-            hold=hold,
-            rank=part[0],
-            world=part[1],
-            label=label,
-            threads=threads,
-            slots=slots,
-            fixed=fixed,
-            progress=progress,
-            copies=True,
-        )
+    def __init__(self, opening: Opening) -> None:
+        self._pipeline = opening.pipeline
+        self._core = opening.open()
         plan = self.core.plan
         self.fields: dict[str, dict[str, Any]] = {field["name"]: field for field in plan["fields"]}
         self.batches: int | None = plan["batches"]
         self.rows: int = plan["batch_rows"]
-        self.all_full = all_full(plan, part[1])
+        self.all_full = all_full(plan, opening.part[1])
+        self.may_be_fewer = may_be_fewer(plan, opening.part[1])
+        self.failed = False  # the last batch asked for by each() could not be had
         self.patient = True  # it has paid to wait for a batch, so far
         self.uneasy = False  # a long wait was told
 
@@ -168,15 +137,37 @@ class Source(Opened):
         """These fields of each batch; none is kept here while the framework has it."""
         while True:
             try:
-                yield self.values(self.take(core.__next__), names, ragged)
+                yield self.values(self._take_noting(core.__next__), names, ragged)
             except StopIteration:
                 return
 
+    def _take_noting(self, ask: Callable[[], T]) -> T:
+        """take(), and a note of an error."""
+        try:
+            return self.take(ask)
+        except StopIteration:
+            raise
+        except Exception:
+            self.failed = True
+            raise
+
+    def again(self) -> None:
+        """An epoch that an error ended is begun again by the next iteration, where the framework
+        counts the batches of one: the rest of it would be too few."""
+        if self.failed and self.batches is not None:
+            self._core.set_epoch(self._core.epoch)
+        self.failed = False
+
     def values(
-        self, batch: _core.Batch, names: Sequence[str], ragged: Ragged | None = None
+        self,
+        batch: _core.Batch,
+        names: Sequence[str],
+        ragged: Ragged | None = None,
+        rows: int | None = None,
     ) -> list[Any]:
-        """These fields of a batch."""
-        rows = batch.rows if self.pads(names) else batch.valid_rows
+        """These fields of a batch, of its first rows if so many are named."""
+        if rows is None:
+            rows = batch.rows if self.pads(names) else batch.valid_rows
         return [self._value(batch, name, rows, ragged) for name in names]
 
     def _value(self, batch: _core.Batch, name: str, rows: int, ragged: Ragged | None) -> Any:
@@ -199,13 +190,14 @@ class Source(Opened):
         self._core.set_epoch(epoch)
 
 
-def need_host(device: str) -> None:
-    """Refuses devices: what these frameworks take are arrays of numpy's."""
+def need_host(device: str) -> str:
+    """The host. Refuses devices: what these frameworks take are arrays of numpy's."""
     if device not in ("cpu", "host"):
         raise _core.PipelineError(
             f"device={device!r}: this adapter gives arrays in host memory, which the framework "
             "moves to its device itself; leave device out"
         )
+    return device
 
 
 def view(array: _core.Array) -> numpy.ndarray[Any, Any]:

@@ -25,12 +25,12 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from . import _core
 from ._bytes import read_bytes
 from ._identity import identity
-from ._randomness import draws
+from ._randomness import draws, sources_of, warn
 from ._table import table
 
 if TYPE_CHECKING:
@@ -39,9 +39,11 @@ if TYPE_CHECKING:
     from ._runtime import Runtime
 
 Out = Mapping[str, Any]
+SeedGlobals = bool | Literal["auto"]
 
 _TEXT_BOUND = 1024
 _MOST_PROCESSES = 1024
+_MOST_SECONDS = 1_000_000
 
 
 def read_out(out: Any, whose: str) -> tuple[Spec, ...]:
@@ -120,9 +122,9 @@ def takes_rng(function: Callable[..., Any]) -> int:
 
 
 def read_processes(
-    whose: str, processes: int, process_memory: int | str | None
-) -> tuple[int, int | None]:
-    """processes= and process_memory=, checked."""
+    whose: str, processes: int, process_memory: int | str | None, timeout: float | None
+) -> tuple[int, int | None, float | None]:
+    """processes=, process_memory= and timeout=, checked."""
     if isinstance(processes, bool) or not hasattr(processes, "__index__"):
         raise TypeError(f"{whose}: processes is an int, not {processes!r}")
     count = operator.index(processes)
@@ -130,14 +132,80 @@ def read_processes(
         raise ValueError(
             f"{whose}: processes={count}, but it is 0 for none, or from 1 to {_MOST_PROCESSES}"
         )
-    if process_memory is None:
-        return count, None
-    if count == 0:
+    if count == 0 and process_memory is not None:
         raise ValueError(
             f"{whose}: process_memory={process_memory!r} is of worker processes, and there are "
             "none: give processes= too"
         )
-    return count, read_bytes(process_memory, f"{whose}: process_memory")
+    if count == 0 and timeout is not None:
+        raise ValueError(
+            f"{whose}: timeout={timeout!r} ends worker processes, and there are none, for a thread "
+            "cannot be stopped: give processes= too"
+        )
+    memory = process_memory
+    if memory is not None:
+        memory = read_bytes(memory, f"{whose}: process_memory")
+    return count, memory, _read_timeout(whose, timeout)
+
+
+def _read_timeout(whose: str, timeout: float | None) -> float | None:
+    if timeout is None:
+        return None
+    if isinstance(timeout, (bool, str)) or not hasattr(timeout, "__float__"):
+        raise TypeError(f"{whose}: timeout is a number of seconds, not {timeout!r}")
+    seconds = float(timeout)
+    if not 0.001 <= seconds <= _MOST_SECONDS:
+        raise ValueError(
+            f"{whose}: timeout={timeout!r}, but it is from 0.001 to {_MOST_SECONDS} seconds, or "
+            "None for none"
+        )
+    return seconds
+
+
+def read_seed_globals(whose: str, seed_globals: SeedGlobals) -> SeedGlobals:
+    """seed_globals=, checked."""
+    if isinstance(seed_globals, str) and seed_globals == "auto":
+        return "auto"
+    if isinstance(seed_globals, int) or type(seed_globals).__name__ in ("bool", "bool_"):
+        return bool(seed_globals)
+    raise TypeError(f'{whose}: seed_globals is "auto", True or False, not {seed_globals!r}')
+
+
+def seeding(seed_globals: SeedGlobals, processes: int, *, here: bool = False) -> int:
+    """What a Call takes as seed_globals. here: it is called in this process all the same, to find
+    out its fields, and the program must find its generators as they were."""
+    if processes > 0 and seed_globals:
+        return 1 if here else 2
+    return int(seed_globals is True)
+
+
+_RNG = "take a parameter rng, which brim fills with a numpy.random.Generator for each sample"
+
+
+def warn_of_draws(
+    whose: str, function: object, seed_globals: SeedGlobals, processes: int, instead: str = _RNG
+) -> None:
+    """A RandomnessWarning if what a function draws is not seeded for each sample."""
+    if seed_globals is False:
+        return
+    sources = sources_of(function)
+    meant = "seed_globals=False says that this is meant"
+    if sources.shared is not None and processes == 0 and seed_globals == "auto":
+        elsewhere = ", or give processes=, where all are seeded for each sample"
+        warn(
+            f"{whose} draws from {sources.shared}, a generator that the whole process shares: the "
+            "numbers that a sample gets depend on threads and on what else draws from it. To get "
+            f"the same each time, {instead}"
+            f"{elsewhere if not whose.startswith('flat_map') else ''}; seed_globals=True seeds it "
+            f"here too, one sample at a time, and {meant}"
+        )
+    elif sources.own is not None:
+        workers = "processes" if processes else "threads"
+        warn(
+            f"{whose} draws from {sources.own}, which brim cannot seed for each sample, in "
+            f"processes= neither: the numbers that a sample gets depend on {workers}. To get the "
+            f"same each time, {instead}; {meant}"
+        )
 
 
 class Function:
@@ -154,9 +222,10 @@ class Function:
         *,
         out: Out | None = None,
         version: object = None,
-        seed_globals: bool = False,
+        seed_globals: SeedGlobals = "auto",
         processes: int = 0,
         process_memory: int | str | None = None,
+        timeout: float | None = None,
         concurrent: bool = False,
         most: int = 0,
     ) -> None:
@@ -172,9 +241,10 @@ class Function:
             self.specs = ()
         self.probed = False
         self.version = identity(function) if version is None else str(version)
-        self.seed_globals = seed_globals
-        self.processes, self.process_memory = read_processes(
-            self.told, processes, process_memory
+        self.seed_globals = read_seed_globals(self.told, seed_globals)
+        self.warned = False
+        self.processes, self.process_memory, self.timeout = read_processes(
+            self.told, processes, process_memory, timeout
         )
         self.concurrent = concurrent or self.processes > 0
         self.most = most
@@ -192,6 +262,7 @@ class Function:
             self.seed_globals,
             self.processes,
             self.process_memory,
+            self.timeout,
             self.concurrent,
             self.most,
         )
@@ -207,11 +278,10 @@ class Function:
     def __repr__(self) -> str:
         return f"<brim function {self.told}>"
 
-    def call(self) -> Call:
-        """What C calls."""
+    def call(self, *, here: bool = False) -> Call:
+        """What C calls. here: in this process, as `seeding` says."""
         from . import _calls
 
-        seeded = int(self.seed_globals) * (2 if self.processes else 1)
         kinds = {
             "map": _calls.Map,
             "filter": _calls.Filter,
@@ -224,13 +294,17 @@ class Function:
             self.function,
             self.specs or (),
             takes_rng(self.function),
-            seeded,
+            seeding(self.seed_globals, self.processes, here=here),
             first if self.probed else "",
             **own,
         )
 
     def bind(self, name: str, runtime: Runtime) -> _core.Binding:
         """The function as C takes it; what it puts out is found now if it is not known."""
+        rng = takes_rng(self.function) != 0
+        if not self.warned and not rng:
+            self.warned = True
+            warn_of_draws(self.told, self.function, self.seed_globals, self.processes)
         if self.specs is None:
             self.specs = self._probe(runtime)
             self.probed = True
@@ -242,12 +316,12 @@ class Function:
             fields=self.specs,
             count=self.most,
             pure=self.version is not None,
-            random=self.seed_globals
-            or takes_rng(self.function) != 0
-            or draws(self.function) is not None,
+            random=self.seed_globals is True or rng or draws(self.function) is not None,
             concurrent=self.concurrent,
             probed=self.probed,
-            processes=spawner(call, name, runtime, self.processes, self.process_memory),
+            processes=spawner(
+                call, name, runtime, self.processes, self.process_memory, self.timeout
+            ),
         )
 
     def _probe(self, runtime: Runtime) -> tuple[Spec, ...]:
@@ -265,7 +339,7 @@ class Function:
                 )
             sample = _own_batch(batch) if batched else _own_sample(batch)
             batch.release()
-        call: Any = self.call()
+        call: Any = self.call(here=True)
         given = dict(sample)
         try:
             if self.kind == "flat_map":
@@ -357,14 +431,19 @@ def _numpy(field: Any) -> Any:
 
 
 def spawner(
-    call: Call, label: str, runtime: Runtime, processes: int, memory: int | None
+    call: Call,
+    label: str,
+    runtime: Runtime,
+    processes: int,
+    memory: int | None,
+    timeout: float | None,
 ) -> tuple[Any, int] | None:
     """What _core.Binding takes as `processes`."""
     if processes == 0:
         return None
     from ._workers import Spawner
 
-    return Spawner(call, label, runtime._core, memory), processes
+    return Spawner(call, label, runtime._core, memory, timeout), processes
 
 
 def _need_samples(pipeline: Pipeline, stage: str) -> None:
@@ -391,9 +470,10 @@ def map(
     out: Out | None = None,
     version: object = None,
     seed: int = 0,
-    seed_globals: bool = False,
+    seed_globals: SeedGlobals = "auto",
     processes: int = 0,
     process_memory: int | str | None = None,
+    timeout: float | None = None,
     concurrent: bool = False,
 ) -> Pipeline:
     """A function on each sample: fn(sample) or fn(sample, rng), which gives the new sample.
@@ -407,10 +487,14 @@ def map(
     version: changes when the function does; not given: a hash of its code and of what it refers
         to, if these can be seen (brim._identity says what is)
     seed: another gives rng other numbers
-    seed_globals: seed random, numpy.random and torch for each sample, for functions that draw
-        from these; samples are then made one at a time, unless in processes
+    seed_globals: whether random, numpy.random and torch are seeded for each sample, for functions
+        that draw from these. "auto": in processes they are; here they are not, for the training
+        draws from them too, and a function that is seen to draw is a RandomnessWarning. True: here
+        too, and put back; samples are then made one at a time. False: nowhere, without a warning
     processes: run it in so many processes, besides the interpreter of this one
     process_memory: the most that each may take, such as "1GiB"
+    timeout: the most seconds that a call may take in its process; a process that takes longer is
+        killed and replaced, and its sample is a bad one; not given: for ever
     concurrent: it may run on several threads at once: it lets go of the interpreter's lock
     """
     _need_samples(self, "map")
@@ -423,6 +507,7 @@ def map(
         seed_globals=seed_globals,
         processes=processes,
         process_memory=process_memory,
+        timeout=timeout,
         concurrent=concurrent,
     )
     return self._add("map", _arguments(function, seed), function)
@@ -433,9 +518,10 @@ def filter(
     *conditions: str | Callable[..., Any],
     version: object = None,
     seed: int = 0,
-    seed_globals: bool = False,
+    seed_globals: SeedGlobals = "auto",
     processes: int = 0,
     process_memory: int | str | None = None,
+    timeout: float | None = None,
     concurrent: bool = False,
 ) -> Pipeline:
     """Leaves out samples: by conditions, filter("label != 3", "length(text) < 100"), which are
@@ -459,6 +545,7 @@ def filter(
         seed_globals=seed_globals,
         processes=processes,
         process_memory=process_memory,
+        timeout=timeout,
         concurrent=concurrent,
     )
     return self._add("filter", _arguments(function, seed), function)
@@ -472,7 +559,7 @@ def flat_map(
     out: Out | None = None,
     version: object = None,
     seed: int = 0,
-    seed_globals: bool = False,
+    seed_globals: SeedGlobals = "auto",
     concurrent: bool = False,
 ) -> Pipeline:
     """Many samples of one: fn(sample) gives a list of samples, or yields them.
@@ -504,9 +591,10 @@ def batch_map(
     out: Out | None = None,
     version: object = None,
     seed: int = 0,
-    seed_globals: bool = False,
+    seed_globals: SeedGlobals = "auto",
     processes: int = 0,
     process_memory: int | str | None = None,
+    timeout: float | None = None,
     concurrent: bool = False,
 ) -> Pipeline:
     """A function on each batch: fn(batch) or fn(batch, rng). It stands behind batch().
@@ -528,6 +616,7 @@ def batch_map(
         seed_globals=seed_globals,
         processes=processes,
         process_memory=process_memory,
+        timeout=timeout,
         concurrent=concurrent,
     )
     if out is not None and not out:

@@ -188,18 +188,46 @@ class Pipeline(Stages):
 
     # --------------------------------------------------------------------- looking at it
 
-    def plan(self, memory: int | str | None = None, **options: Any) -> Plan:
+    def plan(
+        self,
+        memory: int | str | None = None,
+        *,
+        runtime: Runtime | None = None,
+        threads: int | None = None,
+        cache_dir: str | os.PathLike[str] | None = None,
+        pinned: int | str | None = None,
+        device_memory: int | str | None = None,
+        shared: str | None = None,
+        shared_memory: int | str | None = None,
+        trust_foreign: bool = False,
+        **options: Any,
+    ) -> Plan:
         """What it will do and need inside so much memory, before it runs.
 
-        Options are those of `Runtime` (threads, cache_dir, pinned, device_memory) and of
-        `Runtime.plan`.
+        memory, threads, cache_dir, pinned, device_memory, shared, shared_memory, trust_foreign: as
+            of the `Runtime` that it will be opened in
+        runtime: that Runtime itself: the plan is for what is free there now
+        options: those of `Runtime.open` (hold, rank, world, slots, device, ...). A plan is for one
+            way of opening: brim.torch.plan() and those of the other adapters say what theirs takes
         """
         from ._runtime import Runtime
 
-        names = ("threads", "cache_dir", "pinned", "device_memory")
-        own = {key: options.pop(key) for key in names if key in options}
-        with Runtime(memory, **own) as runtime:
-            return runtime.plan(self, **options)
+        limits: dict[str, Any] = {
+            "memory": memory,
+            "cache_dir": cache_dir,
+            "pinned": pinned,
+            "device_memory": device_memory,
+            "shared": shared,
+            "shared_memory": shared_memory,
+            "trust_foreign": trust_foreign,
+        }
+        if runtime is not None:
+            given = [name for name, value in limits.items() if value not in (None, False)]
+            if given:
+                raise ValueError(f"{', '.join(given)} and runtime=: a runtime has its own already")
+            return runtime.plan(self, threads=threads, **options)
+        with Runtime(threads=threads, **limits) as made:
+            return made.plan(self, **options)
 
     def _uncached(self) -> Pipeline:
         """The same samples: who looks at one leaves no files."""

@@ -42,7 +42,8 @@ class Plan(dict[str, Any]):
     threads: int
     slots: int
     minimum_slots: int
-    hold: int
+    hold: int  # batches that may be kept at a time
+    copies: bool  # what is kept beyond are copies, made from one slot more
     samples: int | None  # of an epoch, over all ranks; None: not known before its end
     batches: int | None  # that one rank receives in an epoch
     steps: int | None  # batches, with all micro-batches of one counted as one
@@ -103,10 +104,14 @@ class Plan(dict[str, Any]):
         on_host = self["device"] == "cpu"
         slots = f"{self['slots']}{'' if on_host else ' to fill and copy from'}, at least "
         slots += f"{self['minimum_slots']}{' for hold=%d' % self['hold'] if on_host else ''}"
+        most = "1 batch" if self["hold"] == 1 else f"{self['hold']} batches"
+        hold = f"{most} kept at a time; one slot more is filled meanwhile"
+        hold += ", and one is for copies of what is kept beyond" * self["copies"]
         return [
             *figures,
             ("limit", f"{bytes_text(self['limit_bytes'])}: {self['limit_origin']}"),
             ("threads", str(self["threads"] or "0, the calling thread works")),
+            ("hold", hold),
             ("slots", slots),
             *([] if on_host else self._device_figures()),
             ("fits", "yes" if self["fits"] else f"no: {self['reason']}"),

@@ -11,6 +11,12 @@ as random, as one that takes `rng` is. It is looked for
 Found are generators (objects of random, numpy.random and torch), the modules and functions that
 draw from them, and transforms of libraries that are known to. What is looked up by other means
 than names, or drawn inside of compiled code, is not. Nothing is imported or called.
+
+For caches, the name of a module is enough (`draws`). A warning says more and must be right more
+often (`sources_of`): whether functions are named that draw from the generators of the process,
+which can be seeded for each sample, and whether there are generators that no seeding reaches:
+objects that the function holds, those that it makes without a seed, the system's random numbers,
+TensorFlow's.
 """
 
 from __future__ import annotations
@@ -21,26 +27,59 @@ import gc
 import re
 import sys
 import types
+import warnings
 from collections import deque
-from typing import Any
+from typing import Any, NamedTuple
+
+from . import _core
 
 _MOST_OBJECTS = 20_000
 _MOST_ITEMS = 1_000  # of one container: a million paths are not looked at
 
+_VISION = r"""torchvision\.transforms\..*\.(Random[A-Za-z]*|ColorJitter|AutoAugment|RandAugment
+      |TrivialAugmentWide|AugMix|GaussianBlur|GaussianNoise|ElasticTransform|ScaleJitter|CutMix
+      |MixUp)"""
 _DRAWS = re.compile(
-    r"""(random | secrets | (os|posix)\.urandom
+    rf"""(random | secrets | (os|posix)\.urandom
       | numpy\.random
       | torch\.(cuda\.)?(random|rand[a-z_]*|normal|bernoulli|multinomial|poisson)
       | torch\.(_C\.)?Generator | torch\.distributions
       | tensorflow\.(_api\.v2\.)?random | tensorflow\.python\.ops\.random_ops
       | tensorflow\.(_api\.v2\.)?image\.random_[a-z_]+
       | albumentations\..*\.[A-Z][A-Za-z]*
-      | torchvision\.transforms\..*\.(Random[A-Za-z]*|ColorJitter|AutoAugment|RandAugment
-            |TrivialAugmentWide|AugMix|GaussianBlur|GaussianNoise|ElasticTransform|ScaleJitter
-            |CutMix|MixUp)
+      | {_VISION}
     )(\.|$)""",
     re.VERBOSE,
 )
+_SHARED = re.compile(  # draw from the generators of the process
+    rf"""(random\.(?!(Random|SystemRandom|seed|getstate|setstate)$)[a-z][a-z_]*
+      | numpy\.random\.(?!(default_rng|mtrand|bit_generator|seed|get_state|set_state|test)$)[a-z]\w*
+      | torch\.(cuda\.)?(rand[a-z_]*|normal|bernoulli|multinomial|poisson)
+      | torch\.distributions\..*
+      | albumentations\..*\.[A-Z][A-Za-z]*
+      | {_VISION}
+    )$""",
+    re.VERBOSE,
+)
+_OWN = re.compile(  # no seeding reaches these
+    r"""(secrets | (os|posix)\.urandom | random\.SystemRandom
+      | tensorflow\.(_api\.v2\.)?random | tensorflow\.python\.ops\.random_ops
+      | tensorflow\.(_api\.v2\.)?image\.random_[a-z_]+
+    )(\.|$)""",
+    re.VERBOSE,
+)
+_GENERATOR = re.compile(  # the classes of generators, by their names
+    r"""random\.(Random|SystemRandom)$ | torch\.(_C\.)?Generator$
+      | numpy\.random\.([a-z_0-9]+\.)?(Generator|RandomState|BitGenerator|MT19937|PCG64|PCG64DXSM
+            |Philox|SFC64)$""",
+    re.VERBOSE,
+)
+_SEEDABLE = re.compile(  # that take a seed from the system when they are given none
+    r"random\.Random$|numpy\.random\.([a-z_0-9]+\.)?(default_rng|RandomState|MT19937|PCG64"
+    r"|PCG64DXSM|Philox|SFC64)$"
+)
+_CALLS = ("CALL", "PRECALL", "CALL_FUNCTION", "CALL_METHOD")
+
 _IN_PLACE = frozenset(  # methods of tensors: no other objects have such names
     ("random_", "normal_", "uniform_", "bernoulli_", "exponential_", "log_normal_", "cauchy_")
 )
@@ -96,7 +135,13 @@ class _Look:
 
     def check(self, name: str) -> None:
         if _DRAWS.match(name):
-            raise _Found(name)
+            self.found(name)
+
+    def found(self, name: str) -> None:
+        raise _Found(name)
+
+    def called(self, value: Any) -> None:
+        """`value` is called without arguments."""
 
     def reads(self, module: str | None) -> bool:
         return not module or module == self.module or _own(module)
@@ -181,12 +226,14 @@ class _Look:
                 self.add(value)
             elif step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
                 if name in _IN_PLACE:
-                    raise _Found(name)
+                    self.found(name)
                 value = self.attribute(value, name)
             elif step.opname.startswith("LOAD_"):
                 last = name[-1] if isinstance(name, tuple) else name
                 value = known.get(last) if isinstance(last, str) else None
             elif step.opname not in _KEPT:
+                if step.opname in _CALLS and step.arg == 0 and value is not None:
+                    self.called(value)
                 value = None
         for constant in code.co_consts:
             if isinstance(constant, types.CodeType):
@@ -225,15 +272,132 @@ class _Module:
         self.__name__ = name
 
 
-def draws(function: object) -> str | None:
-    """What random numbers a function draws from, such as "numpy.random"; None if none is seen."""
+class Sources(NamedTuple):
+    """What a function draws from, by name; None: nothing is seen.
+
+    shared: the generators of the process; own: others, which no seeding reaches."""
+
+    shared: str | None
+    own: str | None
+
+
+class _Closer(_Look):
+    """Looks for what sources_of tells, until both are found or all has been seen."""
+
+    def __init__(self, module: str) -> None:
+        super().__init__(module)
+        self.shared: str | None = None
+        self.own: str | None = None
+        self.of_process = _generators_of_process()
+        self.gives = False  # the code looked at gives some call generator=
+        self.seeds = False  # it calls a method seed or manual_seed
+
+    def code(self, code: types.CodeType, names: dict[str, Any], known: dict[str, Any]) -> None:
+        outer = self.gives, self.seeds
+        keywords = (constant for constant in code.co_consts if isinstance(constant, tuple))
+        self.gives = any("generator" in constant for constant in keywords)
+        self.seeds = not {"seed", "manual_seed"}.isdisjoint(code.co_names)
+        super().code(code, names, known)
+        self.gives, self.seeds = outer
+
+    def attribute(self, value: Any, name: str) -> Any:
+        named = isinstance(value, (_Module, types.ModuleType)) and value.__name__ == "torch"
+        if self.gives and named and _SHARED.match(f"torch.{name}"):
+            return None  # torch.rand(2, generator=g)
+        return super().attribute(value, name)
+
+    def check(self, name: str) -> None:
+        if _OWN.match(name):
+            self.found_own(name)
+        elif _SHARED.match(name):
+            self.found(name)
+
+    def found(self, name: str) -> None:
+        self.shared = self.shared or name
+        self.end()
+
+    def found_own(self, name: str) -> None:
+        self.own = self.own or name
+        self.end()
+
+    def end(self) -> None:
+        if self.shared is not None and self.own is not None:
+            raise _Found
+
+    def called(self, value: Any) -> None:
+        name = f"{getattr(value, '__module__', '')}.{getattr(value, '__name__', '')}"
+        if isinstance(value, _Module):
+            name = value.__name__
+        if _SEEDABLE.match(name) and not self.seeds:
+            self.found_own(f"{name}()")
+
+    def instance(self, value: object, kind: type) -> None:
+        if id(value) in self.of_process:
+            self.found(self.of_process[id(value)])
+            return
+        for base in kind.__mro__:
+            name = f"{base.__module__}.{base.__qualname__}"
+            if _GENERATOR.match(name):
+                self.found_own(name)
+                return
+        super().instance(value, kind)
+
+
+def _generators_of_process() -> dict[int, str]:
+    """The objects that are seeded for each sample, so far as their modules are there, by id."""
+    known = {}
+    for module, *path in (
+        ("random", "_inst"),
+        ("numpy.random.mtrand", "_rand"),
+        ("numpy.random.mtrand", "_rand", "_bit_generator"),
+        ("torch", "default_generator"),
+    ):
+        value: Any = sys.modules.get(module)
+        for name in path:
+            value = getattr(value, name, None)
+        if value is not None:
+            known[id(value)] = module.removesuffix(".mtrand")
+    return known
+
+
+def _module_of(function: object) -> str:
     inner: Any = function
     while isinstance(inner, functools.partial):
         inner = inner.func
     if type(inner) is types.MethodType:
         inner = inner.__func__
     named = inner if isinstance(inner, (type, types.FunctionType)) else type(inner)
-    look = _Look(str(named.__module__))
+    return str(named.__module__)
+
+
+def sources_of(function: object) -> Sources:
+    """What a function draws from without being given it."""
+    if draws(function) is None:  # which sees more, and sooner
+        return Sources(None, None)
+    look = _Closer(_module_of(function))
+    look.add(function)
+    try:
+        look.run()
+    except Exception:  # both are found; or an object cannot be looked at
+        pass
+    return Sources(look.shared, look.own)
+
+
+def warn(text: str) -> None:
+    """A RandomnessWarning at the line of the program that has called brim."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and _of_brim(frame):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, _core.RandomnessWarning, stacklevel=level)
+
+
+def _of_brim(frame: types.FrameType) -> bool:
+    return str(frame.f_globals.get("__name__")).partition(".")[0] in ("brim", "contextlib")
+
+
+def draws(function: object) -> str | None:
+    """What random numbers a function draws from, such as "numpy.random"; None if none is seen."""
+    look = _Look(_module_of(function))
     look.add(function)
     try:
         look.run()

@@ -6,9 +6,10 @@ the process, the implicit runtime, so that several loaders stay inside one budge
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, SupportsIndex
 
 from . import _core
@@ -127,6 +128,9 @@ class Runtime:
         never more in all than the limits that the first of them gave
     shared_memory: int or str
         host memory of all these processes together
+    trust_foreign: bool
+        indexes and cache files that other users own or may write are used too, for teams that
+        share a directory; not given: they count as absent, with a `CacheWarning`
     """
 
     def __init__(
@@ -139,6 +143,7 @@ class Runtime:
         device_memory: int | str | None = None,
         shared: str | None = None,
         shared_memory: int | str | None = None,
+        trust_foreign: bool = False,
     ) -> None:
         if shared is not None and not isinstance(shared, str):
             raise TypeError(f"shared is the name of a budget, a str, not {shared!r}")
@@ -152,16 +157,25 @@ class Runtime:
             device_memory=_bytes(device_memory, "device_memory"),
             shared=shared,
             shared_memory=_bytes(shared_memory, "shared_memory"),
+            trust_foreign=trust_foreign,
         )
         self._lock = threading.Lock()  # guards _charged
         self._charged: dict[str, int] = {}  # bytes by charge(), of each kind of memory
 
-    def _arguments(self, data: Pipeline | str) -> tuple[str, list[_core.Binding]]:
-        """The pipeline as C's open and plan take it."""
+    def _opening(
+        self, data: Pipeline | str, **options: Any
+    ) -> tuple[str, list[_core.Binding], dict[str, Any]]:
+        """The pipeline and the options as C's open and plan take them: the one place that makes
+        them, so that a plan says what opening does."""
+        _check(options["hold"], options["rank"], options["world"], options["progress"])
+        if options["label"] is not None and not isinstance(options["label"], str):
+            raise TypeError(f"label is a str, not {options['label']!r}")
         if not isinstance(data, (Pipeline, str)):
             raise TypeError(f"data is a Pipeline or its text, not {type(data).__name__}")
+        options["threads"] = -1 if options["threads"] is None else options["threads"]
+        options["device"] = _device_text(options["device"])
         pipeline = data if isinstance(data, Pipeline) else Pipeline(data)
-        return pipeline.text, pipeline._bindings_for(self)
+        return pipeline.text, pipeline._bindings_for(self), options
 
     def open(
         self,
@@ -198,25 +212,21 @@ class Runtime:
             does what follows, and a batch goes back after what it holds. Not given: those who
             take a batch through DLPack, or call its wait(), say theirs
         """
-        _check(hold, rank, world, progress)
-        if label is not None and not isinstance(label, str):
-            raise TypeError(f"label is a str, not {label!r}")
-        text, bindings = self._arguments(data)
-        return self._core.open(
-            text,
-            bindings,
+        text, bindings, options = self._opening(
+            data,
             hold=hold,
             rank=rank,
             world=world,
             label=label,
-            threads=-1 if threads is None else threads,
+            threads=threads,
             slots=slots,
             fixed=fixed,
             progress=progress,
             copies=copies,
-            device=_device_text(device),
+            device=device,
             queue=queue,
         )
+        return self._core.open(text, bindings, **options)
 
     def plan(
         self,
@@ -225,26 +235,31 @@ class Runtime:
         hold: int = 2,
         rank: int = 0,
         world: int = 1,
+        label: str | None = None,
         threads: int | None = None,
         slots: int = 0,
+        fixed: bool = False,
         progress: Progress | None = None,
+        copies: bool = False,
         device: str | Device | None = None,
+        queue: object = None,
     ) -> Plan:
-        """What a pipeline will do and need in what is free now; options are those of `open`."""
-        _check(hold, rank, world, progress)
-        text, bindings = self._arguments(data)
-        plan = self._core.plan(
-            text,
-            bindings,
+        """What `open` with the same options would do and need, in what is free now."""
+        text, bindings, options = self._opening(
+            data,
             hold=hold,
             rank=rank,
             world=world,
-            threads=-1 if threads is None else threads,
+            label=label,
+            threads=threads,
             slots=slots,
+            fixed=fixed,
             progress=progress,
-            device=_device_text(device),
+            copies=copies,
+            device=device,
+            queue=queue,
         )
-        return Plan(plan)
+        return Plan(self._core.plan(text, bindings, **options))
 
     def usage(self) -> Usage:
         """What is charged, reserved and elastic, by holder and kind of memory, and what lies
@@ -316,6 +331,27 @@ _lock = threading.Lock()  # guards _implicit
 _implicit: Runtime | None = None
 
 
+def _suited(memory: int | str | None) -> Runtime | None:
+    """The implicit runtime, if it is as asked for; None: one is to be made. ValueError if open
+    loaders keep one with another limit. The lock is held."""
+    if _implicit is None or _implicit.closed:
+        return None
+    if memory is None:
+        return _implicit
+    usage = _implicit._core.usage()
+    if usage["limit"] == read_bytes(memory):
+        return _implicit
+    if usage["loaders"] > 0:
+        raise ValueError(
+            f"memory={memory!r}, but the runtime of this process has "
+            f"{bytes_text(usage['limit'])} ({usage['limit']} bytes) and "
+            f"{count_text(usage['loaders'], 'open loader')}; close what is open, leave "
+            "memory out to share what it has, or pass runtime=brim.Runtime(memory=...) "
+            "for a budget of its own"
+        )
+    return None
+
+
 def runtime(memory: int | str | None = None) -> Runtime:
     """The runtime of this process that adapters share, made at its first use.
 
@@ -324,23 +360,25 @@ def runtime(memory: int | str | None = None) -> Runtime:
     """
     global _implicit
     with _lock:
-        if _implicit is not None and not _implicit.closed:
-            if memory is None:
-                return _implicit
-            usage = _implicit._core.usage()
-            if usage["limit"] == read_bytes(memory):
-                return _implicit
-            if usage["loaders"] > 0:
-                raise ValueError(
-                    f"memory={memory!r}, but the runtime of this process has "
-                    f"{bytes_text(usage['limit'])} ({usage['limit']} bytes) and "
-                    f"{count_text(usage['loaders'], 'open loader')}; close what is open, leave "
-                    "memory out to share what it has, or pass runtime=brim.Runtime(memory=...) "
-                    "for a budget of its own"
-                )
-            _implicit.close()
-        _implicit = Runtime(memory)
-        return _implicit
+        found = _suited(memory)
+        if found is None:
+            if _implicit is not None:
+                _implicit.close()
+            found = _implicit = Runtime(memory)
+        return found
+
+
+@contextlib.contextmanager
+def planning_runtime(memory: int | str | None = None) -> Iterator[Runtime]:
+    """What runtime(memory) would give, to plan in: where it would be made, one that is made only
+    for this, so that a plan changes nothing."""
+    with _lock:
+        found = _suited(memory)
+    if found is not None:
+        yield found
+    else:
+        with Runtime(memory) as made:
+            yield made
 
 
 def _forget() -> None:

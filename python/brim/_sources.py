@@ -15,8 +15,17 @@ from operator import getitem, index
 from typing import TYPE_CHECKING, Any, Literal
 
 from . import _core
-from ._functions import Out, read_out, read_processes, spawner
-from ._randomness import draws
+from ._functions import (
+    Out,
+    SeedGlobals,
+    read_out,
+    read_processes,
+    read_seed_globals,
+    seeding,
+    spawner,
+    warn_of_draws,
+)
+from ._randomness import draws, sources_of, warn
 
 if TYPE_CHECKING:
     from ._calls import Spec
@@ -276,9 +285,10 @@ class BoundDataset:
         value: Any,
         batched: bool,
         out: Out | None,
-        seed_globals: bool,
+        seed_globals: SeedGlobals,
         processes: int,
         process_memory: int | str | None,
+        timeout: float | None,
         concurrent: bool,
         version: str | None,
     ) -> None:
@@ -287,9 +297,10 @@ class BoundDataset:
         self.value = value
         self.batched = batched
         self.out = out
-        self.seed_globals = seed_globals
-        self.processes, self.process_memory = read_processes(
-            f"dataset @{self.name}", processes, process_memory
+        self.seed_globals = read_seed_globals(f"dataset @{self.name}", seed_globals)
+        self.warned = False
+        self.processes, self.process_memory, self.timeout = read_processes(
+            f"dataset @{self.name}", processes, process_memory, timeout
         )
         self.concurrent = concurrent or self.processes > 0
         self.version = version
@@ -301,8 +312,10 @@ class BoundDataset:
 
         if len(self.value) == 0:
             raise _core.PipelineError(f"dataset @{self.name}: it has no element")
+        seeded = seeding(self.seed_globals, self.processes, here=True)
         try:
-            element = named(self.value[0])
+            first = _calls.Call(partial(getitem, self.value), (), 0, seeded).run(0, 0, 0, 0)
+            element = named(first)
         except Exception as error:
             raise _probing(f"dataset @{self.name}", "element 0", error) from error
         try:
@@ -320,15 +333,24 @@ class BoundDataset:
     def bind(self, name: str, runtime: Runtime) -> _core.Binding:
         from . import _calls
 
+        if not self.warned:
+            self.warned = True
+            warn_of_draws(
+                f"dataset @{self.name}",
+                self.value,
+                self.seed_globals,
+                self.processes,
+                "draw in a map() whose function takes a parameter rng, a numpy.random.Generator "
+                "for each sample",
+            )
         if self.specs is None:
             self.specs = self._probe()
             self.probed = True
-        seeded = int(self.seed_globals) * (2 if self.processes else 1)
         call = _calls.Source(
             partial(getitem, self.value),
             self.specs,
             0,
-            seeded,
+            seeding(self.seed_globals, self.processes),
             "element 0" if self.probed else "",
             name=_only(named, self.specs),
         )
@@ -339,15 +361,24 @@ class BoundDataset:
             fields=self.specs,
             count=len(self.value),
             pure=self.version is not None,
-            random=self.seed_globals or draws(self.value) is not None,
+            random=self.seed_globals is True or draws(self.value) is not None,
             concurrent=self.concurrent,
             probed=self.probed,
-            processes=spawner(call, name, runtime, self.processes, self.process_memory),
+            processes=spawner(
+                call, name, runtime, self.processes, self.process_memory, self.timeout
+            ),
         )
 
     def _key(self) -> tuple[object, ...]:
         given = None if self.out is None else read_out(self.out, "")
-        return (self.batched, given, self.seed_globals, self.processes, self.process_memory)
+        return (
+            self.batched,
+            given,
+            self.seed_globals,
+            self.processes,
+            self.process_memory,
+            self.timeout,
+        )
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, BoundDataset):
@@ -379,9 +410,10 @@ def dataset(
     out: Out | None = None,
     version: object = None,
     seed: int = 0,
-    seed_globals: bool = False,
+    seed_globals: SeedGlobals = "auto",
     processes: int = 0,
     process_memory: int | str | None = None,
+    timeout: float | None = None,
     concurrent: bool = False,
 ) -> Pipeline:
     """Samples from an object with len() and [], such as a torch Dataset or a Keras Sequence.
@@ -396,9 +428,9 @@ def dataset(
     out: the fields, as map takes them; not given: as element 0 has them
     version: changes when the elements do; one that is given says that an element is the same
         whenever it is asked for, so that it may be cached
-    seed, seed_globals: for elements that draw random numbers: seed random, numpy.random and torch
-        for each element, so that it is the same on any thread; see map
-    processes, process_memory, concurrent: as in map; obj is pickled for each process
+    seed, seed_globals: for elements that draw random numbers: whether random, numpy.random and
+        torch are seeded for each element, so that it is the same on any thread; see map
+    processes, process_memory, timeout, concurrent: as in map; obj is pickled for each process
     """
     if not hasattr(obj, "__getitem__") or not hasattr(obj, "__len__"):
         raise TypeError(
@@ -407,7 +439,7 @@ def dataset(
         )
     told = None if version is None else str(version)
     bound = BoundDataset(
-        obj, batched, out, seed_globals, processes, process_memory, concurrent, told
+        obj, batched, out, seed_globals, processes, process_memory, timeout, concurrent, told
     )
     return _source("callback", [("seed", seed or None), ("version", told)], bound)
 
@@ -428,6 +460,7 @@ class BoundStream:
         self.name = name if name.isidentifier() and name.isascii() else "stream"
         self.specs = None if out is None else read_out(out, f"stream @{self.name}")
         self.probed = False
+        self.warned = False
 
     def begin(self) -> Iterator[Any]:
         """From the first item on; an iterator goes on where it is."""
@@ -466,9 +499,23 @@ class BoundStream:
         except TypeError as error:
             raise TypeError(f"stream @{self.name}, item 0: {error}") from None
 
+    def _warn_of_draws(self) -> None:
+        shared = sources_of(self.value).shared
+        if shared is not None:
+            warn(
+                f"stream @{self.name} draws from {shared}, a generator that the whole process "
+                "shares: the items depend on threads and on what else draws from it. To get the "
+                "same each time, make a generator where the stream begins, such as "
+                "numpy.random.default_rng(7); or draw after it in a map(), whose function takes a "
+                "parameter rng or is given processes="
+            )
+
     def bind(self, name: str, runtime: Runtime) -> _core.Binding:
         from . import _calls
 
+        if not self.warned:
+            self.warned = True
+            self._warn_of_draws()
         if self.specs is None:
             self.specs = self._probe()
             self.probed = True

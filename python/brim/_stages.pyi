@@ -700,7 +700,9 @@ class Stages:
         std: float, one or several
             one value, or one for each channel; above 0
         max: float from 1e-30
-            values are divided by it first; 255 for uint8, 65535 for uint16, else 1
+            values are divided by it first; if not given, how far they go: 255 for uint8 and
+            images, 65535 for uint16; else unit and imagenet need it, and mean= and std= take
+            values as they are
         axis: int -8 to 8
             dimension of the channels; found by its length if not given
         on: str, one or several
@@ -831,7 +833,7 @@ class Stages:
         fast: bool = False,
         damaged: Literal['fail', 'keep'] = 'fail',
         room: int | str | None = None,
-        max_pixels: int = 536870912,
+        max_pixels: int = 178956970,
         on: str | Sequence[str] | None = None,
     ) -> Pipeline:
         """JPEG, PNG and WebP images to pixels, of which only the crop is made.
@@ -848,8 +850,8 @@ class Stages:
         room: int or str 65536 to 1000000000000000
             memory for decoding one image, in each worker; known from the index, or 16MiB, if
             not given
-        max_pixels: int 1 to 4294836225, default 536870912
-            larger images are bad samples
+        max_pixels: int 1 to 4294836225, default 178956970
+            larger images are bad samples, and nothing is planned for them
         on: str, one or several
             fields of encoded images; all fields of bytes if not given
 
@@ -1423,7 +1425,7 @@ class Stages:
         *,
         file: str | PathLike[str] | None = None,
         limit: int | str | None = None,
-        verify: Literal['open', 'hit', 'never'] = 'open',
+        verify: Literal['open', 'hit', 'never', 'content'] = 'open',
         freeze: bool = False,
     ) -> Pipeline:
         """Samples made once and found again, in memory, on the device or in a file.
@@ -1436,9 +1438,10 @@ class Stages:
             in this file, made if it is not there; a directory holds one for each pipeline
         limit: int or str from 0
             bytes that it takes at most; all that is free if not given
-        verify: 'open' | 'hit' | 'never', default 'open'
+        verify: 'open' | 'hit' | 'never' | 'content', default 'open'
             when size, time and inode of the data's files are looked at: of all when opening, of
-            a sample's own each time, or never
+            a sample's own each time, or never; content: a sample's records are read and hashed
+            each time
         freeze: True or False, default False
             random stages before it are drawn as in epoch 0, in every epoch
 

@@ -65,12 +65,17 @@ class Spawner:
     """Starts worker processes for `call`; what _core.Binding takes in `processes`.
 
     `label` names the function in usage, `runtime` is the _core.Runtime in whose budget memory for
-    handing samples over is counted, and `memory` the most bytes that a process may take for itself,
-    its interpreter included (None: no limit).
+    handing samples over is counted, `memory` the most bytes that a process may take for itself,
+    its interpreter included (None: no limit), and `timeout` the most seconds that a call may take.
     """
 
     def __init__(
-        self, call: object, label: str, runtime: _core.Runtime, memory: int | None = None
+        self,
+        call: object,
+        label: str,
+        runtime: _core.Runtime,
+        memory: int | None = None,
+        timeout: float | None = None,
     ) -> None:
         if in_worker:
             raise RuntimeError(
@@ -79,6 +84,7 @@ class Spawner:
             )
         self.label = label
         self.runtime = runtime
+        self.timeout = timeout
         pickled, by_value = _pickle(call, label)
         preparation = _preparation(not by_value and b"__main__" in pickled)
         setup = pickle.dumps((preparation, memory, pickled))

@@ -20,15 +20,17 @@ from typing import Any, TypeAlias
 import jax
 
 from . import _core
-from ._adapters import Source
+from ._adapters import Source, need_host
 from ._opened import Opened
+from ._opening import opening_by, planner
 from ._pipeline import Pipeline
 from ._runtime import Progress, Runtime
-from ._shard import part
 
-__all__ = ["JaxLoader", "loader"]
+__all__ = ["JaxLoader", "loader", "plan"]
 
 Sharding: TypeAlias = jax.sharding.Sharding | jax.Device | None
+
+_opening = opening_by(need_host, lambda: (jax.process_index(), jax.process_count()))
 
 
 def loader(
@@ -66,12 +68,14 @@ def loader(
     label, threads, slots, fixed, progress: as in Runtime.open
     device: "cpu": batches lie in host memory, from where JAX moves them
     """
-    source = Source(
+    opening = _opening(
         data,
         memory=memory,
         runtime=runtime,
         hold=hold,
-        part=part(shard, rank, world, lambda: (jax.process_index(), jax.process_count())),
+        shard=shard,
+        rank=rank,
+        world=world,
         label=label,
         threads=threads,
         slots=slots,
@@ -79,11 +83,15 @@ def loader(
         progress=progress,
         device=device,
     )
+    source = Source(opening)
     try:
         return JaxLoader(source, fields, as_dict, sharding)
     except BaseException:
         source.core.close()
         raise
+
+
+plan = planner(loader, _opening)
 
 
 class JaxLoader(Opened):

@@ -4,7 +4,8 @@
         loss = step(x, y)
 
 Every iteration over the dataset is the next epoch of the pipeline; one that took a batch at most is
-begun again, so that a look at the first batch costs nothing. A new iteration ends an older one.
+begun again, so that a look at the first batch costs nothing, and so is one that an error of brim's
+ended. A new iteration ends an older one.
 
 A tensor lies in brim's memory, without a copy, and its slot goes back when the tensor dies. What
 TensorFlow keeps beyond `hold` batches, because it looks far ahead or the program collects them, are
@@ -22,12 +23,14 @@ import numpy
 import tensorflow as tf
 
 from . import _core
-from ._adapters import Source
+from ._adapters import Source, need_host
+from ._opening import opening_by, planner
 from ._pipeline import Pipeline
 from ._runtime import Progress, Runtime
-from ._shard import part
 
-__all__ = ["dataset"]
+__all__ = ["dataset", "plan"]
+
+_opening = opening_by(need_host)
 
 
 def dataset(
@@ -67,12 +70,14 @@ def dataset(
     an attribute `loader`: `dataset.loader.close()` ends it, as the end of the dataset does;
     `.stats()` tells what it has done, and `.classes` the names of labels.
     """
-    source = Source(
+    opening = _opening(
         data,
         memory=memory,
         runtime=runtime,
         hold=hold,
-        part=part(shard, rank, world),
+        shard=shard,
+        rank=rank,
+        world=world,
         label=label,
         threads=threads,
         slots=slots,
@@ -80,11 +85,15 @@ def dataset(
         progress=progress,
         device=device,
     )
+    source = Source(opening)
     try:
         return _make(source, source.choose(fields), as_dict)
     except BaseException:
         source.core.close()
         raise
+
+
+plan = planner(dataset, _opening)
 
 
 def _make(source: Source, names: tuple[str, ...], as_dict: bool) -> tf.data.Dataset:
@@ -103,12 +112,13 @@ def _make(source: Source, names: tuple[str, ...], as_dict: bool) -> tf.data.Data
         def convert(values: list[Any]) -> Any:
             return dict(zip(names, values)) if as_dict else tuple(values)
 
+        strongly.again()
         yield from map(convert, strongly.each(iter(strongly.core), names, ragged))
 
     result = tf.data.Dataset.from_generator(
         epoch, output_signature=dict(zip(names, specs)) if as_dict else tuple(specs)
     )
-    if source.batches is not None:
+    if source.batches is not None and not source.may_be_fewer:
         result = result.apply(tf.data.experimental.assert_cardinality(source.batches))
     options = tf.data.Options()
     options.experimental_optimization.inject_prefetch = False  # brim works ahead itself

@@ -32,13 +32,14 @@ from typing import Any
 import torch
 
 from . import _core
+from ._accelerate import Pass, Prepared, Step
 from ._opened import Opened
+from ._opening import opening_by, planner
 from ._pipeline import Pipeline
 from ._runtime import Progress, Runtime
-from ._runtime import runtime as implicit_runtime
-from ._shard import Part, part
+from ._shard import Part
 
-__all__ = ["TorchLoader", "loader"]
+__all__ = ["TorchLoader", "loader", "plan"]
 
 _REMEMBERED = 64  # batches by which state_dict() can go back
 _OF_ROWS = ("ids", "valid", "names")  # what `fields` may name beside the pipeline's own
@@ -89,31 +90,40 @@ def loader(
 
     Fields of unequal rows are nested tensors (layout jagged), text is a list of str.
     """
-    place = _place(device)
-    if runtime is not None and memory is not None:
-        raise ValueError(
-            f"memory={memory!r} and runtime=: a runtime has its memory already; leave one out"
-        )
-    pipeline = data if isinstance(data, Pipeline) else Pipeline(data)
-    number, parts = part(shard, rank, world, _known)
-    core = (runtime or implicit_runtime(memory)).open(
-        pipeline,
+    opening = _opening(
+        data,
+        memory=memory,
+        runtime=runtime,
         hold=hold,
-        rank=number,
-        world=parts,
+        shard=shard,
+        rank=rank,
+        world=world,
+        device=device,
         label=label,
         threads=threads,
         slots=slots,
         fixed=fixed,
         progress=progress,
-        copies=True,
-        device=str(place),
     )
+    core = opening.open()
     try:
-        return TorchLoader(core, pipeline, fields, as_dict, channels_last, integers, place)
+        return TorchLoader(
+            core,
+            opening.pipeline,
+            fields,
+            as_dict,
+            channels_last,
+            integers,
+            _place(device),
+            opening.part,
+        )
     except BaseException:
         core.close()
         raise
+
+
+_opening = opening_by(lambda device: str(_place(device)), lambda: _known())
+plan = planner(loader, _opening)
 
 
 def _place(device: str | torch.device | None) -> torch.device:
@@ -172,8 +182,12 @@ class Dataset:
             raise TypeError("how many samples there are is not known before the end of an epoch")
         return self._samples
 
+    def __getitems__(self, steps: list[Step]) -> Any:
+        """A batch, for the DataLoader that accelerate's skip_first_batches makes."""
+        return steps[0].read()
 
-class TorchLoader(Opened):
+
+class TorchLoader(Prepared, Opened):
     """A running pipeline in a DataLoader's place; brim.torch.loader opens one."""
 
     _name = "brim.torch.loader"
@@ -187,6 +201,7 @@ class TorchLoader(Opened):
         channels_last: bool,
         integers: str | torch.dtype | None,
         device: torch.device,
+        part: Part,
     ) -> None:
         plan = core.plan
         self.device = device
@@ -209,6 +224,7 @@ class TorchLoader(Opened):
         # Where the loader would stand after each of the last batches; first, where it began.
         self._states: deque[_core.State] = deque(maxlen=_REMEMBERED + 1)
         self._ended = False  # the newest iterator has come to the end of its epoch
+        self._prepare(*part, self._pads)
 
     def _choose(self, fields: str | Sequence[str] | None) -> tuple[str, ...]:
         if fields is None:
@@ -234,7 +250,12 @@ class TorchLoader(Opened):
     # ------------------------------------------------------------------------ batches
 
     def __iter__(self) -> Iterator[Any]:
+        self._put_back()
         return TorchIterator(self, iter(self._core))
+
+    def _skipped(self, count: int) -> TorchIterator:
+        self._put_back()
+        return TorchIterator(self, self._skip(count))
 
     def __len__(self) -> int:
         return len(self._core)
@@ -244,6 +265,7 @@ class TorchLoader(Opened):
 
     def epochs(self, count: int | None = None) -> Iterator[TorchEpoch]:
         """So many epochs more, one after the other; without end unless told."""
+        self._put_back()
         epochs = self._core.epochs(count)
         return (TorchEpoch(self, epoch) for epoch in epochs)
 
@@ -252,6 +274,7 @@ class TorchLoader(Opened):
         epoch, that epoch's number leaves the place in it as it is."""
         if epoch != self._core.epoch:
             self._ended = False
+        self._stand = self._undo = None
         self._core.set_epoch(epoch)
 
     def _began(self) -> None:
@@ -307,7 +330,7 @@ class TorchLoader(Opened):
         if behind < 0:
             raise ValueError(f"behind={behind}: a number of batches is not negative")
         if behind == 0:
-            return self._core.state_dict()
+            return self._stand or self._core.state_dict()
         if behind >= len(self._states):
             raise _core.StateError(
                 f"behind={behind}, but {max(len(self._states) - 1, 0)} batches are remembered: the "
@@ -318,7 +341,14 @@ class TorchLoader(Opened):
     def load_state_dict(self, state: _core.State) -> None:
         """Goes on from a state: the next iterator begins there, in the middle of its epoch."""
         self._core.load_state_dict(state)
+        self._stand = self._undo = None
+        self._cut_epoch = self._core.epoch
         self._ended = False
+
+    def close(self) -> None:
+        """Ends it. What is kept of its batches stays valid."""
+        self._forget()
+        super().close()
 
 
 def _ragged(field: _core.Ragged, rows: int, device: torch.device) -> Any:
@@ -332,23 +362,28 @@ def _ragged(field: _core.Ragged, rows: int, device: torch.device) -> Any:
     return torch.nested.nested_tensor_from_jagged(values, offsets.to(device, copy=True))
 
 
-class TorchIterator:
+class TorchIterator(Pass):
     """The batches of one epoch. It keeps none of them, and goes on after a BudgetError."""
 
+    _loader: TorchLoader
+
     def __init__(self, loader: TorchLoader, core: Iterator[_core.Batch]) -> None:
-        self._loader = loader
-        self._core = core
+        super().__init__(loader, core)
         loader._began()
 
     def __iter__(self) -> TorchIterator:
         return self
 
     def __next__(self) -> Any:
-        try:
-            batch = next(self._core)
-        except StopIteration:
-            self._loader._ended = True
-            raise
+        batch = self._ahead
+        if batch is None:
+            try:
+                batch = next(self._core)
+            except StopIteration:
+                self._loader._ended = True
+                self._ended()
+                raise
+        self._note(batch)
         return self._loader._convert(batch)
 
 

@@ -424,6 +424,8 @@ static PyGetSetDef attributes[] = {
     { "names", batch_names, NULL, "What each sample is called: the path of its file.", NULL },
     { "rows", batch_number, NULL, "Rows, those that fill the batch up among them.", AT(rows) },
     { "valid_rows", batch_number, NULL, "Rows that are samples.", AT(valid_rows) },
+    { "skipped", batch_number, NULL,
+      "Bad samples left out of it; with valid_rows 0: all of them were bad.", AT(skipped) },
     { "global_rows", batch_number, NULL, "Samples of this step over all ranks.", AT(global_rows) },
     { "epoch", batch_number, NULL, "The epoch's number.", AT(epoch) },
     { "step", batch_number, NULL, "The batch's number in the epoch.", AT(step) },

@@ -3,7 +3,8 @@
  *
  * A cache that keeps nothing more (a full disk, a file that another process fills) is
  * no error: batches come as before, only later. So it is a CacheWarning, once for each
- * cache, when the loader is opened or at the end of an epoch.
+ * cache, when the loader is opened or at the end of an epoch. So are indexes that were not
+ * trusted and made anew.
  */
 #include "loader.h"
 
@@ -43,8 +44,35 @@ PyObject *brim_py_list_caches(brim_loader *loader, uint32_t count) {
     return list;
 }
 
+static int warn(const char *given, Py_ssize_t level) {
+    PyObject *text = decode(given);
+    const char *plain = text == NULL ? NULL : PyUnicode_AsUTF8AndSize(text, NULL);
+    const int failed = plain == NULL ? -1 : PyErr_WarnEx(brim_py_cache_warning, plain, level);
+    Py_XDECREF(text);
+    return failed == 0 ? 0 : -1;
+}
+
+/* Indexes that other users could have written, and that were not used. */
+static int warn_of_indexes(LoaderObject *self, Py_ssize_t level) {
+    const brim_plan *plan = brim_loader_plan(self->loader);
+    const brim_plan_index *index;
+    if (self->warned_indexes) {
+        return 0;
+    }
+    self->warned_indexes = 1;
+    for (size_t i = 0; (index = brim_plan_index_at(plan, i)) != NULL; i++) {
+        if (index->note[0] != '\0' && warn(index->note, level) != 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
 int brim_py_warn_of_caches(LoaderObject *self, Py_ssize_t level) {
     brim_stats stats = BRIM_STATS_INIT;
+    if (warn_of_indexes(self, level) != 0) {
+        return -1;
+    }
     if (brim_loader_stats(self->loader, &stats) != BRIM_OK) {
         return 0;
     }
@@ -57,11 +85,7 @@ int brim_py_warn_of_caches(LoaderObject *self, Py_ssize_t level) {
             continue;
         }
         self->warned_caches |= bit;
-        PyObject *text = decode(cache.warning);
-        const char *plain = text == NULL ? NULL : PyUnicode_AsUTF8AndSize(text, NULL);
-        const int failed = plain == NULL ? -1 : PyErr_WarnEx(brim_py_cache_warning, plain, level);
-        Py_XDECREF(text);
-        if (failed != 0) {
+        if (warn(cache.warning, level) != 0) {
             return -1;
         }
     }

@@ -3,7 +3,8 @@
  *
  * One thread at a time is inside the library's loader (`busy`); others wait without
  * the interpreter's lock. Waiting is done in slices, between which signals are looked
- * at: Ctrl-C works whatever the workers do.
+ * at, and so they are while the library makes samples on this thread: Ctrl-C works whatever
+ * the workers do.
  *
  * Charged copies. A loader opened with copies=True lends `hold` slots; a batch beyond
  * them is handed out as a copy, which the budget counts, and its slot goes back at
@@ -89,19 +90,24 @@ void brim_py_loader_looked(LoaderObject *self) {
     }
 }
 
-PyObject *brim_py_loader_raise(LoaderObject *self, brim_status status) {
+/* `more` is said after the library's text. */
+static PyObject *raise_with(LoaderObject *self, brim_status status, const char *more) {
     char text[DETAIL];
     if (self->closing) {
         PyErr_SetString(brim_py_closed_error, "the loader was closed by another thread");
         return NULL;
     }
     brim_loader_detail(self->loader, text, sizeof(text));
-    if (status == BRIM_HELD) {
-        const size_t used = strlen(text);
-        snprintf(text + used, sizeof(text) - used,
-                 " (a variable of an earlier loop may still refer to one: del it)");
-    }
+    const size_t used = strlen(text);
+    snprintf(text + used, sizeof(text) - used, "%s", more);
     return brim_py_raise_text(status, text);
+}
+
+PyObject *brim_py_loader_raise(LoaderObject *self, brim_status status) {
+    return raise_with(self, status,
+                      status == BRIM_HELD
+                          ? " (a variable of an earlier loop may still refer to one: del it)"
+                          : "");
 }
 
 /* -------------------------------------------------------- taking a batch */
@@ -109,6 +115,19 @@ PyObject *brim_py_loader_raise(LoaderObject *self, brim_status status) {
 void brim_py_loader_drop_pending(LoaderObject *self) {
     brim_batch_release(self->pending);
     self->pending = NULL;
+}
+
+/* Raises a failure to make a batch. Who catches it and asks again gets the same batch, and with
+ * data that stay as they are the same failure: the text says how to come past it. */
+static void raise_of_batch(LoaderObject *self, brim_status status) {
+    if (status == BRIM_IO || status == BRIM_CORRUPT || status == BRIM_CALLBACK) {
+        raise_with(self, status,
+                   " (asked again, the loader makes the same batch again; batch(..., "
+                   "on_error=\"skip\") leaves out bad samples, not what a batch_map refuses; "
+                   "set_epoch() begins another epoch)");
+    } else {
+        brim_py_loader_raise(self, status);
+    }
 }
 
 /* The next batch of the library's, in slices. BRIM_INTERRUPTED with an exception
@@ -124,7 +143,7 @@ static brim_status wait_for_batch(LoaderObject *self, int64_t timeout_ns, brim_b
             slice = left < 0 ? 0 : left < slice ? left : slice;
         }
         BRIM_WITHOUT_LOCK(status = brim_loader_next(loader, slice, batch));
-        if (PyErr_CheckSignals() != 0) {
+        if (PyErr_Occurred() != NULL || PyErr_CheckSignals() != 0) {
             /* for those who catch KeyboardInterrupt and go on */
             if (status == BRIM_OK) {
                 self->pending = *batch;
@@ -156,6 +175,19 @@ static int warn_of_copies(LoaderObject *self) {
     return PyErr_WarnEx(brim_py_hold_warning, text, 2);
 }
 
+/* Once, of a batch all of whose samples were bad. Said before it is handed out, because the
+ * mean of no rows is NaN. */
+static int warn_of_empty(LoaderObject *self, const brim_batch *batch) {
+    const brim_batch_info *info = brim_batch_get(batch);
+    brim_stats stats = BRIM_STATS_INIT;
+    if (info->valid_rows > 0 || info->skipped == 0 || self->warned_empty ||
+        brim_loader_stats(self->loader, &stats) != BRIM_OK || stats.warning[0] == '\0') {
+        return 0;
+    }
+    self->warned_empty = 1;
+    return PyErr_WarnEx(brim_py_empty_warning, stats.warning, 1);
+}
+
 static PyObject *hand_out_copy(LoaderObject *self, brim_batch *batch) {
     brim_status status;
     brim_batch *copy;
@@ -164,7 +196,7 @@ static PyObject *hand_out_copy(LoaderObject *self, brim_batch *batch) {
         char text[DETAIL];
         snprintf(text, sizeof(text),
                  "%zd batches and copies of batches are kept, and one copy more does not fit: %s. "
-                 "Let go of some; the loader goes on with the same batch.",
+                 "Let go of some and ask again, also with a new loop: no batch is lost.",
                  self->lending->lent + self->lending->copies, brim_detail());
         self->pending = batch;
         return brim_py_raise_text(status, text);
@@ -200,11 +232,16 @@ PyObject *brim_py_loader_take(LoaderObject *self, int64_t timeout_ns) {
     brim_batch *batch = self->pending;
     brim_status status = BRIM_OK;
     self->pending = NULL;
+    self->failed = 0;
     if (self->end_unsaid) {
         self->end_unsaid = 0;
         status = BRIM_END;
     } else if (batch == NULL) {
         status = wait_for_batch(self, timeout_ns, &batch);
+    }
+    if (status == BRIM_OK && warn_of_empty(self, batch) != 0) {
+        self->pending = batch; /* for those who catch the warning and go on */
+        return NULL;
     }
     if (status == BRIM_OK) {
         brim_state after;
@@ -215,6 +252,8 @@ PyObject *brim_py_loader_take(LoaderObject *self, int64_t timeout_ns) {
             if (known == BRIM_OK) {
                 self->delivered = after;
             }
+        } else {
+            self->failed = self->pending != NULL;
         }
         return result;
     }
@@ -229,11 +268,13 @@ PyObject *brim_py_loader_take(LoaderObject *self, int64_t timeout_ns) {
         return NULL;
     }
     if (PyErr_Occurred()) {
-        return NULL;
+        return NULL; /* a signal's, which counts as `break` */
     }
     if (status == BRIM_TIMEOUT && !self->closing) {
         PyErr_SetString(PyExc_TimeoutError, "no batch within the time given");
-        return NULL;
+    } else {
+        raise_of_batch(self, status);
     }
-    return brim_py_loader_raise(self, status);
+    self->failed = PyErr_ExceptionMatches(PyExc_Exception);
+    return NULL;
 }

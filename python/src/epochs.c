@@ -3,10 +3,14 @@
  *
  * iter(loader) begins the next epoch and ends every older iterator. An epoch of which
  * at most one batch was taken is begun again by the next iter(), so that a look at the
- * first batch costs nothing; epochs(n) and set_epoch() name their epochs.
+ * first batch costs nothing; epochs(n) and set_epoch() name their epochs. An epoch in
+ * which a batch could not be had is neither over nor left: `for` has lost its iterator,
+ * and the next one goes on with that batch. What a signal's handler raises (Ctrl-C) is no
+ * such error: where it comes is chance, and it counts as `break`.
  *
  *     iter() ── 0 or 1 batch ── iter(): the same epoch, from where it began
  *     iter() ── 2 or more, or the end ── iter(): the next epoch
+ *     iter() ── an error ── iter(): the same epoch, from the batch that failed
  *     load_state_dict(), seek() ── iter(): on from there
  */
 #include "loader.h"
@@ -14,7 +18,12 @@
 static PyTypeObject *iterator_type, *epoch_type, *epochs_type;
 
 void brim_py_loader_note_start(LoaderObject *self) {
-    BRIM_WITHOUT_LOCK(self->has_start = brim_loader_state(self->loader, &self->start) == BRIM_OK);
+    if (self->pending == NULL) {
+        BRIM_WITHOUT_LOCK(self->has_start =
+                              brim_loader_state(self->loader, &self->start) == BRIM_OK);
+    } else if (self->has_start && self->taken > 0) {
+        self->start = self->delivered; /* what is pending was not delivered */
+    }
     self->taken = 0;
 }
 
@@ -26,7 +35,7 @@ brim_status brim_py_loader_start(LoaderObject *self) {
         self->wanted_epoch = BRIM_PY_NO_EPOCH;
         self->epoch = stats.epoch;
         self->began = 1;
-        self->ended = self->end_unsaid = 0;
+        self->ended = self->end_unsaid = self->failed = 0;
         self->from_state = self->moved;
         self->moved = 0;
     }
@@ -67,7 +76,7 @@ static brim_status begin(LoaderObject *self, int forward) {
         if (!stands_at(self, self->wanted_epoch)) {
             status = go_to(self, self->wanted_epoch, 0);
         }
-    } else if (self->began && !self->ended && !self->end_unsaid) {
+    } else if (self->began && !self->ended && !self->end_unsaid && !self->failed) {
         if (self->taken > 1 || forward) {
             status = go_to(self, self->epoch + 1, 0);
         } else if (self->taken == 1 || self->pending != NULL) {
@@ -209,6 +218,9 @@ static PyObject *epochs_next(PyObject *object) {
         return NULL;
     }
     const int forward = self->loader->generation == self->generation;
+    /* the rest of an epoch that failed is no further one; without progress it counts, so
+     * that a loop that catches an error that stays comes to its end */
+    const int rest = forward && self->loader->failed && self->loader->taken > 0;
     PyObject *iterator = iterator_new(self->loader, forward);
     if (iterator == NULL) {
         return NULL;
@@ -218,7 +230,7 @@ static PyObject *epochs_next(PyObject *object) {
         Py_DECREF(iterator);
         return NULL;
     }
-    self->left -= self->left > 0;
+    self->left -= self->left > 0 && !rest;
     self->generation = ((IteratorObject *)iterator)->generation;
     epoch->iterator = (IteratorObject *)iterator;
     epoch->number = self->loader->epoch;
@@ -290,7 +302,7 @@ static void move(LoaderObject *self) {
         BRIM_WITHOUT_LOCK((void)brim_loader_next(self->loader, 0, &none)); /* BRIM_END */
     }
     self->generation++;
-    self->began = self->ended = self->end_unsaid = 0;
+    self->began = self->ended = self->end_unsaid = self->failed = 0;
     brim_py_loader_note_start(self);
     self->moved = 1;
     self->wanted_epoch = BRIM_PY_NO_EPOCH;

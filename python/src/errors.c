@@ -21,7 +21,8 @@
 
 PyObject *brim_py_error, *brim_py_budget_error, *brim_py_held_error, *brim_py_pipeline_error,
     *brim_py_data_error, *brim_py_function_error, *brim_py_state_error, *brim_py_device_error,
-    *brim_py_iteration_error, *brim_py_closed_error, *brim_py_hold_warning, *brim_py_cache_warning;
+    *brim_py_iteration_error, *brim_py_closed_error, *brim_py_hold_warning, *brim_py_cache_warning,
+    *brim_py_randomness_warning, *brim_py_empty_warning;
 
 struct family {
     PyObject **exception;
@@ -72,6 +73,12 @@ int brim_py_errors_init(PyObject *module) {
           &PyExc_UserWarning },
         { &brim_py_cache_warning, "brim.CacheWarning",
           "A cache keeps nothing more: samples are made anew.", NULL, &PyExc_UserWarning },
+        { &brim_py_randomness_warning, "brim.RandomnessWarning",
+          "A function draws random numbers that nothing seeds for each sample.", NULL,
+          &PyExc_UserWarning },
+        { &brim_py_empty_warning, "brim.EmptyBatchWarning",
+          "All samples of a batch were bad, and it is delivered without rows.", NULL,
+          &PyExc_UserWarning },
     };
     for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
         if (add(module, &members[i]) != 0) {

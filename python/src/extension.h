@@ -66,7 +66,9 @@ extern PyObject *brim_py_device_error;    /* DeviceError(Error, RuntimeError) */
 extern PyObject *brim_py_iteration_error; /* IterationError(Error, RuntimeError) */
 extern PyObject *brim_py_closed_error; /* ClosedError(Error, RuntimeError): closed, or after fork */
 extern PyObject *brim_py_hold_warning; /* HoldWarning(UserWarning) */
-extern PyObject *brim_py_cache_warning; /* CacheWarning(UserWarning) */
+extern PyObject *brim_py_cache_warning;      /* CacheWarning(UserWarning) */
+extern PyObject *brim_py_randomness_warning; /* RandomnessWarning(UserWarning) */
+extern PyObject *brim_py_empty_warning;      /* EmptyBatchWarning(UserWarning) */
 
 int brim_py_errors_init(PyObject *module);
 /* Raises what a status means, with the thread's detail text. NULL, always. A
@@ -198,8 +200,10 @@ int brim_py_runtime_init(PyObject *module);
 
 /* ------------------------------------------------------------------- plan.c */
 
-/* What a plan for a device (a brim_device) says, as a dict. */
-PyObject *brim_py_plan_new(const brim_plan *plan, int32_t device_kind, uint32_t device_index);
+/* What a plan for a device (a brim_device) says, as a dict. copies: for a loader that hands
+ * out copies, whose `hold` is one more in the library than the program's. */
+PyObject *brim_py_plan_new(const brim_plan *plan, int32_t device_kind, uint32_t device_index,
+                           int copies);
 
 /* ------------------------------------------------------------------ loader.c */
 

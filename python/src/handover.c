@@ -19,7 +19,7 @@
 #define BOUNCE_STEP  65536
 #define FILL_PIECE   ((uint64_t)1 << 20)
 
-void brim_py_handover_init(struct handover *handover, brim_budget *budget) {
+void brim_py_handover_init(struct handover *handover, struct bounce_budget *budget) {
     *handover = (struct handover){ .budget = budget, .bounce_file = -1 };
 }
 
@@ -51,6 +51,18 @@ static int fill(int file, uint64_t done, uint64_t bytes) {
     return 0;
 }
 
+/* The pool's budget, made if there is none. NULL: refused. */
+static brim_budget *bounce_budget(struct bounce_budget *pool) {
+    brim_budget *budget = atomic_load(&pool->budget), *none = NULL;
+    if (budget == NULL &&
+        brim_budget_new(pool->above, pool->label, BRIM_UNLIMITED, 0, &budget) == BRIM_OK &&
+        !atomic_compare_exchange_strong(&pool->budget, &none, budget)) {
+        brim_budget_free(budget); /* another thread was first */
+        budget = none;
+    }
+    return budget;
+}
+
 /* Grows the bounce file to `bytes`; the process maps it again with the next request. */
 static int grow_bounce(struct handover *handover, uint64_t bytes, char *why, size_t why_bytes) {
     if (bytes <= handover->bounce_bytes) {
@@ -62,7 +74,8 @@ static int grow_bounce(struct handover *handover, uint64_t bytes, char *why, siz
     }
     bytes = (bytes + BOUNCE_STEP - 1) / BOUNCE_STEP * BOUNCE_STEP;
     const uint64_t more = bytes - handover->bounce_bytes;
-    if (brim_budget_charge(handover->budget, BRIM_HOST, more) != BRIM_OK) {
+    brim_budget *budget = bounce_budget(handover->budget);
+    if (budget == NULL || brim_budget_charge(budget, BRIM_HOST, more) != BRIM_OK) {
         snprintf(why, why_bytes, "memory to hand the sample to a worker process: %s",
                  brim_detail());
         return -1;
@@ -81,7 +94,7 @@ static int grow_bounce(struct handover *handover, uint64_t bytes, char *why, siz
         /* what the file cannot give back stays charged */
         if (handover->bounce_file < 0 ||
             ftruncate(handover->bounce_file, (off_t)handover->bounce_bytes) == 0) {
-            brim_budget_uncharge(handover->budget, BRIM_HOST, more);
+            brim_budget_uncharge(budget, BRIM_HOST, more);
         }
         return -1;
     }

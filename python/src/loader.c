@@ -96,7 +96,7 @@ static PyObject *describe(LoaderObject *self) {
         return NULL;
     }
     return Py_BuildValue(
-        "{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:d,s:d,s:d,s:I,s:I,s:I,s:I,s:I,s:K,s:K,s:N,s:N,s:N}",
+        "{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:d,s:d,s:d,s:I,s:I,s:I,s:I,s:I,s:K,s:K,s:K,s:s,s:N,s:N,s:N}",
         "epoch", (unsigned long long)stats.epoch, "samples", (unsigned long long)stats.samples,
         "batches", (unsigned long long)stats.batches, "bytes", (unsigned long long)stats.bytes,
         "read_bytes", (unsigned long long)stats.read_bytes, "skipped",
@@ -105,8 +105,9 @@ static PyObject *describe(LoaderObject *self) {
         (double)stats.opening_ns * 1e-9, "first_batch_seconds", (double)stats.first_batch_ns * 1e-9,
         "threads", stats.threads, "slots", stats.slots, "device_slots", stats.device_slots, "lent",
         stats.lent, "revoked", stats.revoked, "copied_bytes",
-        (unsigned long long)stats.copied_bytes, "copies", (unsigned long long)self->copied,
-        "stages", stages, "errors", errors, "caches", caches);
+        (unsigned long long)stats.copied_bytes, "copies", (unsigned long long)self->copied, "empty",
+        (unsigned long long)stats.empty, "warning", stats.warning, "stages", stages, "errors",
+        errors, "caches", caches);
 }
 
 static PyObject *loader_stats(PyObject *object, PyObject *unused) {
@@ -126,8 +127,8 @@ static PyObject *loader_plan(PyObject *object, void *unused) {
     if (brim_py_loader_look(self) != 0) {
         return NULL;
     }
-    PyObject *dict =
-        brim_py_plan_new(brim_loader_plan(self->loader), self->device_kind, self->device_index);
+    PyObject *dict = brim_py_plan_new(brim_loader_plan(self->loader), self->device_kind,
+                                      self->device_index, self->copies);
     brim_py_loader_looked(self);
     PyObject *module = dict == NULL ? NULL : PyImport_ImportModule("brim._plan");
     PyObject *plan = module == NULL ? NULL : PyObject_CallMethod(module, "Plan", "O", dict);

@@ -39,6 +39,8 @@ typedef struct LoaderObject {
     Py_ssize_t most_kept;   /* the program has had so many batches at a time */
     uint64_t copied;        /* batches handed out as copies */
     uint64_t warned_caches; /* a bit for each */
+    int warned_empty;       /* of a batch without rows */
+    int warned_indexes;     /* 1: done */
     brim_batch *pending;    /* taken, but not delivered: a copy was refused, a signal came */
 
     /* the newest iterator */
@@ -47,6 +49,7 @@ typedef struct LoaderObject {
     uint64_t taken;   /* batches that it delivered */
     int began, ended; /* it was made; its epoch is over */
     int end_unsaid;   /* it is, but a signal or a warning came before that could be said */
+    int failed;       /* its last call raised and left the epoch unfinished: the next goes on */
     int moved;        /* by a state or seek(): the next iterator goes on from there */
     int from_state;   /* this one did; it may stand at the very end of an epoch */
     int has_start;
@@ -68,7 +71,8 @@ PyObject *brim_py_loader_raise(LoaderObject *self, brim_status status);
  * which may run in the middle of them, drops its last other user. */
 int brim_py_loader_look(LoaderObject *self);
 void brim_py_loader_looked(LoaderObject *self);
-/* The next batch. NULL without an exception: the end of the epoch. `busy` is held. */
+/* The next batch. NULL without an exception: the end of the epoch. With one, `failed` says
+ * whether the next iterator goes on with the same batch. `busy` is held. */
 PyObject *brim_py_loader_take(LoaderObject *self, int64_t timeout_ns);
 void brim_py_loader_drop_pending(LoaderObject *self);
 

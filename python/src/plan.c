@@ -3,6 +3,8 @@
  */
 #include "extension.h"
 
+#include <string.h>
+
 /* A count, or None where nobody can tell. */
 static PyObject *count_or_none(uint64_t count) {
     return count == BRIM_UNKNOWN ? Py_NewRef(Py_None) : PyLong_FromUnsignedLongLong(count);
@@ -45,10 +47,11 @@ static PyObject *describe_index(const brim_plan *plan, size_t number) {
     const brim_plan_index *index = brim_plan_index_at(plan, number);
     return index == NULL
                ? NULL
-               : Py_BuildValue("{s:s,s:s,s:K,s:K,s:N}", "path", index->path, "data_path",
-                               index->data_path, "records", (unsigned long long)index->records,
-                               "bytes", (unsigned long long)index->bytes, "made",
-                               PyBool_FromLong(index->made));
+               : Py_BuildValue(
+                     "{s:s,s:s,s:K,s:K,s:N,s:N}", "path", index->path, "data_path",
+                     index->data_path, "records", (unsigned long long)index->records, "bytes",
+                     (unsigned long long)index->bytes, "made", PyBool_FromLong(index->made), "note",
+                     PyUnicode_DecodeUTF8(index->note, (Py_ssize_t)strlen(index->note), "replace"));
 }
 
 static PyObject *list(const brim_plan *plan, size_t count,
@@ -87,7 +90,8 @@ static PyObject *list_classes(const brim_plan *plan) {
     return classes;
 }
 
-PyObject *brim_py_plan_new(const brim_plan *plan, int32_t device_kind, uint32_t device_index) {
+PyObject *brim_py_plan_new(const brim_plan *plan, int32_t device_kind, uint32_t device_index,
+                           int copies) {
     const brim_plan_info *info = brim_plan_get(plan);
     const struct {
         const char *name;
@@ -104,7 +108,7 @@ PyObject *brim_py_plan_new(const brim_plan *plan, int32_t device_kind, uint32_t 
         { "threads", info->threads },
         { "slots", info->slots },
         { "minimum_slots", info->minimum_slots },
-        { "hold", info->hold },
+        { "hold", info->hold - (copies != 0) }, /* the other is the slot copies are made from */
         { "device_slot_bytes", info->device_slot_bytes },
         { "device_slots", info->device_slots },
         { "minimum_device_slots", info->minimum_device_slots },
@@ -121,10 +125,10 @@ PyObject *brim_py_plan_new(const brim_plan *plan, int32_t device_kind, uint32_t 
         { "sample_fingerprint", info->sample_fingerprint },
         { "order_fingerprint", info->order_fingerprint },
     };
-    PyObject *result = Py_BuildValue("{s:N,s:s,s:s,s:N,s:N}", "fits", PyBool_FromLong(info->fits),
-                                     "reason", info->reason, "limit_origin", info->limit_origin,
-                                     "sequenced", PyBool_FromLong(info->sequenced), "device",
-                                     brim_py_device_text(device_kind, device_index));
+    PyObject *result = Py_BuildValue(
+        "{s:N,s:s,s:s,s:N,s:N,s:N}", "fits", PyBool_FromLong(info->fits), "reason", info->reason,
+        "limit_origin", info->limit_origin, "sequenced", PyBool_FromLong(info->sequenced), "copies",
+        PyBool_FromLong(copies), "device", brim_py_device_text(device_kind, device_index));
     for (size_t i = 0; result != NULL && i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         PyObject *number = count_or_none(numbers[i].number);
         if (number == NULL || PyDict_SetItemString(result, numbers[i].name, number) != 0) {

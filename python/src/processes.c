@@ -10,6 +10,10 @@
  *     EMPTY -> BUSY -> IDLE -> BUSY -> ... -> EMPTY
  *              started by its first holder     died, or the pool was stopped
  *
+ * A process whose function takes longer than the pool's time-out is killed, and its
+ * sample fails: it would hang again. The time begins when the process has been sent the
+ * sample, so that starting up does not count.
+ *
  * A process that dies is replaced and the sample tried again: what it wrote is written
  * anew, and it is dead for sure before the next one begins. But for a batch_map: it may
  * have changed the batch already. That batch fails, and is made anew from its samples
@@ -44,6 +48,8 @@
 #define GRACE_MS 500   /* to end by itself, before it is killed */
 #define MOST     1024  /* processes of a pool */
 
+#define MOST_SECONDS 1000000 /* of a time-out */
+
 enum state { EMPTY, IDLE, BUSY };
 
 struct counts {
@@ -64,8 +70,9 @@ struct processes {
     pthread_mutex_t mutex;
     pthread_cond_t freed;
     PyObject *spawn;
-    brim_budget *budget; /* of the bounce files, below the runtime's */
+    struct bounce_budget budget;
     char label[BRIM_NAME_BYTES];
+    int64_t timeout_ms;     /* of one call; 0: none */
     struct processes *next; /* pools_lock */
     int stopping;           /* mutex */
     int forked;             /* set in a child of fork, which is the only thread there */
@@ -77,10 +84,11 @@ static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct processes *pools;
 
 /* How one try ended: the process has replied; or `why` says why not, and the process
- * is as it was (REFUSED) or not to be used again (GIVEN_UP); or it died, before it had
+ * is as it was (REFUSED) or not to be used again (GIVEN_UP), or has not replied in time
+ * and must be killed (TIMED_OUT); or it died, before it had
  * taken the request for sure (UNREAD) or perhaps later (DIED), or sent what is no reply
  * (GARBLED), and another one may do better. */
-enum outcome { REPLIED, REFUSED, GIVEN_UP, UNREAD, DIED, GARBLED };
+enum outcome { REPLIED, REFUSED, GIVEN_UP, TIMED_OUT, UNREAD, DIED, GARBLED };
 
 static int64_t now_ms(void) {
     struct timespec now;
@@ -213,6 +221,25 @@ static void keep_reply(const struct reply *reply, char *why, size_t why_bytes) {
     brim_py_leave(lock);
 }
 
+/* The time-out of a call as a TimeoutError, kept likewise. */
+static void keep_timeout(const struct processes *pool, const struct work *work, pid_t pid) {
+    const int batch = work->request->kind == CALL_BATCH_MAP;
+    char text[256];
+    snprintf(text, sizeof(text),
+             "@%s did not return within timeout=%g seconds %s %llu; its worker process %d was "
+             "killed and is replaced",
+             pool->label, (double)pool->timeout_ms / 1000,
+             batch ? "in the batch at position" : "at sample",
+             (unsigned long long)work->call->sample, (int)pid);
+    snprintf(work->why, work->why_bytes, "%s", text); /* if the interpreter is ending */
+    PyGILState_STATE lock;
+    if (brim_py_enter(&lock)) {
+        PyErr_SetString(PyExc_TimeoutError, text);
+        brim_py_keep_exception(work->why, work->why_bytes);
+        brim_py_leave(lock);
+    }
+}
+
 /* Whether Ctrl-C was pressed while the program's main thread works for a loader
  * without threads. It is raised there again, once the call has returned. */
 static int was_interrupted(char *why, size_t why_bytes) {
@@ -274,8 +301,26 @@ static PyObject *attribute(PyObject *object, const char *name) {
     return value;
 }
 
-/* The pool's budget below the runtime's, and its label. */
-static int take_budget(struct processes *pool, PyObject *spawn) {
+/* The pool's time-out, in milliseconds. */
+static int take_timeout(struct processes *pool, PyObject *spawn) {
+    PyObject *seconds = attribute(spawn, "timeout");
+    if (seconds == NULL) {
+        return -1;
+    }
+    if (seconds != Py_None) {
+        const double value = PyFloat_AsDouble(seconds);
+        if (PyErr_Occurred() == NULL && !(value > 0 && value <= MOST_SECONDS)) {
+            PyErr_Format(PyExc_ValueError, "timeout=%R, but it is above 0 and at most %d seconds",
+                         seconds, MOST_SECONDS);
+        }
+        pool->timeout_ms = PyErr_Occurred() == NULL && value >= 0.001 ? (int64_t)(value * 1000) : 1;
+    }
+    Py_DECREF(seconds);
+    return PyErr_Occurred() != NULL ? -1 : 0;
+}
+
+/* Where the pool's budget will be, and its label. */
+static int find_budget(struct processes *pool, PyObject *spawn) {
     PyObject *label = attribute(spawn, "label"), *runtime = attribute(spawn, "runtime");
     const char *text = label != NULL ? PyUnicode_AsUTF8AndSize(label, NULL) : NULL;
     int result = -1;
@@ -285,15 +330,10 @@ static int take_budget(struct processes *pool, PyObject *spawn) {
             ((RuntimeObject *)runtime)->runtime == NULL) {
             PyErr_SetString(brim_py_closed_error, "the runtime of worker processes is closed");
         } else {
-            char name[BRIM_NAME_BYTES];
-            snprintf(name, sizeof(name), "processes of %.30s", pool->label);
-            const brim_status status =
-                brim_budget_new(brim_runtime_budget(((RuntimeObject *)runtime)->runtime), name,
-                                BRIM_UNLIMITED, 0, &pool->budget);
-            result = status == BRIM_OK ? 0 : -1;
-            if (status != BRIM_OK) {
-                brim_py_raise(status);
-            }
+            snprintf(pool->budget.label, sizeof(pool->budget.label), "processes of %.30s",
+                     pool->label);
+            pool->budget.above = brim_runtime_budget(((RuntimeObject *)runtime)->runtime);
+            result = 0;
         }
     }
     Py_XDECREF(label);
@@ -316,13 +356,13 @@ struct processes *brim_py_processes_new(PyObject *spawn, Py_ssize_t count) {
         return NULL;
     }
     *pool = (struct processes){ .count = (unsigned)count };
-    if (take_budget(pool, spawn) != 0) {
+    if (take_timeout(pool, spawn) != 0 || find_budget(pool, spawn) != 0) {
         PyMem_Free(pool);
         return NULL;
     }
     for (unsigned i = 0; i < pool->count; i++) {
         pool->process[i] = (struct process){ .socket = -1 };
-        brim_py_handover_init(&pool->process[i].handover, pool->budget);
+        brim_py_handover_init(&pool->process[i].handover, &pool->budget);
     }
     pthread_mutex_init(&pool->mutex, NULL);
     pthread_condattr_t monotonic;
@@ -353,7 +393,7 @@ void brim_py_processes_free(struct processes *pool) {
     for (unsigned i = 0; i < pool->count; i++) {
         brim_py_handover_fini(&pool->process[i].handover);
     }
-    brim_budget_free(pool->budget);
+    brim_budget_free(atomic_load(&pool->budget.budget));
     if (!pool->forked) {
         pthread_cond_destroy(&pool->freed);
         pthread_mutex_destroy(&pool->mutex);
@@ -489,13 +529,19 @@ static int is_reply(const struct reply *reply, size_t bytes, uint64_t number) {
            bytes == head + reply->exception_bytes + reply->text_bytes;
 }
 
-/* The reply to a request. until: 0 for ever. A child of the process may hold its socket
- * open after its death, so that is looked at too. */
+/* How long to wait for a packet before looking at other things. */
+static int slice_until(int64_t until) {
+    const int64_t left = until == 0 ? SLICE_MS : until - now_ms();
+    return left > SLICE_MS ? SLICE_MS : left < 0 ? 0 : (int)left;
+}
+
+/* The reply to a request. until: 0 for ever; TIMED_OUT then. A child of the process may
+ * hold its socket open after its death, so that is looked at too. */
 static enum outcome receive(const struct process *process, uint64_t number, int64_t until,
                             struct reply *reply, char *why, size_t why_bytes) {
     for (;;) {
         struct pollfd packet = { .fd = process->socket, .events = POLLIN };
-        const int ready = poll(&packet, 1, SLICE_MS);
+        const int ready = poll(&packet, 1, slice_until(until));
         if (ready > 0) {
             const ssize_t bytes =
                 recv(process->socket, reply, sizeof(*reply), MSG_DONTWAIT | MSG_TRUNC);
@@ -514,10 +560,8 @@ static enum outcome receive(const struct process *process, uint64_t number, int6
         if (ready == 0 && is_dead(process->pid)) {
             return DIED;
         }
-        if (until != 0 && now_ms() > until) {
-            snprintf(why, why_bytes, "worker process %d has not come up in %d seconds",
-                     (int)process->pid, START_MS / 1000);
-            return GIVEN_UP;
+        if (until != 0 && now_ms() >= until) {
+            return TIMED_OUT;
         }
     }
 }
@@ -548,6 +592,11 @@ static enum outcome start(struct processes *pool, struct process *process, struc
     }
     pthread_mutex_unlock(&pool->mutex);
     const enum outcome outcome = receive(process, 0, now_ms() + START_MS, reply, why, why_bytes);
+    if (outcome == TIMED_OUT) {
+        snprintf(why, why_bytes, "worker process %d has not come up in %d seconds", pid,
+                 START_MS / 1000);
+        return GIVEN_UP;
+    }
     if (outcome == REPLIED && reply->result == FAILED) {
         keep_reply(reply, why, why_bytes);
         return GIVEN_UP;
@@ -599,8 +648,9 @@ static enum outcome run(struct processes *pool, struct process *process, struct 
     if (send_request(process, work->request, files, file_count) != 0) {
         return UNREAD;
     }
+    const int64_t until = pool->timeout_ms > 0 ? now_ms() + pool->timeout_ms : 0;
     const enum outcome outcome =
-        receive(process, work->request->number, 0, work->reply, work->why, work->why_bytes);
+        receive(process, work->request->number, until, work->reply, work->why, work->why_bytes);
     if (outcome == REPLIED && work->reply->result != FAILED) {
         brim_py_take_back(&process->handover, work);
     }
@@ -626,10 +676,10 @@ static int work_on(struct processes *pool, struct work *work) {
         const enum outcome outcome = run(pool, process, work);
         const pid_t pid = process->pid;
         const int again = outcome == UNREAD || outcome == DIED || outcome == GARBLED;
-        if (outcome == GARBLED && !is_dead(pid)) {
+        if ((outcome == GARBLED || outcome == TIMED_OUT) && !is_dead(pid)) {
             kill(pid, SIGKILL);
         }
-        if (again || outcome == GIVEN_UP) {
+        if (again || outcome == GIVEN_UP || outcome == TIMED_OUT) {
             const int status = bury(pool, process);
             tell_end(outcome, status, pid, end, sizeof(end));
             cause = guess_cause(outcome, status);
@@ -638,6 +688,8 @@ static int work_on(struct processes *pool, struct work *work) {
         work->copied = (struct copied){ 0 };
         if (outcome == REPLIED && work->reply->result == FAILED) {
             keep_reply(work->reply, work->why, work->why_bytes);
+        } else if (outcome == TIMED_OUT) {
+            keep_timeout(pool, work, pid);
         }
         if (!again) {
             return outcome == REPLIED ? work->reply->result : FAILED;

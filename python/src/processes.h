@@ -20,6 +20,7 @@
 #define BRIM_PYTHON_PROCESSES_H
 
 #include <brim.h>
+#include <stdatomic.h>
 
 #define MAPS       32 /* files that a process keeps mapped */
 #define BOUNCE_MAP (MAPS - 1)
@@ -69,9 +70,17 @@ struct reply {
 
 /* -------------------------------------------------------------- handover.c */
 
+/* The budget of a pool's bounce files, made for the first of them: most pools need none, and
+ * what a plan says has none. */
+struct bounce_budget {
+    brim_budget *above;            /* the runtime's, which lives as long as a loader calls */
+    _Atomic(brim_budget *) budget; /* what is charged goes when that is freed; NULL: none yet */
+    char label[BRIM_NAME_BYTES];
+};
+
 /* What the program knows of one process's memory. */
 struct handover {
-    brim_budget *budget; /* the pool's: what is charged goes when that is freed */
+    struct bounce_budget *budget; /* the pool's */
     struct {
         uint64_t number, used; /* of the region, 0: none; when it was used last */
     } map[BOUNCE_MAP];
@@ -100,7 +109,7 @@ struct work {
     size_t why_bytes;
 };
 
-void brim_py_handover_init(struct handover *handover, brim_budget *budget);
+void brim_py_handover_init(struct handover *handover, struct bounce_budget *budget);
 void brim_py_handover_fini(struct handover *handover);
 /* Another process takes the place of the one before it, and has mapped nothing. */
 void brim_py_handover_begin(struct handover *handover);

@@ -34,8 +34,8 @@ static void leave(PyObject *object) {
 }
 
 static PyObject *runtime_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-    static char *names[] = { "memory",        "threads", "cache_dir",     "pinned",
-                             "device_memory", "shared",  "shared_memory", NULL };
+    static char *names[] = { "memory", "threads",       "cache_dir",     "pinned", "device_memory",
+                             "shared", "shared_memory", "trust_foreign", NULL };
     brim_runtime_options options = BRIM_RUNTIME_OPTIONS_INIT;
     brim_runtime *runtime;
     brim_status status;
@@ -45,9 +45,10 @@ static PyObject *runtime_new(PyTypeObject *type, PyObject *args, PyObject *keywo
                                                 "threads could not call functions of another");
     }
     if (!PyArg_ParseTupleAndKeywords(
-            args, keywords, "|O&$izO&O&zO&:Runtime", names, brim_py_unsigned, &options.host_bytes,
+            args, keywords, "|O&$izO&O&zO&p:Runtime", names, brim_py_unsigned, &options.host_bytes,
             &threads, &options.cache_dir, brim_py_unsigned, &options.pinned_bytes, brim_py_unsigned,
-            &options.device_bytes, &options.shared_name, brim_py_unsigned, &options.shared_bytes)) {
+            &options.device_bytes, &options.shared_name, brim_py_unsigned, &options.shared_bytes,
+            &options.trust_foreign)) {
         return NULL;
     }
     options.threads = threads;
@@ -109,6 +110,16 @@ static int ask(void *user, const char *what, uint64_t done, uint64_t total) {
     if (bad != 0) {
         PyErr_Fetch(&progress->type, &progress->value, &progress->traceback);
     }
+    PyGILState_Release(lock);
+    return bad != 0;
+}
+
+/* While `next` makes samples on the caller's thread. The exception of a signal's handler stays
+ * set until the library has returned, which it does at once. */
+static int ask_signals(void *user) {
+    (void)user;
+    const PyGILState_STATE lock = PyGILState_Ensure();
+    const int bad = PyErr_CheckSignals();
     PyGILState_Release(lock);
     return bad != 0;
 }
@@ -220,6 +231,7 @@ static int given_init(struct given *given, PyObject *args, PyObject *keywords) {
     options.growth = fixed ? BRIM_FIXED : BRIM_GROW;
     options.progress = ask;
     options.progress_user = &given->progress;
+    options.interrupted = ask_signals;
     given->progress.callable = progress == Py_None ? NULL : progress;
     given->options = options;
     const brim_status status = brim_pipeline_parse(text, &given->pipeline);
@@ -278,7 +290,8 @@ static PyObject *runtime_plan(PyObject *object, PyObject *args, PyObject *keywor
     if (given_init(&given, args, keywords) == 0) {
         BRIM_WITHOUT_LOCK(status = brim_plan_new(runtime, given.pipeline, &given.options, &plan));
         if (status == BRIM_OK) {
-            result = brim_py_plan_new(plan, given.options.device_kind, given.options.device_index);
+            result = brim_py_plan_new(plan, given.options.device_kind, given.options.device_index,
+                                      given.copies);
             brim_plan_free(plan);
         } else {
             given_failed(&given, status);

@@ -126,6 +126,24 @@ def drawn_set(directory: str | os.PathLike[str], count: int, classes: int = 3) -
     return sorted(drawn, key=lambda image: os.fsencode(image.path))
 
 
+class Trouble:
+    """Samples x, from 0 on, one of which cannot be had while `on`."""
+
+    def __init__(self, count: int, bad: int) -> None:
+        import brim
+        import numpy
+
+        self.on = True
+        column = numpy.arange(count, dtype=numpy.float32).reshape(count, 1)
+
+        def look(sample: Any) -> Any:
+            if self.on and float(numpy.asarray(sample["x"])[0]) == bad:
+                raise ValueError("in trouble")
+            return {"x": numpy.asarray(sample["x"])}
+
+        self.data = brim.array(column, name="x").map(look, out={"x": ("float32", (1,))})
+
+
 class Case(unittest.TestCase):
     """A test with a folder of its own."""
 

@@ -5,10 +5,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import pathlib
 import random
 import resource
+import struct
 import threading
 import unittest
 import warnings
@@ -108,7 +110,7 @@ class Values(Case):
         self.assertEqual(again, first)
         self.assertEqual((cache["hits"], cache["misses"]), (COUNT, 0))
         # what stands behind it is not part of it
-        _, (cache,) = run(data.shuffle(seed=1).normalize("unit").batch(5))
+        _, (cache,) = run(data.shuffle(seed=1).normalize("unit", max=1).batch(5))
         self.assertEqual((cache["hits"], cache["misses"]), (COUNT, 0))
         # what stands before it is
         _, (cache,) = run(self.samples().reshape(4, 4).cache(file=self.file).batch(8))
@@ -155,7 +157,7 @@ class Statistics(Case):
         self.assertIn("cache memory", [holder["label"] for holder in holders])
 
     def test_stages_before_a_hit_stand_still(self) -> None:
-        data = self.samples().map(double).cache("memory").normalize("unit").batch(8)
+        data = self.samples().map(double).cache("memory").normalize("unit", max=1).batch(8)
         with brim.Runtime("64MiB", threads=0) as runtime, runtime.open(data) as loader:
             counts = []
             for _ in range(3):
@@ -206,6 +208,73 @@ class Stale(Case):
                 self.assertEqual(bool(cache["note"]), verify == "open", cache)
                 self.assertEqual(cache["changed"], COUNT if verify == "hit" else 0)
                 self.assertEqual(cache["damaged"], 0)
+
+    def test_content_of_every_kind_of_file(self) -> None:
+        """A byte is changed in place and the times are set back: only the content tells."""
+        count = 12
+        rows = numpy.arange(count * 4, dtype="uint8").reshape(count, 4) + 48  # digits and letters
+        place = self.folder / "data"
+        place.mkdir()
+        head = b"\0\0\x08\x02" + struct.pack(">2I", count, 4)
+        tensor = {"x": {"dtype": "U8", "shape": [count, 4], "data_offsets": [0, count * 4]}}
+        header = json.dumps(tensor).encode()
+        numbers = [10 + i for i in range(count)]
+        pixels = b"".join(bytes([i % 10]) + bytes([i]) * 3072 for i in range(count))
+        files = {
+            "npz": None,
+            "npy": None,  # in Fortran order: records lie scattered
+            "idx": head + rows.tobytes(),
+            "safetensors": struct.pack("<Q", len(header)) + header + rows.tobytes(),
+            "records": rows.tobytes(),
+            "tokens": rows.astype("uint16").tobytes(),
+            "cifar": pixels,
+            "csv": ("x\n" + "".join(f"{n}\n" for n in numbers)).encode(),
+            "jsonl": "".join(f'{{"x": {n}}}\n' for n in numbers).encode(),
+            "text": "".join(f"{n}\n" for n in numbers).encode(),
+        }
+        for name, content in files.items():
+            path = place / f"x.{name}"
+            if name == "npy":
+                numpy.save(path, numpy.asfortranarray(rows))
+            elif content is None:
+                numpy.savez(path, x=rows)
+            else:
+                path.write_bytes(content)
+        texts = {name: f"{name} {place / ('x.' + name)}" for name in files}
+        texts["records"] += " bytes=4"
+        texts["npy"] += " map=yes"
+        texts["tokens"] += " length=4 stride=4 shift=no format=u16"
+        for name in ("csv", "jsonl", "text"):
+            texts[name] += " index=beside"
+        npz, idx = texts["npz"], texts["idx"]
+        texts["concat"] = f"concat ({npz}) ({idx})"
+        texts["zip"] = f"zip ({npz} name=a) ({idx} name=b)"
+        texts["mix"] = f"mix 1 ({npz}) 1 ({idx})"
+        for name, text in texts.items():
+            with self.subTest(name):
+                kept = f"cache file={self.folder / name}.brimcache verify=content"
+                data = brim.pipeline(f"{text} | {kept} | batch 4")
+                wanted, _ = run(brim.pipeline(f"{text} | batch 4"))
+                self.assertEqual(run(data)[0], wanted)
+                found, (cache,) = run(data)
+                self.assertEqual((found, cache["misses"]), (wanted, 0))
+                path = place / f"x.{name if name in files else 'idx'}"
+                before = path.stat()
+                with open(path, "r+b") as file:
+                    at = path.read_bytes().rfind(b"1") if name in ("csv", "jsonl", "text") else -6
+                    at = at if at >= 0 else before.st_size + at
+                    if name == "npz":
+                        at = path.read_bytes().index(rows.tobytes()) + 9
+                    file.seek(at)
+                    byte = file.read(1)[0]
+                    file.seek(at)
+                    file.write(bytes([byte ^ 2]))
+                os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+                changed, _ = run(brim.pipeline(f"{text} | batch 4"))
+                found, (cache,) = run(data)
+                self.assertEqual(found, changed)
+                self.assertNotEqual(found, wanted)
+                self.assertEqual((cache["misses"], cache["changed"]), (1, 1))
 
     def test_of_many_files_only_the_changed_one_is_made_again(self) -> None:
         drawn = support.drawn_set(self.folder / "images", 12)
@@ -408,6 +477,48 @@ class Looking(Case):
             ("npy cache | batch 2", "npy cache | batch 2"),
         ):  # fmt: skip
             self.assertEqual(str(brim.Pipeline(_without_caches(text))), str(brim.Pipeline(without)))
+
+
+class Foreign(support.Case):
+    """Files of brim's that other users may write count as absent, and that is said."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        path = self.folder / "x.csv"
+        path.write_text("x\n1\n2\n3\n")
+        self.data = brim.csv(path, index="beside").batch(2)
+        self.run_it()
+        (index,) = self.folder.glob("*.brimidx")
+        self.index = index
+
+    def run_it(self, **options: Any) -> list[str]:
+        """The warnings of a run."""
+        with (
+            warnings.catch_warnings(record=True) as told,
+            brim.Runtime("16MiB", threads=0, **options) as runtime,
+            runtime.open(self.data) as loader,
+        ):
+            warnings.simplefilter("always")
+            self.assertEqual([batch.rows for batch in loader], [2, 1])
+        return [str(one.message) for one in told if one.category is brim.CacheWarning]
+
+    def test_an_index_that_others_may_write(self) -> None:
+        self.assertEqual(self.run_it(), [])
+        self.index.chmod(0o666)
+        self.assertEqual(self.run_it(trust_foreign=True), [])
+        (text,) = self.run_it()
+        self.assertIn("could be written by other users", text)
+        self.assertEqual(self.index.stat().st_mode & 0o777, 0o600)
+        self.assertEqual(self.run_it(), [])
+
+    @unittest.skipIf(os.geteuid() != 0, "only root makes files of another user")
+    def test_an_index_of_another_user(self) -> None:
+        os.chown(self.index, 65534, 65534)
+        options = {"cache_dir": self.folder / "cache"}
+        self.assertEqual(self.run_it(trust_foreign=True, **options), [])
+        (text,) = self.run_it(**options)
+        self.assertIn("belongs to another user (number 65534)", text)
+        self.assertEqual(self.index.stat().st_uid, 65534)
 
 
 class Warnings(Case):

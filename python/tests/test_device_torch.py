@@ -5,6 +5,8 @@ the tensor that it would make of a capsule is one that keeps the capsule's memor
 by a kernel that is late.
 """
 
+# label: full
+
 from __future__ import annotations
 
 import contextlib

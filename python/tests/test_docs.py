@@ -9,6 +9,8 @@ A page's ```python blocks are one script, in their order, in a folder with drawn
 - An ```output block is what the python block before it prints, word for word.
 """
 
+# label: full
+
 from __future__ import annotations
 
 import importlib.util

@@ -1,4 +1,4 @@
-"""Functions of Python's in pipelines: values, contracts, errors, random numbers, identity."""
+"""Functions of Python's in pipelines: values, contracts, errors, random numbers, lifetime."""
 
 # sanitizers: yes
 
@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import functools
 import gc
-import os
 import pickle
 import random
 import subprocess
@@ -15,6 +14,7 @@ import textwrap
 import threading
 import traceback
 import unittest
+import warnings
 import weakref
 from typing import Any
 
@@ -24,7 +24,7 @@ numpy = support.need("numpy")
 
 import brim
 from brim import _calls
-from brim._identity import identity
+from brim._randomness import sources_of
 
 X = numpy.arange(60 * 4, dtype="float32").reshape(60, 4)
 Y = numpy.arange(60, dtype="int64") % 7
@@ -443,7 +443,7 @@ class Errors(support.Case):
                 [sys.executable, str(path), str(threads), end],
                 capture_output=True,
                 text=True,
-                timeout=50,
+                timeout=240,
             )
             self.assertEqual((ran.returncode, ran.stdout, ran.stderr), (0, "True\n{0.0}\n", ""))
 
@@ -739,130 +739,147 @@ class Random(support.Case):
             self.assertEqual(len(set(joined(runs[0], name))), 60)
 
 
-OFFSET = 3
-TABLE = numpy.arange(5)
+def warned(data: brim.Pipeline, **options: Any) -> list[str]:
+    """The texts of the warnings when it is planned, and opened and run twice."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        data.plan("16MiB")
+        for _ in range(2):
+            collect(data, **options)
+    for warning in caught:
+        assert warning.category is brim.RandomnessWarning, warning
+        assert warning.filename == __file__, warning
+    return [str(warning.message) for warning in caught]
 
 
-def add_offset(sample: Any) -> Any:
-    return sample["x"] + OFFSET + helper()
+class Transformed:
+    """A Dataset whose elements draw."""
+
+    def __len__(self) -> int:
+        return 60
+
+    def __getitem__(self, index: int) -> Any:
+        return {"x": X[index] + numpy.float32(numpy.random.rand())}
 
 
-def helper() -> int:
-    return 1
+GENERATOR = numpy.random.default_rng(1)
 
 
-class Scale:
-    def __init__(self, by: float) -> None:
-        self.by = by
-
-    def __call__(self, sample: Any) -> Any:
-        return sample["x"] * self.by
+def held(sample: Any) -> Any:
+    return {"d": GENERATOR.random()}
 
 
-class Identity(support.Case):
-    def test_it_sees_what_a_function_refers_to(self) -> None:
-        def closing(value: object) -> Any:
-            return lambda sample: (sample, value)
+def made(sample: Any) -> Any:
+    return {"d": numpy.random.default_rng().random()}
 
-        kinds = [
-            identity(add_offset),
-            identity(halve),
-            identity(lambda s: s),
-            identity(lambda s: s + 1),
-            identity(functools.partial(halve, sample=1)),
-            identity(functools.partial(halve, sample=2)),
-            identity(Scale(1)),
-            identity(Scale(2)),
-            identity(Scale(2).__call__),
-            identity(closing(1)),
-            identity(closing("1")),
-            identity(closing((1, 2))),
-            identity(closing([1, 2])),
-            identity(closing({"a", "b"})),
-            identity(closing(numpy.arange(3))),
-            identity(closing(numpy.arange(4))),
-            identity(closing(halve)),
-        ]
-        self.assertNotIn(None, kinds)
-        self.assertEqual(len(set(kinds)), len(kinds))
-        self.assertEqual(identity(closing({"b", "a"})), identity(closing({"a", "b"})))
-        self.assertEqual(identity(Scale(2)), identity(Scale(2)))
 
-    def test_it_changes_with_globals_and_helpers(self) -> None:
-        global OFFSET, helper
-        before, saved = identity(add_offset), helper
-        OFFSET = 4
-        changed = identity(add_offset)
-        OFFSET = 3
-        self.assertNotEqual(before, changed)
-        helper = lambda: 2  # noqa: E731
-        self.assertNotEqual(before, identity(add_offset))
-        helper = saved
-        self.assertEqual(before, identity(add_offset))
+class Warnings(support.Case):
+    """Functions that draw without being given a generator, on threads of the program."""
 
-    def test_none_where_nothing_can_be_seen(self) -> None:
-        lock = threading.Lock()
-        self.assertIsNone(identity(lambda sample: (lock, sample)))
-        data = source().map(lambda sample: (lock, sample)[1], out={"x": ("float32", (4,))})
-        self.assertNotIn("version", str(data))
-        self.assertIn("version=7", str(source().map(halve, version=7)))
+    def test_once_with_both_ways_out(self) -> None:
+        def items(sample: Any) -> Any:
+            yield {"d": random.random()}
 
-    def test_the_same_in_every_process(self) -> None:
-        script = textwrap.dedent(
-            """
-            import functools, re
-            from brim._identity import identity
-            WORDS = {"one", "two", "three", "four"}
-            PATTERN = re.compile("a+")
-            class Crop:
-                def __init__(self): self.state = {"a": {1, 2}, "b": frozenset(WORDS)}
-                def __call__(self, sample): return sample["x"] in WORDS and PATTERN
-            def inner(sample): return outer(sample) in {"x", "y", "zed"}
-            def outer(sample): return inner(sample), [w for w in WORDS]
-            print(identity(inner), identity(Crop()), identity(functools.partial(inner, k=WORDS)))
-            """
-        )
-        path = self.folder / "script.py"
-        path.write_text(script)
-        told = {
-            subprocess.run(
-                [sys.executable, str(path)],
-                env={**os.environ, "PYTHONHASHSEED": str(seed)},
-                check=True,
-                capture_output=True,
-                text=True,
-            ).stdout
-            for seed in (1, 2, 3)
+        def in_place(batch: Any) -> None:
+            batch["x"] += numpy.random.rand()
+
+        def chosen(sample: Any) -> bool:
+            return random.random() < 2
+
+        def numbers() -> Any:
+            for _ in range(60):
+                yield {"x": random.random()}
+
+        def drawn(sample: Any) -> Any:
+            return {"d": numpy.random.rand()}
+
+        found = {
+            "map @drawn": (source().map(drawn).batch(10), "numpy.random.rand"),
+            "filter @chosen": (source().filter(chosen).batch(10), "random.random"),
+            "flat_map @items": (source().flat_map(items).batch(10), "random.random"),
+            "batch_map @in_place": (source().batch(10).batch_map(in_place), "numpy.random.rand"),
+            "dataset @transformed": (brim.dataset(Transformed()).batch(10), "numpy.random.rand"),
+            "stream @numbers": (brim.stream(numbers).batch(10), "random.random"),
         }
-        self.assertEqual(len(told), 1, told)
-        self.assertNotIn("None", told.pop())
+        for name, (data, drawn_from) in found.items():
+            with self.subTest(name):
+                (text,) = warned(data, threads=2)
+                self.assertTrue(text.startswith(f"{name} draws from {drawn_from}, "), text)
+                self.assertIn("parameter rng", text)
+                if not name.startswith("flat_map"):  # which has none
+                    self.assertIn("processes=", text)
 
-    def test_the_same_in_a_process_that_imports_the_script(self) -> None:
-        path = self.folder / "script.py"
-        path.write_text(
-            textwrap.dedent(
-                """
-                import functools, multiprocessing, sys
-                from brim._identity import identity
-                class Odd:
-                    def __call__(self, sample): return sample["y"] % LIMIT == 1
-                LIMIT = 2
-                def tell():
-                    print(identity(Odd()), identity(functools.partial(print, Odd)), flush=True)
-                if __name__ == "__main__":
-                    tell()
-                    process = multiprocessing.get_context("spawn").Process(target=tell)
-                    process.start()
-                    process.join()
-                """
-            )
-        )
-        told = subprocess.run(
-            [sys.executable, str(path)], check=True, capture_output=True, text=True
-        ).stdout.splitlines()
-        self.assertEqual(len(told), 2)
-        self.assertEqual(told[0], told[1])
-        self.assertNotIn("None", told[0])
+    def test_generators_that_no_seeding_reaches(self) -> None:
+        seen = {held: "numpy.random.*Generator", made: r"numpy.random.default_rng\(\)"}
+        for function, name in seen.items():
+            for options in ({}, {"seed_globals": True}):
+                (text,) = warned(source().map(function, **options).batch(10))
+                self.assertRegex(text, f"draws from {name}.*cannot seed.*parameter rng")
+            with self.assertWarnsRegex(brim.RandomnessWarning, "depend on processes"):
+                source().map(function, out={"d": "float64"}, processes=1).batch(10).plan("16MiB")
+
+    def test_none_where_all_is_well(self) -> None:
+        def by_number(sample: Any) -> Any:
+            return {"d": numpy.random.default_rng(int(sample["label"])).random()}
+
+        def both(sample: Any, rng: Any) -> Any:
+            return {"d": rng.random() + 0 * GENERATOR.random()}
+
+        def drawn(sample: Any) -> Any:
+            return {"d": numpy.random.rand()}
+
+        def seeded_later(sample: Any) -> Any:
+            made = numpy.random.RandomState()
+            made.seed(int(sample["label"]))
+            return {"d": made.rand()}
+
+        def given(sample: Any) -> Any:
+            import torch
+
+            generator = torch.Generator().manual_seed(int(sample["label"]))
+            return {"d": float(torch.rand(1, generator=generator))}
+
+        self.assertEqual(sources_of(given), (None, None))
+
+        def numbers() -> Any:
+            rng = numpy.random.default_rng(7)
+            for _ in range(60):
+                yield {"x": rng.random()}
+
+        for name, data in {
+            "seeded later": source().map(seeded_later).batch(10),
+            "quiet": source().map(halve).batch(10),
+            "rng": source().map(noise).batch(10),
+            "rng and more": source().map(both).batch(10),
+            "by number": source().map(by_number).batch(10),
+            "seeded": source().map(drawn, seed_globals=True).batch(10),
+            "meant": source().map(drawn, seed_globals=False).batch(10),
+            "dataset": brim.dataset(Transformed(), seed_globals=False).batch(10),
+            "stream": brim.stream(numbers).batch(10),
+        }.items():
+            with self.subTest(name):
+                self.assertEqual(warned(data), [])
+
+    def test_nothing_is_seeded_here(self) -> None:
+        """What it draws, the program would have drawn."""
+
+        def drawn(sample: Any) -> Any:
+            return {"d": numpy.random.rand()}
+
+        numpy.random.seed(5)
+        expected = numpy.random.rand(61)
+        numpy.random.seed(5)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", brim.RandomnessWarning)
+            found = joined(collect(source().map(drawn, out={"d": "float64"}).batch(10)), "d")
+        self.assertEqual([*found, numpy.random.rand()], list(expected))
+
+    def test_other_words_are_refused(self) -> None:
+        for wrong in ("yes", None, 0.5):
+            with self.assertRaisesRegex(TypeError, 'seed_globals is "auto", True or False'):
+                source().map(halve, seed_globals=wrong)
+            with self.assertRaisesRegex(TypeError, 'seed_globals is "auto", True or False'):
+                brim.dataset(Transformed(), seed_globals=wrong)
 
 
 class Lives(support.Case):
@@ -941,7 +958,7 @@ class Lives(support.Case):
         path.write_text(script)
         for _ in range(3):
             ran = subprocess.run(
-                [sys.executable, str(path)], capture_output=True, text=True, timeout=50
+                [sys.executable, str(path)], capture_output=True, text=True, timeout=240
             )
             self.assertEqual((ran.returncode, ran.stdout, ran.stderr), (0, "here\n", ""))
 

@@ -1,13 +1,13 @@
 """brim.keras with real models, on each backend of Keras that is installed.
 
-Keras chooses its backend when it is imported: this script runs itself once for each of them. Which
-samples a model was given is told by metrics of its targets, which are the samples' numbers.
+Which samples a model was given is told by metrics of its targets, which are the samples' numbers.
 """
+
+# label: full
 
 from __future__ import annotations
 
 import gc
-import importlib.util
 import os
 import pathlib
 import pickle
@@ -18,78 +18,18 @@ import unittest.mock
 import warnings
 
 import support
-
-BACKEND = os.environ.get("BRIM_TEST_KERAS", "")
+from keras_support import BACKEND, COUNT, Numbers, OnEveryBackend
 
 if BACKEND:
-    os.environ["KERAS_BACKEND"] = BACKEND
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    keras = support.need("keras")
+    import keras
     import numpy
+    from keras_support import Record, Stop, Total, counting_model
 
     import brim
-elif importlib.util.find_spec("keras") is None:
-    support.skip_all("keras is not installed (tools/venv installs it where it can)")
-
-COUNT = 200
-
-
-class OnEveryBackend(unittest.TestCase):
-    """The script again, with a backend."""
-
-    def run_with(self, backend: str) -> None:
-        if importlib.util.find_spec(backend) is None:
-            self.skipTest(f"{backend} is not installed")
-        environment = {**os.environ, "BRIM_TEST_KERAS": backend}
-        done = subprocess.run(
-            [sys.executable, __file__], env=environment, capture_output=True, text=True
-        )
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertRegex(done.stderr, r"Ran [1-9][0-9]* tests")
-
-    def test_tensorflow(self) -> None:
-        self.run_with("tensorflow")
-
-    def test_torch(self) -> None:
-        self.run_with("torch")
-
-    def test_jax(self) -> None:
-        self.run_with("jax")
-
-
-if BACKEND:
-
-    class Total(keras.metrics.Metric):
-        """The sum of the targets, to a power."""
-
-        def __init__(self, name: str, power: int) -> None:
-            super().__init__(name=name)
-            self.power = power
-            self.total = self.add_weight(shape=(), initializer="zeros", name="total")
-
-        def update_state(self, y_true, y_pred, sample_weight=None) -> None:
-            values = keras.ops.cast(y_true, "float32") ** self.power
-            if sample_weight is not None:
-                values = values * keras.ops.reshape(sample_weight, keras.ops.shape(values))
-            self.total.assign(self.total + keras.ops.sum(values))
-
-        def result(self):
-            return self.total + 0
 
     def totals(numbers) -> tuple[float, ...]:
         """What the metrics give for these targets; exact below 2**24."""
         return tuple(float(sum(int(n) ** power for n in numbers)) for power in (0, 1, 2))
-
-    def counting_model() -> keras.Model:
-        """Puts out what is put in."""
-        model = keras.Sequential([keras.layers.Dense(1, kernel_initializer="ones")])
-        names = ("count", "sum", "squares")
-        model.compile(
-            optimizer=keras.optimizers.SGD(0.0),
-            loss="mse",
-            metrics=[Total(name, power) for power, name in enumerate(names)],
-        )
-        return model
 
     def seen(logs, prefix: str = "") -> list[tuple[float, ...]]:
         """For each epoch of a history, or for one evaluation, what the metrics told."""
@@ -104,56 +44,54 @@ if BACKEND:
             places = keras.ops.cumsum(keras.ops.ones_like(values))
             self.total.assign(self.total + keras.ops.sum(values * places))
 
-    class Record(keras.callbacks.Callback):
-        """What the metrics came to with each batch."""
-
-        def __init__(self, *names: str) -> None:
-            super().__init__()
-            self.names = names
-            self.rows: list[tuple[float, ...]] = []
-
-        def on_train_batch_end(self, batch, logs=None) -> None:
-            self.rows.append(tuple(float(logs[name]) for name in self.names))
-
-    class Stop(keras.callbacks.Callback):
-        """Stops fit after so many batches."""
-
-        def __init__(self, batches: int) -> None:
-            super().__init__()
-            self.batches = batches
-
-        def on_train_batch_end(self, batch, logs=None) -> None:
-            self.model.stop_training = batch + 1 >= self.batches
-
 
 @unittest.skipUnless(BACKEND, "run by OnEveryBackend")
-class Keras(support.Case):
+class Keras(Numbers):
     def setUp(self) -> None:
         super().setUp()
-        keras.utils.set_random_seed(1)
-        self.runtime = brim.Runtime(memory="64MiB", threads=2, cache_dir=self.folder)
-        self.addCleanup(self.runtime.close)
-        self.column = numpy.arange(COUNT, dtype=numpy.float32).reshape(COUNT, 1)
-        self.numbers = brim.arrays(x=self.column, y=self.column).shuffle(seed=7)
-        self.data = self.numbers.batch(16)  # 13 batches, the last with 8 rows
         self.all = totals(range(COUNT))
-
-    def open(self, data=None, **options):
-        dataset = brim.keras.dataset(
-            self.data if data is None else data, runtime=self.runtime, **options
-        )
-        self.addCleanup(dataset.close)
-        return dataset
 
     def order(self, data, epoch: int) -> list[int]:
         with self.runtime.open(data, copies=True) as loader:
             loader.set_epoch(epoch)
             return [number for batch in loader for number in batch.ids.tolist()]
 
-    def fit(self, model, dataset, **options):
-        return model.fit(dataset, verbose=0, **options).history
-
     # --------------------------------------------------------------- what is given when
+
+    def test_an_epoch_of_fewer_batches(self) -> None:
+        """Batches of bad samples alone are passed over. Keras, which counts on them, gets batches
+        of no rows at the end to predict, and of the next epoch to train or evaluate."""
+        data = self.some_bad({4, 5, 6, 7}).batch(4, on_error="skip")
+        rows = [*range(4), *range(8, 20)]
+        model, dataset = counting_model(), self.open(data, x="x")
+        for _ in range(3):
+            self.assertEqual(model.predict(dataset, verbose=0)[:, 0].astype(int).tolist(), rows)
+        dataset = self.open(data)
+        for epoch in range(2):
+            with self.assertWarnsRegex(UserWarning, f"epoch {epoch} ended before its 5 batches"):
+                found = model.evaluate(dataset, verbose=0, return_dict=True)
+            self.assertEqual(seen(found), [totals([*rows, *range(4)])])
+
+    def test_a_batch_of_no_rows_is_never_trained_on(self) -> None:
+        """It would make the means that a layer keeps NaN."""
+        data = self.some_bad({4, 5, 6, 7}).batch(4, on_error="skip")
+        model = keras.Sequential([keras.layers.BatchNormalization(), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model.fit(self.open(data), epochs=2, verbose=0)
+        self.assertTrue(all(numpy.isfinite(weight).all() for weight in model.get_weights()))
+
+    def test_a_look_after_a_look_is_the_same_epoch(self) -> None:
+        """As after a fit that failed before it began: nothing is lost."""
+        dataset = self.open()
+        first = dataset[0][0].copy()
+        dataset[1]
+        for _ in range(3):
+            numpy.testing.assert_array_equal(dataset[0][0], first)
+            dataset[1]
+        given = counting_model().predict(dataset, verbose=0)[:, 0].astype(int).tolist()
+        self.assertEqual(given, self.order(self.data, 0))
 
     def test_every_sample_once_per_epoch(self) -> None:
         model, train = counting_model(), self.open()
@@ -320,17 +258,135 @@ class Keras(support.Case):
         expected = numpy.concatenate([x.reshape(len(x), -1) for x, _ in given])
         numpy.testing.assert_array_equal(found, expected)
 
+    def classifier(self, **options) -> keras.Model:
+        """With dropout and momentum, so that every row of a train step counts."""
+        keras.utils.set_random_seed(3)
+        model = keras.Sequential([keras.layers.Dropout(0.2), keras.layers.Dense(10)])
+        model.compile(
+            optimizer=keras.optimizers.SGD(0.01, momentum=0.9),
+            loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            **{"metrics": ["accuracy"], "weighted_metrics": ["accuracy"], **options},
+        )
+        return model
+
+    def digits(self):
+        """200 samples whose outputs for a row of zeros would show in any mean."""
+        random = numpy.random.default_rng(5)
+        x = random.normal(1.0, 1.0, (COUNT, 6)).astype(numpy.float32)
+        y = random.integers(1, 10, COUNT).astype(numpy.int32)
+        return brim.arrays(x=x, y=y).shuffle(seed=7)
+
+    def assert_close(self, found: dict, expected: dict) -> None:
+        self.assertEqual(found.keys(), expected.keys())
+        for name, values in expected.items():
+            numpy.testing.assert_allclose(found[name], values, rtol=2e-6, err_msg=name)
+
     def test_padded_rows(self) -> None:
         data = self.numbers.batch(64, remainder="pad")
         model = counting_model()
-        cut = model.evaluate(self.open(data), verbose=0, return_dict=True)
-        self.assertEqual(seen(cut), [self.all])
-        model.compile(loss="mse", weighted_metrics=[Total("count", 0), Total("sum", 1)])
-        weighed = self.open(data, x="x", y="y", sample_weight="valid")
-        rows = {len(x) for x, _, _ in weighed}
-        self.assertEqual(rows, {64})
-        found = model.evaluate(weighed, verbose=0, return_dict=True)
-        self.assertEqual((found["count"], found["sum"]), self.all[:2])
+        for options in ({}, {"sample_weight": "valid"}):
+            dataset = self.open(data, **options)
+            self.assertEqual(seen(model.evaluate(dataset, verbose=0, return_dict=True)), [self.all])
+            self.assertEqual(len(model.predict(dataset, verbose=0)), COUNT)
+        batches = list(self.open(data, sample_weight="valid"))
+        self.assertEqual([len(x) for x, _, _ in batches], [64, 64, 64, 8])
+        for x, y, weights in batches:
+            self.assertEqual((x.shape, weights.dtype), (y.shape, numpy.float32))
+            self.assertEqual(weights.tolist(), [1.0] * len(x))
+        for x, y in self.open(data, x={"in": "x", "mask": "valid"}, y="y"):
+            self.assertEqual((len(x["mask"]), x["mask"].all()), (len(y), True))
+
+    def test_padding_changes_no_result(self) -> None:
+        """Losses, metrics and training steps are those of the same batches unpadded."""
+        padded = self.digits().batch(64, remainder="pad")
+        kept = self.digits().batch(64)
+        found = []
+        for data, options in (
+            (kept, {}), (padded, {}), (kept, {"sample_weight": "valid"}),
+            (padded, {"sample_weight": "valid"}),
+        ):  # fmt: skip
+            model, train = self.classifier(), self.open(data, **options)
+            results = self.fit(model, train, epochs=2, validation_data=self.open(data, **options))
+            results["weights"] = model.get_weights()[0]
+            results |= model.evaluate(self.open(data, **options), verbose=0, return_dict=True)
+            found.append(results)
+        for results in found[1:]:
+            self.assert_close(results, found[0])
+
+    def test_padding_with_class_weights(self) -> None:
+        weights = {n: 0.5 + n for n in range(10)}
+        found = []
+        for remainder in ("keep", "pad"):
+            train = self.open(self.digits().batch(64, remainder=remainder))
+            found.append(self.fit(self.classifier(), train, class_weight=weights))
+        self.assert_close(found[1], found[0])
+        both = self.open(self.digits().batch(64, remainder="pad"), sample_weight="valid")
+        with self.assertRaisesRegex(ValueError, "class_weight"):
+            self.fit(self.classifier(), both, class_weight=weights)
+
+    def test_padding_with_several_outputs(self) -> None:
+        x = keras.Input((1,), name="x")
+        outputs = {name: keras.layers.Dense(1, name=name)(x) for name in ("a", "b")}
+        model = keras.Model(x, outputs)
+        names = {"a": ["mae"], "b": ["mae"]}
+        model.compile(
+            loss={"a": "mse", "b": "mae"}, loss_weights={"a": 1.0, "b": 0.5}, metrics=names,
+            weighted_metrics=names,
+        )  # fmt: skip
+        column = self.column / COUNT + 1
+        found = []
+        for remainder, options in (
+            ("keep", {}), ("pad", {}), ("pad", {"sample_weight": "valid"})
+        ):  # fmt: skip
+            data = brim.arrays(x=column, a=column * 2, b=column + 3)
+            data = data.batch(64, remainder=remainder)
+            dataset = self.open(data, x="x", y={"a": "a", "b": "b"}, **options)
+            found.append(model.evaluate(dataset, verbose=0, return_dict=True))
+            self.assertEqual(model.predict(dataset, verbose=0)["a"].shape, (COUNT, 1))
+        self.assert_close(found[1], found[0])
+        self.assert_close(found[2], found[0])
+
+    def some_bad(self, bad, count: int = 20):
+        def check(sample):
+            if int(sample["x"][0]) in bad:
+                raise ValueError("bad")
+            return sample
+
+        column = self.column[:count]
+        return brim.arrays(x=column, y=column).map(check)
+
+    def test_padding_with_bad_samples_left_out(self) -> None:
+        bad = {3, 9, 17, 19}
+        data = self.some_bad(bad).batch(8, on_error="skip", remainder="pad")
+        expected = totals(set(range(20)) - bad)
+        for options in ({}, {"sample_weight": "valid"}):
+            dataset = self.open(data, **options)
+            found = counting_model().evaluate(dataset, verbose=0, return_dict=True)
+            self.assertEqual(seen(found), [expected])
+            self.assertEqual(len(counting_model().predict(dataset, verbose=0)), 16)
+
+    def test_a_batch_without_rows(self) -> None:
+        """A mean over no rows is NaN: that is said, where Keras would go on with it. One of several
+        ranks gets such batches."""
+        data = self.some_bad({4, 5, 6, 7}).batch(4, on_error="skip")
+        part = {"rank": 1, "world": 2}  # 4 to 7, 12 to 15, and a last batch of which it has no row
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", brim.EmptyBatchWarning)
+            dataset = self.open(data, x="x", **part)
+            self.assertEqual(len(counting_model().predict(dataset, verbose=0)), 6)
+            with self.assertRaisesRegex(brim.DataError, "epoch 0, step 0.* no row.*replace"):
+                counting_model().evaluate(self.open(data, **part), verbose=0)
+
+    def test_weights_alone(self) -> None:
+        """x and y are the first two fields besides the weights."""
+        n = self.column[:12]
+        data = brim.arrays(w=n[:, 0], a=n + 1, b=n + 2).batch(5)
+        x, y, w = self.open(data, sample_weight="w")[0]
+        self.assertEqual((x[1, 0], y[1, 0], w[1]), (2, 3, 1))
+        with self.assertRaisesRegex(ValueError, "needs y="):
+            self.open(brim.arrays(x=n).batch(5), sample_weight="valid")
+        with self.assertRaisesRegex(ValueError, "needs x="):
+            self.open(data, y="a", sample_weight="w")
 
     def test_ranks(self) -> None:
         given = []
@@ -395,8 +451,8 @@ class Keras(support.Case):
             def keep_all() -> None:
                 kept = []
                 try:
-                    while len(kept) < 10:  # 10 MiB
-                        kept.append(dataset[0])
+                    while len(kept) < 10:  # 10 MiB; any index but 0, which begins a look
+                        kept.append(dataset[1])
                 except brim.BudgetError as error:
                     raised.append(str(error))
                 found.extend(int(x[0, 0, 0]) for xs, _ in kept for x in xs)
@@ -418,7 +474,7 @@ class Keras(support.Case):
             for text in raised:
                 self.assertRegex(text, "[0-9]+ batches and copies of batches are kept")
             while len(found) < 2 * COUNT:  # it has gone on with the next batch
-                found += [int(x[0, 0, 0]) for x in dataset[0][0]]
+                found += [int(x[0, 0, 0]) for x in dataset[1][0]]
             orders = [self.order(self.images(), epoch) for epoch in range(2)]
             self.assertEqual(found, orders[0] + orders[1])
             self.assertLessEqual(runtime.usage()["peak"], 8 << 20)
@@ -501,6 +557,41 @@ class Keras(support.Case):
         )
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn("right", done.stdout)
+
+    # ------------------------------------------------------------- plans, and going on
+
+    def take(self, data, **options) -> int:
+        with brim.keras.dataset(data, **options) as dataset:
+            count = dataset.num_batches or 6
+            for index in range(count):
+                dataset[index]
+            return count
+
+    @unittest.skipUnless(BACKEND == "torch", "the same on every backend")
+    def test_what_fits_opens(self) -> None:
+        import plans
+
+        plans.check(self, brim.keras.plan, self.take, self.folder)
+
+    def test_an_error_begins_the_epoch_again(self) -> None:
+        """Keras counts the batches of a pass: the rest of an epoch would be too few."""
+        trouble = support.Trouble(40, 9)
+        dataset = self.open(trouble.data.batch(4), threads=0)
+
+        def a_pass():
+            for index in range(len(dataset)):
+                yield [int(n) for n in dataset[index][0][:, 0]]
+
+        for _ in range(2):
+            found: list[int] = []
+            with self.assertRaisesRegex(brim.FunctionError, "in trouble"):
+                for numbers in a_pass():
+                    found += numbers
+            self.assertEqual(found, list(range(8)))
+        trouble.on = False
+        for epoch in range(2):
+            self.assertEqual([n for numbers in a_pass() for n in numbers], list(range(40)))
+            self.assertEqual(dataset.epoch, epoch)
 
 
 if __name__ == "__main__":

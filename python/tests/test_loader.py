@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import pathlib
 import signal
+import tempfile
 import threading
 import time
-import unittest
 import warnings
 from collections.abc import Callable
 
@@ -41,6 +43,63 @@ class Loader(support.Case):
         with self.runtime.open(text) as loader:
             loader.set_epoch(number)
             return ids(loader)
+
+
+class EmptyBatches(Loader):
+    """All samples of step 1 are bad: their class does not exist."""
+
+    TEXT = (
+        "concat (range 64 name=y | skip 40 | take 16) (range 16 name=y) | one_hot 48"
+        " | batch 8 on_error=skip"
+    )
+
+    def test_one_rank_passes_over_them(self) -> None:
+        for threads in (0, 2):
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                loader = self.open(self.TEXT, threads=threads)
+                seen = [(batch.step, batch.valid_rows, batch.skipped) for batch in loader]
+            self.assertEqual(seen, [(0, 8, 0), (2, 8, 0), (3, 8, 0)])
+            stats = loader.stats()
+            self.assertEqual((stats["skipped"], stats["empty"], stats["batches"]), (8, 1, 3))
+            self.assertEqual(stats["warning"], "")
+
+    def test_states_around_them(self) -> None:
+        loader = self.open(self.TEXT)
+        batches = [(batch.ids.tolist(), batch.state) for batch in loader]
+        for number, (_, state) in enumerate(batches[:-1]):
+            loader.load_state_dict(state)
+            self.assertEqual([batch.ids.tolist() for batch in loader],
+                             [rows for rows, _ in batches[number + 1 :]])  # fmt: skip
+
+    def test_several_ranks_have_them(self) -> None:
+        text = self.TEXT.replace("batch 8", "batch 16 per=global")
+        loader = self.open(text, rank=1, world=2)
+        with self.assertWarnsRegex(brim.EmptyBatchWarning, "on_error=replace") as caught:
+            seen = [(batch.step, batch.rows, batch.skipped) for batch in loader]
+        self.assertEqual(seen, [(0, 0, 8), (1, 8, 0)])
+        self.assertEqual(len(caught.warnings), 1)
+        self.assertIn("on_error=replace", loader.stats()["warning"])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # once
+            self.assertEqual([batch.rows for batch in loader], [0, 8])
+
+    def test_a_warning_that_is_an_exception_loses_no_batch(self) -> None:
+        text = self.TEXT.replace("batch 8", "batch 16 per=global")
+        loader = self.open(text, rank=1, world=2)
+        batches = iter(loader)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with self.assertRaises(brim.EmptyBatchWarning):
+                next(batches)
+        self.assertEqual([batch.rows for batch in batches], [0, 8])
+
+    def test_an_epoch_of_nothing_else(self) -> None:
+        loader = self.open("range 64 name=y | skip 50 | one_hot 48 | batch 4 on_error=skip")
+        self.assertEqual(len(loader), 4)
+        for _ in range(3):
+            self.assertEqual(list(loader), [])
+        self.assertEqual(loader.stats()["skipped"], 42)
 
 
 class Epochs(Loader):
@@ -174,6 +233,173 @@ class Epochs(Loader):
         self.assertEqual(ids(loader), [*range(10), *[-1] * 6])
         *_, last = [(b.valid.tolist(), b.rows, b.valid_rows, b.names[2]) for b in loader]
         self.assertEqual(last, ([True, True] + [False] * 6, 8, 2, None))
+
+
+class Failing(Loader):
+    """An epoch that an error ended goes on: the error has left it unfinished, and `for` has lost
+    its iterator."""
+
+    def collect(self, loader, found: list[tuple[int, int]]) -> None:
+        for batch in loader:
+            found.append((batch.epoch, batch.step))
+
+    def test_the_next_loop_goes_on(self) -> None:
+        for bad in (0, 1, 2, 9, 39):  # in batch 0, 0, 0, 2 and 9
+            for made in (lambda data: data, lambda data: data.filter("x >= 0")):
+                trouble = support.Trouble(40, bad)
+                loader = self.open(made(trouble.data).batch(4), threads=0)
+                found: list[tuple[int, int]] = []
+                for _ in range(3):  # the same error each time, and nothing is lost by trying
+                    with self.assertRaisesRegex(brim.FunctionError, r"same batch.*on_error=.skip"):
+                        self.collect(loader, found)
+                    self.assertEqual(found, [(0, step) for step in range(bad // 4)])
+                    self.assertEqual(loader.epoch, 0)
+                trouble.on = False
+                self.collect(loader, found)
+                self.collect(loader, found)
+                self.assertEqual(found, [(e, step) for e in range(2) for step in range(10)])
+
+    def test_past_it(self) -> None:
+        trouble = support.Trouble(40, 9)
+        loader = self.open(trouble.data.batch(4), threads=0)
+        found: list[tuple[int, int]] = []
+        with self.assertRaises(brim.FunctionError):
+            self.collect(loader, found)
+        loader.seek(0, 3)
+        self.collect(loader, found)
+        self.assertEqual(found, [(0, step) for step in range(10) if step != 2])
+        found.clear()
+        with self.assertRaises(brim.FunctionError):
+            self.collect(loader, found)
+        loader.set_epoch(2)
+        with self.assertRaises(brim.FunctionError):
+            self.collect(loader, found)
+        self.assertEqual(found, [(1, 0), (1, 1), (2, 0), (2, 1)])
+
+    def test_past_it_by_skipping(self) -> None:
+        loader = self.open(support.Trouble(40, 9).data.batch(4, on_error="skip"))
+        found: list[tuple[int, int]] = []
+        self.collect(loader, found)
+        self.assertEqual(len(found), 10)
+
+    def test_set_epoch_begins_it_again(self) -> None:
+        trouble = support.Trouble(40, 9)
+        loader = self.open(trouble.data.batch(4), threads=0)
+        with self.assertRaises(brim.FunctionError):
+            self.collect(loader, [])
+        trouble.on = False
+        loader.set_epoch(0)
+        found: list[tuple[int, int]] = []
+        self.collect(loader, found)
+        self.assertEqual(found, [(0, step) for step in range(10)])
+
+    def test_epochs(self) -> None:
+        """The rest of an epoch is no further one, unless there was no progress: a loop that catches
+        an error that stays comes to its end."""
+        trouble = support.Trouble(40, 9)
+        loader = self.open(trouble.data.batch(4), threads=0)
+        found: list[tuple[int, int]] = []
+        numbers = []
+        for epoch in loader.epochs(3):
+            numbers.append(epoch.number)
+            with self.assertRaises(brim.FunctionError):
+                self.collect(epoch, found)
+        self.assertEqual((numbers, found), ([0, 0, 0, 0], [(0, 0), (0, 1)]))
+        numbers.clear()
+        for epoch in loader.epochs(3):
+            numbers.append(epoch.number)
+            with contextlib.suppress(brim.FunctionError):
+                self.collect(epoch, found)
+            trouble.on = False
+            self.collect(epoch, found)  # the same iterator goes on, or is at its end
+            trouble.on = epoch.number == 0
+        self.assertEqual(numbers, [0, 1, 2])
+        self.assertEqual(found, [(e, step) for e in range(3) for step in range(10)])
+
+    def test_states(self) -> None:
+        """A state taken after an error, or after the loop that went on, has all that follows."""
+        trouble = support.Trouble(40, 9)
+        data = trouble.data.batch(4)
+        loader = self.open(data, threads=0)
+        with self.assertRaises(brim.FunctionError):
+            self.collect(loader, [])
+        states = [loader.state_dict()]
+        trouble.on = False
+        iterator = iter(loader)
+        states.append(loader.state_dict())
+        next(iterator)
+        iterator = iter(loader)  # a look is begun again where it began
+        states.append(loader.state_dict())
+        for state in states:
+            other = self.open(data)
+            other.load_state_dict(state)
+            self.assertEqual(ids(other), list(range(8, 40)))
+        self.assertEqual(ids(iterator), list(range(8, 40)))
+
+    def test_refused_copies(self) -> None:
+        """A copy that the budget refuses comes with the next loop, and states leave it out."""
+        loader = self.open(copies=True, hold=1)
+        expected = self.epoch(0) + self.epoch(1)
+        kept: list[brim.Batch] = []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            iterator = iter(loader)
+            for _ in range(5):
+                kept.append(next(iterator))
+            filler = self.fill()
+            for _ in range(2):
+                with self.assertRaisesRegex(brim.BudgetError, "no batch is lost"):
+                    next(iterator)
+                iterator = iter(loader)
+            found = ids(kept)
+            state = loader.state_dict()
+            self.runtime.uncharge(filler)
+            kept.clear()
+            for _ in range(2):
+                for batch in loader:
+                    found += batch.ids.tolist()
+        self.assertEqual(found, expected)
+        other = self.open()
+        other.load_state_dict(state)
+        self.assertEqual(ids(other), expected[5 * 64 : 1000])
+
+    def fill(self) -> int:
+        """Charges all that is left."""
+        charged = 0
+        step = 64 * support.MIB
+        while step > 0:
+            try:
+                self.runtime.charge(step)
+                charged += step
+            except brim.BudgetError:
+                step //= 2
+        return charged
+
+    def test_what_is_held(self) -> None:
+        loader = self.open()
+        with self.assertRaises(brim.HeldError):
+            list(loader)
+        self.assertEqual(ids(loader), self.epoch(0)[128:])
+        self.assertEqual(ids(loader), self.epoch(1))
+
+    def test_an_interrupt_counts_as_break(self) -> None:
+        """Where Ctrl-C comes is chance: in the loop's body or in next(), it leaves the epoch."""
+        loader = self.open("range 1000 | batch 64")
+
+        def press(*_) -> None:
+            raise KeyboardInterrupt
+
+        before = signal.signal(signal.SIGALRM, press)
+        self.addCleanup(signal.signal, signal.SIGALRM, before)
+        iterator = iter(loader)
+        for _ in range(3):
+            next(iterator)
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+        signal.raise_signal(signal.SIGALRM)
+        with self.assertRaises(KeyboardInterrupt):
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
+            next(iterator)
+        self.assertEqual(next(iter(loader)).epoch, 1)
 
 
 class States(Loader):
@@ -465,36 +691,90 @@ class Holding(Loader):
 
 
 class Waiting(Loader):
-    def slow(self, seconds: float) -> brim.Pipeline:
-        def sleep(sample):
-            time.sleep(seconds)
+    def setUp(self) -> None:
+        super().setUp()
+        self.begun, self.go_on = threading.Event(), threading.Event()
+
+    def open(self, *arguments, **options) -> brim.Loader:
+        loader = super().open(*arguments, **options)
+        self.addCleanup(self.go_on.set)  # before it is closed
+        return loader
+
+    def held(self) -> brim.Pipeline:
+        """Samples that are not there before they may go on."""
+
+        def hold(sample):
+            self.begun.set()
+            self.go_on.wait(60)
             return sample
 
-        return brim.range(100).map(sleep, out={"index": ("int64", ())}).batch(4)
+        return brim.range(100).map(hold, out={"index": ("int64", ())}).batch(4)
+
+    def meanwhile(self, act: Callable[..., object], *arguments: object) -> threading.Thread:
+        """Acts once a sample has begun."""
+
+        def wait() -> None:
+            self.begun.wait(60)
+            act(*arguments)
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        return thread
 
     def test_timeout(self) -> None:
-        with self.runtime.open(self.slow(0.1)) as loader:
-            with self.assertRaises(TimeoutError):
-                loader.next(timeout=0.03)
-            self.assertEqual(loader.next().step, 0)
+        loader = self.open(self.held())
+        with self.assertRaises(TimeoutError):
+            loader.next(timeout=0.03)
+        self.go_on.set()
+        self.assertEqual(loader.next().step, 0)
 
     def test_interrupt_from_another_thread(self) -> None:
-        with self.runtime.open(self.slow(0.2)) as loader:
-            timer = threading.Timer(0.1, loader.interrupt)
-            timer.start()
-            with self.assertRaises(brim.Error):
-                loader.next()
-            timer.join()
+        loader = self.open(self.held())
+        thread = self.meanwhile(loader.interrupt)
+        with self.assertRaises(brim.Error):
+            loader.next()
+        thread.join()
 
     def test_control_c(self) -> None:
         for threads in (0, 1):
-            with self.runtime.open(self.slow(0.1), threads=threads) as loader:
-                timer = threading.Timer(0.05, signal.raise_signal, [signal.SIGINT])
-                timer.start()
-                with self.assertRaises(KeyboardInterrupt):
-                    for _ in loader:
-                        pass
-                timer.join()
+            self.begun.clear()
+            self.go_on.clear()
+            loader = self.open(self.held(), threads=threads)
+            with self.assertRaises(KeyboardInterrupt):
+                thread = self.meanwhile(signal.pthread_kill, threading.get_ident(), signal.SIGINT)
+                for _ in loader:
+                    pass
+            thread.join()
+            self.go_on.set()
+
+    def test_control_c_while_an_image_is_decoded(self) -> None:
+        """The thread that decodes is the one that gets the signal, and the image takes seconds."""
+
+        def segment(marker: int, data: bytes) -> bytes:
+            return b"\xff" + bytes([marker]) + (len(data) + 2).to_bytes(2, "big") + data
+
+        empty = segment(0xDA, b"\1\1\0\1\x3f\x10") + bytes(30)
+        slow = (b"\xff\xd8" + segment(0xDB, b"\0" + b"\1" * 64) +
+                segment(0xC2, b"\x08\x0f\xa0\x0f\xa0\1\1\x11\0") +
+                segment(0xC4, b"\0\1" + bytes(16)) +
+                segment(0xC4, b"\x10\1" + bytes(15) + b"\xe0") + segment(0xDA, b"\1\1\0\0\0\0") +
+                bytes(31250) + empty * 999 + b"\xff\xd9")
+        with tempfile.TemporaryDirectory() as place:
+            path = pathlib.Path(place) / "slow.jpg"
+            path.write_bytes(slow)
+            (path.parent / "slow.csv").write_text(f"path\n{path}\n")
+            text = (f'files "{path.parent / "slow.csv"}" probe=yes index=beside | decode '
+                    "max_pixels=4000000000 | resize 8 8 | batch 1")
+            for threads in (0, 1):
+                with self.runtime.open(text, threads=threads) as loader:
+                    timer = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])
+                    # of the processor, so that it does not matter what else the machine does
+                    began = time.process_time()
+                    with self.assertRaises(KeyboardInterrupt):
+                        timer.start()
+                        loader.next()
+                    timer.join()
+                    self.assertLess(time.process_time() - began, 1.5)
 
     def test_a_signal_at_the_end_of_an_epoch(self) -> None:
         """The end is said by the next call."""
@@ -532,12 +812,12 @@ class Waiting(Loader):
             self.runtime._core.open(TEXT, shared=_NoTruth())
 
     def test_closing_from_another_thread(self) -> None:
-        loader = self.open(self.slow(0.1))
-        timer = threading.Timer(0.05, loader.close)
-        timer.start()
+        loader = self.open(self.held())
+        thread = self.meanwhile(loader.close)
         with self.assertRaises(brim.ClosedError):
             loader.next()
-        timer.join()
+        self.go_on.set()
+        thread.join()
         self.assertTrue(loader.closed)
         for call in (loader.next, loader.stats, loader.state_dict, lambda: iter(loader)):
             self.assertRaises(brim.ClosedError, call)

@@ -390,6 +390,19 @@ class Looking(support.Case):
         views = cropped.normalize("imagenet").layout("chw").batch(4)
         self.assertEqual(views[6]["image"].shape, (3, 16, 16))
 
+    def test_pixels_stay_pixels_when_they_become_floats(self) -> None:
+        support.drawn_set(self.folder, 4)
+        images = brim.folder(self.folder, index="beside").decode()
+        floats = images.resize(8, 8, antialias=False)
+        raw, unit = floats.batch(1)[0]["image"], floats.normalize("unit").batch(1)[0]["image"]
+        self.assertGreater(float(raw.max()), 2.0)
+        numpy.testing.assert_allclose(unit, raw / 255, rtol=1e-6)
+        data = numpy.ones((4, 3, 3, 3), "float32")
+        with self.assertRaisesRegex(brim.PipelineError, "add max=1 .*max=255"):
+            brim.array(data).normalize("imagenet").batch(1)[0]
+        one = brim.array(data).normalize("unit", max=1).batch(1)[0]
+        self.assertEqual(float(next(iter(one.values())).max()), 1.0)
+
     def test_text_is_str(self) -> None:
         (self.folder / "a.txt").write_text("one\ntwö\n\n", "utf-8")
         data = brim.text(self.folder / "a.txt", index="beside")

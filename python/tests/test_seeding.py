@@ -1,4 +1,4 @@
-"""seed_globals=True: the same bytes whoever makes a sample, and whoever imports torch when.
+"""seed_globals: a sample has the same bytes in any process, and wherever torch is imported.
 
 Each way to run is a fresh interpreter, for torch can be imported for the first time only once. Most
 tests have a small module in torch's place: they are quick, and run where there is no torch."""
@@ -79,7 +79,9 @@ SCRIPT = """
     if __name__ == "__main__":
         way, threads, processes = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
         assert "torch" not in sys.modules
-        samples, seeded = brim.range(ROWS), {"seed_globals": True, "seed": 3}
+        samples, seeded = brim.range(ROWS), {"seed": 3}
+        if len(sys.argv) < 5:  # "auto" is the default
+            seeded["seed_globals"] = True
         if way in ("map", "import"):
             data = samples.map(draw, out=OUT, processes=processes, **seeded)
         elif way == "without":
@@ -90,7 +92,7 @@ SCRIPT = """
             data = brim.array(numpy.zeros((ROWS, 4)), "r")
         data = data.batch(4)
         if way == "batch_map":
-            data = data.batch_map(draw_batch, out={}, **seeded)
+            data = data.batch_map(draw_batch, out={}, processes=processes, **seeded)
         before = state(random), state(numpy.random)  # the program finds them so afterwards
         if way == "import":  # another thread is in the middle of it when the first sample begins
             importing = threading.Thread(target=__import__, args=("torch",))
@@ -116,9 +118,12 @@ class Seeding(support.Case):
             (self.folder / "torch").mkdir()
             (self.folder / "torch" / "__init__.py").write_text(textwrap.dedent(STAND_IN))
 
-    def run_it(self, way: str, threads: int = 0, processes: int = 0) -> dict[str, Any]:
+    def run_it(
+        self, way: str, threads: int = 0, processes: int = 0, *more: str
+    ) -> dict[str, Any]:
+        script = [sys.executable, str(self.folder / "script.py")]
         ran = subprocess.run(
-            [sys.executable, str(self.folder / "script.py"), way, str(threads), str(processes)],
+            [*script, way, str(threads), str(processes), *more],
             capture_output=True,
             text=True,
             timeout=250,
@@ -146,6 +151,15 @@ class StandIn(Seeding):
         expected = self.run_it("without")
         self.assertFalse(expected["torch"])
         self.check(self.run_it("without", 2, 2), expected)
+
+    def test_processes_are_seeded_by_default(self) -> None:
+        """As seed_globals=True does."""
+        for way in ("map", "batch_map"):
+            expected = self.run_it(way)
+            for processes in (1, 3) if way == "map" else (2,):
+                with self.subTest(way=way, processes=processes):
+                    found = self.run_it(way, processes, processes, "auto")
+                    self.assertEqual(found["rows"], expected["rows"])
 
     def test_another_thread_imports_torch_meanwhile(self) -> None:
         expected = self.run_it("map")

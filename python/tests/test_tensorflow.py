@@ -1,5 +1,7 @@
 """brim.tensorflow with the real tf.data: values, specs, epochs, memory, training."""
 
+# label: full
+
 from __future__ import annotations
 
 import gc
@@ -19,6 +21,7 @@ tf = support.need("tensorflow")
 import numpy
 
 import brim
+import plans
 
 COUNT = 200
 COLUMN = numpy.arange(COUNT, dtype=numpy.float32).reshape(COUNT, 1)
@@ -46,6 +49,51 @@ class Dataset(support.Case):
     def numbers(self, dataset) -> list[int]:
         return [int(n) for batch in dataset for n in batch[0][:, 0].numpy()]
 
+    # --------------------------------------------------------------------------- Keras
+
+    @unittest.skipUnless(tf.keras.backend.backend() == "tensorflow", "Keras has another backend")
+    def test_keras_evaluates_padded_batches_as_unpadded_ones(self) -> None:
+        """Unless it is given the mask, which is no weight: the reason why the page warns."""
+        model = tf.keras.Sequential([tf.keras.layers.Dense(1, kernel_initializer="ones")])
+        model.compile(loss="mae", metrics=["mse"])
+        numbers = brim.arrays(x=COLUMN, y=COLUMN + 1)
+        kept = self.open(numbers.batch(64))
+        padded = numbers.batch(64, remainder="pad")
+        cut, masked = self.open(padded), self.open(padded, fields=("x", "y", "valid"))
+        self.assertEqual(model.evaluate(kept, verbose=0), [1.0, 1.0])
+        self.assertEqual(model.evaluate(cut, verbose=0), [1.0, 1.0])
+        self.assertEqual(len(model.predict(cut, verbose=0)), COUNT)
+        self.assertEqual(model.evaluate(masked, verbose=0), [COUNT / 256, COUNT / 256])
+
+    @unittest.skipUnless(tf.keras.backend.backend() == "tensorflow", "Keras has another backend")
+    def test_keras_begins_with_a_later_epoch(self) -> None:
+        first: list[int] = []
+
+        class First(tf.keras.Model):
+            """Notes the first number of each batch."""
+
+            def train_step(self, data):
+                first.append(int(data[0][0, 0]))
+                return {"loss": tf.constant(0.0)}
+
+        expected = [self.order(self.data, epoch)[::16] for epoch in range(3)]
+        for begin in (0, 1):
+            dataset, model = self.open(), First()
+            model.compile(run_eagerly=True)
+            first.clear()
+            model.fit(
+                dataset, epochs=3, initial_epoch=begin, verbose=0,
+                callbacks=[brim.keras.Resume(dataset)],
+            )  # fmt: skip
+            self.assertEqual(first, sum(expected[begin:], []))
+        with self.assertRaisesRegex(TypeError, "use brim.keras.dataset"):
+            brim.keras.Backup(dataset, self.folder / "backup")
+        with self.assertRaisesRegex(ValueError, "5 steps, and of 13 batches"):
+            model.fit(
+                dataset, epochs=3, initial_epoch=1, steps_per_epoch=5, verbose=0,
+                callbacks=[brim.keras.Resume(dataset)],
+            )  # fmt: skip
+
     # --------------------------------------------------------------------------- ranks
 
     def test_rows_are_told_only_where_all_ranks_have_as_many(self) -> None:
@@ -68,6 +116,12 @@ class Dataset(support.Case):
                     found |= {len(x) for (x,) in dataset}
                 if told is not None:
                     self.assertEqual(found, {told})
+
+    def test_an_epoch_of_fewer_batches(self) -> None:
+        text = "concat (range 64 name=y | skip 40 | take 16) (range 16 name=y) | one_hot 48"
+        dataset = self.open(brim.pipeline(text + " | batch 8 on_error=skip"))
+        self.assertEqual(int(dataset.cardinality()), tf.data.UNKNOWN_CARDINALITY)
+        self.assertEqual([len(y) for (y,) in dataset], [8, 8, 8])
 
     def test_shard_auto(self) -> None:
         data = brim.arrays(x=COLUMN).batch(10)
@@ -219,15 +273,22 @@ class Dataset(support.Case):
         pixels = numpy.zeros((COUNT, 64, 64, 3), numpy.float32) + COLUMN[:, :, None, None]
         return brim.arrays(x=pixels, y=COLUMN).shuffle(seed=3).batch(20)
 
+    def assert_lent(self, dataset, count: int) -> None:
+        """TensorFlow has so many slots, in the end: its threads let go in their own time."""
+        deadline = time.monotonic() + 60
+        while dataset.loader.stats()["lent"] != count and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.assertEqual(dataset.loader.stats()["lent"], count)
+
     def test_tensors_lie_in_the_batch(self) -> None:
         dataset = self.open(self.images(), fields="x")
         iterator = iter(dataset)
         for _ in range(3):
             (x,) = next(iterator)
-            self.assertEqual(dataset.loader.stats()["lent"], 1)
+            self.assert_lent(dataset, 1)
             del x
         kept = [next(iterator), next(iterator)]
-        self.assertEqual(dataset.loader.stats()["lent"], 2)
+        self.assert_lent(dataset, 2)
         del kept
 
     def test_what_is_kept_stays(self) -> None:
@@ -237,7 +298,7 @@ class Dataset(support.Case):
             kept = list(dataset.prefetch(3))
         self.assertEqual(self.numbers_of(kept), self.order(self.images(), 0))
         self.assertTrue(all(bool(tf.reduce_all(x == y[:, :, None, None])) for x, y in kept))
-        self.assertEqual(dataset.loader.stats()["lent"], 3)
+        self.assert_lent(dataset, 3)
         self.assertEqual(dataset.loader.stats()["copies"], 7)
         del kept
         for _ in dataset:
@@ -279,6 +340,7 @@ class Dataset(support.Case):
             kept.clear()
             del batch
             gc.collect()
+            self.assertEqual(self.numbers_of(dataset), expected)  # the epoch that it ended
             self.assertEqual(self.numbers_of(dataset), self.order(self.images(), 1))
             self.assertLessEqual(runtime.usage()["peak"], 8 << 20)
             dataset.loader.close()
@@ -369,6 +431,42 @@ class Dataset(support.Case):
         done = subprocess.run([sys.executable, str(example)], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertRegex(done.stdout, r"epoch 5: (9[0-9]|100)% right")
+
+    # ------------------------------------------------------------- plans, and going on
+
+    def take(self, data, **options) -> int:
+        dataset = brim.tensorflow.dataset(data, **options)
+        try:
+            return sum(1 for _ in dataset)
+        finally:
+            dataset.loader.close()
+
+    def test_what_fits_opens(self) -> None:
+        plans.check(self, brim.tensorflow.plan, self.take, self.folder)
+
+    def test_an_error_begins_the_epoch_again(self) -> None:
+        """tf.data counts the batches of an iteration: the rest of an epoch would be too few."""
+        trouble = support.Trouble(40, 9)
+        dataset = self.open(trouble.data.batch(4), threads=0)
+        for _ in range(2):
+            found: list[int] = []
+            with self.assertRaisesRegex(tf.errors.OpError, "in trouble"):
+                for (x,) in dataset:
+                    found += [int(n) for n in x[:, 0].numpy()]
+            self.assertEqual(found, list(range(8)))
+        trouble.on = False
+        for epoch in range(2):
+            self.assertEqual(dataset.loader.epoch, epoch)
+            self.assertEqual(self.numbers(dataset), list(range(40)))
+
+    def test_where_nothing_is_counted_it_goes_on(self) -> None:
+        trouble = support.Trouble(40, 9)
+        dataset = self.open(trouble.data.filter("x >= 0").batch(4), threads=0)
+        with self.assertRaisesRegex(tf.errors.OpError, "in trouble"):
+            self.numbers(dataset)
+        trouble.on = False
+        self.assertEqual(self.numbers(dataset), list(range(8, 40)))
+        self.assertEqual(self.numbers(dataset), list(range(40)))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,12 @@
 """brim.torch: what batches are, how long their memory lives, states, ranks, and a network that
 learns from them."""
 
+# label: full
+
 from __future__ import annotations
 
 import gc
+import inspect
 import gzip
 import io
 import json
@@ -16,6 +19,7 @@ from collections.abc import Iterable
 from unittest import mock
 
 import brim
+import plans
 import support
 from brim._randomness import draws
 
@@ -326,7 +330,9 @@ class Memory(Torch):
         pixels = numpy.zeros((256, 64, 32, 4), dtype=numpy.uint8)
         data = brim.array(pixels, "image").shuffle(seed=1).cast("float32").batch(32)
         with brim.Runtime(memory="24MiB", threads=2) as runtime:  # an epoch has 8 MiB
-            loader = brim.torch.loader(data, runtime=runtime, channels_last=True)
+            # The minimum: more slots, of 1 MiB each, may come at any time.
+            slots = brim.torch.plan(data, memory="24MiB", channels_last=True).minimum_slots
+            loader = brim.torch.loader(data, runtime=runtime, channels_last=True, slots=slots)
             figures = []
             for reset in range(1000):
                 batches = iter(loader)
@@ -699,6 +705,66 @@ class Learning(Torch):
             self.assertTrue(numpy.array_equal(y.numpy(), labels[numbers]))
         # with these settings a network comes to 0.92 to 0.94, by the numbers it begins with
         self.assertGreaterEqual(self.learn(train, val, 1, 10, epochs=2), 0.9)
+
+
+
+# --------------------------------------------------------------------- plans, and going on
+
+
+class Plans(Torch):
+    def take(self, data, **options) -> int:
+        with brim.torch.loader(data, **options) as loader:
+            return sum(1 for _ in loader)
+
+    def test_what_fits_opens(self) -> None:
+        plans.check(self, brim.torch.plan, self.take, self.folder)
+        plans.check(self, brim.torch.plan, self.take, self.folder, hold=4, rank=1, world=2)
+
+    def test_same_arguments(self) -> None:
+        loader, plan = inspect.signature(brim.torch.loader), inspect.signature(brim.torch.plan)
+        self.assertEqual(loader.parameters, plan.parameters)
+        data = brim.array(plans.X, name="x").batch(16)
+        both = {"memory": "1MiB", "runtime": self.runtime}
+        for refused in ({"device": "mps"}, both, {"rank": 1}):
+            with self.assertRaises(ValueError) as by_loader:
+                brim.torch.loader(data, **refused)
+            with self.assertRaises(ValueError) as by_plan:
+                brim.torch.plan(data, **refused)
+            self.assertEqual(str(by_loader.exception), str(by_plan.exception))
+        with self.assertRaisesRegex(TypeError, "holds"):
+            brim.torch.plan(data, holds=3)
+
+    def test_a_plan_changes_nothing(self) -> None:
+        """The runtime of the process is as it was, and what its loaders have counts."""
+        data = brim.array(plans.X, name="x").batch(16)
+        with brim.torch.loader(data, memory="2MiB") as loader:
+            runtime = brim.runtime()
+            self.assertEqual(brim.torch.plan(data).limit_bytes, 2 << 20)
+            self.assertTrue(brim.torch.plan(data, memory="2MiB", slots=5).fits)
+            with self.assertRaisesRegex(ValueError, "1 open loader"):
+                brim.torch.plan(data, memory="4MiB")
+            self.assertEqual(loader.plan.hold, 2)
+        self.assertEqual(brim.torch.plan(data, memory="4MiB").limit_bytes, 4 << 20)
+        self.assertIs(brim.runtime(), runtime)
+        self.assertEqual(runtime.usage()["limit"], 2 << 20)
+
+
+class Failing(Torch):
+    def test_the_next_loop_goes_on(self) -> None:
+        trouble = support.Trouble(40, 9)
+        loader = self.open(trouble.data.batch(4), fields=("x", "ids"), as_dict=True, threads=0)
+        found: list[int] = []
+        for _ in range(2):
+            with self.assertRaisesRegex(brim.FunctionError, "same batch"):
+                for batch in loader:
+                    found += batch["ids"].tolist()
+            self.assertEqual(found, list(range(8)))
+        trouble.on = False
+        for batch in loader:
+            found += batch["ids"].tolist()
+        self.assertEqual(found, list(range(40)))
+        del batch
+        self.assertEqual((len(ids(loader)), loader.epoch), (40, 2))
 
 
 if __name__ == "__main__":

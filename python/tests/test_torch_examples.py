@@ -1,5 +1,7 @@
 """The examples of PyTorch run, and print what they promise."""
 
+# label: full
+
 from __future__ import annotations
 
 import subprocess

@@ -5,6 +5,8 @@ the tools for building are those of build/wheel-venv (tools/wheel --tools), with
 skipped. The environments have no compiler in their path and no package but brim.
 """
 
+# label: full
+
 from __future__ import annotations
 
 import json

@@ -31,6 +31,19 @@ brim_status brim__fail_within(brim_status status, const char *format, ...)
 /* Makes `text` the thread's detail: for errors that another thread met. */
 brim_status brim__fail_text(brim_status status, const char *text);
 
+/* What brim_refused tells, for the calling thread. The calls that it speaks of begin with
+ * brim__refusal_begin and end with brim__refusal_end, which returns `status`; whatever refuses
+ * on the way notes what it knows. */
+struct brim__refusal_note {
+    uint64_t needed;       /* of host memory: what the budget that asked had, and asked for */
+    uint64_t others_bytes; /* as in brim_refusal */
+    bool blocked;
+    brim_refusal told;
+};
+struct brim__refusal_note *brim__refusal_note(void);
+void brim__refusal_begin(void);
+brim_status brim__refusal_end(brim_status status);
+
 /* true: the result did not fit, *result is undefined. */
 static inline bool brim__add_overflows(uint64_t a, uint64_t b, uint64_t *result) {
     return __builtin_add_overflow(a, b, result);

@@ -102,6 +102,8 @@ brim_status brim__file_open(struct brim__file *file, const char *path) {
     file->modified_ns = nanoseconds(&facts.st_mtim);
     file->changed_ns = nanoseconds(&facts.st_ctim);
     file->inode = facts.st_ino;
+    file->owner = facts.st_uid;
+    file->mode = facts.st_mode;
     return BRIM_OK;
 }
 
@@ -207,6 +209,26 @@ void brim__file_expect_random(const struct brim__file *file) {
     if (file->map != NULL) {
         (void)madvise((void *)(uintptr_t)file->map, file->bytes, MADV_RANDOM);
     }
+}
+
+/* ------------------------------------------------------------------- trust */
+
+/* Where a file has access lists, the group's bits are the most that any of them allows. */
+enum brim__trust brim__trust_of(uint32_t owner, uint32_t mode) {
+    if (owner != geteuid() && owner != 0) {
+        return BRIM__FOREIGN;
+    }
+    return (mode & (S_IWGRP | S_IWOTH)) != 0 ? BRIM__EXPOSED : BRIM__TRUSTED;
+}
+
+bool brim__file_owner(const char *path, uint32_t *owner, uint32_t *mode) {
+    struct stat facts;
+    if (stat(path, &facts) != 0) {
+        return false;
+    }
+    *owner = facts.st_uid;
+    *mode = facts.st_mode;
+    return true;
 }
 
 /* ------------------------------------------------------------------ stamps */

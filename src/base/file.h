@@ -18,8 +18,22 @@ struct brim__file {
     int64_t modified_ns; /* may have been set back by anyone, as tar and rsync do */
     int64_t changed_ns;  /* the content, or what is known of it: set by the clock alone */
     uint64_t inode;
-    const uint8_t *map; /* NULL unless mapped */
+    uint32_t owner, mode; /* as the system says them of the open file */
+    const uint8_t *map;   /* NULL unless mapped */
 };
+
+/* Who may have written a file that brim keeps for itself: an index, a listing, a cache. The
+ * directory's rights do not matter: a file that another user puts there has that owner. */
+enum brim__trust {
+    BRIM__TRUSTED, /* it is ours or root's, and no other user may write it */
+    BRIM__FOREIGN, /* it is another user's */
+    BRIM__EXPOSED, /* it is ours or root's, but its group or all others may write it */
+};
+/* Of the facts of an open file: those of a path could be another file's by then. */
+enum brim__trust brim__trust_of(uint32_t owner, uint32_t mode);
+/* Whose the file at a path is, also if it cannot be read; false: nothing is there. For choosing
+ * a place to write, not for trusting what is read. */
+bool brim__file_owner(const char *path, uint32_t *owner, uint32_t *mode);
 
 /* Regular files only; close-on-exec. BRIM_IO otherwise, or BRIM_MEMORY if the process has
  * too many files open. */

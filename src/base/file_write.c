@@ -1,7 +1,8 @@
 /*
  * file_write.c: makes files whole or not at all.
  *
- *     begin     open "NAME.PID-N.tmp", which must not exist
+ *     begin     remove what is left of processes that are gone;
+ *               open "NAME.PID-N.tmp", which must not exist, and lock it
  *     write     by position
  *     commit    fsync, close, rename to NAME, fsync of the directory
  *
@@ -9,20 +10,33 @@
  * threads apart. A name that exists was left by a process that died with the
  * same number, or belongs to another machine on a shared disk: the next one is
  * tried.
+ *
+ * What is left: a temporary file is locked (flock) as long as it is written. One of this
+ * user's that nobody has locked, whose number no process here has and that nobody has
+ * written to for an hour was left by a process that is gone. The number alone would not do,
+ * since the process may run in another container or on another machine; nor would the lock,
+ * since some shared disks keep locks to one machine, and a file is made before it is locked.
  */
 #include "base/file_write.h"
 #include "base/fault.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define STRETCH (2u << 20)
 
-#define TRIES 1000 /* names before giving up */
+#define TRIES        1000  /* names before giving up */
+#define LEFT_ENTRIES 10000 /* of a directory that are looked at for what is left */
+#define LEFT_SECONDS 3600
 
 static brim_status fail_at(const char *path, const char *what) {
     char why[BRIM__ERROR_TEXT];
@@ -38,10 +52,102 @@ static bool refused(int error) {
     return false;
 }
 
+/* Copies the directory part of a path; "." if there is none. */
+static bool directory_of(const char *path, char directory[PATH_MAX]) {
+    const char *slash = strrchr(path, '/');
+    if (slash == NULL) {
+        return brim__copy_text(directory, PATH_MAX, ".");
+    }
+    const size_t length = slash == path ? 1 : (size_t)(slash - path);
+    if (length >= PATH_MAX) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    memcpy(directory, path, length);
+    directory[length] = '\0';
+    return true;
+}
+
+/* ------------------------------------------------------------ what is left */
+
+/* Takes a number of digits alone off the text; false: there is none. */
+static bool take_number(const char **text, long *number) {
+    char *end;
+    if (**text < '0' || **text > '9') {
+        return false;
+    }
+    errno = 0;
+    *number = strtol(*text, &end, 10);
+    *text = end;
+    return errno == 0;
+}
+
+/* Whether an entry is a temporary name of `base`, of a process that is not here. */
+static bool is_left_name(const char *entry, const char *base) {
+    const size_t length = strlen(base);
+    long process, number;
+    if (strncmp(entry, base, length) != 0 || entry[length] != '.') {
+        return false;
+    }
+    entry += length + 1;
+    if (!take_number(&entry, &process) || *entry++ != '-' || !take_number(&entry, &number) ||
+        strcmp(entry, ".tmp") != 0 || process <= 0 || (pid_t)process != process) {
+        return false;
+    }
+    return kill((pid_t)process, 0) != 0 && errno == ESRCH;
+}
+
+static bool is_left_file(const struct stat *facts) {
+    return S_ISREG(facts->st_mode) && facts->st_nlink == 1 && facts->st_uid == geteuid() &&
+           time(NULL) - facts->st_mtime > LEFT_SECONDS;
+}
+
+/* Removes it if nobody has it locked. Nothing here is a failure of the file to be made. */
+static void remove_left(int directory, const char *entry) {
+    struct stat facts, now;
+    const int fd =
+        openat(directory, entry, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0) {
+        return;
+    }
+    if (fstat(fd, &facts) == 0 && is_left_file(&facts) && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+        fstatat(directory, entry, &now, AT_SYMLINK_NOFOLLOW) == 0 && now.st_dev == facts.st_dev &&
+        now.st_ino == facts.st_ino && is_left_file(&now)) {
+        (void)unlinkat(directory, entry, 0);
+    }
+    close(fd);
+}
+
+static void remove_all_left(const char *path) {
+    char name[PATH_MAX];
+    const char *slash = strrchr(path, '/'), *base = slash != NULL ? slash + 1 : path;
+    const struct dirent *entry;
+    if (!directory_of(path, name)) {
+        return;
+    }
+    DIR *directory = opendir(name);
+    for (int i = 0; directory != NULL && i < LEFT_ENTRIES && (entry = readdir(directory)) != NULL;
+         i++) {
+        if (is_left_name(entry->d_name, base)) {
+            remove_left(dirfd(directory), entry->d_name);
+        }
+    }
+    if (directory != NULL) {
+        closedir(directory);
+    }
+}
+
+/* ----------------------------------------------------------------- writing */
+
 brim_status brim__new_file_begin(struct brim__new_file *file, const char *path) {
+    return brim__new_file_begin_as(file, path, 0600);
+}
+
+brim_status brim__new_file_begin_as(struct brim__new_file *file, const char *path, unsigned mode) {
     static _Atomic unsigned counter;
     file->fd = -1;
     file->path = path;
+    remove_all_left(path);
     for (int i = 0; i < TRIES; i++) {
         const int length =
             snprintf(file->temporary, sizeof file->temporary, "%s.%ld-%u.tmp", path, (long)getpid(),
@@ -52,8 +158,9 @@ brim_status brim__new_file_begin(struct brim__new_file *file, const char *path) 
         }
         file->fd = refused(EACCES) ? -1
                                    : open(file->temporary,
-                                          O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+                                          O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
         if (file->fd >= 0) {
+            (void)flock(file->fd, LOCK_EX | LOCK_NB); /* not every file system has locks */
             return BRIM_OK;
         }
         if (errno != EEXIST && errno != EINTR) {
@@ -88,22 +195,6 @@ brim_status brim__new_file_write(struct brim__new_file *file, uint64_t offset, c
     return BRIM_OK;
 }
 
-/* Copies the directory part of a path; "." if there is none. */
-static bool directory_of(const char *path, char directory[PATH_MAX]) {
-    const char *slash = strrchr(path, '/');
-    if (slash == NULL) {
-        return brim__copy_text(directory, PATH_MAX, ".");
-    }
-    const size_t length = slash == path ? 1 : (size_t)(slash - path);
-    if (length >= PATH_MAX) {
-        errno = ENAMETOOLONG;
-        return false;
-    }
-    memcpy(directory, path, length);
-    directory[length] = '\0';
-    return true;
-}
-
 /* So that the new name survives a loss of power. Some file systems cannot sync
  * a directory (EINVAL), and keep names in order by themselves. */
 static bool sync_directory(const char *path) {
@@ -113,7 +204,7 @@ static bool sync_directory(const char *path) {
     }
     const int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) {
-        return false;
+        return errno == EACCES; /* one that may be written to and not read cannot be synced */
     }
     const int error = fsync(fd) == 0 || errno == EINVAL ? 0 : errno;
     close(fd);

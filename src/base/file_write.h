@@ -4,7 +4,8 @@
  * A new file takes its name only when it is whole: it is written under a name of
  * its own in the same directory, synced and renamed, so that whoever opens the
  * final name finds either what was there before or all of the new file. After a
- * crash a file with a temporary name may be left; nobody ever reads it.
+ * crash a file with a temporary name may be left; nobody ever reads it, and it is
+ * removed when the same file is made again, an hour later or more.
  */
 #ifndef BRIM_FILE_WRITE_H
 #define BRIM_FILE_WRITE_H
@@ -21,6 +22,8 @@ struct brim__new_file {
 
 /* For reading and writing by its owner only. All failures are BRIM_IO. */
 brim_status brim__new_file_begin(struct brim__new_file *file, const char *path);
+/* The same with another mode, less the process's umask. */
+brim_status brim__new_file_begin_as(struct brim__new_file *file, const char *path, unsigned mode);
 brim_status brim__new_file_write(struct brim__new_file *file, uint64_t offset, const void *bytes,
                                  size_t count);
 /* Syncs, renames, syncs the directory; in any case the file is closed, and after

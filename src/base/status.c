@@ -47,6 +47,38 @@ const char *brim_version(void) {
         BRIM_VERSION_PATCH);
 }
 
+static _Thread_local struct brim__refusal_note refusal;
+
+struct brim__refusal_note *brim__refusal_note(void) {
+    return &refusal;
+}
+
+void brim__refusal_begin(void) {
+    refusal = (struct brim__refusal_note){ 0 };
+}
+
+brim_status brim__refusal_end(brim_status status) {
+    if (status == BRIM_BUDGET) {
+        refusal.told.others_bytes = refusal.others_bytes;
+        refusal.told.blocked = refusal.blocked;
+    } else {
+        refusal.told = (brim_refusal){ 0 };
+    }
+    return status;
+}
+
+brim_status brim_refused(brim_refusal *out) {
+    if (out == NULL || out->size < offsetof(brim_refusal, blocked) + sizeof out->blocked) {
+        return brim__fail(BRIM_INVALID,
+                          "refusal is NULL or its size is not set; use BRIM_REFUSAL_INIT");
+    }
+    const size_t size = out->size;
+    memset(out, 0, size);
+    memcpy(out, &refusal.told, brim__min(size, sizeof refusal.told));
+    out->size = size;
+    return BRIM_OK;
+}
+
 brim_status brim__fail(brim_status status, const char *format, ...) {
     char text[BRIM__DETAIL_BYTES];
     va_list arguments;

@@ -77,8 +77,8 @@ static brim_status run(const struct brim__batch_step *step, const struct brim__b
     why[sizeof(why) - 1] = '\0';
     return result == 0 ? BRIM_OK
                        : brim__fail(BRIM_CALLBACK,
-                                    "batch_map @%s, batch number %llu of epoch %llu: it returned "
-                                    "%d%s%s",
+                                    "batch_map @%s, the batch from position %llu of epoch %llu: "
+                                    "it returned %d%s%s",
                                     self->name, (unsigned long long)batch->number,
                                     (unsigned long long)batch->epoch, result,
                                     why[0] != '\0' ? ": " : "", why);

@@ -173,7 +173,7 @@ static enum brim__cache_kind judge(const struct brim__cache_header *header, size
         first && second && header->byte_order == BRIM__CACHE_BYTE_ORDER &&
         header->version == BRIM__CACHE_VERSION &&
         header->checksum == brim__hash(header, offsetof(struct brim__cache_header, checksum), 0) &&
-        header->verify <= BRIM__VERIFY_NEVER && brim__cache_heap(header->count) <= bytes &&
+        header->verify <= BRIM__VERIFY_CONTENT && brim__cache_heap(header->count) <= bytes &&
         memchr(header->pipeline, 0, sizeof header->pipeline) != NULL;
     return usable ? BRIM__CACHE_USABLE : BRIM__CACHE_UNUSABLE;
 }

@@ -19,6 +19,7 @@
  * nobody fills the file until they end; the descriptor does not survive an exec.
  */
 #include "base/fault.h"
+#include "base/file.h"
 #include "base/file_write.h"
 #include "cache/file_tier.h"
 
@@ -235,6 +236,24 @@ static void note_why(struct brim__file_tier *tier, const struct brim__cache_head
     brim__unlock(&tier->lock);
 }
 
+/* Whether other users could have put samples into it: then it is of no use, and, if it is
+ * theirs, left alone. An empty one of our own holds nothing that could be believed. */
+static enum brim__trust trust(const struct brim__file_tier *tier, const struct stat *facts) {
+    const enum brim__trust found = brim__trust_of(facts->st_uid, facts->st_mode);
+    return tier->start.trust_foreign || (found == BRIM__EXPOSED && facts->st_size == 0)
+               ? BRIM__TRUSTED
+               : found;
+}
+
+static void note_exposed(struct brim__file_tier *tier, const struct stat *facts) {
+    brim__lock(&tier->lock);
+    snprintf(tier->note, sizeof tier->note,
+             "begun anew: other users could write it (mode %04o; trust_foreign, --trust-foreign: "
+             "such files are used)",
+             (unsigned)facts->st_mode & 07777);
+    brim__unlock(&tier->lock);
+}
+
 /* A file that is stale, damaged, or empty. Closes the descriptor. */
 static enum outcome begin_anew(struct brim__file_tier *tier, int fd, bool empty, bool made,
                                const struct brim__cache_header *header) {
@@ -246,8 +265,8 @@ static enum outcome begin_anew(struct brim__file_tier *tier, int fd, bool empty,
     } else if (error == EWOULDBLOCK) {
         atomic_store(&tier->retry_ns, brim__now() + RETRY_NS);
         say(tier,
-            "is of another pipeline or of other data, and another loader or process fills it: "
-            "nothing is kept; give another path");
+            "is of another pipeline or of other data, or could be written by other users, and "
+            "another loader or process fills it: nothing is kept; give another path");
     } else if (error != 0) {
         say(tier, "it cannot be locked (%s): nothing is kept", brim__error_text(error, why));
         give_up(tier);
@@ -311,9 +330,21 @@ static enum outcome try_to_open(struct brim__file_tier *tier) {
         return DONE;
     }
     brim__cache_header_init(&wanted, &tier->start);
-    const bool ours = kind == BRIM__CACHE_USABLE && brim__cache_same_key(&wanted, &there);
+    const enum brim__trust whose = trust(tier, &facts);
+    const bool ours = kind == BRIM__CACHE_USABLE && brim__cache_same_key(&wanted, &there) &&
+                      whose == BRIM__TRUSTED;
     if (kind == BRIM__CACHE_STRANGER) {
         say(tier, "is no cache file, and is left alone: nothing is kept; give another path");
+        give_up(tier);
+    } else if (whose == BRIM__FOREIGN) {
+        say(tier,
+            "belongs to another user (number %u), and is left alone: nothing is kept; give "
+            "another path, or trust such files (trust_foreign, --trust-foreign)",
+            (unsigned)facts.st_uid);
+        give_up(tier);
+    } else if (read_only != 0 && whose == BRIM__EXPOSED) {
+        say(tier, "other users could write it (mode %04o), and it cannot be replaced: %s",
+            (unsigned)facts.st_mode & 07777, brim__error_text(read_only, why));
         give_up(tier);
     } else if (read_only != 0 && ours) {
         publish(tier, fd);
@@ -327,7 +358,9 @@ static enum outcome try_to_open(struct brim__file_tier *tier) {
     } else if (ours) {
         return use(tier, fd);
     } else {
-        if (kind != BRIM__CACHE_EMPTY) {
+        if (whose == BRIM__EXPOSED) {
+            note_exposed(tier, &facts);
+        } else if (kind != BRIM__CACHE_EMPTY) {
             note_why(tier, kind == BRIM__CACHE_USABLE ? &there : NULL, &wanted);
         }
         return begin_anew(tier, fd, kind == BRIM__CACHE_EMPTY, made, &wanted);

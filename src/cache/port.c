@@ -179,12 +179,18 @@ static bool looks(const struct brim__cache *cache) {
     return cache->path == NULL || cache->verify == BRIM__VERIFY_HIT;
 }
 
+static bool reads(const struct brim__cache *cache) {
+    return cache->path == NULL || cache->verify == BRIM__VERIFY_CONTENT;
+}
+
 static bool may_use(const struct brim__cache *cache, const struct brim__frame *frame) {
-    return !looks(cache) || !frame->unstamped;
+    return (!looks(cache) || !frame->unstamped) && (!reads(cache) || !frame->unread);
 }
 
 static uint64_t stamp_of(const struct brim__cache *cache, const struct brim__frame *frame) {
-    return looks(cache) ? frame->stamp : 0;
+    const uint64_t stamp = looks(cache) ? frame->stamp : 0;
+    const uint64_t content = reads(cache) ? frame->content : 0;
+    return content == 0 ? stamp : stamp == 0 ? content : brim__hash_words(stamp, content, 0);
 }
 
 static struct brim__span *span_of(const struct brim__cache_part *part,

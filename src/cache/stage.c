@@ -58,7 +58,8 @@ brim_status brim__cache_allowed(const struct brim__cache *cache,
             "before it, or say freeze=yes if that is what you want",
             program->random_stage);
     }
-    if (cache->resident && cache->verify == BRIM__VERIFY_HIT) {
+    if (cache->resident &&
+        (cache->verify == BRIM__VERIFY_HIT || cache->verify == BRIM__VERIFY_CONTENT)) {
         return brim__fail(BRIM_UNSUPPORTED, "cache device: what is on the device is not compared "
                                             "with files again: leave verify= out");
     }
@@ -93,9 +94,10 @@ static const brim_argument_info arguments[] = {
     [VERIFY] = { .name = "verify",
                  .type = BRIM_TYPE_CHOICE,
                  .fallback = "open",
-                 .choices = "open|hit|never",
+                 .choices = "open|hit|never|content",
                  .help = "when size, time and inode of the data's files are looked at: of all "
-                         "when opening, of a sample's own each time, or never" },
+                         "when opening, of a sample's own each time, or never; content: a "
+                         "sample's records are read and hashed each time" },
     [FREEZE] = { .name = "freeze",
                  .type = BRIM_TYPE_YESNO,
                  .fallback = "no",

@@ -28,7 +28,12 @@
 #define BRIM__TIER_ALIGNMENT 64 /* of an entry's bytes in memory */
 #define BRIM__TIER_WARNING   256
 
-enum brim__verify { BRIM__VERIFY_OPEN, BRIM__VERIFY_HIT, BRIM__VERIFY_NEVER };
+enum brim__verify {
+    BRIM__VERIFY_OPEN,
+    BRIM__VERIFY_HIT,
+    BRIM__VERIFY_NEVER,
+    BRIM__VERIFY_CONTENT, /* an entry's stamp is the hash of the records it was made of */
+};
 
 /* What a tier is started with. Pointers stay valid until it is stopped. */
 struct brim__tier_start {
@@ -48,6 +53,7 @@ struct brim__tier_start {
     brim_memory kind;
     /* files */
     const char *path;
+    bool trust_foreign;    /* files that other users could have written are used too */
     uint64_t data, sample; /* fingerprints: an entry is of these or it is none */
     uint64_t stamp;        /* of all files (BRIM__VERIFY_OPEN), or 0 */
     enum brim__verify verify;

@@ -99,9 +99,11 @@ brim_status brim__berth_grow(brim_loader *loader) {
     berth->abandoned = true; /* for no ticket */
     berth->elastic = true;
     ship->berth_count++;
+    ship->making = true;
     brim__unlock(&loader->mutex);
     const brim_status status = take_berth(loader, berth, true);
     brim__lock(&loader->mutex);
+    ship->making = false;
     ship->refused = status != BRIM_OK;
     if (status != BRIM_OK) {
         berth->state = BRIM__SLOT_EMPTY;

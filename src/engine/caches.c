@@ -62,6 +62,7 @@ static brim_status start(brim_loader *loader, struct brim__cache *cache) {
         .device = cache->resident ? &loader->ship->device : NULL,
         .kind = cache->resident ? loader->plan->landing.kind : BRIM_HOST,
         .path = cache->path,
+        .trust_foreign = loader->runtime->trust_foreign,
         .data = cache->data,
         .sample = cache->sample,
         .stamp = cache->stamp,

@@ -29,6 +29,7 @@
 #ifndef BRIM_LOADER_H
 #define BRIM_LOADER_H
 
+#include "base/stop.h"
 #include "device/device.h"
 #include "engine/runtime.h"
 #include "engine/state.h"
@@ -75,7 +76,10 @@ struct brim__slot {
     uint64_t ticket, epoch, index;
     struct brim__delivery delivery;
     uint32_t rows, claimed, done; /* rows in all, given out, made */
-    uint32_t busy;                /* threads inside */
+    /* rows of a run that was interrupted: to be given out again. One run at most: that of
+     * `next`; of a loader that is being closed nothing is given out any more */
+    uint32_t returned_first, returned;
+    uint32_t busy; /* threads inside */
     uint32_t bad_rows, replaced_rows;
     uint32_t skipped; /* sequenced: bad samples met on the way to this batch */
     bool ended;       /* a chunk: the stream ended behind it */
@@ -113,8 +117,11 @@ struct brim_loader {
     struct brim_loader *next; /* runtime's pool lock */
     atomic_bool wants;        /* may have rows to make */
     atomic_bool starving;     /* a consumer waits for rows */
-    atomic_bool interrupted;
-    atomic_bool polls; /* there are events of a device to look for */
+    atomic_bool interrupted;  /* `next` is to return; also what it makes itself stops by it */
+    atomic_bool stopping;     /* being closed: what workers make stops by it */
+    brim_interrupted_callback *asked; /* of the options, or NULL ... */
+    void *asked_user;                 /* ... and what it gets */
+    atomic_bool polls;                /* there are events of a device to look for */
 
     brim__mutex mutex;
     brim__condition ready; /* the head may be ready; somebody left; closing */
@@ -151,6 +158,13 @@ struct brim_loader {
     bool stuck;         /* the system failed: nobody pulls until `next` has said so */
     bool rewind;        /* before the next pull: to stream_at of make_epoch */
     uint64_t stream_at; /* number of the next sample */
+    /* samples that `next` pulled and did not make, because it was interrupted: they lie in
+     * its scratch, and their chunk waits, with nobody inside. slot NULL: none */
+    struct {
+        struct brim__slot *slot;
+        const uint8_t *records;
+        uint64_t sample;
+    } unmade;
 
     uint64_t opened_ns, regrown_ns;
     brim_stats stats;
@@ -228,7 +242,7 @@ brim_status brim__batch_act(brim_loader *loader, const struct brim__batch_call *
 /* work.c, for stream.c: the beginning and the end of a run. mutex held. */
 struct brim__scratch *brim__scratch_take(brim_loader *loader, bool is_next);
 void brim__run_begin(struct brim__run *run, brim_loader *loader, const struct brim__slot *slot,
-                     const struct brim__scratch *scratch);
+                     const struct brim__scratch *scratch, bool is_next);
 /* Reports what became of the run, and releases the mutex. */
 void brim__run_end(struct brim__run *run, struct brim__slot *slot, struct brim__scratch *scratch,
                    uint64_t took);
@@ -244,6 +258,7 @@ bool brim__stream_work(brim_loader *loader, bool is_next);
 /* rows.c: makes rows [first, first + count) of a slot; no lock held. */
 struct brim__run {
     brim_loader *loader;
+    struct brim__stop stop;
     const struct brim__slot *slot;
     uint8_t *slot_memory;
     uint8_t *scratch;
@@ -252,6 +267,7 @@ struct brim__run {
     bool timed; /* measure each stage */
     bool advise;
     /* results */
+    bool interrupted; /* nothing of it counts: its rows are made again */
     brim_status error;
     uint32_t error_row;
     uint32_t bad_rows, replaced_rows;

@@ -104,6 +104,46 @@ static brim_status refuse_held(brim_loader *loader) {
                       loader->lent, loader->lent == 1 ? " is" : "es are", loader->hold, names);
 }
 
+/* All samples of the batch were bad and left out. Not of a sequenced plan, whose rows close up
+ * across batches. */
+static bool is_empty(const struct brim__slot *slot) {
+    return slot->bad_rows > 0 && slot->bad_rows == slot->delivery.valid_rows;
+}
+
+/* Nobody counts on an empty batch that is a whole step of the only rank. Other ranks would take
+ * a step more, and wait in it for this one; a program that adds micro-batches up to a step
+ * counts them. */
+static bool is_passed_over(const brim_loader *loader, const struct brim__slot *slot) {
+    return is_empty(slot) && loader->plan->shard.world == 1 && slot->delivery.micro_count == 1;
+}
+
+/* As if it had been lent and released. Positions stay as they are. */
+static void pass_over(brim_loader *loader, struct brim__slot *slot) {
+    loader->epoch_bad += slot->bad_rows;
+    loader->stats.skipped += slot->bad_rows;
+    loader->stats.empty++;
+    loader->take_ticket++;
+    loader->take_index++;
+    if (loader->ship != NULL) { /* it was not shipped: batches with bad samples wait for `next` */
+        loader->ship->ticket = brim__max(loader->ship->ticket, loader->take_ticket);
+    }
+    brim__slot_free(slot);
+}
+
+/* Once is enough. */
+static void warn_of_empty(brim_loader *loader, const struct brim__slot *slot) {
+    if (loader->stats.warning[0] != '\0') {
+        return;
+    }
+    snprintf(loader->stats.warning, sizeof(loader->stats.warning),
+             "on_error=skip: all samples of epoch %llu, step %llu%s were bad; the batch of no "
+             "valid rows is delivered so that %s: pass over it, or use on_error=replace",
+             (unsigned long long)slot->epoch, (unsigned long long)slot->delivery.step,
+             loader->plan->shard.world > 1 ? " at this rank" : " in a micro-batch",
+             loader->plan->shard.world > 1 ? "ranks take equally many steps"
+                                           : "the step has all of its micro-batches");
+}
+
 static void lend(brim_loader *loader, struct brim__slot *slot, brim_batch **out) {
     struct brim_batch *batch = &slot->batch;
     const struct brim__delivery *delivery = &slot->delivery;
@@ -148,6 +188,10 @@ static void lend(brim_loader *loader, struct brim__slot *slot, brim_batch **out)
     stats->batches++;
     stats->skipped += batch->info.skipped;
     stats->replaced += slot->replaced_rows;
+    if (is_empty(slot)) {
+        stats->empty++;
+        warn_of_empty(loader, slot);
+    }
     for (uint32_t f = 0; f < batch->info.field_count; f++) {
         stats->bytes += batch->field[f].bytes;
     }
@@ -175,11 +219,19 @@ static brim_status check_head(brim_loader *loader, struct brim__slot *slot) {
     return BRIM_OK;
 }
 
-/* A slot that only had to be looked at before it is shipped is not lent: *out stays. */
+static void call_workers(brim_loader *loader);
+
+/* A slot that is passed over, or only had to be looked at before it is shipped, is not lent:
+ * *out stays. */
 static brim_status deliver(brim_loader *loader, struct brim__slot *slot, brim_batch **out) {
     brim_status status = BRIM_OK;
     if (loader->ship == NULL || slot->memory.handle == NULL) {
         status = check_head(loader, slot);
+        if (status == BRIM_OK && is_passed_over(loader, slot)) {
+            pass_over(loader, slot);
+            call_workers(loader); /* there is a slot to be filled */
+            return BRIM_OK;
+        }
         if (status != BRIM_OK || loader->ship != NULL) {
             slot->cleared = status == BRIM_OK;
             return status;
@@ -380,6 +432,9 @@ static brim_status take(brim_loader *loader, uint64_t deadline, brim_batch **out
                                   (unsigned long long)loader->plan->batching.max_errors,
                                   (unsigned long long)epoch, loader->sequencer->bad_text);
             }
+            if (loader->sequencer != NULL) { /* no batch could count them */
+                loader->stats.skipped += loader->sequencer->tail;
+            }
             begin_epoch(loader);
             return status != BRIM_OK
                        ? status
@@ -438,7 +493,9 @@ brim_status brim_loader_next(brim_loader *loader, int64_t timeout_ns, brim_batch
     if (failed(loader) && loader->sequencer->told) {
         retry_sequenced(loader);
     }
-    const bool starving = head == NULL || head->state != BRIM__SLOT_READY;
+    /* a batch that is passed over is nothing to go on with */
+    const bool starving =
+        head == NULL || head->state != BRIM__SLOT_READY || is_passed_over(loader, head);
     if (starving) {
         atomic_store(&loader->starving, true);
         loader->waiting_since = loader->waiting_since == 0 ? began : loader->waiting_since;

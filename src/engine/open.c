@@ -76,6 +76,29 @@ static uint64_t loader_bytes(const brim_plan *plan) {
            plan->info.stage_count * sizeof(struct brim__stage_time);
 }
 
+/* Keeps for brim_refused what a plan that does not fit, or whose loader was refused, needs. */
+static void note_plan(const brim_plan_info *info) {
+    brim_refusal *told = &brim__refusal_note()->told;
+    told->minimum_bytes = info->minimum_bytes;
+    told->minimum_pinned_bytes = info->minimum_pinned_bytes;
+    told->minimum_device_bytes = info->minimum_device_bytes;
+    told->exact = 1;
+}
+
+/* The same of a plan that was refused while it was made: what it had and asked for. */
+static void note_build(const brim_runtime *runtime, brim_budget *budget) {
+    struct brim__refusal_note *note = brim__refusal_note();
+    brim_budget_info had = BRIM_BUDGET_INFO_INIT;
+    uint64_t bytes = note->needed;
+    if (note->told.exact == 0 && brim_budget_read(budget, BRIM_HOST, &had) == BRIM_OK) {
+        bytes = brim__max(bytes, had.peak);
+        if (brim__add_overflows(bytes, runtime->base_bytes + brim__budget_node_bytes(), &bytes)) {
+            bytes = UINT64_MAX;
+        }
+        note->told.minimum_bytes = brim__max(bytes, BRIM__BUDGET_FLOOR);
+    }
+}
+
 /* A budget node for one loader, and a plan charged to it. device: opened, unless batches
  * are delivered on the host. */
 static brim_status build(brim_runtime *runtime, const brim_pipeline *pipeline,
@@ -97,6 +120,9 @@ static brim_status build(brim_runtime *runtime, const brim_pipeline *pipeline,
             status = brim_budget_read(*budget, BRIM_HOST, &held);
         }
         if (status != BRIM_OK) {
+            if (status == BRIM_BUDGET) {
+                note_build(runtime, *budget);
+            }
             brim__device_close(device);
             brim_budget_free(*budget);
             return status;
@@ -111,9 +137,13 @@ static brim_status build(brim_runtime *runtime, const brim_pipeline *pipeline,
         .running = { brim__pool_suited(runtime, false), brim__pool_suited(runtime, true) },
         .limit_origin = runtime->origin,
         .cache_dir = runtime->cache_dir,
+        .trust_foreign = runtime->trust_foreign,
         .device = on_device ? device : NULL,
     };
     status = brim__plan_build(&request, pipeline, plan);
+    if (status == BRIM_BUDGET) {
+        note_build(runtime, *budget);
+    }
     if (status != BRIM_OK) {
         brim__device_close(device);
         brim_budget_free(*budget);
@@ -121,8 +151,8 @@ static brim_status build(brim_runtime *runtime, const brim_pipeline *pipeline,
     return status;
 }
 
-brim_status brim_plan_new(brim_runtime *runtime, const brim_pipeline *pipeline,
-                          const brim_open_options *given, brim_plan **out) {
+static brim_status plan_new(brim_runtime *runtime, const brim_pipeline *pipeline,
+                            const brim_open_options *given, brim_plan **out) {
     brim_open_options options;
     brim_budget *budget;
     struct brim__device device = { 0 };
@@ -140,6 +170,12 @@ brim_status brim_plan_new(brim_runtime *runtime, const brim_pipeline *pipeline,
         *out = plan;
     }
     return status;
+}
+
+brim_status brim_plan_new(brim_runtime *runtime, const brim_pipeline *pipeline,
+                          const brim_open_options *options, brim_plan **plan) {
+    brim__refusal_begin();
+    return brim__refusal_end(plan_new(runtime, pipeline, options, plan));
 }
 
 void brim_plan_free(brim_plan *plan) {
@@ -191,6 +227,7 @@ static brim_loader *place(brim_runtime *runtime, brim_plan *plan, brim_budget *b
     atomic_init(&loader->wants, true);
     atomic_init(&loader->starving, false);
     atomic_init(&loader->interrupted, false);
+    atomic_init(&loader->stopping, false);
     return loader;
 }
 
@@ -319,8 +356,8 @@ static void start(brim_loader *loader, brim_growth growth) {
     }
 }
 
-brim_status brim_loader_open(brim_runtime *runtime, const brim_pipeline *pipeline,
-                             const brim_open_options *given, brim_loader **out) {
+static brim_status loader_open(brim_runtime *runtime, const brim_pipeline *pipeline,
+                               const brim_open_options *given, brim_loader **out) {
     const uint64_t began = brim__now();
     brim_open_options options;
     brim_budget *budget;
@@ -347,11 +384,14 @@ brim_status brim_loader_open(brim_runtime *runtime, const brim_pipeline *pipelin
         return status;
     }
     if (!plan->info.fits) {
+        note_plan(&plan->info);
         status = brim__fail(BRIM_BUDGET, "\"%s\" %s", label, plan->info.reason);
         goto no_locks;
     }
     brim_loader *loader = place(runtime, plan, budget);
     loader->shared = options.shared == 1;
+    loader->asked = options.interrupted;
+    loader->asked_user = options.interrupted_user;
     if (loader->ship != NULL) {
         loader->ship->device = device;
         loader->ship->consumer = options.device_queue;
@@ -361,7 +401,10 @@ brim_status brim_loader_open(brim_runtime *runtime, const brim_pipeline *pipelin
         goto no_locks;
     }
     brim__runtime_ref(runtime);
-    status = brim__caches_stamp(loader, &options);
+    status = brim__plan_load(plan);
+    if (status == BRIM_OK) {
+        status = brim__caches_stamp(loader, &options);
+    }
     if (status == BRIM_OK) {
         status = take_minimum(loader);
     }
@@ -369,6 +412,9 @@ brim_status brim_loader_open(brim_runtime *runtime, const brim_pipeline *pipelin
         status = brim__caches_start(loader);
     }
     if (status != BRIM_OK) {
+        if (status == BRIM_BUDGET) { /* others have taken it meanwhile */
+            note_plan(&plan->info);
+        }
         brim__caches_stop(loader);
         if (loader->ship != NULL) {
             brim__ship_close(loader);
@@ -390,6 +436,12 @@ no_locks:
     return status;
 }
 
+brim_status brim_loader_open(brim_runtime *runtime, const brim_pipeline *pipeline,
+                             const brim_open_options *options, brim_loader **loader) {
+    brim__refusal_begin();
+    return brim__refusal_end(loader_open(runtime, pipeline, options, loader));
+}
+
 /* ----------------------------------------------------------------- closing */
 
 void brim__loader_ref(brim_loader *loader) {
@@ -408,6 +460,8 @@ void brim_loader_close(brim_loader *loader) {
     }
     brim__lock(&loader->mutex);
     loader->closing = true;
+    atomic_store(&loader->stopping, true);
+    atomic_store(&loader->interrupted, true);
     atomic_store(&loader->wants, false);
     brim__loader_event(loader);
     brim__broadcast(&loader->ready);

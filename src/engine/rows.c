@@ -186,18 +186,29 @@ static brim_status run_group(struct group *group, const uint8_t *const *records)
 
 /* ---------------------------------------------------------------- caches */
 
-/* What the system says of the sample's files; where it says nothing, the sample is
- * made as if there were no cache. */
+/* What the system says of the sample's files, and what its records hold; where it says nothing,
+ * the sample is made as if there were no cache. */
 static void take_stamp(struct group *group) {
     const struct brim__leaf *leaf = group->leaf;
     struct brim__frame *frame = &group->frame;
     uint8_t *buffers[BRIM__MAX_SOURCES];
     for (uint32_t s = 0; s < leaf->source_count; s++) {
-        buffers[s] = group->run->scratch + leaf->buffer[s];
+        const int32_t direct = leaf->program.direct[s];
+        buffers[s] = direct >= 0 ? brim__layout_row(&group->run->loader->plan->made.output[direct],
+                                                    group->run->slot_memory, group->row)
+                                 : group->run->scratch + leaf->buffer[s];
     }
     group->count = 1;
-    frame->unstamped = brim__sources_stamp(leaf->source, leaf->source_count, group->sample, buffers,
-                                           &frame->stamp) != BRIM_OK;
+    if (leaf->stamped) {
+        frame->unstamped = brim__sources_stamp(leaf->source, leaf->source_count, group->sample,
+                                               buffers, &frame->stamp) != BRIM_OK;
+    }
+    if (leaf->hashed) {
+        uint64_t read;
+        frame->unread = brim__sources_content(leaf->source, leaf->source_count, group->sample,
+                                              buffers, &frame->content, &read) != BRIM_OK;
+        group->run->read_bytes += read;
+    }
 }
 
 static bool is_cached(const struct brim__leaf *leaf, uint64_t sample) {
@@ -224,7 +235,7 @@ static const struct brim__cache_port *find_cached(struct group *group, struct br
     const struct brim__leaf *leaf = group->leaf;
     struct brim__frame *frame = &group->frame;
     frame->call.sample = group->sample;
-    if (leaf->stamped) {
+    if (leaf->stamped || leaf->hashed) {
         take_stamp(group);
     }
     for (uint32_t p = 0; p < leaf->port_count; p++) {
@@ -295,6 +306,7 @@ static struct group begin_group(struct brim__run *run, const struct brim__place 
                            .count = count,
                            .epoch = place->epoch,
                            .frame = { .scratch = run->scratch + leaf->program_scratch,
+                                      .stop = &run->stop,
                                       .call = { .size = sizeof(brim_call),
                                                 .epoch = place->epoch,
                                                 .batch = run->batch_region,
@@ -366,8 +378,17 @@ static void refuse(struct brim__run *run, brim_status status, uint32_t row) {
     }
 }
 
+/* Whether a sample was not made because the run is to stop: then nothing of the run counts. */
+static bool is_interrupted(struct brim__run *run, brim_status status) {
+    run->interrupted |= status == BRIM_INTERRUPTED && brim__stopped(&run->stop);
+    return run->interrupted;
+}
+
 static void handle_bad(struct brim__run *run, brim_status status, uint32_t row) {
     const enum brim__on_error policy = run->loader->plan->batching.on_error;
+    if (is_interrupted(run, status)) {
+        return;
+    }
     if (is_bad_sample(status) && policy != BRIM__FAIL) {
         keep_text(run);
         if (policy == BRIM__SKIP) {
@@ -376,7 +397,7 @@ static void handle_bad(struct brim__run *run, brim_status status, uint32_t row) 
             return;
         }
         status = replace(run, row);
-        if (status == BRIM_OK) {
+        if (status == BRIM_OK || is_interrupted(run, status)) {
             return;
         }
     }
@@ -426,7 +447,7 @@ static void make_located(struct brim__run *run, uint32_t row, uint32_t count) {
     brim__order_locate(&plan->order, run->slot->epoch, run->slot->delivery.first + row, count,
                        places);
     uint32_t alone = 0; /* samples up to here are fetched one by one */
-    for (uint32_t i = 0; i < count;) {
+    for (uint32_t i = 0; i < count && !run->interrupted;) {
         uint32_t n = i < alone ? 1 : neighbours(places + i, count - i);
         if (BRIM__UNLIKELY(plan->resident != NULL)) {
             const uint64_t sample = plan->leaf[places[i].leaf]->first_id + places[i].sample;
@@ -459,7 +480,7 @@ static void make_located(struct brim__run *run, uint32_t row, uint32_t count) {
 void brim__rows_pulled(struct brim__run *run, uint64_t sample, const uint8_t *records) {
     const brim_plan *plan = run->loader->plan;
     memset(run->slot_memory + plan->made.fate_offset, BRIM__ROW_MADE, run->count * plan->most);
-    for (uint32_t i = 0; i < run->count;) {
+    for (uint32_t i = 0; i < run->count && !run->interrupted;) {
         const struct brim__place place = { .sample = sample + i, .epoch = run->slot->epoch };
         struct group group = begin_group(run, &place, i, run->count - i);
         const uint8_t *const rest[] = { records + i * group.leaf->source[0]->pitch };
@@ -496,7 +517,7 @@ void brim__rows_make(struct brim__run *run) {
     if (!plan->sequence.on) {
         memset(run->slot_memory + plan->made.valid_offset + run->first, 1, valid - run->first);
     }
-    for (uint32_t row = run->first; row < valid; row += CHUNK) {
+    for (uint32_t row = run->first; row < valid && !run->interrupted; row += CHUNK) {
         make_located(run, row, (uint32_t)brim__min(CHUNK, valid - row));
     }
     if (valid < end) {

@@ -117,6 +117,7 @@ static brim_status init_budgets(brim_runtime *runtime, brim_runtime_options *opt
         status =
             brim_budget_charge(runtime->budget, BRIM_HOST, brim__alloc_bytes(sizeof(*runtime)));
     }
+    runtime->trust_foreign = options->trust_foreign != 0;
     if (status == BRIM_OK && options->cache_dir != NULL) {
         const size_t bytes = strlen(options->cache_dir) + 1;
         runtime->cache_dir = brim__alloc(runtime->budget, bytes, &status);
@@ -151,7 +152,7 @@ static void destroy(brim_runtime *runtime) {
     brim__free(runtime);
 }
 
-brim_status brim_runtime_new(const brim_runtime_options *given, brim_runtime **out) {
+static brim_status runtime_new(const brim_runtime_options *given, brim_runtime **out) {
     brim_runtime_options options;
     brim_status status = read_options(given, &options);
     if (status != BRIM_OK) {
@@ -198,6 +199,11 @@ no_work:
 no_pool:
     brim__free(runtime);
     return status;
+}
+
+brim_status brim_runtime_new(const brim_runtime_options *given, brim_runtime **out) {
+    brim__refusal_begin();
+    return brim__refusal_end(runtime_new(given, out));
 }
 
 void brim__runtime_ref(brim_runtime *runtime) {

@@ -473,7 +473,6 @@ static void end_epoch(brim_loader *loader) {
         sequencer->slot = NULL;
     }
     sequencer->tail = sequencer->skipped + sequencer->met;
-    loader->stats.skipped += sequencer->tail;
     sequencer->skipped = sequencer->met = 0;
     sequencer->end = true;
 }

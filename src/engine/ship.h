@@ -38,7 +38,8 @@ struct brim__ship {
     struct brim__device_memory fixed;
     /* under the loader's mutex: */
     struct brim__slot *berth; /* plan->berth_cap of them */
-    uint32_t berth_count;     /* with memory */
+    uint32_t berth_count;     /* with memory, and the one that is `making` */
+    bool making;              /* one is asked for, which may be refused */
     uint64_t ticket;          /* of the next batch to be shipped */
     uint64_t generation;      /* counts seeks: what was being shipped then goes nowhere */
     bool running;             /* a thread ships, without the mutex */

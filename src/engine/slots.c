@@ -35,7 +35,7 @@ void brim__slot_free(struct brim__slot *slot) {
 }
 
 void brim__slot_restart(struct brim__slot *slot) {
-    slot->claimed = slot->done = slot->bad_rows = slot->replaced_rows = 0;
+    slot->claimed = slot->done = slot->bad_rows = slot->replaced_rows = slot->returned = 0;
     slot->error = BRIM_OK;
     slot->told = slot->stranded = slot->cleared = false;
     slot->bad_text[0] = '\0';
@@ -51,6 +51,7 @@ void brim__slots_abandon(brim_loader *loader) {
             brim__slot_free(slot);
         }
     }
+    loader->unmade.slot = NULL;
     loader->make_ticket = loader->take_ticket;
     loader->make_epoch = loader->take_epoch;
     loader->make_index = loader->take_index;
@@ -102,7 +103,8 @@ static struct brim__slot *find_unclaimed(brim_loader *loader) {
     struct brim__slot *lowest = NULL;
     for (uint32_t i = 0; i < loader->ring_cap; i++) {
         struct brim__slot *slot = &loader->ring[i];
-        if (slot->state == BRIM__SLOT_FILLING && !slot->abandoned && slot->claimed < slot->rows &&
+        if (slot->state == BRIM__SLOT_FILLING && !slot->abandoned &&
+            (slot->claimed < slot->rows || slot->returned > 0) &&
             (lowest == NULL || slot->ticket < lowest->ticket)) {
             lowest = slot;
         }
@@ -125,10 +127,17 @@ bool brim__slot_claim(brim_loader *loader, bool head_only, struct brim__slot **o
     if (head_only && slot->ticket != loader->take_ticket) {
         return false;
     }
+    *out = slot;
+    if (BRIM__UNLIKELY(slot->returned > 0)) {
+        *first = slot->returned_first;
+        *count = slot->returned;
+        slot->returned = 0;
+        slot->busy++;
+        return true;
+    }
     const uint64_t run =
         loader->ns_per_row == 0 ? 4 : brim__max(1, RUN_NS / brim__max(1, loader->ns_per_row));
     const uint32_t left = slot->rows - slot->claimed;
-    *out = slot;
     *first = slot->claimed;
     *count = (uint32_t)brim__min(brim__min(run, MOST_RUN), left);
     if (left - *count < *count / 2) {

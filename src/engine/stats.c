@@ -28,7 +28,7 @@ brim_status brim_loader_stats(brim_loader *loader, brim_stats *given) {
     stats.errors = loader->errors;
     stats.cache_count = loader->plan->cache_count;
     if (loader->ship != NULL) {
-        stats.device_slots = loader->ship->berth_count;
+        stats.device_slots = loader->ship->berth_count - loader->ship->making;
         stats.copied_bytes = loader->ship->copied_bytes;
     }
     brim__unlock(&loader->mutex);

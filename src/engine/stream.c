@@ -3,7 +3,9 @@
  * scratch, in order, and then makes them while the next one pulls.
  *
  * A pull waits PULL_NS at most, so that whoever wants to interrupt, close or seek
- * is not kept for long by a pipe into which nobody writes.
+ * is not kept for long by a pipe into which nobody writes. What `next` has pulled when it
+ * is interrupted cannot be pulled again: it stays in its scratch, and is made by its next
+ * call, before anything else.
  */
 #include "engine/loader.h"
 
@@ -42,9 +44,45 @@ static bool is_bad_sample(brim_status status) {
     return status == BRIM_CORRUPT || status == BRIM_CALLBACK;
 }
 
+/* No lock held: makes what was pulled, and reports. */
+static void make(struct brim__run *run, struct brim__slot *slot, struct brim__scratch *scratch,
+                 uint64_t sample, const uint8_t *records, uint64_t before) {
+    brim_loader *loader = run->loader;
+    const struct brim__source *source = loader->plan->leaf[0]->source[0];
+    brim__rows_pulled(run, sample, records);
+    run->read_bytes = source->is_file ? brim__source_span(source, run->count) : 0;
+    const uint64_t took = brim__now() - before;
+    brim__lock(&loader->mutex);
+    if (run->interrupted && !slot->abandoned) {
+        loader->unmade.slot = slot;
+        loader->unmade.records = records;
+        loader->unmade.sample = sample;
+    }
+    brim__run_end(run, slot, scratch, took);
+}
+
+/* mutex held, and not after: makes what was pulled before an interrupt. */
+static void make_pulled(brim_loader *loader) {
+    struct brim__run run;
+    struct brim__slot *slot = loader->unmade.slot;
+    struct brim__scratch *scratch = brim__scratch_take(loader, true);
+    loader->unmade.slot = NULL;
+    slot->returned = 0;
+    slot->busy = 1;
+    brim__run_begin(&run, loader, slot, scratch, true);
+    run.first = 0;
+    run.count = slot->rows;
+    brim__unlock(&loader->mutex);
+    make(&run, slot, scratch, loader->unmade.sample, loader->unmade.records, brim__now());
+}
+
 bool brim__stream_work(brim_loader *loader, bool is_next) {
     const struct brim__leaf *leaf = loader->plan->leaf[0];
     const struct brim__source *source = leaf->source[0];
+    if (is_next && loader->unmade.slot != NULL) {
+        make_pulled(loader);
+        return true;
+    }
     struct brim__scratch *scratch = brim__scratch_take(loader, is_next);
     struct brim__slot *slot = scratch != NULL ? begin_chunk(loader) : NULL;
     if (slot == NULL) {
@@ -52,7 +90,7 @@ bool brim__stream_work(brim_loader *loader, bool is_next) {
         return false;
     }
     struct brim__run run;
-    brim__run_begin(&run, loader, slot, scratch);
+    brim__run_begin(&run, loader, slot, scratch, is_next);
     const bool rewind = loader->rewind;
     const uint64_t sample = loader->stream_at, epoch = slot->epoch;
     loader->pulling = true;
@@ -96,9 +134,10 @@ bool brim__stream_work(brim_loader *loader, bool is_next) {
     brim__pool_wake(loader->runtime); /* the next one may pull */
 
     if (status == BRIM_OK) {
-        brim__rows_pulled(&run, sample, records);
-        run.read_bytes = source->is_file ? brim__source_span(source, got) : 0;
-    } else if (!slot->ended) {
+        make(&run, slot, scratch, sample, records, before);
+        return true;
+    }
+    if (!slot->ended) {
         brim__rows_unpulled(&run, sample, status, stuck);
     }
     const uint64_t took = brim__now() - before;

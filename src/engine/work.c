@@ -147,8 +147,13 @@ static bool leave_slot(brim_loader *loader, struct brim__slot *slot) {
 }
 
 void brim__run_begin(struct brim__run *run, brim_loader *loader, const struct brim__slot *slot,
-                     const struct brim__scratch *scratch) {
+                     const struct brim__scratch *scratch, bool is_next) {
     run->loader = loader;
+    run->stop = (struct brim__stop){ .flag = is_next ? &loader->interrupted : &loader->stopping,
+                                     .asked = is_next ? loader->asked : NULL,
+                                     .user = loader->asked_user,
+                                     .asked_ns = is_next ? brim__now() : 0 };
+    run->interrupted = false;
     run->slot = slot;
     run->slot_memory = slot->pages.memory;
     run->scratch = scratch->pages.memory;
@@ -167,8 +172,14 @@ void brim__run_begin(struct brim__run *run, brim_loader *loader, const struct br
 void brim__run_end(struct brim__run *run, struct brim__slot *slot, struct brim__scratch *scratch,
                    uint64_t took) {
     brim_loader *loader = run->loader;
-    account(loader, run, took);
-    report(slot, run);
+    if (BRIM__UNLIKELY(run->interrupted)) {
+        assert(slot->returned == 0 || loader->closing);
+        slot->returned_first = run->first;
+        slot->returned = run->count;
+    } else {
+        account(loader, run, took);
+        report(slot, run);
+    }
     const bool news = leave_slot(loader, slot) || loader->revoking;
     scratch->busy = false;
     if (news) {
@@ -192,7 +203,7 @@ static bool make_rows(brim_loader *loader, bool is_next) {
         brim__nothing_to_do(loader, is_next, scratch);
         return false;
     }
-    brim__run_begin(&run, loader, slot, scratch);
+    brim__run_begin(&run, loader, slot, scratch, is_next);
     brim__unlock(&loader->mutex);
     brim__pool_wake(loader->runtime); /* there may be more for another worker */
 

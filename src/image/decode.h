@@ -34,20 +34,53 @@ struct brim__image_info {
     bool progressive;
 };
 
-/* What any of many images needs at most: what an index remembers of them. */
+/* What an index remembers of many images, so that a bound on their pixels that is given
+ * later leaves out those above it: bands by the number of pixels, and of the images in
+ * each the most that any needs. Band 0 ends with 65,536 pixels, and three bands double
+ * that. As it is kept on disk: docs/folder.md. */
+#define BRIM__IMAGE_BANDS 49
+struct brim__image_band {
+    uint64_t images;          /* 0: all else is 0 too */
+    uint64_t sample;          /* whose memory + outside is the most ... */
+    uint64_t needs;           /* ... and how much that is */
+    uint64_t memory, outside; /* the most of each */
+    uint32_t least, pixels;   /* of the smallest and of the largest image */
+    uint16_t width, height;   /* the greatest of each, as stored */
+    uint16_t turned;          /* 1: some have an orientation other than 1 */
+    uint16_t zero;
+};
+_Static_assert(sizeof(struct brim__image_band) == 56, "56 bytes on disk");
+/* To be raised when the memory or outside of any image changes: what indexes remember
+ * of an older version is then found out anew. */
+#define BRIM__IMAGE_BOUNDS_VERSION 2
+void brim__image_bands_add(struct brim__image_band bands[BRIM__IMAGE_BANDS],
+                           const struct brim__image_info *info, uint64_t sample);
+/* Can this be what is known of images among `samples` samples, no size of which is `most`
+ * bytes or more? */
+bool brim__image_band_plausible(const struct brim__image_band *band, uint32_t number,
+                                uint64_t samples, uint64_t most);
+
+/* The bands that have images, from that of the smallest on. */
+struct brim__image_survey {
+    const struct brim__image_band *band;
+    uint32_t count; /* at least 1 */
+};
+/* What any of the images of at most so many pixels needs at most. */
 struct brim__image_bounds {
+    uint64_t images;        /* 0: there is none, and all up to `over` is 0 */
     uint32_t width, height; /* the largest of each, as stored */
     uint64_t pixels;        /* of the largest */
     uint64_t memory, outside;
-    bool turned;      /* some have an orientation other than 1 */
-    const char *most; /* the file whose memory + outside is the most ... */
-    uint64_t needs;   /* ... and how much that is */
+    bool turned;          /* some have an orientation other than 1 */
+    uint64_t sample;      /* whose memory + outside is the most ... */
+    uint64_t needs;       /* ... and how much that is */
+    uint64_t over;        /* images that have more pixels, at least ... */
+    uint64_t over_sample; /* ... and one of them */
 };
-/* To be raised when the memory or outside of any image changes: what indexes remember
- * of an older version is then found out anew. */
-#define BRIM__IMAGE_BOUNDS_VERSION 1
-/* Widens the bounds by one image; true: it now needs the most of all. */
-bool brim__image_bounds_add(struct brim__image_bounds *bounds, const struct brim__image_info *info);
+/* A band that the bound divides counts as a whole, because nobody knows which of its
+ * images need what: then images of up to a third more pixels are planned for. */
+struct brim__image_bounds brim__image_bounds_within(const struct brim__image_survey *survey,
+                                                    uint64_t most_pixels);
 
 /* "JPEG", "PNG", "WebP". */
 const char *brim__image_format_name(enum brim__image_format format);
@@ -59,8 +92,15 @@ const char *brim__image_format_name(enum brim__image_format format);
 brim_status brim__image_info(struct brim__input *input, bool orientation,
                              struct brim__image_info *info);
 
+/* Scans of a JPEG, of which usual ones have 10 to 12 and optimised ones some dozens: an image
+ * of as many pixels as are allowed may have so many, a smaller one more in proportion. */
+#define BRIM__IMAGE_SCANS 24
+/* The bound on pixels that decode has if none is given, above which Pillow refuses images:
+ * twice its MAX_IMAGE_PIXELS. */
+#define BRIM__IMAGE_PIXELS 178956970
+
 struct brim__decoding {
-    struct brim__input *input;
+    struct brim__input *input; /* its stop ends the decoding with BRIM_INTERRUPTED */
     const struct brim__image_info *info;
     enum brim__color color;
     uint32_t x, y, width, height; /* region of the stored image at that scale; inside it */
@@ -68,6 +108,7 @@ struct brim__decoding {
     bool cheap;                   /* JPEG: chroma as boxes, not exact */
     bool rough;                   /* JPEG at scale 4 and 8: from few coefficients */
     bool damaged;                 /* take what can be had of damaged data */
+    uint64_t most_work;           /* JPEG: scans times pixels; 0: any */
     uint8_t *memory;              /* info->memory bytes, aligned to 64 */
     uint64_t memory_bytes;
 };

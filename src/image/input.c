@@ -25,6 +25,9 @@ static brim_status fill(struct brim__input *input, uint64_t offset) {
     const size_t bytes = (size_t)brim__min(input->bytes - offset, BRIM__INPUT_WINDOW);
     uint64_t from;
     input->have = 0;
+    if (brim__stopped(input->stop)) {
+        return brim__interrupted();
+    }
     if (brim__add_overflows(input->base, offset, &from)) {
         return brim__fail(BRIM_CORRUPT, "%s: byte %llu + %llu lies outside of any file",
                           input->file->path, (unsigned long long)input->base,
@@ -69,8 +72,11 @@ brim_status brim__input_next(struct brim__input *input, const uint8_t **data, si
         return BRIM_OK;
     }
     if (input->memory != NULL) {
+        if (brim__stopped(input->stop)) {
+            return brim__interrupted();
+        }
         *data = input->memory + offset;
-        *bytes = (size_t)(input->bytes - offset);
+        *bytes = (size_t)brim__min(input->bytes - offset, BRIM__INPUT_WINDOW);
     } else {
         if (offset < input->at || offset >= input->at + input->have) {
             const brim_status status = fill(input, offset);

@@ -8,6 +8,7 @@
 #define BRIM_INPUT_H
 
 #include "base/file.h"
+#include "base/stop.h"
 
 #define BRIM__INPUT_WINDOW 65536 /* bytes of a window for a file */
 
@@ -21,7 +22,8 @@ struct brim__input {
     uint8_t *window;
     uint64_t at;
     size_t have;
-    uint64_t next; /* where brim__input_next goes on */
+    uint64_t next;           /* where brim__input_next goes on */
+    struct brim__stop *stop; /* asked for each piece: BRIM_INTERRUPTED; NULL: none */
 };
 
 void brim__input_memory(struct brim__input *input, const void *memory, uint64_t bytes);
@@ -33,8 +35,8 @@ void brim__input_file(struct brim__input *input, const struct brim__file *file, 
  * Past the end: BRIM_CORRUPT, "ends after N bytes". */
 brim_status brim__input_at(struct brim__input *input, uint64_t offset, size_t bytes,
                            const uint8_t **data);
-/* The next piece from `next` on, at least one byte, and moves behind it; *bytes
- * 0 at the end. */
+/* The next piece from `next` on, at least one byte and at most a window, and moves behind
+ * it; *bytes 0 at the end. */
 brim_status brim__input_next(struct brim__input *input, const uint8_t **data, size_t *bytes);
 static inline void brim__input_seek(struct brim__input *input, uint64_t offset) {
     input->next = offset;

@@ -26,9 +26,10 @@
 #include <jerror.h>
 #include <setjmp.h>
 
-/* Usual files have 10; each one goes through the whole image. They are counted as they
- * come, because only reading the whole file says how many there are; memory does not grow
- * with them. */
+/* Each scan goes through the whole image, though it may have but a few bytes. They are
+ * counted as they come, because only reading the whole file says how many there are; memory
+ * does not grow with them. A small image may have that many, a larger one as many as
+ * most_work allows. */
 #define MOST_SCANS 1000
 
 struct decoder {
@@ -39,6 +40,7 @@ struct decoder {
     struct brim__jpeg_memory memory;
     struct jpeg_memory_mgr *first_memory; /* libjpeg's own; NULL: still in use */
     const struct brim__decoding *decoding;
+    int most_scans;
     brim_status status;
     jmp_buf failed;
 };
@@ -95,14 +97,28 @@ static void on_message(j_common_ptr jpeg, int level) {
     }
 }
 
+static int scans_allowed(const struct brim__decoding *decoding) {
+    const uint64_t pixels = (uint64_t)decoding->info->width * decoding->info->height;
+    return decoding->most_work == 0 ? MOST_SCANS
+                                    : (int)brim__min(decoding->most_work / pixels, MOST_SCANS);
+}
+
+/* Called for each row of blocks of each scan but the last. */
 static void on_progress(j_common_ptr jpeg) {
     struct decoder *decoder = decoder_of(jpeg);
-    if (decoder->jpeg.input_scan_number > MOST_SCANS) {
-        fail(decoder, brim__fail(BRIM_CORRUPT,
-                                 "is a JPEG of more than %d scans, which only takes time: a scan "
-                                 "bomb",
-                                 MOST_SCANS));
+    if (brim__stopped(decoder->decoding->input->stop)) {
+        fail(decoder, brim__interrupted());
     }
+    if (decoder->jpeg.input_scan_number <= decoder->most_scans) {
+        return;
+    }
+    const char *change =
+        decoder->most_scans < MOST_SCANS ? ": raise decode's max_pixels if that is no mistake" : "";
+    fail(decoder, brim__fail(BRIM_CORRUPT,
+                             "is a JPEG of %ux%u pixels and more than %d scans, each of which goes "
+                             "through all of them: a scan bomb%s",
+                             decoder->decoding->info->width, decoder->decoding->info->height,
+                             decoder->most_scans, change));
 }
 
 /* ----------------------------------------------------------------- source */
@@ -304,7 +320,7 @@ static brim_status decode(struct decoder *decoder, brim__row_sink *sink, void *u
                                 decoder->source.bytes_in_buffer, sink, user);
     }
     jpeg_start_decompress(jpeg);
-    jpeg->progress = NULL; /* all scans but the last have been read */
+    jpeg->progress = NULL; /* all scans have been read, but of one that stands alone */
     const uint32_t before = crop(decoder);
     /* libjpeg says how many rows it makes at a time: 1, or 2 where it is cheap */
     const uint32_t at_once = (uint32_t)jpeg->rec_outbuf_height;
@@ -320,6 +336,9 @@ static brim_status decode(struct decoder *decoder, brim__row_sink *sink, void *u
     }
     for (uint32_t y = 0; y < decoding->height;) {
         const uint32_t most = (uint32_t)brim__min(at_once, decoding->height - y);
+        if (brim__stopped(decoding->input->stop)) {
+            return brim__interrupted();
+        }
         const uint32_t made = jpeg_read_scanlines(jpeg, rows, most);
         for (uint32_t i = 0; i < made; i++, y++) {
             uint8_t *row = rows[i] + before * pixel;
@@ -341,6 +360,7 @@ brim_status brim__jpeg_decode(const struct brim__decoding *decoding, brim__row_s
                               void *user) {
     struct decoder decoder;
     decoder.decoding = decoding;
+    decoder.most_scans = scans_allowed(decoding);
     decoder.first_memory = NULL;
     decoder.jpeg.err = jpeg_std_error(&decoder.errors);
     decoder.jpeg.client_data = &decoder;

@@ -439,6 +439,9 @@ brim_status brim__jpeg_rough(struct jpeg_decompress_struct *jpeg,
     const bool gray = brim__color_pixel(decoding->color) == 1;
     const uint32_t bottom = decoding->y + decoding->height;
     for (uint32_t row = 0; row * rows < bottom; row++) {
+        if (brim__stopped(decoding->input->stop)) {
+            return brim__interrupted();
+        }
         if (!pass_row(&reader, components, count, mcus, jpeg->restart_interval,
                       (uint64_t)row * mcus, side)) {
             return damaged(&reader, decoding);

@@ -326,9 +326,11 @@ static brim_status explain(const struct png *png, int error, uint64_t row) {
                       spng_strerror(error));
 }
 
-/* Damage that is to be borne: some rows were good, and it is not that reading failed. */
+/* Damage that is to be borne: some rows were good, and it is not that reading failed or was
+ * interrupted. */
 static bool is_borne(const struct png *png, uint64_t rows) {
-    return png->decoding->damaged && rows > 0 && png->stream.status != BRIM_IO;
+    return png->decoding->damaged && rows > 0 && png->stream.status != BRIM_IO &&
+           png->stream.status != BRIM_INTERRUPTED;
 }
 
 /* After the last row: compares the checksum of the last data. */
@@ -342,6 +344,9 @@ static brim_status decode_rows(struct png *png, brim__row_sink *sink, void *user
     const uint32_t end = decoding->y + decoding->height;
     bool lost = false;
     for (uint32_t y = 0; y < end; y++) {
+        if (brim__stopped(decoding->input->stop)) {
+            return brim__interrupted();
+        }
         if (!lost) {
             const int error = spng_decode_scanline(png->context, png->stored, png->row_bytes);
             if (error != 0 && error != SPNG_EOI) {
@@ -369,6 +374,9 @@ static brim_status decode_interlaced(struct png *png, brim__row_sink *sink, void
     memset(png->stored, 0, png->row_bytes * png->header.height);
     for (; error == 0; rows++) {
         struct spng_row_info row;
+        if (brim__stopped(decoding->input->stop)) {
+            return brim__interrupted();
+        }
         error = spng_get_row_info(png->context, &row);
         if (error == 0) {
             error = spng_decode_row(png->context, png->stored + row.row_num * png->row_bytes,
@@ -385,6 +393,9 @@ static brim_status decode_interlaced(struct png *png, brim__row_sink *sink, void
         }
     }
     for (uint32_t y = decoding->y; y < decoding->y + decoding->height; y++) {
+        if (brim__stopped(decoding->input->stop)) {
+            return brim__interrupted();
+        }
         const brim_status status = put(png, png->stored + y * png->row_bytes, y, sink, user);
         if (status != BRIM_OK) {
             return status;

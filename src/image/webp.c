@@ -12,6 +12,8 @@
  * before the region are decoded too: libwebp 1.2.4 filters alpha wrongly without. What libwebp takes by itself is bounded
  * by webp_info.c; it uses no threads.
  *
+ * A large image is given to it piece by piece, so that it can be interrupted in between.
+ *
  * Pixels are Pillow's: the first frame of an animation on a canvas of transparent
  * black. MASK is the gray of the colours, which of a gray image is its value.
  */
@@ -19,7 +21,8 @@
 
 #include <webp/decode.h>
 
-#define MARGIN 2
+#define MARGIN       2
+#define PIECE_PIXELS BRIM__WEBP_LARGE /* about as many are decoded from one piece */
 
 struct region {
     uint32_t x, y, width, height; /* of the frame */
@@ -63,6 +66,28 @@ static bool is_zero(const uint8_t *data, size_t bytes) {
     return i == bytes;
 }
 
+/* The same as WebPDecode; VP8_STATUS_USER_ABORT: interrupted. */
+static VP8StatusCode decode_pieces(const struct brim__decoding *decoding,
+                                   const struct brim__webp *webp, WebPDecoderConfig *config,
+                                   const uint8_t *encoded) {
+    const uint64_t pixels = (uint64_t)webp->frame_width * webp->frame_height;
+    const uint64_t pieces = brim__divide_up(pixels, PIECE_PIXELS);
+    const uint64_t piece = brim__max(1, webp->bytes / pieces);
+    WebPIDecoder *decoder = WebPIDecode(NULL, 0, config);
+    VP8StatusCode code = decoder == NULL ? VP8_STATUS_OUT_OF_MEMORY : VP8_STATUS_SUSPENDED;
+    for (uint64_t shown = 0; code == VP8_STATUS_SUSPENDED && shown < webp->bytes;) {
+        shown = brim__min(shown + piece, webp->bytes);
+        code = WebPIUpdate(decoder, encoded, shown);
+        if (brim__stopped(decoding->input->stop)) {
+            code = VP8_STATUS_USER_ABORT;
+        }
+    }
+    if (decoder != NULL) {
+        WebPIDelete(decoder);
+    }
+    return code;
+}
+
 static brim_status decode_region(const struct brim__decoding *decoding,
                                  const struct brim__webp *webp, const struct region *region,
                                  const uint8_t *encoded, uint8_t *pixels) {
@@ -89,8 +114,16 @@ static brim_status decode_region(const struct brim__decoding *decoding,
          * without one that ends too early */
         skipped = webp->truncated ? webp->data_at - webp->at : 0;
     }
-    const VP8StatusCode code = WebPDecode(encoded + skipped, webp->bytes - skipped, &config);
+    VP8StatusCode code;
+    if (brim__webp_is_large(webp) && !decoding->damaged) {
+        code = decode_pieces(decoding, webp, &config, encoded);
+    } else {
+        code = WebPDecode(encoded + skipped, webp->bytes - skipped, &config);
+    }
     WebPFreeDecBuffer(&config.output);
+    if (code == VP8_STATUS_USER_ABORT) {
+        return brim__interrupted();
+    }
     if (code == VP8_STATUS_OUT_OF_MEMORY) {
         return brim__fail(BRIM_MEMORY, "WebP: %s; its decoder takes up to %llu bytes",
                           explain(code), (unsigned long long)decoding->info->outside);
@@ -192,6 +225,9 @@ brim_status brim__webp_decode(const struct brim__decoding *decoding, brim__row_s
         region = (struct region){ 0 };
     }
     for (uint32_t y = 0; y < decoding->height && status == BRIM_OK; y++) {
+        if (brim__stopped(input->stop)) {
+            return brim__interrupted();
+        }
         convert(decoding, &webp, &region, pixels, decoding->y + y, row);
         status = sink(user, row, y);
     }

@@ -20,6 +20,9 @@
  * test files and generated ones it is at most this. */
 #define LOSSY_BYTES (16 * 1024)
 #define BLOCK_BYTES 2304
+/* What it takes besides to go on where a piece of the data ended: its own state, and a copy
+ * of the cache of colours. */
+#define PIECES_BYTES (16 * 1024)
 
 static uint32_t read_u24(const uint8_t *data) {
     return (uint32_t)data[0] | (uint32_t)data[1] << 8 | (uint32_t)data[2] << 16;
@@ -307,6 +310,7 @@ brim_status brim__webp_info(struct brim__input *input, bool orientation,
     if (status != BRIM_OK) {
         return status;
     }
+    info->outside += brim__webp_is_large(&webp) ? PIECES_BYTES : 0;
     info->orientation = orientation ? read_orientation(input, &webp) : 1;
     info->whole = true;
     info->memory = (input->memory != NULL ? 0 : brim__align(webp.bytes, BRIM__CACHE_LINE)) +

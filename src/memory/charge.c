@@ -365,6 +365,7 @@ brim_status brim__add_firmly(struct brim__request *request) {
     struct brim__tree *tree = (request->at ? request->at : request->bounded)->tree;
     struct brim__refusal refusal;
     char text[BRIM__DETAIL_BYTES];
+    uint64_t needed = 0;
     const uint64_t deadline = brim__now() + FIRM_NS; /* of all waiting for that lock */
     brim__lock(&tree->lock);
     bool fit = fits_in_time(tree, request, deadline, &refusal);
@@ -388,13 +389,22 @@ brim_status brim__add_firmly(struct brim__request *request) {
         brim__add(request);
     } else {
         brim__budget_explain(request, &refusal, text);
+        if (brim__add_overflows(request->at->counts[request->kind].used, request->bytes, &needed)) {
+            needed = UINT64_MAX;
+        }
     }
     if (collecting) {
         end_collecting(tree);
     } else {
         brim__unlock(&tree->lock);
     }
-    return fit ? BRIM_OK : brim__fail_text(BRIM_BUDGET, text);
+    if (fit) {
+        return BRIM_OK;
+    }
+    if (request->kind == BRIM_HOST && request->column != BRIM__BOUNDS) {
+        brim__refusal_note()->needed = needed;
+    }
+    return brim__fail_text(BRIM_BUDGET, text);
 }
 
 bool brim__add_if_free(struct brim__request *request) {

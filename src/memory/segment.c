@@ -1,7 +1,8 @@
 /*
  * segment.c: making, opening and deleting the memory that processes share.
  *
- * Life. Whoever opens a name makes the file if there is none, and then locks it (flock).
+ * Life. Whoever opens a name makes the file if there is none, looks whose it is, and then
+ * locks it (flock): a file of another user is neither locked nor made larger.
  * With that lock held, nobody else makes, joins or leaves: so a file whose magic is not
  * there yet was left by somebody who was killed while making it, and is made again. Who
  * leaves last deletes the name: nothing stays behind where processes end as they should.
@@ -134,12 +135,38 @@ void brim__segment_unmap(struct brim__segment *segment) {
     brim__file_unmap_shared(segment, sizeof *segment);
 }
 
-/* The name's file, locked, and what is known of it. */
+/* Whose file it is: one of somebody else is not even locked. */
+static brim_status check_owner(const char *name, const struct stat *facts) {
+    if (!S_ISREG(facts->st_mode) || facts->st_uid != geteuid()) {
+        return damaged(name, "is not a file of this user");
+    }
+    if ((facts->st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+        return damaged(name, "is open to other users");
+    }
+    return BRIM_OK;
+}
+
+/* Looks at the open file, and closes it if that is the end. */
+static brim_status look(const char *name, int file, struct stat *facts) {
+    brim_status status = look_once(file, facts) ? check_owner(name, facts)
+                                                : refuse(name, "cannot be looked at", errno);
+    if (status != BRIM_OK) {
+        brim__segment_unlock(file);
+    }
+    return status;
+}
+
+/* The name's file, locked, and what is known of it. It is looked at before it is locked,
+ * because its owner may be anybody, and after, because its size may have changed. */
 static brim_status open_locked(const char *name, int *file, struct stat *facts) {
     for (;;) {
         *file = open_once(name, O_CREAT);
         if (*file < 0) {
             return refuse(name, "cannot be opened", errno);
+        }
+        brim_status status = look(name, *file, facts);
+        if (status != BRIM_OK) {
+            return status;
         }
         if (!lock(*file, JOIN_NS)) {
             close(*file);
@@ -149,13 +176,9 @@ static brim_status open_locked(const char *name, int *file, struct stat *facts) 
                 "for %u s; it may have been stopped",
                 name, (unsigned)(JOIN_NS / 1000000000));
         }
-        if (!look_once(*file, facts)) {
-            const int error = errno;
-            brim__segment_unlock(*file);
-            return refuse(name, "cannot be looked at", error);
-        }
-        if (facts->st_nlink > 0) {
-            return BRIM_OK;
+        status = look(name, *file, facts);
+        if (status != BRIM_OK || facts->st_nlink > 0) {
+            return status;
         }
         brim__segment_unlock(*file); /* the last who used it has just deleted it */
     }
@@ -211,35 +234,25 @@ static brim_status check(const char *name, const struct brim__segment *segment) 
     return BRIM_OK;
 }
 
-/* Whose file it is and how large: anything else than a segment is left alone. */
-static brim_status check_file(const char *name, const struct stat *facts) {
+/* Anything else than a segment is left alone. */
+static brim_status check_size(const char *name, const struct stat *facts) {
     char what[96];
-    if (!S_ISREG(facts->st_mode) || facts->st_uid != geteuid()) {
-        return damaged(name, "is not a file of this user");
+    if (facts->st_size == 0 || facts->st_size == sizeof(struct brim__segment)) {
+        return BRIM_OK;
     }
-    if ((facts->st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-        return damaged(name, "is open to other users");
-    }
-    if (facts->st_size != sizeof(struct brim__segment)) {
-        snprintf(what, sizeof what,
-                 "has %lld bytes, not %zu: it is of another version of brim, or "
-                 "was damaged",
-                 (long long)facts->st_size, sizeof(struct brim__segment));
-        return damaged(name, what);
-    }
-    return BRIM_OK;
+    snprintf(what, sizeof what,
+             "has %lld bytes, not %zu: it is of another version of brim, or "
+             "was damaged",
+             (long long)facts->st_size, sizeof(struct brim__segment));
+    return damaged(name, what);
 }
 
-static brim_status map(const char *name, int file, struct stat *facts,
+static brim_status map(const char *name, int file, const struct stat *facts,
                        struct brim__segment **segment) {
-    const bool is_new = facts->st_size == 0 && S_ISREG(facts->st_mode);
-    brim_status status = BRIM_OK;
-    if (is_new) {
+    const bool is_new = facts->st_size == 0;
+    brim_status status = check_size(name, facts);
+    if (status == BRIM_OK && is_new) {
         status = fill(name, file);
-        facts->st_size = sizeof **segment;
-    }
-    if (status == BRIM_OK) {
-        status = check_file(name, facts);
     }
     if (status != BRIM_OK) {
         goto failed;
@@ -285,8 +298,8 @@ int brim__segment_relock(const char *name, uint64_t inode) {
     if (file < 0) {
         return -1;
     }
-    if (lock(file, LEAVE_NS) && look_once(file, &facts) && facts.st_nlink > 0 &&
-        (uint64_t)facts.st_ino == inode) {
+    if (look_once(file, &facts) && (uint64_t)facts.st_ino == inode && lock(file, LEAVE_NS) &&
+        look_once(file, &facts) && facts.st_nlink > 0) {
         return file;
     }
     brim__segment_unlock(file);

@@ -69,6 +69,7 @@ void brim__shared_explain(const struct brim__shared *shared, enum brim__claim wh
     const uint64_t holder = atomic_load_explicit(&shared->segment->holder, memory_order_relaxed);
     char path[BRIM__SEGMENT_PATH];
     brim__segment_path(shared->name, path);
+    brim__refusal_note()->blocked = true;
     if (why == BRIM__CLAIM_BUSY && holder != 0) {
         snprintf(text, BRIM__DETAIL_BYTES,
                  "shared budget \"%s\": its lock is held by process %llu, which does not go on: "
@@ -371,6 +372,9 @@ static brim_status refuse_claim(const struct brim__shared *shared, brim_memory k
     brim__size_text(shared->limits[kind], limit);
     brim__memory_text(kind, where);
     brim__size_text(claim, asked);
+    if (kind == BRIM_HOST) {
+        brim__refusal_note()->others_bytes = others;
+    }
     if (others == 0) {
         return brim__fail(BRIM_BUDGET,
                           "shared budget \"%s\" (limit %s%s) is too small: a process needs %s to "
@@ -407,6 +411,7 @@ static brim_status take_entry(struct brim__shared *shared, struct brim__segment 
         i++;
     }
     if (i == BRIM__SHARED_ENTRIES) {
+        brim__refusal_note()->blocked = true;
         return brim__fail(BRIM_BUDGET,
                           "shared budget \"%s\": %d runtimes share it already, which "
                           "is the most",

@@ -95,6 +95,20 @@ brim_status brim__check_resident(const struct brim__compiler *compiler) {
     return BRIM_OK;
 }
 
+/* What the user's code makes has no bytes to compare before it has run. */
+static brim_status check_content(const struct brim__leaf *leaf) {
+    for (uint32_t s = 0; s < leaf->source_count; s++) {
+        if (leaf->source[s]->callback) {
+            return brim__fail(BRIM_UNSUPPORTED,
+                              "cache verify=content: '%s' makes its samples and has no records to "
+                              "read and compare: leave verify= out, and give it version=",
+                              leaf->source[s]->maker == NULL ? "a callback"
+                                                             : leaf->source[s]->maker);
+        }
+    }
+    return BRIM_OK;
+}
+
 brim_status brim__compile_cache(struct brim__compiler *compiler, const struct brim__site *site) {
     brim_plan *plan = compiler->plan;
     const struct brim__use *use = site->use;
@@ -139,6 +153,13 @@ brim_status brim__compile_cache(struct brim__compiler *compiler, const struct br
             leaf->port_count++;
         }
         leaf->stamped |= cache->verify == BRIM__VERIFY_HIT;
+        leaf->hashed |= cache->verify == BRIM__VERIFY_CONTENT;
+        if (cache->verify == BRIM__VERIFY_CONTENT) {
+            status = check_content(leaf);
+        }
+        if (status != BRIM_OK) {
+            break;
+        }
         if (cache->freeze) { /* then samples behind it are others than without */
             leaf->frozen = cache->resident ? leaf->program.step_count + 1 : port->resume;
             leaf->sample_fingerprint =

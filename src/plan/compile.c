@@ -141,6 +141,7 @@ static brim_status compile_transform(struct brim__compiler *compiler, const stru
                                      bool nested) {
     brim_plan *plan = compiler->plan;
     bool drops = false, expands = false;
+    uint32_t told = first_leaf; /* the leaf of which something is said */
     plan->stage[place].fused = 1;
     for (uint32_t i = first_leaf; i < plan->leaf_count; i++) {
         struct brim__program *program = &plan->leaf[i]->program;
@@ -149,6 +150,8 @@ static brim_status compile_transform(struct brim__compiler *compiler, const stru
         const bool dropped = program->drops;
         const uint32_t expanded = program->expand;
         program->drops = program->probed = false;
+        program->meaning = 0;
+        program->note = NULL;
         program->stage = place;
         /* samples of several parts have the same numbers */
         program->key = i == first_leaf ? key : brim__hash_words(key, i - first_leaf, 0);
@@ -162,6 +165,11 @@ static brim_status compile_transform(struct brim__compiler *compiler, const stru
         if (program->step_count != steps) {
             plan->stage[place].fused = 0;
         }
+        if (program->note != NULL &&
+            (plan->leaf[told]->program.note == NULL ||
+             program->needed_bytes > plan->leaf[told]->program.needed_bytes)) {
+            told = i;
+        }
         plan->callback |= program->callback;
         drops |= program->drops;
         expands |= program->expand != expanded;
@@ -169,14 +177,22 @@ static brim_status compile_transform(struct brim__compiler *compiler, const stru
     }
     brim_status status = brim__enter_stage(compiler, &plan->info.sample_fingerprint, use);
     for (uint32_t i = first_leaf; status == BRIM_OK && i < plan->leaf_count; i++) {
-        status = brim__enter_stage(compiler, &plan->leaf[i]->sample_fingerprint, use);
+        struct brim__leaf *leaf = plan->leaf[i];
+        status = brim__enter_stage(compiler, &leaf->sample_fingerprint, use);
+        if (leaf->program.meaning != 0) {
+            leaf->sample_fingerprint =
+                brim__hash_words(leaf->sample_fingerprint, leaf->program.meaning, 0);
+            plan->info.sample_fingerprint =
+                brim__hash_words(plan->info.sample_fingerprint, leaf->program.meaning, i);
+        }
     }
     if (status == BRIM_OK && (drops || expands)) {
         status = compile_unplaced(compiler, use, expands, nested);
     }
     brim__cacheable(plan, place, first_leaf);
     return status == BRIM_OK
-               ? brim__effect_of_program(compiler, place, &plan->leaf[first_leaf]->program)
+               ? brim__effect_of_program(compiler, place, &plan->leaf[first_leaf]->program,
+                                         plan->leaf[told]->program.note)
                : status;
 }
 
@@ -297,6 +313,7 @@ brim_status brim__plan_compile(brim_plan *plan, const struct brim__plan_request 
                                                     .bindings = options->bindings,
                                                     .binding_count = options->binding_count,
                                                     .cache_dir = request->cache_dir,
+                                                    .trust_foreign = request->trust_foreign,
                                                     .progress = options->progress,
                                                     .progress_user = options->progress_user,
                                                     .serials = &plan->serials,
@@ -306,6 +323,8 @@ brim_status brim__plan_compile(brim_plan *plan, const struct brim__plan_request 
         return brim__fail(BRIM_UNSUPPORTED, "the pipeline has %zu stages; at most %d", stages,
                           BRIM__MAX_STAGES);
     }
+    plan->progress = options->progress;
+    plan->progress_user = options->progress_user;
     brim__order_init(&plan->order);
     plan->batching = (struct brim__batching){ .rows = 1, .max_errors = UINT64_MAX };
     brim_status status =

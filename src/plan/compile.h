@@ -8,7 +8,7 @@
 
 #include "plan/plan.h"
 
-#define BRIM__EFFECT_BYTES 512
+#define BRIM__EFFECT_BYTES 1024
 
 /* A stage behind `batch`: added when it is known how batches lie in memory. */
 struct brim__late_stage {
@@ -46,7 +46,7 @@ brim_status brim__begin_stage(struct brim__compiler *compiler, const struct brim
                               uint32_t *place);
 brim_status brim__set_effect(struct brim__compiler *compiler, uint32_t place, const char *text);
 brim_status brim__effect_of_program(struct brim__compiler *compiler, uint32_t place,
-                                    const struct brim__program *program);
+                                    const struct brim__program *program, const char *note);
 brim_status brim__effect_of_order(struct brim__compiler *compiler, uint32_t place);
 /* Enters a stage into a fingerprint: its version and full text without paths. */
 brim_status brim__enter_stage(struct brim__compiler *compiler, uint64_t *fingerprint,

@@ -45,7 +45,7 @@ brim_status brim__set_effect(struct brim__compiler *compiler, uint32_t place, co
 }
 
 brim_status brim__effect_of_program(struct brim__compiler *compiler, uint32_t place,
-                                    const struct brim__program *program) {
+                                    const struct brim__program *program, const char *note) {
     char text[BRIM__EFFECT_BYTES] = "";
     for (uint32_t f = 0; f < program->field_count; f++) {
         const struct brim__program_field *field = &program->field[f];
@@ -59,8 +59,8 @@ brim_status brim__effect_of_program(struct brim__compiler *compiler, uint32_t pl
                            &field->pending.from.shape);
     }
     const size_t length = strlen(text);
-    snprintf(text + length, sizeof(text) - length, "%s%s", program->impure ? "; not pure" : "",
-             program->probed ? ", probed" : "");
+    snprintf(text + length, sizeof(text) - length, "%s%s%s", program->impure ? "; not pure" : "",
+             program->probed ? ", probed" : "", note != NULL ? note : "");
     return brim__set_effect(compiler, place, text);
 }
 

@@ -1,7 +1,7 @@
 /*
  * fit.c: how much of a plan the budget holds.
  *
- *     minimum = what was there + arena + (hold + 1) slots + 1 scratch + window
+ *     minimum = what was there + arena + what sources hold + (hold + 1) slots + 1 scratch + window
  *     planned = minimum + workers x (stack, if not running, + scratch) + more slots + caches
  *
  * Above the minimum first come workers, up to what the runtime runs, then slots:
@@ -61,6 +61,20 @@ static uint64_t stamping(const brim_plan *plan) {
     return most;
 }
 
+/* The source of which loading will hold most; NULL: none holds anything. */
+static const struct brim__source *most_held(const brim_plan *plan) {
+    const struct brim__source *most = NULL;
+    for (uint32_t i = 0; i < plan->leaf_count; i++) {
+        for (uint32_t s = 0; s < plan->leaf[i]->source_count; s++) {
+            const struct brim__source *source = plan->leaf[i]->source[s];
+            if (source->held_bytes > (most != NULL ? most->held_bytes : 0)) {
+                most = source;
+            }
+        }
+    }
+    return most;
+}
+
 /* Where one file is to blame for most of what is needed: which, and what can be done. */
 static void blame(const brim_plan *plan, uint64_t needed, char *text, size_t bytes) {
     const struct brim__program *worst = &plan->leaf[0]->program;
@@ -70,17 +84,25 @@ static void blame(const brim_plan *plan, uint64_t needed, char *text, size_t byt
         worst = program->needed_bytes > worst->needed_bytes ? program : worst;
     }
     text[0] = '\0';
-    if (worst->neediest != NULL && worst->needed_bytes > needed / 2) {
+    const struct brim__source *held = most_held(plan);
+    const uint64_t all = brim__plan_held_bytes(plan);
+    if (held != NULL && all > needed / 2) {
+        snprintf(text, bytes,
+                 "; %s (%llu bytes) of it are for %.200s%s, which is compressed and must be held "
+                 "in memory: %s",
+                 brim__size_text(all, size), (unsigned long long)all, held->held_label,
+                 all > held->held_bytes ? " and others" : "", held->held_advice);
+    } else if (worst->neediest != NULL && worst->needed_bytes > needed / 2) {
         snprintf(
             text, bytes,
-            "; %s of it are for decoding %.200s: with a smaller decode room= it is a bad sample "
-            "instead",
+            "; %s of it are for decoding %.200s: with a smaller decode room= or max_pixels= it is "
+            "a bad sample instead",
             brim__size_text(worst->needed_bytes, size), worst->neediest);
     }
 }
 
 static void explain(const brim_plan *plan, uint64_t needed, uint64_t available, char *text) {
-    char holders[256], window[64] = "", file[320], sizes[5][BRIM__SIZE_TEXT];
+    char holders[256], window[64] = "", file[448], sizes[5][BRIM__SIZE_TEXT];
     blame(plan, needed, file, sizeof(file));
     const brim_plan_info *info = &plan->info;
     brim__budget_holders(brim__budget_tightest(plan->budget, BRIM_HOST), BRIM_HOST, holders,
@@ -118,8 +140,8 @@ static void explain_kind(const brim_plan *plan, brim_memory kind, uint64_t neede
              holders[0] != '\0' ? holders : "nobody", pinned ? "" : "hold fewer, ");
 }
 
-/* What a plan needs of a device and of page-locked memory; false: it does not fit. */
-static bool fit_device(brim_plan *plan, char *reason) {
+/* What a plan needs of a device and of page-locked memory. */
+static void need_device(brim_plan *plan) {
     brim_plan_info *info = &plan->info;
     const struct brim__landing *landing = &plan->landing;
     info->device_slot_bytes = landing->slot_bytes;
@@ -130,6 +152,12 @@ static bool fit_device(brim_plan *plan, char *reason) {
     info->minimum_pinned_bytes = times(info->minimum_slots, info->slot_bytes);
     info->planned_device_bytes = info->minimum_device_bytes;
     info->planned_pinned_bytes = info->minimum_pinned_bytes;
+}
+
+/* How much of that there is; false: it does not fit. */
+static bool fit_device(brim_plan *plan, char *reason) {
+    brim_plan_info *info = &plan->info;
+    const struct brim__landing *landing = &plan->landing;
     const uint64_t device = brim__budget_available(plan->budget, landing->kind);
     const uint64_t pinned = brim__budget_available(plan->budget, BRIM_PINNED);
     if (info->minimum_device_bytes > device) {
@@ -272,21 +300,24 @@ brim_status brim__plan_fit(brim_plan *plan, const struct brim__plan_request *req
         return status;
     }
     info->reason = reason;
-    info->fixed_bytes = plan->arena.bytes;
-    const uint64_t held =
+    const uint64_t taken = plan->arena.bytes + plan->loaded_bytes;
+    const uint64_t held = brim__plan_held_bytes(plan);
+    info->fixed_bytes = plus(taken, held);
+    const uint64_t running =
         plus(plus(plus(times(info->minimum_slots, info->slot_bytes), info->scratch_bytes),
                   plus(info->window_bytes, plan->cache_count * brim__budget_node_bytes())),
              times(info->minimum_device_slots, plan->landing.tail_bytes));
-    const uint64_t needed = brim__max(held, stamping(plan));
+    /* that is not taken yet: sources are loaded before anything else */
+    const uint64_t needed = plus(held, brim__max(running, stamping(plan)));
     /* opening may have needed more for a while, to build an index or count labels */
     brim_budget_info opening = BRIM_BUDGET_INFO_INIT;
     status = brim_budget_read(plan->budget, BRIM_HOST, &opening);
     if (status != BRIM_OK) {
         return status;
     }
-    const uint64_t running = plus(plus(request->base_bytes, info->fixed_bytes), needed);
+    const uint64_t whole = plus(plus(request->base_bytes, taken), needed);
     info->minimum_bytes =
-        brim__max(brim__max(running, plus(request->base_bytes, opening.peak)), BRIM__BUDGET_FLOOR);
+        brim__max(brim__max(whole, plus(request->base_bytes, opening.peak)), BRIM__BUDGET_FLOOR);
     info->limit_bytes = brim__budget_limit(plan->budget, BRIM_HOST);
 
     const uint64_t available = brim__budget_available(plan->budget, BRIM_HOST);
@@ -294,6 +325,9 @@ brim_status brim__plan_fit(brim_plan *plan, const struct brim__plan_request *req
     info->planned_bytes = info->minimum_bytes;
     info->fits = needed <= available;
     describe_caches(plan, UINT64_MAX);
+    if (plan->landing.on) {
+        need_device(plan);
+    }
     if (!info->fits) {
         explain(plan, needed, available, reason);
     } else if (plan->landing.on) {
@@ -303,7 +337,7 @@ brim_status brim__plan_fit(brim_plan *plan, const struct brim__plan_request *req
         return BRIM_OK;
     }
     uint64_t left = available - needed;
-    uint64_t used = plus(plus(request->base_bytes, info->fixed_bytes), needed);
+    uint64_t used = whole;
     while (info->threads < plan->thread_cap) {
         const uint64_t stack =
             info->threads < request->running[plan->callback] ? 0 : info->stack_bytes;

@@ -25,7 +25,8 @@ brim_status brim__plan_list_indexes(brim_plan *plan) {
                                                   .largest_bytes = index->largest,
                                                   .data_bytes = index->data_bytes,
                                                   .bytes = index->file.bytes,
-                                                  .made = index->made };
+                                                  .made = index->made,
+                                                  .note = index->note == NULL ? "" : index->note };
     }
     return BRIM_OK;
 }

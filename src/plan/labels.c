@@ -3,7 +3,8 @@
  *
  * A label is the value of a field as the source gives it: an integer or a bool, or
  * a hash of its text. Neighbours are fetched together, through a buffer that is
- * charged for the time of the call.
+ * charged for the time of the call. A source that is held in memory is loaded here,
+ * and stays loaded.
  */
 #include "plan/plan.h"
 
@@ -48,10 +49,13 @@ static void read_label(const struct brim__source_field *field, struct brim__conv
 }
 
 /* Labels of `count` neighbouring samples of one leaf. */
-static brim_status read_run(const struct brim__leaf *leaf, const char *name, uint64_t sample,
-                            uint64_t count, uint8_t *buffer, int64_t *labels) {
+static brim_status read_run(brim_plan *plan, const struct brim__leaf *leaf, const char *name,
+                            uint64_t sample, uint64_t count, uint8_t *buffer, int64_t *labels) {
     uint32_t s = 0, f = 0;
     brim_status status = find_field(leaf, name, &s, &f);
+    if (status == BRIM_OK) {
+        status = brim__plan_load_source(plan, leaf->source[s]);
+    }
     if (status != BRIM_OK) {
         return status;
     }
@@ -108,8 +112,8 @@ brim_status brim__plan_labels(void *user, const char *name, uint64_t first, uint
                    places[i + n].sample == places[i].sample + n) {
                 n++;
             }
-            status =
-                read_run(plan->leaf[places[i].leaf], name, places[i].sample, n, buffer, labels + i);
+            status = read_run(plan, plan->leaf[places[i].leaf], name, places[i].sample, n, buffer,
+                              labels + i);
             i += n;
         }
         first += run;

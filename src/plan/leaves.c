@@ -1,5 +1,5 @@
 /*
- * leaves.c: opening sources: one, or several side by side in `zip`.
+ * leaves.c: opening sources: one, or several side by side in `zip`; and loading them.
  */
 #include "plan/compile.h"
 
@@ -39,7 +39,7 @@ static brim_status open_source(struct brim__compiler *compiler, const struct bri
     if (status != BRIM_OK) {
         return status;
     }
-    plan->stage[place].bytes += plan->arena.bytes - before;
+    plan->stage[place].bytes += plan->arena.bytes - before + source->held_bytes;
     plan->stage[place].samples = source->stream ? 0 : source->count;
     plan->callback |= source->callback;
     plan->info.data_fingerprint =
@@ -164,7 +164,43 @@ brim_status brim__open_leaf(struct brim__compiler *compiler, const struct brim__
         brim__cacheable(plan, place, plan->leaf_count - 1);
     }
     if (status == BRIM_OK && is_zip) {
-        status = brim__effect_of_program(compiler, place, &leaf->program);
+        status = brim__effect_of_program(compiler, place, &leaf->program, NULL);
     }
     return status;
+}
+
+/* ----------------------------------------------------------------- loading */
+
+uint64_t brim__plan_held_bytes(const brim_plan *plan) {
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < plan->leaf_count; i++) {
+        for (uint32_t s = 0; s < plan->leaf[i]->source_count; s++) {
+            if (brim__add_overflows(bytes, plan->leaf[i]->source[s]->held_bytes, &bytes)) {
+                return UINT64_MAX;
+            }
+        }
+    }
+    return bytes;
+}
+
+brim_status brim__plan_load_source(brim_plan *plan, struct brim__source *source) {
+    const struct brim__opening opening = { .arena = &plan->arena,
+                                           .progress = plan->progress,
+                                           .progress_user = plan->progress_user };
+    const uint64_t bytes = source->held_bytes;
+    const brim_status status = bytes > 0 ? source->ops->load(source, &opening) : BRIM_OK;
+    plan->loaded_bytes += status == BRIM_OK ? bytes : 0;
+    return status;
+}
+
+brim_status brim__plan_load(brim_plan *plan) {
+    for (uint32_t i = 0; i < plan->leaf_count; i++) {
+        for (uint32_t s = 0; s < plan->leaf[i]->source_count; s++) {
+            const brim_status status = brim__plan_load_source(plan, plan->leaf[i]->source[s]);
+            if (status != BRIM_OK) {
+                return status;
+            }
+        }
+    }
+    return BRIM_OK;
 }

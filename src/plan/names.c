@@ -24,7 +24,7 @@ static brim_status name_of(const brim_plan *plan, const struct brim__leaf *leaf,
     for (uint32_t s = 0; s < leaf->source_count; s++) {
         const struct brim__source *source = leaf->source[s];
         if (source->ops->path != NULL) {
-            return source->ops->path(source, sample, plan->budget, name);
+            return source->ops->path(source, sample, 0, plan->budget, name);
         }
     }
     leaf->source[0]->ops->describe(leaf->source[0], sample, name, BRIM__SAMPLE_NAME);

@@ -1,10 +1,12 @@
 /*
  * plan.h: a pipeline fitted into a budget.
  *
- * Building a plan opens the sources (headers only), composes the order, compiles
- * one program for each leaf, lays out a slot, and works out the minimum and how
- * many threads and slots fit above it. What it needs for good lies in one arena,
- * charged to the budget of the loader-to-be; a loader takes the plan over.
+ * Building a plan opens the sources, composes the order, compiles one program for each
+ * leaf, lays out a slot, and works out the minimum and how many threads and slots fit
+ * above it. Of a source only headers are read, and labels if the order needs them; what
+ * the source will hold in memory is counted now and taken when the loader loads it. What
+ * the plan needs for good lies in one arena, charged to the budget of the loader-to-be;
+ * a loader takes the plan over.
  *
  *     leaf 0: sources side by side ─ program ─┐
  *     leaf 1: (another part of a mix) ────────┴─► rows of a slot:
@@ -47,6 +49,7 @@ struct brim__leaf {
     uint32_t port_count;
     uint32_t frozen; /* steps before this one are run as in epoch 0 */
     bool stamped;    /* a cache looks at the files of each sample */
+    bool hashed;     /* a cache compares the content of each sample's records */
 };
 
 /* What a plan is made for. */
@@ -59,6 +62,7 @@ struct brim__plan_request {
     uint32_t running[2]; /* that it runs already: with any stack, with a large one */
     const char *limit_origin;
     const char *cache_dir;             /* for indexes; NULL: in the user's home */
+    bool trust_foreign;                /* indexes of other users are used too */
     const struct brim__device *device; /* opened; NULL: batches are delivered on the host */
 };
 
@@ -71,8 +75,11 @@ struct brim_plan {
     struct brim__shard deliveries; /* how positions become what workers fill: the same, or chunks */
     struct brim__sequence sequence;
     struct brim__serial *serials;
-    struct brim__index *indexes; /* newest first */
-    struct brim__cache *caches;  /* newest first */
+    struct brim__index *indexes;      /* newest first */
+    uint64_t loaded_bytes;            /* that loaded sources hold, beside the arena */
+    brim_progress_callback *progress; /* while the plan is made and loaded; or NULL */
+    void *progress_user;
+    struct brim__cache *caches; /* newest first */
     uint32_t cache_count;
     struct brim__cache *resident; /* the one of them that is on a device; NULL: none */
     struct brim__leaf *leaf[BRIM__MAX_LEAVES];
@@ -119,6 +126,11 @@ brim_status brim__sequence_order(brim_plan *plan, const struct brim__use *use, u
 brim_status brim__sequence_begin(brim_plan *plan, const char *stage, bool nested);
 brim_status brim__sequence_lay_out(brim_plan *plan);
 uint64_t brim__sequence_bytes(const brim_plan *plan); /* of its window */
+/* leaves.c: what its sources hold in memory: how much loading will take, in whole pages, and
+ * loading one, or all. */
+uint64_t brim__plan_held_bytes(const brim_plan *plan);
+brim_status brim__plan_load_source(brim_plan *plan, struct brim__source *source);
+brim_status brim__plan_load(brim_plan *plan);
 /* labels.c: a brim__order_site's labels. */
 brim_status brim__plan_labels(void *user, const char *name, uint64_t first, uint64_t count,
                               int64_t *labels);

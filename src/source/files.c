@@ -5,6 +5,10 @@
  * than the read, and because an open file cannot be exchanged under the
  * reader. So a list is as long as the system lets a process hold descriptors,
  * and the error says so.
+ *
+ * What is packed is bounded by headers when it is opened. Loading takes that much
+ * and no more, puts out exactly that much, and fails where the data have more or
+ * less.
  */
 #include "source/files.h"
 
@@ -53,12 +57,96 @@ brim_status brim__files_open(struct brim__files *files, size_t index, const char
                       path, index + 1, files->count, (unsigned long long)limit.rlim_cur);
 }
 
-void brim__files_hold(struct brim__files *files, size_t index, const uint8_t *memory,
-                      uint64_t bytes) {
-    struct brim__part *part = &files->part[index];
-    brim__file_close(&part->file);
-    part->file.bytes = bytes;
-    part->memory = memory;
+/* ----------------------------------------------------------------- packed */
+
+/* Saturates: what does not fit 64 bits fits no budget. */
+static uint64_t aligned_sum(uint64_t a, uint64_t b, uint64_t alignment) {
+    uint64_t sum;
+    return brim__add_overflows(a, b, &sum) || sum > UINT64_MAX - alignment
+               ? UINT64_MAX - alignment
+               : brim__align(sum, alignment);
+}
+
+void brim__files_pack(struct brim__source *source, size_t index, const struct brim__packed *packed,
+                      const char *advice) {
+    struct brim__files *files = source->self;
+    struct brim__packed *mine = &files->part[index].packed;
+    *mine = *packed;
+    mine->on = true;
+    mine->place = files->packed_bytes;
+    files->packed_bytes =
+        aligned_sum(files->packed_bytes, brim__max(1, packed->kept), BRIM__CACHE_LINE);
+    source->held_bytes = aligned_sum(files->packed_bytes, 0, brim__page_bytes());
+    if (source->held_label == NULL || packed->kept > files->packed_largest) {
+        files->packed_largest = packed->kept;
+        source->held_label = packed->label;
+    }
+    source->held_advice = advice;
+}
+
+static brim_status inflate_part(struct brim__inflater *inflater, const struct brim__part *part,
+                                uint8_t *memory) {
+    const struct brim__packed *packed = &part->packed;
+    brim_status status =
+        brim__inflate_begin(inflater, packed->form, &part->file, packed->begin, packed->bytes);
+    for (uint64_t done = 0; status == BRIM_OK && done < packed->skipped;) {
+        uint8_t header[64];
+        const uint64_t count = brim__min(sizeof header, packed->skipped - done);
+        status = brim__inflate_read(inflater, header, count);
+        done += count;
+    }
+    if (status == BRIM_OK) {
+        status = brim__inflate_read(inflater, memory, packed->kept);
+    }
+    if (status == BRIM_OK) {
+        status = brim__inflate_end(inflater);
+    }
+    if (status == BRIM_OK && packed->has_crc && brim__inflate_crc(inflater) != packed->crc) {
+        status = brim__fail(BRIM_CORRUPT,
+                            "%s: byte %llu: the CRC-32 of what is inflated is %08x, but the "
+                            "directory says %08x",
+                            packed->label, (unsigned long long)packed->begin,
+                            brim__inflate_crc(inflater), packed->crc);
+    }
+    return status;
+}
+
+static brim_status load(struct brim__source *source, const struct brim__opening *opening) {
+    struct brim__files *files = source->self;
+    char size[BRIM__SIZE_TEXT];
+    brim_status status =
+        brim__pages_new(&files->pages, opening->arena->budget, files->packed_bytes, false, false);
+    if (status != BRIM_OK) {
+        files->pages = (struct brim__pages){ 0 };
+        return brim__fail_within(
+            status, "%s: is compressed and must be held in memory: %s (%llu bytes%s); %s",
+            source->held_label, brim__size_text(files->packed_bytes, size),
+            (unsigned long long)files->packed_bytes,
+            files->count > 1 ? " with the other files" : "", source->held_advice);
+    }
+    brim__inflater_use(files->inflater, opening);
+    for (size_t i = 0; i < files->count; i++) {
+        struct brim__part *part = &files->part[i];
+        if (!part->packed.on) {
+            continue;
+        }
+        uint8_t *memory = files->pages.memory + part->packed.place;
+        status = inflate_part(files->inflater, part, memory);
+        if (status != BRIM_OK) {
+            return status;
+        }
+        part->memory = memory;
+        brim__file_close(&part->file);
+    }
+    source->held_bytes = 0;
+    return BRIM_OK;
+}
+
+/* ----------------------------------------------------------------- reading */
+
+/* Of the file, or of what comes out of it. */
+static uint64_t content_bytes(const struct brim__part *part) {
+    return part->packed.on ? part->packed.skipped + part->packed.kept : part->file.bytes;
 }
 
 brim_status brim__files_finish(struct brim__source *source, struct brim__files *files, bool map,
@@ -72,16 +160,16 @@ brim_status brim__files_finish(struct brim__source *source, struct brim__files *
             return brim__fail(BRIM_INVALID, "%s: the files hold more than 2^63 %s together",
                               part->file.path, what);
         }
-        source->identity = brim__hash_words(source->identity, part->samples, part->file.bytes);
-        if (map && part->samples > 0 && part->memory == NULL) {
+        source->identity = brim__hash_words(source->identity, part->samples, content_bytes(part));
+        if (map && part->samples > 0 && !part->packed.on) {
             const brim_status status = brim__file_map(&part->file);
             if (status != BRIM_OK) {
                 return status;
             }
             part->memory = part->file.map;
         }
-        any_read = any_read || (part->memory == NULL && part->samples > 0);
-        source->is_file = source->is_file || part->file.fd >= 0;
+        any_read = any_read || (part->memory == NULL && !part->packed.on && part->samples > 0);
+        source->is_file = source->is_file || !part->packed.on;
     }
     if (source->count == 0) {
         return brim__fail(BRIM_INVALID, "%s: holds no %s%s", files->part[0].file.path, what,
@@ -196,6 +284,7 @@ static void close_files(struct brim__source *source) {
     for (size_t i = 0; i < files->count; i++) {
         brim__file_close(&files->part[i].file);
     }
+    brim__pages_free(&files->pages);
     source->ops = NULL;
 }
 
@@ -212,6 +301,7 @@ const struct brim__source_ops brim__files_ops = {
     .advise = advise,
     .describe = describe,
     .stamp = stamp_files,
+    .load = load,
     .close = close_files,
 };
 
@@ -219,5 +309,6 @@ const struct brim__source_ops brim__files_scattered_ops = {
     .fetch = fetch,
     .describe = describe,
     .stamp = stamp_files,
+    .load = load,
     .close = close_files,
 };

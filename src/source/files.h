@@ -11,20 +11,35 @@
  *
  * A source of this kind has a brim__files as its `self` and brim__files_ops.
  *
- * A file that is compressed is inflated into memory when it is opened, and
- * closed: its records are then found in that memory.
+ * A file that is compressed is packed until the source is loaded: then it is
+ * inflated into memory and closed, and its records are found in that memory.
  *
  * Invariants once finished: every file is open (and mapped, if asked for and
- * it holds samples) or held in memory; `first` grows by `samples`; every record
- * of a file lies inside the size that the file had when it was opened, or
- * inside the memory.
+ * it holds samples) or held in memory, a packed one the former until the source is
+ * loaded and the latter from then on; `first` grows by `samples`; every record of a
+ * file lies inside the size that the file had when it was opened, or inside the
+ * memory.
  */
 #ifndef BRIM_FILES_H
 #define BRIM_FILES_H
 
+#include "source/inflate.h"
 #include "source/source.h"
 
 #define BRIM__MOST_FILES 100000
+
+/* What is to be inflated of a file, and into how much. */
+struct brim__packed {
+    bool on;
+    uint64_t place; /* byte of the pages at which it begins */
+    enum brim__deflate_form form;
+    uint64_t begin, bytes; /* the range of the file */
+    uint64_t skipped;      /* of what comes out: a header that is not kept, ... */
+    uint64_t kept;         /* ... and what follows it: no more, no less */
+    bool has_crc;          /* BRIM__DEFLATE_RAW: what is kept must have this CRC-32 */
+    uint32_t crc;
+    const char *label; /* "x.npz, a.npy": for messages; in the opening's arena */
+};
 
 struct brim__part {
     struct brim__file file;
@@ -33,13 +48,18 @@ struct brim__part {
     uint64_t first;   /* number of its first record in the source */
     uint64_t stamp;   /* of the file as opening saw it */
     /* the content, of which `data` is a byte: the map, or what was inflated;
-     * NULL: read from the file */
+     * NULL: read from the file, or packed */
     const uint8_t *memory;
+    struct brim__packed packed;
 };
 
 struct brim__files {
     size_t count;
     struct brim__part *part;
+    struct brim__inflater *inflater; /* for all that is packed */
+    uint64_t packed_largest;         /* of what is kept of one file */
+    uint64_t packed_bytes;           /* that all of it takes, one after the other, ... */
+    struct brim__pages pages;        /* ... in here, once it is loaded */
 };
 
 /* Takes the table for a list of `count` files, none of them open, and makes
@@ -48,10 +68,10 @@ brim_status brim__files_init(struct brim__source *source, const char *stage, siz
                              struct brim__opening *opening, struct brim__files **files);
 /* Opens file `index`; `path` must live in the opening's arena. */
 brim_status brim__files_open(struct brim__files *files, size_t index, const char *path);
-/* The content of file `index` is what lies in `memory`, which outlives the
- * source: the file is closed, and its size is that of the content. */
-void brim__files_hold(struct brim__files *files, size_t index, const uint8_t *memory,
-                      uint64_t bytes);
+/* The content of file `index` is to be inflated as `packed` says, by files->inflater;
+ * `advice` says what to do instead of holding it. */
+void brim__files_pack(struct brim__source *source, size_t index, const struct brim__packed *packed,
+                      const char *advice);
 /* With data and samples of all files, and the source's pitch, record_bytes and
  * identity set: numbers the samples, maps the files if asked to, and fills in
  * what the source says about reading. `what` names records in messages. */

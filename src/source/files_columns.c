@@ -188,16 +188,19 @@ brim_status brim__manifest_inner(const struct brim__use *use, const char *path,
 }
 
 brim_status brim__manifest_guess(const struct brim__use *use, const char *path,
-                                 const struct brim__opening *opening, struct brim__item *item) {
+                                 const struct brim__opening *opening, struct brim__item *item,
+                                 const char **note) {
     static const char *const names[] = { "path", "file", "image", "filename" };
     struct brim__opening first = *opening;
     struct brim__source inner = { 0 };
     const struct brim__values none = { 0 };
-    first.indexes = NULL; /* this one is closed again */
+    struct brim__index *index = NULL;
+    first.indexes = &index; /* this one is closed again */
     brim_status status = brim__manifest_inner(use, path, &none, &first, &inner);
     if (status != BRIM_OK) {
         return status;
     }
+    *note = index == NULL ? NULL : index->note;
     for (size_t n = 0; n < BRIM__COUNT(names) && item->text == NULL; n++) {
         for (uint32_t f = 0; f < inner.field_count; f++) {
             if (strcmp(inner.field[f].name, names[n]) == 0) {

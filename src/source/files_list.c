@@ -19,7 +19,6 @@ struct list {
     const int64_t *labels;
     const char *root; /* NULL: none */
     uint64_t longest; /* path with root and zero */
-    struct brim__image_bounds bounds;
 };
 
 brim_status brim__files_root(const char *path, struct brim__arena *arena, const char **root) {
@@ -106,6 +105,7 @@ void brim__files_field(struct brim__source_field *field, uint64_t offset, uint64
 static brim_status path_of(const struct list *list, uint64_t sample, char *room,
                            const char **path) {
     *path = list->paths[sample];
+    assert(*path != NULL); /* take_paths has looked */
     if (list->root == NULL) {
         return BRIM_OK;
     }
@@ -139,11 +139,11 @@ static void describe(const struct brim__source *source, uint64_t sample, char *t
     brim__files_name(list->root == NULL ? "" : list->root, list->paths[sample], text, bytes);
 }
 
-static brim_status name_of(const struct brim__source *source, uint64_t sample, brim_budget *budget,
-                           char *text) {
+static brim_status name_of(const struct brim__source *source, uint64_t sample, uint32_t field,
+                           brim_budget *budget, char *text) {
     const struct list *list = source->self;
     const char *path = list->paths[sample];
-    (void)budget;
+    (void)field, (void)budget;
     return brim__files_join(list->root == NULL ? "" : list->root, path, strlen(path), text,
                             BRIM__SAMPLE_NAME);
 }
@@ -190,16 +190,11 @@ static brim_status probe_list(struct brim__source *source, struct list *list,
                                       &told_ns);
         }
     }
-    if (status == BRIM_OK && brim__probed_bounds(&probed, &list->bounds)) {
-        const char *path;
-        status = path_of(list, probed.most, room, &path);
-        if (status == BRIM_OK) {
-            status = brim__arena_text(opening->arena, path, &list->bounds.most);
-        }
-        source->field[0].images = &list->bounds;
-        if (status == BRIM_OK) {
-            status = brim__files_note(0, probed.others, opening->arena, &source->note);
-        }
+    if (status == BRIM_OK) {
+        status = brim__probed_survey(&probed, opening->arena, &source->field[0].images);
+    }
+    if (status == BRIM_OK && source->field[0].images != NULL) {
+        status = brim__files_note(0, probed.others, opening->arena, &source->note);
     }
     source->field[0].view.shape.dim[0] = brim__max(1, probed.largest);
     brim__view_row_major(&source->field[0].view);

@@ -10,19 +10,20 @@
  *     extra:   buffer of the inner fetch | paths, one for each blob of each record
  *
  * What the images need at most is found out when the manifest is opened for the
- * first time, and kept in a page of its own:
+ * first time, and kept in pages of its own:
  *
- *     struct kept | zeros | hash
+ *     struct kept | zeros | hash      and for each path column
+ *     its number | struct brim__probed | zeros | hash
  *
- * It is believed while the manifest has the same size and time of change, and what it
- * says can be true.
+ * They are believed while the manifest has the same size and time of change, and what
+ * they say can be true.
  */
 #include "base/stream.h"
 #include "source/folder.h"
 
 #define RUN_BYTES    65536 /* of paths for one fetch, if there are several */
 #define KEPT_MAGIC   "brimprb\n"
-#define KEPT_VERSION 1
+#define KEPT_VERSION 2
 
 struct manifest {
     struct brim__source inner;
@@ -35,7 +36,6 @@ struct manifest {
     uint64_t rooms;                    /* their sum */
     uint64_t blobs;                    /* place of the first blob in a record */
     uint64_t inner_bytes;              /* of the extra, for the inner fetch */
-    struct brim__image_bounds bounds[BRIM__MAX_FIELDS];
 };
 
 /* ---------------------------------------------------------------- fetching */
@@ -94,10 +94,20 @@ static void describe(const struct brim__source *source, uint64_t sample, char *t
     manifest->inner.ops->describe(&manifest->inner, sample, text, bytes);
 }
 
-/* That of the first path column. */
-static brim_status path_of(const struct brim__source *source, uint64_t sample, brim_budget *budget,
-                           char *text) {
+/* Reads one sample; the path of column i then stands in its blob. */
+static const char *blob_path(const struct manifest *manifest, const uint8_t *record, uint32_t i) {
+    struct brim__blob blob;
+    memcpy(&blob, record + manifest->blobs + i * sizeof blob, sizeof blob);
+    return blob.path;
+}
+
+static brim_status path_of(const struct brim__source *source, uint64_t sample, uint32_t field,
+                           brim_budget *budget, char *text) {
     const struct manifest *manifest = source->self;
+    uint32_t column = 0;
+    for (uint32_t i = 0; i < manifest->path_count; i++) {
+        column = manifest->column[i] == field ? i : column;
+    }
     const brim_call call = { .size = sizeof call, .sample = sample };
     const uint8_t *record;
     uint64_t got;
@@ -108,9 +118,7 @@ static brim_status path_of(const struct brim__source *source, uint64_t sample, b
     }
     status = fetch(source, &call, 1, buffer, &record, &got);
     if (status == BRIM_OK) {
-        struct brim__blob blob;
-        memcpy(&blob, record + manifest->blobs, sizeof blob);
-        brim__copy_text(text, BRIM__SAMPLE_NAME, blob.path);
+        brim__copy_text(text, BRIM__SAMPLE_NAME, blob_path(manifest, record, column));
     }
     brim__free(buffer);
     return status;
@@ -158,47 +166,69 @@ struct kept {
     int64_t data_modified_ns;
     uint64_t samples;
     uint64_t paths;
-    struct brim__probed probed[BRIM__MAX_FIELDS];
+};
+struct column_kept {
+    uint64_t column;
+    struct brim__probed probed;
 };
 _Static_assert(sizeof(struct kept) <= BRIM__LISTING_PAGE - 8, "one page with its hash");
+_Static_assert(sizeof(struct column_kept) <= BRIM__LISTING_PAGE - 8, "one page with its hash");
 
-static bool read_kept(struct kept *kept, const char *path) {
+/* A page that begins with these bytes, or is to be read into them. */
+static bool read_page(const struct brim__file *file, uint64_t number, void *to, size_t bytes) {
     uint8_t page[BRIM__LISTING_PAGE];
+    const bool whole = brim__file_read(file, number * sizeof page, page, sizeof page) == BRIM_OK &&
+                       brim__listing_sealed(page);
+    memcpy(to, page, whole ? bytes : 0);
+    return whole;
+}
+
+static brim_status write_page(struct brim__new_file *file, uint64_t number, const void *from,
+                              size_t bytes) {
+    uint8_t page[BRIM__LISTING_PAGE] = { 0 };
+    memcpy(page, from, bytes);
+    brim__listing_seal(page);
+    return brim__new_file_write(file, number * sizeof page, page, sizeof page);
+}
+
+/* probed: one for each path; written to even if nothing can be believed. */
+static bool read_kept(const struct kept *kept, const char *path,
+                      const struct brim__opening *opening, struct brim__probed *probed,
+                      const char **note) {
     struct brim__file file;
     struct kept found;
     if (brim__file_open(&file, path) != BRIM_OK) {
         return false;
     }
-    const bool whole = file.bytes == sizeof page &&
-                       brim__file_read(&file, 0, page, sizeof page) == BRIM_OK &&
-                       brim__listing_sealed(page);
-    brim__file_close(&file);
-    if (!whole) {
-        return false;
-    }
-    memcpy(&found, page, sizeof found);
-    bool good = memcmp(&found, kept, offsetof(struct kept, probed)) == 0;
+    bool good = brim__index_trust(&file, opening, note) == BRIM_OK &&
+                file.bytes == (1 + kept->paths) * BRIM__LISTING_PAGE &&
+                read_page(&file, 0, &found, sizeof found) &&
+                memcmp(&found, kept, sizeof found) == 0;
     for (uint64_t i = 0; good && i < kept->paths; i++) {
-        good = brim__probed_plausible(&found.probed[i], kept->samples);
+        struct column_kept column;
+        good = read_page(&file, 1 + i, &column, sizeof column) && column.column == i &&
+               brim__probed_plausible(&column.probed, kept->samples);
+        if (good) {
+            probed[i] = column.probed;
+        }
     }
-    if (good) {
-        *kept = found;
-    }
+    brim__file_close(&file);
     return good;
 }
 
-static brim_status write_kept(const struct kept *kept, const char *path,
-                              enum brim__index_place place) {
-    uint8_t page[BRIM__LISTING_PAGE] = { 0 };
+static brim_status write_kept(const struct kept *kept, const struct brim__probed *probed,
+                              const char *path, enum brim__index_place place) {
     struct brim__new_file file = { .fd = -1 };
-    memcpy(page, kept, sizeof *kept);
-    brim__listing_seal(page);
     brim_status status = brim__make_directory_of(path);
     if (status == BRIM_OK) {
         status = brim__new_file_begin(&file, path);
     }
     if (status == BRIM_OK) {
-        status = brim__new_file_write(&file, 0, page, sizeof page);
+        status = write_page(&file, 0, kept, sizeof *kept);
+    }
+    for (uint64_t i = 0; status == BRIM_OK && i < kept->paths; i++) {
+        const struct column_kept column = { .column = i, .probed = probed[i] };
+        status = write_page(&file, 1 + i, &column, sizeof column);
     }
     if (status == BRIM_OK) {
         status = brim__new_file_commit(&file);
@@ -207,15 +237,8 @@ static brim_status write_kept(const struct kept *kept, const char *path,
     return status == BRIM_OK ? BRIM_OK : brim__index_refused(status, place);
 }
 
-/* Reads one sample; the path of column i then stands in its blob. */
-static const char *blob_path(const struct manifest *manifest, const uint8_t *record, uint32_t i) {
-    struct brim__blob blob;
-    memcpy(&blob, record + manifest->blobs + i * sizeof blob, sizeof blob);
-    return blob.path;
-}
-
 static brim_status look_at_all(const struct brim__source *source, struct brim__opening *opening,
-                               uint8_t *buffer, uint8_t *window, struct kept *kept) {
+                               uint8_t *buffer, uint8_t *window, struct brim__probed *probed) {
     const struct manifest *manifest = source->self;
     brim_status status = BRIM_OK;
     uint64_t told_ns = brim__now();
@@ -234,9 +257,9 @@ static brim_status look_at_all(const struct brim__source *source, struct brim__o
             for (uint32_t i = 0; i < manifest->path_count && status == BRIM_OK; i++) {
                 enum brim__image_format format;
                 uint64_t bytes;
-                status = brim__probe(&kept->probed[i],
-                                     blob_path(manifest, records + r * source->pitch, i), s, window,
-                                     &bytes, &format);
+                status =
+                    brim__probe(&probed[i], blob_path(manifest, records + r * source->pitch, i), s,
+                                window, &bytes, &format);
             }
         }
         if (status == BRIM_OK) {
@@ -248,36 +271,31 @@ static brim_status look_at_all(const struct brim__source *source, struct brim__o
 }
 
 /* What is found goes to the fields. */
-static brim_status set_bounds(struct brim__source *source, struct manifest *manifest,
-                              const struct kept *kept, uint8_t *buffer,
-                              struct brim__opening *opening) {
+static brim_status set_fields_of(struct brim__source *source, const struct manifest *manifest,
+                                 const struct brim__probed *probed, struct brim__opening *opening) {
     brim_status status = BRIM_OK;
     uint64_t others = 0;
     for (uint32_t i = 0; i < manifest->path_count && status == BRIM_OK; i++) {
         struct brim__source_field *field = &source->field[manifest->column[i]];
-        const struct brim__probed *probed = &kept->probed[i];
-        const brim_call call = { .size = sizeof call, .sample = probed->most };
-        const uint8_t *records;
-        uint64_t got;
-        brim__files_field(field, field->view.offset, probed->largest);
-        if (!brim__probed_bounds(probed, &manifest->bounds[i])) {
-            continue;
-        }
-        status = fetch(source, &call, 1, buffer, &records, &got);
-        if (status == BRIM_OK) {
-            status = brim__arena_text(opening->arena, blob_path(manifest, records, i),
-                                      &manifest->bounds[i].most);
-        }
-        field->images = &manifest->bounds[i];
-        others += probed->others;
+        brim__files_field(field, field->view.offset, probed[i].largest);
+        status = brim__probed_survey(&probed[i], opening->arena, &field->images);
+        others += field->images != NULL ? probed[i].others : 0;
     }
     return status == BRIM_OK ? brim__files_note(0, others, opening->arena, &source->note) : status;
+}
+
+/* The newest index is the manifest's own. */
+static void set_note(const struct brim__opening *opening, const char *note) {
+    if (note != NULL && opening->indexes != NULL && *opening->indexes != NULL &&
+        (*opening->indexes)->note == NULL) {
+        (*opening->indexes)->note = note;
+    }
 }
 
 static brim_status probe(const struct brim__use *use, struct brim__opening *opening,
                          struct brim__source *source, struct manifest *manifest) {
     struct brim__file data;
-    const char *path;
+    const char *path, *note = NULL;
     brim_status status = brim__file_open(&data, manifest->path);
     if (status != BRIM_OK) {
         return status;
@@ -298,28 +316,34 @@ static brim_status probe(const struct brim__use *use, struct brim__opening *open
         kept.options = brim__hash(name, strlen(name), kept.options);
     }
     kept.options = brim__hash_words(kept.options, source->identity, 0);
-    const struct brim__index_recipe recipe = {
+    struct brim__index_recipe recipe = {
         .source = "files",
         .options = kept.options,
         .place = (enum brim__index_place)brim__item(use, BRIM__FILES_INDEX)->integer,
     };
-    status = brim__kept_path(&data, &recipe, ".brimprb", opening, &path);
+    status = brim__index_settle(&data, &recipe, ".brimprb", opening, &path, &note);
     if (status != BRIM_OK) {
         return status;
     }
     const uint64_t bytes = brim__align(brim__source_buffer(source, source->most_run), 64);
-    uint8_t *buffer = brim__alloc(opening->arena->budget, bytes + BRIM__INPUT_WINDOW, &status);
+    const size_t each = manifest->path_count * sizeof(struct brim__probed);
+    uint8_t *buffer =
+        brim__alloc(opening->arena->budget, bytes + BRIM__INPUT_WINDOW + each, &status);
     if (buffer == NULL) {
         return brim__fail_within(status, "looking at the files of %s", manifest->path);
     }
-    if (!read_kept(&kept, path)) {
-        status = look_at_all(source, opening, buffer, buffer + bytes, &kept);
+    struct brim__probed *probed =
+        (struct brim__probed *)(void *)(buffer + bytes + BRIM__INPUT_WINDOW);
+    if (!read_kept(&kept, path, opening, probed, &note)) {
+        memset(probed, 0, each);
+        status = look_at_all(source, opening, buffer, buffer + bytes, probed);
         if (status == BRIM_OK) {
-            status = write_kept(&kept, path, recipe.place);
+            status = write_kept(&kept, probed, path, recipe.place);
         }
     }
+    set_note(opening, note);
     if (status == BRIM_OK) {
-        status = set_bounds(source, manifest, &kept, buffer, opening);
+        status = set_fields_of(source, manifest, probed, opening);
     }
     brim__free(buffer);
     return status;
@@ -387,6 +411,7 @@ static brim_status open_samples(const struct brim__use *use, struct brim__openin
     struct brim__item guessed = { 0 };
     struct brim__values paths = use->values[BRIM__FILES_PATH];
     struct brim__source *inner = &manifest->inner;
+    const char *note = NULL;
     brim_status status = set_root(use, manifest, opening);
     if (status == BRIM_OK && brim__stream_is(manifest->path)) {
         return brim__fail(BRIM_UNSUPPORTED,
@@ -394,11 +419,14 @@ static brim_status open_samples(const struct brim__use *use, struct brim__openin
                           brim__stream_name(manifest->path));
     }
     if (status == BRIM_OK && paths.count == 0) {
-        status = brim__manifest_guess(use, manifest->path, opening, &guessed);
+        status = brim__manifest_guess(use, manifest->path, opening, &guessed, &note);
         paths = (struct brim__values){ .items = &guessed, .count = 1 };
     }
     if (status == BRIM_OK) {
         status = brim__manifest_inner(use, manifest->path, &paths, opening, inner);
+    }
+    if (status == BRIM_OK) {
+        set_note(opening, note);
     }
     if (status == BRIM_OK) {
         status = set_fields(source, manifest, &paths);

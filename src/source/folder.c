@@ -43,10 +43,9 @@ struct opened {
     struct brim__folder folder;
     struct brim__listing listing;
     struct brim__index index;
-    struct brim__image_bounds bounds;
-    bool bounded;               /* some files are images, and `bounds` is theirs */
-    const char *const *classes; /* NULL: none */
-    uint64_t longest;           /* full path with its zero */
+    const struct brim__image_survey *images; /* NULL: none, or not looked at */
+    const char *const *classes;              /* NULL: none */
+    uint64_t longest;                        /* full path with its zero */
     uint64_t raw_bytes;
 };
 
@@ -170,9 +169,9 @@ static void describe(const struct brim__source *source, uint64_t sample, char *t
     }
 }
 
-static brim_status path_of(const struct brim__source *source, uint64_t sample, brim_budget *budget,
-                           char *text) {
-    (void)budget;
+static brim_status path_of(const struct brim__source *source, uint64_t sample, uint32_t field,
+                           brim_budget *budget, char *text) {
+    (void)field, (void)budget;
     return name_of(source->self, sample, text, BRIM__SAMPLE_NAME);
 }
 
@@ -320,13 +319,8 @@ static brim_status load(struct opened *opened, struct brim__opening *opening) {
     brim_status status = opened->index.count == header->samples
                              ? BRIM_OK
                              : brim__listing_damaged(opened->listing.file.path, 0);
-    opened->bounded = opened->folder.probe && brim__probed_bounds(&header->probed, &opened->bounds);
-    if (status == BRIM_OK && opened->bounded) {
-        char path[PATH_MAX];
-        status = name_of(opened, header->probed.most, path, sizeof path);
-        if (status == BRIM_OK) {
-            status = brim__arena_text(opening->arena, path, &opened->bounds.most);
-        }
+    if (status == BRIM_OK && opened->folder.probe) {
+        status = brim__probed_survey(&header->probed, opening->arena, &opened->images);
     }
     if (status == BRIM_OK && header->labelled != 0) {
         status = brim__listing_classes(&opened->listing, opening, &opened->classes);
@@ -365,6 +359,9 @@ static brim_status open_once(struct opened *opened, const char *path, uint64_t o
         brim__index_close(&opened->index);
     } else if (opening->indexes != NULL) {
         opened->index.data_path = opened->folder.root[0];
+        if (opened->listing.note != NULL) {
+            opened->index.note = opened->listing.note;
+        }
         opened->index.next = *opening->indexes;
         *opening->indexes = &opened->index;
     }
@@ -374,15 +371,17 @@ static brim_status open_once(struct opened *opened, const char *path, uint64_t o
 static brim_status open_listing(struct opened *opened, struct brim__opening *opening) {
     const uint64_t options = hash_options(&opened->folder);
     const struct brim__file directory = { .fd = -1, .path = opened->folder.absolute[0] };
-    const struct brim__index_recipe recipe = { .source = "folder",
-                                               .options = options,
-                                               .place = opened->folder.place };
+    struct brim__index_recipe recipe = { .source = "folder",
+                                         .options = options,
+                                         .place = opened->folder.place };
     const char *path = NULL;
     bool existing = true;
-    brim_status status = brim__kept_path(&directory, &recipe, ".brimlst", opening, &path);
+    brim_status status =
+        brim__index_settle(&directory, &recipe, ".brimlst", opening, &path, &opened->listing.note);
     if (status != BRIM_OK) {
         return status;
     }
+    opened->folder.place = recipe.place;
     for (int i = 0; i < TRIES; i++) {
         status = open_once(opened, path, options, opening, &existing);
         if (status != BRIM_CORRUPT) {
@@ -397,7 +396,7 @@ static brim_status set_fields(struct brim__source *source, const struct opened *
     const struct brim__listing_header *header = &opened->listing.header;
     struct brim__source_field *image = &source->field[0], *label = &source->field[1];
     brim__files_field(image, 0, header->probed.largest);
-    image->images = opened->bounded ? &opened->bounds : NULL;
+    image->images = opened->images;
     source->field_count = 1;
     source->record_bytes = sizeof(struct brim__blob);
     if (header->labelled != 0) {

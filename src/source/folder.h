@@ -163,18 +163,15 @@ void brim__links_fini(struct brim__links *links); /* harmless twice */
 struct brim__probed {
     uint64_t images, others; /* files that are images, and that are none */
     uint64_t largest;        /* bytes of the largest file */
-    uint64_t pixels, memory, outside;
-    uint64_t needs; /* memory + outside of the image that needs the most ... */
-    uint64_t most;  /* ... and its sample's number */
-    uint32_t width, height;
-    uint32_t turned, zero;
+    struct brim__image_band band[BRIM__IMAGE_BANDS];
 };
 /* Looks at one file. window: BRIM__INPUT_WINDOW bytes, or NULL: only its size.
  * A file that cannot be read for good, or is no image, is counted, not a failure. */
 brim_status brim__probe(struct brim__probed *probed, const char *path, uint64_t sample,
                         uint8_t *window, uint64_t *bytes, enum brim__image_format *format);
-/* As a field tells it; false: no file was an image. */
-bool brim__probed_bounds(const struct brim__probed *probed, struct brim__image_bounds *bounds);
+/* As a field tells it, in the arena; NULL: no file was an image. */
+brim_status brim__probed_survey(const struct brim__probed *probed, struct brim__arena *arena,
+                                const struct brim__image_survey **survey);
 /* Can this be true of so many files? What was read from a disk is asked this first. */
 bool brim__probed_plausible(const struct brim__probed *probed, uint64_t files);
 #define BRIM__PROBED_BYTES (UINT64_C(1) << 48) /* every size is below; a larger file is no image */
@@ -193,7 +190,7 @@ brim_status brim__kept_path(const struct brim__file *data, const struct brim__in
 /* ------------------------------------------------------------ folder_list.c */
 
 #define BRIM__LISTING_PAGE    4096
-#define BRIM__LISTING_VERSION 2
+#define BRIM__LISTING_VERSION 3
 #define BRIM__LISTING_RECORD  32
 #define BRIM__NO_LABEL        UINT32_MAX
 
@@ -232,6 +229,7 @@ struct brim__listing_header {
 
 struct brim__listing {
     struct brim__file file; /* fd -1: not open */
+    const char *note;       /* as of an index */
     struct brim__listing_header header;
 };
 
@@ -308,12 +306,13 @@ extern brim__source_open brim__manifest_open;
 
 /* files_columns.c: the manifest as the source of its format reads it, with these
  * columns as bytes or texts; and which column holds the paths, if nobody says it:
- * *item. */
+ * *item, and the *note of the index that was opened for that. */
 brim_status brim__manifest_inner(const struct brim__use *use, const char *path,
                                  const struct brim__values *paths, struct brim__opening *opening,
                                  struct brim__source *inner);
 brim_status brim__manifest_guess(const struct brim__use *use, const char *path,
-                                 const struct brim__opening *opening, struct brim__item *item);
+                                 const struct brim__opening *opening, struct brim__item *item,
+                                 const char **note);
 
 /* files_list.c: the directory that relative paths start from, wherever the process is
  * then: from "/" on, in the arena. One that there is not stays as it is written. */

@@ -48,6 +48,21 @@ brim_status brim__listed_append(struct brim__tape *tape, struct brim__listed lis
     return brim__tape_append(tape, record, sizeof listed + path_bytes);
 }
 
+/* Does a path from a root on stay below it? Walking finds names joined by single slashes,
+ * none of which begins with a dot; whatever else a record holds was forged, and could lead
+ * anywhere. No path at all is the root itself. Links that lie in the folder are another
+ * matter: these its owner has made. */
+static bool stays_below(const char *path, size_t bytes) {
+    bool begins = true; /* a name begins here */
+    for (size_t i = 0; i < bytes; i++) {
+        if (path[i] == '\0' || (begins && (path[i] == '.' || path[i] == '/'))) {
+            return false;
+        }
+        begins = path[i] == '/';
+    }
+    return bytes == 0 || !begins;
+}
+
 brim_status brim__listed_parse(const uint8_t *record, uint64_t bytes, const char *file_path,
                                uint64_t at, struct brim__listed *listed, const char **path) {
     if (bytes < sizeof *listed) {
@@ -56,7 +71,8 @@ brim_status brim__listed_parse(const uint8_t *record, uint64_t bytes, const char
     memcpy(listed, record, sizeof *listed);
     if (listed->path_bytes != bytes - sizeof *listed || listed->path_bytes >= PATH_MAX ||
         listed->hash !=
-            brim__hash(record + sizeof listed->hash, RECORD_TAIL + listed->path_bytes, at)) {
+            brim__hash(record + sizeof listed->hash, RECORD_TAIL + listed->path_bytes, at) ||
+        !stays_below((const char *)record + sizeof *listed, listed->path_bytes)) {
         return brim__listing_damaged(file_path, at);
     }
     *path = (const char *)record + sizeof *listed;
@@ -209,6 +225,9 @@ brim_status brim__listing_open(struct brim__listing *listing, const char *path, 
                                const struct brim__folder *folder,
                                const struct brim__opening *opening) {
     brim_status status = brim__file_open(&listing->file, path);
+    if (status == BRIM_OK) {
+        status = brim__index_trust(&listing->file, opening, &listing->note);
+    }
     if (status == BRIM_OK) {
         status = read_header(listing, options);
     }

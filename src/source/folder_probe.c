@@ -34,45 +34,46 @@ static bool is_unreadable(const char *path) {
     return !S_ISREG(facts.st_mode) || (access(path, R_OK) != 0 && errno == EACCES);
 }
 
-bool brim__probed_bounds(const struct brim__probed *probed, struct brim__image_bounds *bounds) {
-    *bounds = (struct brim__image_bounds){ .width = probed->width,
-                                           .height = probed->height,
-                                           .pixels = probed->pixels,
-                                           .memory = probed->memory,
-                                           .outside = probed->outside,
-                                           .turned = probed->turned != 0,
-                                           .needs = probed->needs };
-    return probed->images > 0;
+brim_status brim__probed_survey(const struct brim__probed *probed, struct brim__arena *arena,
+                                const struct brim__image_survey **survey) {
+    struct brim__image_survey *made;
+    struct brim__image_band *bands;
+    uint32_t count = 0;
+    *survey = NULL;
+    for (uint32_t i = 0; i < BRIM__IMAGE_BANDS; i++) {
+        count += probed->band[i].images > 0;
+    }
+    if (count == 0) {
+        return BRIM_OK;
+    }
+    brim_status status = brim__arena_take(arena, sizeof *made, &made);
+    if (status == BRIM_OK) {
+        status = brim__arena_take(arena, count * sizeof *bands, &bands);
+    }
+    if (status != BRIM_OK) {
+        return status;
+    }
+    made->band = bands;
+    made->count = 0;
+    for (uint32_t i = 0; i < BRIM__IMAGE_BANDS; i++) {
+        if (probed->band[i].images > 0) {
+            bands[made->count++] = probed->band[i];
+        }
+    }
+    *survey = made;
+    return BRIM_OK;
 }
 
 bool brim__probed_plausible(const struct brim__probed *probed, uint64_t files) {
-    const uint64_t most = BRIM__PROBED_BYTES;
-    const bool counts = probed->images <= files && probed->others <= files - probed->images &&
-                        probed->most < files && probed->largest < most && probed->turned <= 1 &&
-                        probed->zero == 0;
-    const bool bounds =
-        probed->width >= 1 && probed->width <= BRIM__MAX_SIDE && probed->height >= 1 &&
-        probed->height <= BRIM__MAX_SIDE && probed->pixels >= 1 &&
-        probed->pixels <= (uint64_t)probed->width * probed->height && probed->memory < most &&
-        probed->outside < most && probed->needs <= probed->memory + probed->outside;
-    return counts && (bounds || probed->images == 0);
-}
-
-static void enter(struct brim__probed *probed, const struct brim__image_info *info,
-                  uint64_t sample) {
-    struct brim__image_bounds bounds;
-    (void)brim__probed_bounds(probed, &bounds);
-    if (brim__image_bounds_add(&bounds, info)) {
-        probed->most = sample;
+    uint64_t images = 0;
+    bool plausible = probed->images <= files && probed->others <= files - probed->images &&
+                     probed->largest < BRIM__PROBED_BYTES;
+    for (uint32_t i = 0; plausible && i < BRIM__IMAGE_BANDS; i++) {
+        plausible = brim__image_band_plausible(&probed->band[i], i, files, BRIM__PROBED_BYTES) &&
+                    probed->band[i].images <= probed->images - images;
+        images += probed->band[i].images;
     }
-    probed->width = bounds.width;
-    probed->height = bounds.height;
-    probed->pixels = bounds.pixels;
-    probed->memory = bounds.memory;
-    probed->outside = bounds.outside;
-    probed->turned = bounds.turned;
-    probed->needs = bounds.needs;
-    probed->images++;
+    return plausible && images == probed->images;
 }
 
 /* A file that is larger than any image is a bad sample: it is longer than the rest. */
@@ -118,7 +119,8 @@ brim_status brim__probe(struct brim__probed *probed, const char *path, uint64_t 
     brim__file_close(&file);
     if (status == BRIM_OK) {
         *format = info.format;
-        enter(probed, &info, sample);
+        brim__image_bands_add(probed->band, &info, sample);
+        probed->images++;
     } else if (status == BRIM_CORRUPT || status == BRIM_UNSUPPORTED) {
         probed->others++;
         status = BRIM_OK;

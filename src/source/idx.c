@@ -11,11 +11,10 @@
  * the last element. Several files are one source: their samples follow each
  * other, and type and the other dimensions must agree.
  *
- * A file that begins like gzip is inflated into the opening's memory when it is
- * opened: first its header, which says how much follows, then exactly that.
+ * Of a file that begins like gzip opening inflates the header, which says how much
+ * follows; loading inflates exactly that into memory.
  */
 #include "source/files.h"
-#include "source/inflate.h"
 
 #include <stdio.h>
 
@@ -148,13 +147,35 @@ static brim_status open_plain(struct brim__files *files, size_t index, struct he
                       brim__shape_text(&header->shape, text), end);
 }
 
-static brim_status open_gzip(struct brim__files *files, size_t index,
-                             const struct brim__opening *opening, struct brim__inflater *inflater,
-                             struct header *header) {
+/* The last bytes of gzip count what its last member puts out, modulo 2^32. There may be
+ * several members, so that less than the header promises may be right; more is not. */
+static brim_status check_trailer(const struct brim__file *file, const struct header *header) {
+    const uint64_t promised = header->data + header->bytes;
+    uint8_t bytes[4] = { 0 };
+    if (promised > UINT32_MAX || file->bytes < sizeof bytes) {
+        return BRIM_OK;
+    }
+    const brim_status status =
+        brim__file_read(file, file->bytes - sizeof bytes, bytes, sizeof bytes);
+    const uint32_t said = (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 |
+                          (uint32_t)bytes[3] << 24;
+    if (status != BRIM_OK || said <= promised) {
+        return status;
+    }
+    return brim__fail(BRIM_CORRUPT,
+                      "%s: byte %llu: the length at the end of gzip is %u, but the header of IDX "
+                      "promises %llu bytes: one of them is wrong, or bytes follow that do not "
+                      "belong to the file",
+                      file->path, (unsigned long long)(file->bytes - sizeof bytes), said,
+                      (unsigned long long)promised);
+}
+
+static brim_status open_gzip(struct brim__source *source, size_t index, struct header *header) {
+    struct brim__files *files = source->self;
     const struct brim__file *file = &files->part[index].file;
-    const struct input input = { .file = file, .inflater = inflater };
-    uint8_t *memory = NULL;
-    brim_status status = brim__inflate_begin(inflater, BRIM__DEFLATE_GZIP, file, 0, file->bytes);
+    const struct input input = { .file = file, .inflater = files->inflater };
+    brim_status status =
+        brim__inflate_begin(files->inflater, BRIM__DEFLATE_GZIP, file, 0, file->bytes);
     if (status == BRIM_OK) {
         status = read_header(&input, header);
     }
@@ -167,18 +188,16 @@ static brim_status open_gzip(struct brim__files *files, size_t index,
                             (unsigned long long)header->bytes, (unsigned long long)file->bytes);
     }
     if (status == BRIM_OK) {
-        status = brim__inflate_room(opening, file->path, header->bytes,
-                                    "decompress the file (gunzip)", &memory);
-    }
-    if (status == BRIM_OK) {
-        status = brim__inflate_read(inflater, memory, header->bytes);
-    }
-    if (status == BRIM_OK) {
-        status = brim__inflate_end(inflater);
+        status = check_trailer(file, header);
     }
     if (status == BRIM_OK) {
         /* the memory begins with the elements: they are aligned there */
-        brim__files_hold(files, index, memory, header->data + header->bytes);
+        const struct brim__packed packed = { .form = BRIM__DEFLATE_GZIP,
+                                             .bytes = file->bytes,
+                                             .skipped = header->data,
+                                             .kept = header->bytes,
+                                             .label = file->path };
+        brim__files_pack(source, index, &packed, "decompress the file (gunzip)");
         files->part[index].data = 0;
     }
     return status;
@@ -221,7 +240,6 @@ static void set_source(struct brim__source *source, const struct header *header)
 static brim_status open_files(const struct brim__use *use, struct brim__opening *opening,
                               struct brim__source *source) {
     const struct brim__values *paths = &use->values[ARGUMENT_FILES];
-    struct brim__inflater *inflater = NULL; /* one for all files, once there is one to inflate */
     struct header first = { 0 };
     struct brim__files *files;
     brim_status status = brim__files_init(source, "idx", paths->count, opening, &files);
@@ -239,12 +257,11 @@ static brim_status open_files(const struct brim__use *use, struct brim__opening 
         if (status == BRIM_OK) {
             status = is_gzip(&files->part[i].file, &gzip);
         }
-        if (status == BRIM_OK && gzip && inflater == NULL) {
-            status = brim__inflater_new(opening, &inflater);
+        if (status == BRIM_OK && gzip && files->inflater == NULL) {
+            status = brim__inflater_new(opening, &files->inflater);
         }
         if (status == BRIM_OK) {
-            status = gzip ? open_gzip(files, i, opening, inflater, &header)
-                          : open_plain(files, i, &header);
+            status = gzip ? open_gzip(source, i, &header) : open_plain(files, i, &header);
         }
         if (status == BRIM_OK && i > 0) {
             status = check_agreement(path, &header, files->part[0].file.path, &first);

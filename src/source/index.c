@@ -14,6 +14,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 uint64_t brim__index_page_hash(const uint8_t *page, uint64_t number) {
     return brim__hash(page, BRIM__INDEX_HASHED, number);
@@ -53,9 +54,13 @@ static brim_status cache_path(const struct brim__file *data,
     }
     const uint64_t kind = brim__hash_words(brim__hash(recipe->source, strlen(recipe->source), 0),
                                            recipe->options, BRIM__INDEX_VERSION);
-    const int length = snprintf(text, PATH_MAX, "%s%s/index/%016llx.brimidx",
+    char user[24] = "";
+    if (recipe->own) {
+        snprintf(user, sizeof user, "-%u", (unsigned)geteuid());
+    }
+    const int length = snprintf(text, PATH_MAX, "%s%s/index/%016llx%s.brimidx",
                                 given ? opening->cache_dir : home, given ? "" : "/.cache/brim",
-                                (unsigned long long)brim__hash(real, strlen(real), kind));
+                                (unsigned long long)brim__hash(real, strlen(real), kind), user);
     return length < PATH_MAX ? BRIM_OK
                              : brim__fail(BRIM_IO, "the cache directory's path is too long");
 }
@@ -100,14 +105,19 @@ static brim_status stale(const char *path) {
 /* Opens what lies at `path`; a failure says that it must be made. */
 static brim_status open_existing(struct brim__index *index, const char *path,
                                  const struct brim__file *data,
-                                 const struct brim__index_recipe *recipe) {
+                                 const struct brim__index_recipe *recipe,
+                                 const struct brim__opening *opening) {
     uint8_t page[BRIM__INDEX_PAGE];
     struct brim__index_header header, expected;
     brim_status status = brim__file_open(&index->file, path);
     if (status != BRIM_OK) {
         return status;
     }
-    status = index->file.bytes < BRIM__INDEX_PAGE ? stale(path) : read_page(&index->file, 0, page);
+    status = brim__index_trust(&index->file, opening, &index->note);
+    if (status == BRIM_OK) {
+        status =
+            index->file.bytes < BRIM__INDEX_PAGE ? stale(path) : read_page(&index->file, 0, page);
+    }
     if (status == BRIM_OK) {
         memcpy(&header, page, sizeof header);
         brim__index_expect(data, recipe, &expected);
@@ -131,18 +141,20 @@ static brim_status open_existing(struct brim__index *index, const char *path,
 }
 
 brim_status brim__index_open(struct brim__index *index, const struct brim__file *data,
-                             const struct brim__index_recipe *recipe,
+                             const struct brim__index_recipe *given,
                              struct brim__opening *opening) {
-    const char *path;
+    struct brim__index_recipe recipe = *given;
+    const char *path, *note = NULL;
     *index = (struct brim__index){ .file = { .fd = -1 } };
-    brim_status status = brim__index_path(data, recipe, opening, &path);
+    brim_status status = brim__index_settle(data, &recipe, NULL, opening, &path, &note);
     if (status != BRIM_OK) {
         return status;
     }
-    if (open_existing(index, path, data, recipe) != BRIM_OK) {
-        status = brim__index_make(path, data, recipe, opening);
+    index->note = note;
+    if (open_existing(index, path, data, &recipe, opening) != BRIM_OK) {
+        status = brim__index_make(path, data, &recipe, opening);
         if (status == BRIM_OK) {
-            status = open_existing(index, path, data, recipe);
+            status = open_existing(index, path, data, &recipe, opening);
             index->made = true;
         }
     }

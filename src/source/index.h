@@ -34,6 +34,7 @@ struct brim__index {
     uint64_t data_bytes;      /* size of the data file */
     const char *data_path;    /* of the data file */
     bool made;                /* it was made when it was opened */
+    const char *note;         /* what was found at its place, and not used; NULL: nothing */
     struct brim__index *next; /* in the opening's list */
 };
 
@@ -63,6 +64,7 @@ struct brim__index_recipe {
     const char *source; /* "text", "csv": part of the key */
     uint64_t options;   /* hash of all options that decide the entries */
     enum brim__index_place place;
+    bool own; /* in the cache, under a name that no other user's index has */
     brim__index_scan *scan;
     void *self;
 };
@@ -72,8 +74,7 @@ struct brim__index_recipe {
  * making it needs is charged and given back. It enters the opening's list of
  * indexes, if there is one, so it must lie in the arena. */
 brim_status brim__index_open(struct brim__index *index, const struct brim__file *data,
-                             const struct brim__index_recipe *recipe,
-                             struct brim__opening *opening);
+                             const struct brim__index_recipe *given, struct brim__opening *opening);
 void brim__index_close(struct brim__index *index); /* harmless twice */
 
 /* Entries [first, first + count), read with at most a few KiB of stack; from any
@@ -82,6 +83,18 @@ brim_status brim__index_read(const struct brim__index *index, uint64_t first, si
                              struct brim__index_entry *entries);
 /* Reads all of it and compares every checksum. */
 brim_status brim__index_verify(const struct brim__index *index);
+
+/* index_trust.c: where to keep something of `data` (ending NULL: its index; else as
+ * brim__kept_path): at the recipe's place, or, where another user's file has that name, which
+ * is left alone, in the cache directory. Changes the recipe's place, and says so in *note;
+ * both texts are in the arena. BRIM_IO: all places are taken. */
+brim_status brim__index_settle(const struct brim__file *data, struct brim__index_recipe *recipe,
+                               const char *ending, struct brim__opening *opening, const char **path,
+                               const char **note);
+/* BRIM_OK: what was opened may be used. Else it counts as absent: a *note that is NULL says
+ * that it is made anew. */
+brim_status brim__index_trust(const struct brim__file *file, const struct brim__opening *opening,
+                              const char **note);
 
 /* The path of the index that a recipe would have; in the arena. */
 brim_status brim__index_path(const struct brim__file *data, const struct brim__index_recipe *recipe,

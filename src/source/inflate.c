@@ -65,6 +65,10 @@ brim_status brim__inflater_new(const struct brim__opening *opening,
     return BRIM_OK;
 }
 
+void brim__inflater_use(struct brim__inflater *inflater, const struct brim__opening *opening) {
+    inflater->opening = opening;
+}
+
 static int window_bits(enum brim__deflate_form form) {
     switch (form) {
     case BRIM__DEFLATE_ZLIB:
@@ -267,24 +271,4 @@ uint64_t brim__inflate_total(const struct brim__inflater *inflater) {
 
 uint32_t brim__inflate_crc(const struct brim__inflater *inflater) {
     return inflater->crc;
-}
-
-brim_status brim__inflate_room(const struct brim__opening *opening, const char *path,
-                               uint64_t bytes, const char *advice, uint8_t **room) {
-    char size[BRIM__SIZE_TEXT], available[BRIM__SIZE_TEXT];
-    brim_budget *budget = opening->arena->budget;
-    const uint64_t left = budget != NULL ? brim__budget_available(budget, BRIM_HOST) : UINT64_MAX;
-    if (bytes > left) {
-        return brim__fail(BRIM_BUDGET,
-                          "%s: is compressed and must be held in memory: %s (%llu bytes), but only "
-                          "%s can be had; %s, or raise the budget",
-                          path, brim__size_text(bytes, size), (unsigned long long)bytes,
-                          brim__size_text(left, available), advice);
-    }
-    const brim_status status = brim__arena_take(opening->arena, bytes, room);
-    if (status == BRIM_OK) {
-        return BRIM_OK;
-    }
-    return brim__fail_within(status, "%s: is compressed and must be held in memory (%s); %s", path,
-                             brim__size_text(bytes, size), advice);
 }

@@ -9,10 +9,11 @@
  * held, not more. All failures of the data are BRIM_CORRUPT and name the byte
  * of the file up to which it was understood.
  *
- * One inflater does one range after the other. What it works with (some 60 KiB,
- * zlib's own memory among it) comes from the opening's arena and stays there:
- * given back, it would be in no plan's minimum, and a loader could be refused
- * in exactly the memory that its plan had called enough.
+ * One inflater does one range after the other: headers when a source is opened,
+ * all of it when the source is loaded. What it works with (some 60 KiB, zlib's own
+ * memory among it) comes from the opening's arena and stays there: given back, it
+ * would be in no plan's minimum, and a loader could be refused in exactly the
+ * memory that its plan had called enough.
  */
 #ifndef BRIM_INFLATE_H
 #define BRIM_INFLATE_H
@@ -32,6 +33,8 @@ struct brim__inflater;
 
 brim_status brim__inflater_new(const struct brim__opening *opening,
                                struct brim__inflater **inflater);
+/* Another opening, of the same arena: whom to tell from now on. */
+void brim__inflater_use(struct brim__inflater *inflater, const struct brim__opening *opening);
 /* The range [begin, begin + bytes) of the file, which stays open meanwhile. */
 brim_status brim__inflate_begin(struct brim__inflater *inflater, enum brim__deflate_form form,
                                 const struct brim__file *file, uint64_t begin, uint64_t bytes);
@@ -43,11 +46,5 @@ brim_status brim__inflate_end(struct brim__inflater *inflater);
 /* Bytes put out since brim__inflate_begin, and their CRC-32. */
 uint64_t brim__inflate_total(const struct brim__inflater *inflater);
 uint32_t brim__inflate_crc(const struct brim__inflater *inflater);
-
-/* Memory for `bytes` bytes that come out of `path`, from the opening's arena, or
- * BRIM_BUDGET with a text that names their number and says what to do: `advice`,
- * or raise the budget. */
-brim_status brim__inflate_room(const struct brim__opening *opening, const char *path,
-                               uint64_t bytes, const char *advice, uint8_t **room);
 
 #endif

@@ -298,15 +298,16 @@ static brim_status parse(struct text *text, struct brim__npy_header *header) {
     return BRIM_OK;
 }
 
-/* Bytes [at, at + count) of the place, which are inside it. */
+/* Bytes [at, at + count) of the place, which are inside it, and follow those that were
+ * read before. */
 static brim_status read_place(const struct brim__npy_place *place, uint64_t at, void *to,
                               size_t count) {
     assert(at <= place->bytes && count <= place->bytes - at);
     if (place->file != NULL) {
         return brim__file_read(place->file, place->begin + at, to, count);
     }
-    memcpy(to, place->memory + at, count);
-    return BRIM_OK;
+    assert(at == brim__inflate_total(place->inflater));
+    return brim__inflate_read(place->inflater, to, count);
 }
 
 /* The place ends before something does. */

@@ -6,6 +6,7 @@
 #define BRIM_NPY_HEADER_H
 
 #include "base/file.h"
+#include "source/inflate.h"
 #include "source/source.h"
 #include "tensor/tensor.h"
 
@@ -16,15 +17,16 @@ struct brim__npy_header {
     bool swapped;             /* big-endian elements of more than one byte */
     bool fortran;             /* the first dimension varies fastest */
     struct brim__shape shape; /* of the whole array */
-    uint64_t data;            /* byte of the place's file or memory at which the elements begin */
+    uint64_t data;            /* byte of the place at which the elements begin */
     uint64_t bytes;           /* of all elements, at most 2^63 - 1 */
 };
 
-/* Where an npy file lies: in a file of its own, in a range of one, or in memory. */
+/* Where an npy file lies: in a file of its own, in a range of one, or in what an
+ * inflater puts out, which is read once and in order. */
 struct brim__npy_place {
-    const struct brim__file *file; /* NULL: in memory */
-    const uint8_t *memory;
-    uint64_t begin, bytes;   /* the range; begin is 0 in memory */
+    const struct brim__file *file; /* NULL: inflated */
+    struct brim__inflater *inflater;
+    uint64_t begin, bytes;   /* the range; begin is 0 of what is inflated */
     const char *path, *noun; /* "x.npz, a.npy", "member": for messages */
 };
 

@@ -4,15 +4,14 @@
  * An npz file is a zip file of npy files. A member that was stored as it is
  * (numpy.savez) is a range of the file and is read, or mapped, where it lies. A
  * deflated one (numpy.savez_compressed) has no samples by number: it is inflated
- * into the opening's memory, once, and stays there. How much that takes is known
- * from the directory before anything is taken, and nothing beyond it is ever
- * put out.
+ * into memory when the source is loaded, and stays there. Opening inflates its
+ * header alone. How much loading takes is known from the directory before anything
+ * is taken, and nothing beyond it is ever put out.
  *
  * The CRC-32 of a deflated member is checked, because all its bytes go by; that
- * of a stored one is not, because opening reads no samples.
+ * of a stored one is not, because no more of it is read than samples ask for.
  */
 #include "source/files.h"
-#include "source/inflate.h"
 #include "source/npy_header.h"
 #include "source/zip_file.h"
 
@@ -110,10 +109,11 @@ static brim_status choose(const struct brim__zip *zip, const char *array, struct
 
 /* -------------------------------------------------------------- its content */
 
-/* Inflates the whole member, the header of the npy file with it. */
-static brim_status inflate_member(const struct brim__zip_member *member,
-                                  const struct brim__file *file, uint64_t data, const char *label,
-                                  struct brim__opening *opening, uint8_t **memory) {
+#define ADVICE "store it uncompressed (numpy.savez instead of savez_compressed)"
+
+/* Begins to inflate a member, the header of the npy file first. */
+static brim_status begin_member(const struct brim__zip_member *member, struct brim__files *files,
+                                uint64_t data, const char *label, struct brim__opening *opening) {
     if (member->bytes / BRIM__INFLATE_RATIO > member->packed_bytes) {
         return brim__fail(BRIM_CORRUPT,
                           "%s: byte %llu: %llu compressed bytes cannot become the %llu that are "
@@ -122,31 +122,10 @@ static brim_status inflate_member(const struct brim__zip_member *member,
                           (unsigned long long)member->packed_bytes,
                           (unsigned long long)member->bytes);
     }
-    struct brim__inflater *inflater;
-    brim_status status = brim__inflate_room(
-        opening, label, member->bytes,
-        "store it uncompressed (numpy.savez instead of savez_compressed)", memory);
-    if (status == BRIM_OK) {
-        status = brim__inflater_new(opening, &inflater);
-    }
-    if (status != BRIM_OK) {
-        return status;
-    }
-    status = brim__inflate_begin(inflater, BRIM__DEFLATE_RAW, file, data, member->packed_bytes);
-    if (status == BRIM_OK) {
-        status = brim__inflate_read(inflater, *memory, member->bytes);
-    }
-    if (status == BRIM_OK) {
-        status = brim__inflate_end(inflater);
-    }
-    if (status == BRIM_OK && brim__inflate_crc(inflater) != member->crc) {
-        status =
-            brim__fail(BRIM_CORRUPT,
-                       "%s: byte %llu: the CRC-32 of what is inflated is %08x, but the "
-                       "directory says %08x",
-                       label, (unsigned long long)data, brim__inflate_crc(inflater), member->crc);
-    }
-    return status;
+    const brim_status status = brim__inflater_new(opening, &files->inflater);
+    return status == BRIM_OK ? brim__inflate_begin(files->inflater, BRIM__DEFLATE_RAW,
+                                                   &files->part[0].file, data, member->packed_bytes)
+                             : status;
 }
 
 static brim_status open_member(const struct brim__zip *zip, const struct choice *choice, bool map,
@@ -155,10 +134,14 @@ static brim_status open_member(const struct brim__zip *zip, const struct choice 
     const struct brim__zip_member *member = &choice->member;
     struct brim__part *part = &files->part[0];
     struct brim__npy_header header;
-    char label[BRIM__ZIP_NAME_BYTES + 256];
+    char text[BRIM__ZIP_NAME_BYTES + 256];
+    const char *label;
     uint64_t data = 0;
-    snprintf(label, sizeof label, "%s, %s", part->file.path, member->name);
-    brim_status status = brim__zip_locate(zip, member, &data);
+    snprintf(text, sizeof text, "%s, %s", part->file.path, member->name);
+    brim_status status = brim__arena_text(opening->arena, text, &label);
+    if (status == BRIM_OK) {
+        status = brim__zip_locate(zip, member, &data);
+    }
     if (status != BRIM_OK) {
         return status;
     }
@@ -169,15 +152,22 @@ static brim_status open_member(const struct brim__zip *zip, const struct choice 
                                      .noun = "member" };
     const bool deflated = member->method == BRIM__ZIP_DEFLATED;
     if (deflated) {
-        uint8_t *memory = NULL;
-        status = inflate_member(member, &part->file, data, label, opening, &memory);
+        const struct brim__packed packed = { .form = BRIM__DEFLATE_RAW,
+                                             .begin = data,
+                                             .bytes = member->packed_bytes,
+                                             .kept = member->bytes,
+                                             .has_crc = true,
+                                             .crc = member->crc,
+                                             .label = label };
+        status = begin_member(member, files, data, label, opening);
         if (status != BRIM_OK) {
             return status;
         }
-        brim__files_hold(files, 0, memory, member->bytes);
-        place = (struct brim__npy_place){
-            .memory = memory, .bytes = member->bytes, .path = label, .noun = "inflated member"
-        };
+        brim__files_pack(source, 0, &packed, ADVICE);
+        place = (struct brim__npy_place){ .inflater = files->inflater,
+                                          .bytes = member->bytes,
+                                          .path = label,
+                                          .noun = "inflated member" };
     }
     status = brim__npy_header_read_in(&place, &header);
     if (status == BRIM_OK) {

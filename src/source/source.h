@@ -8,8 +8,13 @@
  *     fetch(sample, count, buffer) -> address of the first record, how many
  *
  * Consecutive samples may come from one read: their records then lie `pitch`
- * bytes apart. A source takes all its memory when it is opened, from the
- * opening's arena; fetching takes none, and is safe from any number of threads.
+ * bytes apart. A source takes its memory when it is opened, from the opening's
+ * arena; fetching takes none, and is safe from any number of threads.
+ *
+ * Opening reads headers alone. A source whose samples must be held in memory, since
+ * they are compressed, says when it is opened how much that is (held_bytes), and takes
+ * and fills it when it is loaded. So a plan counts what loading will take, and takes none
+ * of it.
  *
  * A dense field is a view into the record. Of any other form the record holds,
  * at view.offset, a brim__span: where the sample's elements lie (behind the
@@ -49,6 +54,7 @@ struct brim__opening {
     const brim_binding *bindings;
     size_t binding_count;
     const char *cache_dir;            /* where indexes are kept; NULL: in the user's home */
+    bool trust_foreign;               /* those that other users could have written are used too */
     brim_progress_callback *progress; /* NULL: nobody wants to know */
     void *progress_user;
     struct brim__serial **serials; /* list of the plan, which ends them */
@@ -88,7 +94,7 @@ struct brim__source_field {
     brim_form form;
     struct brim__view view; /* deferred: view.shape.dim[0] is the longest, UINT32_MAX if unknown */
     bool deferred;
-    const struct brim__image_bounds *images; /* of all images in the field; NULL: unknown */
+    const struct brim__image_survey *images; /* of all images in the field; NULL: unknown */
     const char *const *class_names;          /* of a label; NULL: none */
     uint64_t class_count;
 };
@@ -112,11 +118,11 @@ struct brim__source_ops {
     void (*advise)(const struct brim__source *source, uint64_t sample, uint64_t count);
     /* "x.npy, sample 17": what to call a sample in messages. */
     void (*describe)(const struct brim__source *source, uint64_t sample, char *text, size_t bytes);
-    /* The path of the file that a sample is, for `text` of BRIM__SAMPLE_NAME bytes.
-     * Memory that it needs meanwhile is charged to the budget. NULL: samples are not
-     * files. */
-    brim_status (*path)(const struct brim__source *source, uint64_t sample, brim_budget *budget,
-                        char *text);
+    /* The path of the file that a field of a sample is, or the first path for a field that
+     * is no file, for `text` of BRIM__SAMPLE_NAME bytes. Memory that it needs meanwhile is
+     * charged to the budget. NULL: samples are not files. */
+    brim_status (*path)(const struct brim__source *source, uint64_t sample, uint32_t field,
+                        brim_budget *budget, char *text);
     /* A hash of what the system says now of the files that `sample` is made of (their
      * stamps, base/file.h): another value means that they may have changed, the same one
      * that they have not. BRIM__ALL_SAMPLES: of all files, in their order, those that are
@@ -132,6 +138,10 @@ struct brim__source_ops {
      * another. NULL: the samples do not come from files, or come as a stream. */
     brim_status (*stamp)(const struct brim__source *source, uint64_t sample, uint8_t *buffer,
                          const struct brim__opening *opening, uint64_t *stamp);
+    /* Takes source->held_bytes, charged to the budget of the opening's arena, and fills
+     * them; held_bytes is then 0. Before the first fetch, where held_bytes is not 0; by one
+     * thread. After a failure only close is left. NULL: nothing is ever held. */
+    brim_status (*load)(struct brim__source *source, const struct brim__opening *opening);
     void (*close)(struct brim__source *source); /* also of one that was half opened */
 };
 
@@ -140,18 +150,21 @@ struct brim__source {
     void *self;                         /* in the opening's arena */
     uint64_t count;
     uint64_t record_bytes;
-    uint64_t pitch;       /* between consecutive records of one fetch */
-    uint64_t most_run;    /* most samples of one fetch; 1: no neighbours */
-    uint64_t extra_bytes; /* of the buffer, behind the records of one fetch */
-    bool stream;          /* count is BRIM_UNKNOWN, and pull takes the place of fetch */
-    bool in_memory;       /* fetch never uses the buffer */
-    bool is_file;         /* reads may be slow: worth advice */
-    bool callback;        /* runs the user's code: needs a large stack */
-    bool impure;          /* it may give something else each time */
-    bool random;          /* a sample depends on the epoch, or on random numbers */
-    bool unversioned;     /* the caller's own, and not told from another by version= */
-    const char *maker;    /* of one that is one of these: "callback @name" */
-    brim__mutex *serial;  /* held while fetching; NULL: fetch from any threads at once */
+    uint64_t pitch;          /* between consecutive records of one fetch */
+    uint64_t most_run;       /* most samples of one fetch; 1: no neighbours */
+    uint64_t extra_bytes;    /* of the buffer, behind the records of one fetch */
+    uint64_t held_bytes;     /* that `load` will take, in whole pages; 0: nothing is to be loaded */
+    const char *held_label;  /* of what is most of them: "x.npz, a.npy" ... */
+    const char *held_advice; /* ... and what to do instead of holding it */
+    bool stream;             /* count is BRIM_UNKNOWN, and pull takes the place of fetch */
+    bool in_memory;          /* fetch never uses the buffer */
+    bool is_file;            /* reads may be slow: worth advice */
+    bool callback;           /* runs the user's code: needs a large stack */
+    bool impure;             /* it may give something else each time */
+    bool random;             /* a sample depends on the epoch, or on random numbers */
+    bool unversioned;        /* the caller's own, and not told from another by version= */
+    const char *maker;       /* of one that is one of these: "callback @name" */
+    brim__mutex *serial;     /* held while fetching; NULL: fetch from any threads at once */
     /* Hash of what the data are, as far as opening knows it: the count of samples, and
      *     npy idx cifar records tokens safetensors   types, shapes; size of each file
      *     npz                                        the same, and the member's CRC-32
@@ -193,6 +206,12 @@ brim_status brim__sources_stamp(struct brim__source *const *sources, uint32_t co
 brim_status brim__sources_stamp_all(struct brim__source *const *sources, uint32_t count,
                                     brim_budget *budget, brim_progress_callback *progress,
                                     void *progress_user, uint64_t *stamp);
+/* A hash of what the sources' records of a sample hold now, as reading them gives it: values,
+ * texts, and all bytes of files that are named; never 0. *read: bytes that were read. buffers:
+ * of each source, for a fetch of one sample. Not of callbacks. */
+brim_status brim__sources_content(struct brim__source *const *sources, uint32_t count,
+                                  uint64_t sample, uint8_t *const *buffers, uint64_t *content,
+                                  uint64_t *read);
 /* What that takes of the budget meanwhile. */
 uint64_t brim__sources_stamp_bytes(struct brim__source *const *sources, uint32_t count);
 

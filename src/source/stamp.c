@@ -82,6 +82,116 @@ brim_status brim__sources_stamp(struct brim__source *const *sources, uint32_t co
     return status;
 }
 
+/* ----------------------------------------------------------------- content */
+
+#define PIECE 16384 /* bytes of a file that are read at once, on the stack */
+
+/* All bytes of what a deferred field names. */
+static brim_status hash_blob(const struct brim__blob *blob, uint64_t *hash, uint64_t *read) {
+    uint8_t piece[PIECE];
+    struct brim__file own;
+    const struct brim__file *file;
+    uint64_t offset, left;
+    brim_status status = brim__blob_open(blob, &own, &file, &offset, &left);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    *read += left;
+    *hash = brim__hash_words(*hash, left, 0);
+    while (left > 0 && status == BRIM_OK) {
+        const size_t bytes = brim__min(left, sizeof piece);
+        status = brim__file_read(file, offset, piece, bytes);
+        if (status == BRIM_OK) {
+            *hash = brim__hash(piece, bytes, *hash);
+        }
+        offset += bytes;
+        left -= bytes;
+    }
+    brim__file_close(&own);
+    return status;
+}
+
+/* The elements of a dense field, in their order, and nothing between them: where records lie
+ * scattered, as in Fortran order, that would be other samples'. */
+static uint64_t hash_dense(const struct brim__view *view, const uint8_t *record, uint64_t hash) {
+    uint64_t run = brim_dtype_bytes(view->dtype); /* bytes that lie one after the other */
+    uint32_t outer = view->shape.rank;            /* dimensions that are gone through */
+    while (outer > 0 && view->stride[outer - 1] == (int64_t)run) {
+        run *= view->shape.dim[--outer];
+    }
+    uint64_t at[BRIM_MAX_RANK] = { 0 };
+    const uint8_t *from = record + view->offset;
+    for (uint32_t d = 0; d < view->shape.rank; d++) {
+        if (view->shape.dim[d] == 0) {
+            return hash;
+        }
+    }
+    for (;;) {
+        hash = brim__hash(from, (size_t)run, hash);
+        uint32_t d = outer;
+        while (d > 0 && ++at[d - 1] == view->shape.dim[d - 1]) {
+            from -= (int64_t)(view->shape.dim[d - 1] - 1) * view->stride[d - 1];
+            at[--d] = 0;
+        }
+        if (d == 0) {
+            return hash;
+        }
+        from += view->stride[d - 1];
+    }
+}
+
+static brim_status hash_record(const struct brim__source *source, const uint8_t *record,
+                               uint64_t *hash, uint64_t *read) {
+    brim_status status = BRIM_OK;
+    for (uint32_t f = 0; f < source->field_count && status == BRIM_OK; f++) {
+        const struct brim__source_field *field = &source->field[f];
+        const uint8_t *at = record + field->view.offset;
+        if (field->deferred) {
+            struct brim__blob blob;
+            memcpy(&blob, at, sizeof blob);
+            status = hash_blob(&blob, hash, read);
+        } else if (field->form == BRIM_DENSE) {
+            *hash = hash_dense(&field->view, record, *hash);
+        } else {
+            struct brim__span span;
+            struct brim__shape unit = field->view.shape;
+            uint64_t bytes = 0;
+            unit.dim[0] = 1;
+            memcpy(&span, at, sizeof span);
+            (void)brim__shape_bytes_overflow(&unit, brim_dtype_bytes(field->view.dtype), &bytes);
+            *hash = brim__hash_words(*hash, span.count, f);
+            if (span.count > 0) {
+                *hash = brim__hash(span.data, (size_t)(span.count * bytes), *hash);
+            }
+        }
+    }
+    return status;
+}
+
+brim_status brim__sources_content(struct brim__source *const *sources, uint32_t count,
+                                  uint64_t sample, uint8_t *const *buffers, uint64_t *content,
+                                  uint64_t *read) {
+    const brim_call call = { .size = sizeof call, .sample = sample };
+    brim_status status = BRIM_OK;
+    *content = 0;
+    *read = 0;
+    for (uint32_t s = 0; s < count && status == BRIM_OK; s++) {
+        const struct brim__source *source = sources[s];
+        const uint8_t *record = NULL;
+        uint64_t got = 0, own = 0;
+        status = source->ops->fetch(source, &call, 1, buffers[s], &record, &got);
+        if (status == BRIM_OK) {
+            *read += source->is_file ? source->record_bytes : 0;
+            status = hash_record(source, record, &own, read);
+        }
+        *content = brim__hash_words(*content, own, s);
+    }
+    *content += *content == 0;
+    return status;
+}
+
+/* ------------------------------------------------------------- all samples */
+
 static bool has_deferred(const struct brim__source *source) {
     bool deferred = false;
     for (uint32_t f = 0; f < source->field_count; f++) {

@@ -130,6 +130,6 @@ brim_status brim__boxes_follow(struct brim__program *program, struct brim__pictu
     step->run = run;
     step->self = self;
     step->from = field->at;
-    brim__program_set(program, f, field->form, BRIM_F32, &shape, &step->to);
+    brim__program_set(program, f, field->form, BRIM_F32, &shape, 0, &step->to);
     return BRIM_OK;
 }

@@ -48,6 +48,7 @@ static brim_status cast(struct brim__program *program, uint32_t f, brim_dtype dt
         memcpy(field->pad_value, value, sizeof(value));
     }
     field->form = is_text(field) ? BRIM_RAGGED : field->form;
+    field->range = brim__range_cast(field, dtype);
     field->pending.to = dtype;
     field->stage = program->stage;
     return BRIM_OK;

@@ -3,15 +3,61 @@
  *
  * What decoding may need of one worker's memory is known before the first image is
  * read: from the index, where the source has looked into every file, or from `room`.
- * An image that needs more is a bad sample, and the error says what room it needs.
+ * An image that needs more is a bad sample, and the error says what room it needs. One of
+ * more than max_pixels is a bad sample in any case: nothing is planned for it. The plan
+ * names the file that needs the most, because one file may decide the memory of all.
  */
 #include "transform/picture.h"
 #include "transform/transform.h"
+
+#include <stdio.h>
 
 enum { MODE, ORIENT, FAST, DAMAGED, ROOM, MAX_PIXELS, ON };
 enum { RGB, RGBA, GRAY, MASK };
 
 #define UNKNOWN_ROOM (UINT64_C(16) << 20)
+#define NAME_SHOWN   200 /* bytes of a file's path, the last ones */
+
+/* The path of a sample's file, as a plan shows it. */
+static brim_status name_file(const struct brim__program *program,
+                             const struct brim__program_field *field, uint64_t sample,
+                             const char **name) {
+    char text[BRIM__SAMPLE_NAME] = "";
+    const brim_status status = field->source->ops->path(field->source, sample, field->source_field,
+                                                        program->arena->budget, text);
+    const size_t length = strlen(text);
+    return status != BRIM_OK
+               ? status
+               : brim__arena_text(program->arena,
+                                  text + (length > NAME_SHOWN ? length - NAME_SHOWN : 0), name);
+}
+
+/* What the plan says: which file decides the memory, and what is left out of it. */
+static brim_status note(struct brim__program *program, const struct brim__program_field *field,
+                        const struct brim__image_bounds *known, bool room, uint64_t max_pixels,
+                        const char **most) {
+    char text[8 * NAME_SHOWN] = "", size[BRIM__SIZE_TEXT];
+    brim_status status = BRIM_OK;
+    size_t length = (size_t)snprintf(text, sizeof text / 2, "%s", /* of other fields */
+                                     program->note != NULL ? program->note : "");
+    length = (size_t)brim__min(length, sizeof text / 2 - 1);
+    if (known->images > 0) {
+        status = name_file(program, field, known->sample, most);
+    }
+    if (status == BRIM_OK && known->images > 0 && !room) {
+        length += (size_t)snprintf(text + length, sizeof text - length,
+                                   "; up to %s to decode %s: %s needs the most",
+                                   brim__size_text(known->needs, size), field->name, *most);
+    }
+    if (status == BRIM_OK && known->over > 0) {
+        const char *over = "";
+        status = name_file(program, field, known->over_sample, &over);
+        snprintf(text + length, sizeof text - length, "; %llu over max_pixels=%llu %s %s",
+                 (unsigned long long)known->over, (unsigned long long)max_pixels,
+                 known->over == 1 ? "is a bad sample:" : "are bad samples, such as", over);
+    }
+    return status == BRIM_OK ? brim__arena_text(program->arena, text, &program->note) : status;
+}
 
 static brim_status decode(const struct brim__use *use, struct brim__program *program, uint32_t f) {
     struct brim__program_field *field = &program->field[f];
@@ -32,20 +78,23 @@ static brim_status decode(const struct brim__use *use, struct brim__program *pro
         .damaged = brim__item(use, DAMAGED)->integer != 0,
         .allowed_pixels = (uint64_t)brim__item(use, MAX_PIXELS)->integer,
     };
+    /* a lower bound on pixels is meant for sizes: it leaves scans as many as there may be */
+    source.most_work = BRIM__IMAGE_SCANS * brim__max(source.allowed_pixels, BRIM__IMAGE_PIXELS);
     struct brim__extent extent = { .width = BRIM__MAX_SIDE, .height = BRIM__MAX_SIDE };
-    const struct brim__image_bounds *known =
-        field->images != NULL && field->images->pixels > 0 ? field->images : NULL;
-    source.indexed = known != NULL;
+    const bool known = field->images != NULL;
+    struct brim__image_bounds bounds = { 0 };
+    source.indexed = known;
     extent.pixels = source.max_pixels = source.allowed_pixels;
     source.memory = source.outside = UNKNOWN_ROOM;
-    if (known != NULL) {
-        extent.width = known->width;
-        extent.height = known->height;
-        extent.pixels = source.max_pixels = brim__min(extent.pixels, known->pixels);
-        source.memory = known->memory;
-        source.outside = known->outside;
-        if (source.orient && known->turned) {
-            extent.width = extent.height = (uint32_t)brim__max(known->width, known->height);
+    if (known) {
+        bounds = brim__image_bounds_within(field->images, source.allowed_pixels);
+        extent.width = (uint32_t)brim__max(1, bounds.width); /* 0: each is over the bound */
+        extent.height = (uint32_t)brim__max(1, bounds.height);
+        extent.pixels = source.max_pixels = brim__max(1, bounds.pixels);
+        source.memory = bounds.memory;
+        source.outside = bounds.outside;
+        if (source.orient && bounds.turned) {
+            extent.width = extent.height = (uint32_t)brim__max(extent.width, extent.height);
         }
     }
     source.max_width = extent.width;
@@ -53,11 +102,19 @@ static brim_status decode(const struct brim__use *use, struct brim__program *pro
     if (brim__given(use, ROOM)) {
         const uint64_t room = (uint64_t)brim__item(use, ROOM)->integer;
         source.memory = room;
-        source.outside = known != NULL ? brim__min(room, source.outside) : room;
+        source.outside = known ? brim__min(room, source.outside) : room;
     }
-    if (known != NULL && source.memory + source.outside > program->needed_bytes) {
-        program->neediest = known->most;
-        program->needed_bytes = source.memory + source.outside;
+    if (known) {
+        const char *most = NULL;
+        const brim_status status =
+            note(program, field, &bounds, brim__given(use, ROOM), source.allowed_pixels, &most);
+        if (status != BRIM_OK) {
+            return brim__fail_within(status, "decode");
+        }
+        if (source.memory + source.outside > program->needed_bytes) {
+            program->neediest = most;
+            program->needed_bytes = source.memory + source.outside;
+        }
     }
     brim__program_reader(program, f, &source.bytes);
     const enum brim__color color = source.color;
@@ -136,10 +193,10 @@ static const brim_argument_info arguments[] = {
                        "16MiB, if not given" },
     [MAX_PIXELS] = { .name = "max_pixels",
                      .type = BRIM_TYPE_INTEGER,
-                     .fallback = "536870912",
+                     .fallback = "178956970",
                      .least = 1,
                      .most = 4294836225.0,
-                     .help = "larger images are bad samples" },
+                     .help = "larger images are bad samples, and nothing is planned for them" },
     [ON] = { .name = "on",
              .type = BRIM_TYPE_WORD,
              .flags = BRIM_LIST,

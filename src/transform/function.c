@@ -87,7 +87,7 @@ static brim_status add_output(struct brim__function *function, struct brim__prog
     if (status == BRIM_OK) {
         program->field[f] = (struct brim__program_field){ 0 };
         memcpy(program->field[f].name, field.name, BRIM_NAME_BYTES);
-        brim__program_set(program, f, field.form, field.view.dtype, &field.view.shape,
+        brim__program_set(program, f, field.form, field.view.dtype, &field.view.shape, 0,
                           &function->output[f]);
     }
     return status;

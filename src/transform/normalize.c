@@ -4,6 +4,10 @@
  * Computed as value * scale + bias with scale = 1 / (max * std) and
  * bias = -mean / std, both rounded once to float32 when the pipeline is planned,
  * so that the same bits come out of every kernel.
+ *
+ * max is the range of the field (range.c). `unit` and `imagenet` are for values of 0 to 1 and
+ * need to know it. mean= and std= may be numbers of the values as they are: of a type that has
+ * no range of its own max is 1, unless that can only be a mistake.
  */
 #include "transform/program.h"
 #include "transform/transform.h"
@@ -86,6 +90,67 @@ static brim_status find_axis(const struct brim__use *use, const struct brim__pro
     return BRIM_OK;
 }
 
+/* What max was before fields remembered their range; still what mean= and std= go by. */
+static double max_by_type(brim_dtype dtype) {
+    return brim__range_of_type(dtype) > 0 ? brim__range_of_type(dtype) : 1.0;
+}
+
+static bool all_within_unit(const struct brim__values *values) {
+    bool within = true;
+    for (size_t i = 0; i < values->count; i++) {
+        within &= values->items[i].real >= -1.0 && values->items[i].real <= 1.0;
+    }
+    return within;
+}
+
+/* What values are divided by. */
+static brim_status find_max(const struct brim__use *use, const struct brim__program_field *field,
+                            const struct brim__values *mean, const struct brim__values *std,
+                            double *max) {
+    const struct brim__item *preset = brim__item(use, PRESET);
+    const double range = brim__range(field);
+    const char *type = brim_dtype_name(field->pending.to);
+    if (brim__given(use, MAX)) {
+        *max = brim__item(use, MAX)->real;
+        return BRIM_OK;
+    }
+    if (preset->integer != OWN && range == 0) {
+        return brim__fail(BRIM_INVALID,
+                          "normalize %s: field '%s' is %s, and nothing says how far its values go: "
+                          "add max=1 if they go from 0 to 1, max=255 if they are pixels from 0 to "
+                          "255",
+                          preset->text, field->name, type);
+    }
+    *max = preset->integer != OWN || brim__range_of_type(field->pending.to) > 0 ? range : 1.0;
+    if (*max != range && range > 1 && all_within_unit(mean) && all_within_unit(std)) {
+        return brim__fail(BRIM_INVALID,
+                          "normalize: field '%s' is %s with values from 0 to %g, but mean= and "
+                          "std= look like those of values from 0 to 1: add max=%g to divide by "
+                          "that first, or max=1 if they are meant for values up to %g",
+                          field->name, type, range, range, range);
+    }
+    return BRIM_OK;
+}
+
+/* How far the values go afterwards; 0: they are no longer from 0 to anything. */
+static double range_after(const struct brim__use *use, const struct brim__program_field *field,
+                          const struct brim__values *mean, const struct brim__values *std,
+                          double max) {
+    const double before = brim__range(field);
+    for (size_t i = 0; i < mean->count; i++) {
+        if (mean->items[i].real != 0) {
+            return 0;
+        }
+    }
+    for (size_t i = 1; i < std->count; i++) {
+        if (std->items[i].real != std->items[0].real) {
+            return 0;
+        }
+    }
+    /* max= tells it of a field of which nothing else does */
+    return (before == 0 && brim__given(use, MAX) ? max : before) / (max * std->items[0].real);
+}
+
 static brim_status normalize(const struct brim__use *use, struct brim__program *program,
                              uint32_t index) {
     struct brim__program_field *field = &program->field[index];
@@ -105,10 +170,17 @@ static brim_status normalize(const struct brim__use *use, struct brim__program *
             return status;
         }
     }
-    const double max = brim__given(use, MAX)           ? brim__item(use, MAX)->real
-                       : field->pending.to == BRIM_U8  ? 255.0
-                       : field->pending.to == BRIM_U16 ? 65535.0
-                                                       : 1.0;
+    double max = 1;
+    status = find_max(use, field, &mean, &std, &max);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    if (!brim__given(use, MAX) && max != max_by_type(field->pending.to)) {
+        /* not what the same text gave before: what was kept of that is stale */
+        program->meaning =
+            brim__hash_words(program->meaning, brim__hash(&max, sizeof(max), 0), index);
+    }
+    const double range = range_after(use, field, &mean, &std, max);
     if (field->pending.scale != NULL ||
         !brim__dtype_holds(field->pending.to, field->pending.from.dtype)) {
         status = brim__program_flush(program, index, false);
@@ -131,6 +203,7 @@ static brim_status normalize(const struct brim__use *use, struct brim__program *
     field->pending.channels = channels;
     field->pending.channel_axis = axis;
     field->pending.to = BRIM_F32;
+    field->range = range;
     field->stage = program->stage;
     return BRIM_OK;
 }
@@ -165,7 +238,9 @@ static const brim_argument_info arguments[] = {
               .type = BRIM_TYPE_REAL,
               .least = 1e-30,
               .most = 1e30,
-              .help = "values are divided by it first; 255 for uint8, 65535 for uint16, else 1" },
+              .help = "values are divided by it first; if not given, how far they go: 255 for "
+                      "uint8 and images, 65535 for uint16; else unit and imagenet need it, and "
+                      "mean= and std= take values as they are" },
     [AXIS] = { .name = "axis",
                .type = BRIM_TYPE_INTEGER,
                .least = -BRIM_MAX_RANK,

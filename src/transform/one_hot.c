@@ -91,7 +91,7 @@ static brim_status encode(const struct brim__use *use, struct brim__program *pro
     step->run = run;
     step->self = self;
     step->from = field->at;
-    brim__program_set(program, index, BRIM_DENSE, dtype, &shape, &step->to);
+    brim__program_set(program, index, BRIM_DENSE, dtype, &shape, 0, &step->to);
     field->class_count = 0;
     return BRIM_OK;
 }

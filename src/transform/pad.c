@@ -112,7 +112,7 @@ static brim_status make_dense(struct brim__program *program, uint32_t f, struct 
     const brim_status status = brim__program_scratch(program, bytes, &step->to);
     if (status == BRIM_OK) {
         step->run = run_fixed;
-        brim__program_set(program, f, BRIM_DENSE, self->dtype, &shape, &step->to);
+        brim__program_set(program, f, BRIM_DENSE, self->dtype, &shape, field->range, &step->to);
     }
     return status;
 }
@@ -142,7 +142,7 @@ static brim_status add_lengths(const struct brim__use *use, struct brim__program
     }
     if (status == BRIM_OK) {
         const struct brim__shape scalar = { .rank = 0 };
-        brim__program_set(program, f, BRIM_DENSE, BRIM_I64, &scalar, &self->length);
+        brim__program_set(program, f, BRIM_DENSE, BRIM_I64, &scalar, 0, &self->length);
     }
     return status;
 }

@@ -15,7 +15,7 @@ static void show(struct brim__program *program, uint32_t f, struct brim__picture
     picture->most_width = (uint32_t)brim__max(picture->most_width, picture->extent.width);
     picture->step->to = (struct brim__operand){ .where = BRIM__IN_SCRATCH };
     brim__program_set(program, f, BRIM_DENSE, picture->floats ? BRIM_F32 : BRIM_U8, &shape,
-                      &picture->step->to);
+                      picture->floats ? BRIM__PIXELS : 0, &picture->step->to);
     field->picture = picture;
 }
 
@@ -63,6 +63,7 @@ brim_status brim__picture_clone(struct brim__program *program, uint32_t from, ui
     step->self = picture;
     show(program, to, picture);
     program->field[to].pending = pending;
+    program->field[to].range = program->field[from].range;
     return BRIM_OK;
 }
 

@@ -30,6 +30,9 @@
 
 #define BRIM__MAX_OPS  24 /* of one picture */
 #define BRIM__MAX_ACTS 48 /* of one sample */
+/* Rows in memory between two looks at whether to stop: few enough for the widest, and
+ * enough that the smallest do not notice. Decoders look at each row. */
+#define BRIM__ROWS_UNASKED 16
 
 /* ------------------------------------------------------- for image stages */
 
@@ -211,6 +214,7 @@ struct brim__picture_source {
     bool indexed;                   /* the limits below are those of the images that were indexed */
     uint32_t max_width, max_height; /* when turned; what the index knows, or any */
     uint64_t max_pixels, allowed_pixels; /* planned for; what the user allows */
+    uint64_t most_work;                  /* of one image: scans times pixels */
     uint64_t memory, outside;            /* most that an image may need */
     uint64_t at_window, at_memory;
     /* array of uint8, row-major; of what was shelved, channels */
@@ -229,12 +233,13 @@ brim_status brim__picture_sink_new(struct brim__program *program,
                                    const struct brim__conversion *conversion,
                                    struct brim__picture_sink **sink);
 struct brim__sinking {
+    struct brim__stop *stop;
     const struct brim__picture_sink *sink;
     uint8_t *scratch; /* of the frame */
     uint8_t *to;
     uint32_t width; /* of this sample's rows */
 };
-brim_status brim__picture_sink_row(void *sinking, const uint8_t *row, uint32_t y);
+brim_status brim__picture_sink_row(void *user, const uint8_t *row, uint32_t y);
 void brim__picture_sink_end(const struct brim__sinking *sinking);
 /* Instead of rows and end, of a picture of floats. */
 void brim__picture_sink_plain(const struct brim__sinking *sinking, const struct brim__image *image,

@@ -135,10 +135,18 @@ static brim_status next_buffer(const struct running *run, uint32_t width, uint32
     return BRIM_OK;
 }
 
+/* An image in a buffer that rows are written to. */
+struct filling {
+    const struct brim__image *image;
+    struct brim__stop *stop;
+};
+
 static brim_status to_image(void *user, const uint8_t *row, uint32_t y) {
-    const struct brim__image *image = user;
+    const struct filling *filling = user;
+    const struct brim__image *image = filling->image;
     memcpy(brim__image_row(image, y), row, (size_t)image->width * image->pixel);
-    return BRIM_OK;
+    return y % BRIM__ROWS_UNASKED == 0 && brim__stopped(filling->stop) ? brim__interrupted()
+                                                                       : BRIM_OK;
 }
 
 /* Rows that are not resized: mirrored, or in another order. */
@@ -182,6 +190,7 @@ static brim_status feed(struct running *run, uint32_t x, uint32_t y, uint32_t wi
                                                  .cheap = source->fast,
                                                  .rough = source->fast,
                                                  .damaged = source->damaged,
+                                                 .most_work = source->most_work,
                                                  .memory = run->scratch + source->at_memory,
                                                  .memory_bytes = source->memory };
         return brim__image_decode(&decoding, sink, user);
@@ -190,6 +199,9 @@ static brim_status feed(struct running *run, uint32_t x, uint32_t y, uint32_t wi
     brim_status status = BRIM_OK;
     for (uint32_t i = 0; status == BRIM_OK && i < height; i++) {
         const uint8_t *row;
+        if (i % BRIM__ROWS_UNASKED == 0 && brim__stopped(run->sinking.stop)) {
+            return brim__interrupted();
+        }
         if (run->image.data != NULL) {
             row = brim__image_row(&run->image, y + i) + (size_t)x * run->image.pixel;
         } else {
@@ -298,7 +310,8 @@ static brim_status stream_to_buffer(struct running *run, const struct group *gro
     brim_status status =
         next_buffer(run, wanted(group, &group->x), wanted(group, &group->y), pixel, &to);
     if (status == BRIM_OK) {
-        status = stream(run, group, to_image, &to);
+        struct filling filling = { &to, run->sinking.stop };
+        status = stream(run, group, to_image, &filling);
     }
     if (status == BRIM_OK && group->transposed) {
         run->image = to;
@@ -318,6 +331,9 @@ static bool changes_nothing(const struct group *group, uint32_t width, uint32_t 
 
 static brim_status run_pixels(struct running *run, const struct brim__act *act) {
     struct brim__image to = run->image;
+    if (brim__stopped(run->sinking.stop)) {
+        return brim__interrupted();
+    }
     const brim_status status =
         act->pixels.in_place ? BRIM_OK : next_buffer(run, act->width, act->height, act->pixel, &to);
     if (status == BRIM_OK) {
@@ -450,6 +466,7 @@ static brim_status begin_encoded(struct running *run, const struct brim__frame *
         const struct brim__span span = brim__reader_span(&source->bytes, frame);
         brim__input_memory(&run->input, span.data, span.count);
     }
+    run->input.stop = frame->stop;
     if (status == BRIM_OK) {
         status = brim__image_info(&run->input, source->orient, &run->info);
     }
@@ -464,11 +481,13 @@ static brim_status begin_encoded(struct running *run, const struct brim__frame *
 brim_status brim__picture_run(const struct brim__step *step, const struct brim__frame *frame) {
     const struct brim__picture *picture = step->self;
     const struct brim__picture_source *source = picture->source;
-    struct running run = { .picture = picture,
-                           .scratch = frame->scratch,
-                           .own = { .fd = -1 },
-                           .orientation = 1,
-                           .sinking = { .sink = picture->sink, .scratch = frame->scratch } };
+    struct running run = {
+        .picture = picture,
+        .scratch = frame->scratch,
+        .own = { .fd = -1 },
+        .orientation = 1,
+        .sinking = { .stop = frame->stop, .sink = picture->sink, .scratch = frame->scratch }
+    };
     run.acts = (struct brim__acts *)(void *)(frame->scratch + picture->at_acts);
     brim_status status = BRIM_OK;
     uint32_t width = source->width, height = source->height, pixel = source->channels == 1 ? 1 : 4;

@@ -85,7 +85,7 @@ brim_status brim__picture_shelve(struct brim__program *program, uint32_t field,
     picture->shelved = true;
     status = brim__picture_settle(program, field, to);
     const struct brim__shape shape = { .rank = 1, .dim = { bytes } };
-    brim__program_set(program, field, BRIM_BYTES, BRIM_U8, &shape, &picture->step->to);
+    brim__program_set(program, field, BRIM_BYTES, BRIM_U8, &shape, 0, &picture->step->to);
     target->images = NULL;
     *shelf_out = shelf;
     return status;

@@ -141,6 +141,9 @@ brim_status brim__picture_sink_row(void *user, const uint8_t *row, uint32_t y) {
     const struct brim__picture_sink *sink = sinking->sink;
     const size_t row_bytes = (size_t)sinking->width * sink->channels;
     uint8_t *line = sinking->scratch + sink->line;
+    if (y % BRIM__ROWS_UNASKED == 0 && brim__stopped(sinking->stop)) {
+        return brim__interrupted();
+    }
     switch (sink->way) {
     case PACKED:
         pack(sinking, row, sinking->to + y * row_bytes);

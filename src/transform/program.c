@@ -143,7 +143,7 @@ brim_status brim__program_room(struct brim__program *program, brim_form form, ui
 }
 
 void brim__program_set(struct brim__program *program, uint32_t field, brim_form form,
-                       brim_dtype dtype, const struct brim__shape *shape,
+                       brim_dtype dtype, const struct brim__shape *shape, double range,
                        struct brim__operand *written) {
     struct brim__program_field *target = &program->field[field];
     struct brim__view view = { .dtype = dtype, .shape = *shape };
@@ -153,6 +153,7 @@ void brim__program_set(struct brim__program *program, uint32_t field, brim_form 
     target->deferred = false;
     target->picture = NULL;
     target->image = target->mask = false;
+    target->range = range;
     target->at = *written;
     target->written = written;
     target->stage = program->stage;
@@ -211,7 +212,7 @@ brim_status brim__program_flush(struct brim__program *program, uint32_t field, b
     if (status == BRIM_OK) {
         struct brim__step *step =
             picture != NULL ? picture->step : program->step[program->step_count - 1];
-        brim__program_set(program, field, source->form, dtype, &shape, &step->to);
+        brim__program_set(program, field, source->form, dtype, &shape, source->range, &step->to);
     }
     return status;
 }
@@ -236,7 +237,8 @@ brim_status brim__program_move(struct brim__program *program, uint32_t field,
     }
     if (status == BRIM_OK) {
         const struct brim__shape shape = source->pending.from.shape;
-        brim__program_set(program, field, source->form, source->pending.to, &shape, &to);
+        brim__program_set(program, field, source->form, source->pending.to, &shape, source->range,
+                          &to);
         source->written = NULL; /* it was promised to be there */
         source->image = image;
         source->mask = image && mask;
@@ -293,6 +295,8 @@ brim_status brim__program_init(struct brim__program *program, struct brim__openi
             field->form = from->form;
             field->deferred = from->deferred;
             field->images = from->images;
+            field->source = sources[s];
+            field->source_field = f;
             field->class_count = from->class_names != NULL ? from->class_count : 0;
             brim__conversion_init(&field->pending, &from->view);
             field->at = (struct brim__operand){ .where = BRIM__IN_RECORD, .index = s };

@@ -27,13 +27,15 @@
 
 #include "base/platform.h"
 #include "base/stage.h"
+#include "base/stop.h"
 #include "memory/alloc.h"
 #include "source/source.h"
 #include "tensor/tensor.h"
 
 #define BRIM__MAX_STEPS 64
 #define BRIM__NO_EXPAND UINT32_MAX
-#define BRIM__SPAN_ROOM 64 /* of a span in scratch, before its elements */
+#define BRIM__SPAN_ROOM 64    /* of a span in scratch, before its elements */
+#define BRIM__PIXELS    255.0 /* the range of pixels of 8 bits */
 
 /* What a step may return besides a brim_status. */
 #define BRIM__DROPPED     ((brim_status)1000) /* the sample is left out */
@@ -54,11 +56,14 @@ struct brim__frame {
     /* of each source; behind these, of each cache: its entry */
     const uint8_t *record[BRIM__MAX_SOURCES + BRIM__MAX_CACHES];
     uint8_t *scratch;
+    struct brim__stop *stop; /* looked at by steps that may take long; NULL: none */
     uint8_t *row[BRIM__MAX_FIELDS];
     uint64_t *length[BRIM__MAX_FIELDS]; /* of a row that is not dense */
     uint64_t sub;                       /* which sample of an expansion */
     uint64_t stamp;                     /* of the sample's files, where a cache asks for it ... */
     bool unstamped;                     /* ... and it could not be had: not to be kept */
+    uint64_t content;                   /* hash of its records, where a cache asks for it; or 0 */
+    bool unread;                        /* ... and they could not be read */
     brim_call call;                     /* sample and epoch; each step sets its own key in a copy */
 };
 
@@ -80,7 +85,9 @@ struct brim__program_field {
     char name[BRIM_NAME_BYTES];
     brim_form form;
     bool deferred; /* in a record, as a brim__blob: bytes that nobody has read yet */
-    const struct brim__image_bounds *images; /* what is known of images in it; or NULL */
+    const struct brim__image_survey *images; /* what is known of images in it; or NULL */
+    const struct brim__source *source;       /* that it comes from, where there are images ... */
+    uint32_t source_field;                   /* ... and which field of it this is */
     uint64_t class_count;                    /* of a field of class numbers; 0: it is none */
     /* an image in the making, to which stages may still add; its pending conversion
      * begins with uint8 HWC if it is of one size. NULL: none */
@@ -92,6 +99,7 @@ struct brim__program_field {
      * pending.to) to the longest row */
     bool padded;
     uint8_t pad_value[16];
+    double range; /* its values go from 0 to here, see range.c; 0: as its type says */
     struct brim__conversion pending; /* not dense: from.shape.dim[0] is the bound */
     struct brim__operand at;
     /* the operand through which a step wrote this field to scratch; it may be
@@ -117,12 +125,14 @@ struct brim__program {
     bool random;              /* some stage draws, or depends on the epoch */
     const char *impure_stage; /* the first such stage, as "map @name" */
     const char *random_stage;
-    const char *unversioned_stage;     /* the first with something of the caller's that has no
-                                          version; NULL: none */
-    bool probed;                       /* the stage in work: its fields were found by trying */
-    bool drops;                        /* some step may return BRIM__DROPPED */
-    uint32_t expand;                   /* first step of those that run for each sub, or none */
-    uint64_t most;                     /* rows that one sample becomes at most; 1 without expand */
+    const char *unversioned_stage; /* the first with something of the caller's that has no
+                                      version; NULL: none */
+    bool probed;                   /* the stage in work: its fields were found by trying */
+    uint64_t meaning; /* of it: what its samples depend on that its text does not say; or 0 */
+    const char *note; /* the stage in work: what the plan says of it; or NULL */
+    bool drops;       /* some step may return BRIM__DROPPED */
+    uint32_t expand;  /* first step of those that run for each sub, or none */
+    uint64_t most;    /* rows that one sample becomes at most; 1 without expand */
     int32_t direct[BRIM__MAX_SOURCES]; /* field whose row a source's record is, or -1 */
 };
 
@@ -181,10 +191,16 @@ brim_status brim__program_scratch(struct brim__program *program, uint64_t bytes,
 /* The same for a value of any form: bytes at its bound. */
 brim_status brim__program_room(struct brim__program *program, brim_form form, uint64_t bytes,
                                struct brim__operand *operand);
-/* Makes the field what a step wrote at *written. */
+/* Makes the field what a step wrote at *written. range: of these values; 0: as the type says. */
 void brim__program_set(struct brim__program *program, uint32_t field, brim_form form,
-                       brim_dtype dtype, const struct brim__shape *shape,
+                       brim_dtype dtype, const struct brim__shape *shape, double range,
                        struct brim__operand *written);
+
+/* How far a field's values go, from 0 on; of a type; of the field's values as another type (what
+ * the field then remembers). 0: nobody knows; the last: as that type says. */
+double brim__range(const struct brim__program_field *field);
+double brim__range_of_type(brim_dtype dtype);
+double brim__range_cast(const struct brim__program_field *field, brim_dtype dtype);
 
 /* Where a step finds a field that it only looks at: the value may yet be moved
  * to its row, so who wrote it is asked each time. */

@@ -36,7 +36,7 @@ static brim_status resolve(const void *object, const struct brim__draws *draws,
                            struct brim__acts *acts) {
     const struct crop *self = object;
     const double area = (double)acts->width * acts->height;
-    uint32_t width = acts->width, height = acts->height;
+    uint32_t width, height;
     uint64_t x, y;
     for (uint32_t try = 0; try < TRIES; try++) {
         const uint32_t draw = try * DRAWS;

@@ -143,7 +143,7 @@ static brim_status split(struct brim__program *program, uint32_t f) {
     step->self = part;
     step->from = field->at;
     step->conversion = pending;
-    brim__program_set(program, f, BRIM_DENSE, pending.to, &view->shape, &step->to);
+    brim__program_set(program, f, BRIM_DENSE, pending.to, &view->shape, field->range, &step->to);
     return BRIM_OK;
 }
 

@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 CLI = os.environ["BRIM_CLI"]
@@ -41,6 +42,19 @@ def start(*words):
     """The command line in the background."""
     return subprocess.Popen([CLI, *map(str, words)], stdin=subprocess.DEVNULL,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def seconds_worked(process):
+    """Of the processor, by all threads of a process that still runs."""
+    numbers = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(numbers[11]) + int(numbers[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def catches(process, number):
+    """Whether a signal would no longer just end the process."""
+    status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+    caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
+    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
 
 
 class Rows:
@@ -162,6 +176,13 @@ class Case(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
+
+    def wait_for(self, what, condition):
+        """Until the condition holds; `what` is said if it does not within LIMIT."""
+        deadline = time.monotonic() + LIMIT
+        while not condition():
+            self.assertLess(time.monotonic(), deadline, what)
+            time.sleep(0.002)
 
     def good_json(self, *words, **more):
         """What a command that must succeed says as JSON."""

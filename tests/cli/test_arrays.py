@@ -197,7 +197,7 @@ class Npz(Arrays):
         path = self.folder / "zeros.npz"
         array = numpy.zeros((4096, 1024), dtype="u1")
         numpy.savez_compressed(path, a=array)
-        self.refused(TOO_LARGE, "npz %s" % path, "4.0 MiB (4194432 bytes)", "numpy.savez",
+        self.refused(TOO_LARGE, "npz %s" % path, "4.0 MiB (4198400 bytes)", "numpy.savez",
                      words=("--memory", "2MiB"))
         text = "npz %s | batch 16" % path
         plan = self.good_json("plan", text, "--memory", "16MiB")

@@ -193,6 +193,15 @@ class Looking(Case):
         self.good_json("run", self.pipeline(limited, 64, "limit=1MiB verify=never"))
         file, = self.files("info", limited)
         self.assertEqual((file["limit"], file["verify"]), (MIB, "never"))
+        by_content = self.folder / "content.brimcache"
+        for _ in range(2):
+            cache = self.good_json("run", self.pipeline(by_content, 64, "verify=content"),
+                                   "--threads=0")["caches"][0]
+        self.assertEqual((cache["misses"], cache["changed"]), (0, 0))
+        file = self.good_json("cache", "info", by_content)["files"][0]
+        self.assertEqual((file["usable"], file["verify"]), (True, "content"))
+        file = self.good_json("cache", "verify", by_content)["files"][0]
+        self.assertEqual((file["good"], file["bad"]), (64, 0))
         self.assertIn(" of at most 1.0 MiB\n", brim("cache", "info", limited).stdout.decode())
 
     def test_what_cannot_be_used(self):

@@ -9,6 +9,8 @@ the right batches too, those among them that it makes or finds while the other d
 BRIM_TEST_LONG=1 in the environment there are 200 kills instead of 25.
 """
 
+# label: quick, long
+
 import json
 import os
 import random
@@ -16,7 +18,7 @@ import shutil
 import signal
 import time
 
-from support import LIMIT, SANITIZED, Case, main, start
+from support import LIMIT, SANITIZED, Case, main, start, state_position
 
 KILLS = 200 if os.environ.get("BRIM_TEST_LONG") else 8 if SANITIZED else 25
 SAMPLES = 600
@@ -48,12 +50,6 @@ class Killed(Case):
 
     def info(self):
         return self.good_json("cache", "info", self.path)["files"][0]
-
-    def wait_for(self, what, condition):
-        deadline = time.monotonic() + LIMIT
-        while not condition():
-            self.assertLess(time.monotonic(), deadline, what)
-            time.sleep(0.002)
 
     def check(self, least=0):
         """All that is there is whole. How many are there."""
@@ -123,13 +119,20 @@ class Killed(Case):
         self.check_fills_on()
 
     def test_one_of_two(self):
+        state = self.folder / "second.state"
+
+        def second_is_at():
+            return state_position(state)[1] if state.exists() else -1
+
         for turn in range(max(2, KILLS // 8)):
             self.path.unlink(missing_ok=True)
+            state.unlink(missing_ok=True)
             first = self.fill(None, "--threads=1")
             self.wait_for("nobody fills the file",
                           lambda: self.path.exists() and self.path.stat().st_size > 0
                           and self.info()["in_use"])
-            second = self.fill(None, "--threads", turn % 2, "--digest", "--json")
+            second = self.fill(None, "--threads", turn % 2, "--digest", "--json", "--state", state,
+                               "--state-every=50")
             time.sleep(self.random.random() * 0.05)
             self.kill(first)
             second.send_signal(signal.SIGSTOP)
@@ -138,6 +141,8 @@ class Killed(Case):
             second.send_signal(signal.SIGCONT)
             # the other one goes on: reads what is there, and fills the rest
             self.wait_for("it does not go on", lambda: self.info()["filled"] == SAMPLES)
+            before = second_is_at()
+            self.wait_for("it reads nothing", lambda: second_is_at() > before + 4 * SAMPLES)
             ran = self.end(second)["caches"][0]
             self.assertEqual(ran["damaged"], 0)
             self.assertGreater(ran["hits"], 0)

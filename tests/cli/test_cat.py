@@ -15,7 +15,7 @@ import struct
 import subprocess
 import unittest
 
-from support import CLI, LIMIT, Case, brim, main, npy_header, start
+from support import CLI, LIMIT, Case, brim, catches, main, npy_header, start
 
 try:
     import numpy
@@ -241,10 +241,9 @@ class Streams(Cat):
 
     def test_interrupted(self):
         process = start("cat", "range 1000000000000 | batch 64", "--npy", self.folder / "out")
-        try:
-            process.communicate(timeout=1)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGINT)
+        self.wait_for("nothing is written", lambda: any((self.folder / "out").glob("*")))
+        self.assertTrue(catches(process, signal.SIGINT))
+        process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=LIMIT)
         self.assertEqual((process.returncode, out, err), (130, b"", b""))
         self.assertEqual(os.listdir(self.folder / "out"), [])

@@ -13,12 +13,11 @@ import select
 import signal
 import struct
 import subprocess
-import tempfile
 import termios
 import time
-import unittest
 
 import support
+from support import catches
 
 CLI = os.environ["BRIM_CLI"]
 GOLDEN = pathlib.Path(__file__).parent / "golden"
@@ -42,14 +41,7 @@ def write_npy(path, shape, values, dtype="<f4", code="f", fortran=False):
         file.write(struct.pack("<%d%s" % (len(values), code), *values))
 
 
-class Case(unittest.TestCase):
-    maxDiff = None
-
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
+class Case(support.Case):
     def good(self, *words):
         done = brim(*words)
         self.assertEqual(done.returncode, 0, done.stderr.decode(errors="replace"))
@@ -358,7 +350,9 @@ class Budget(Case):
         done, told = run("run", 200 << 10)
         self.assertEqual(done.returncode, 3, done)
         self.assertNotIn("minimum_bytes", told)
-        self.assertIn(b"cannot be found", done.stderr)
+        self.assertIn(b"is not known, but at least: --memory %d " % told["at_least_bytes"],
+                      done.stderr)
+        self.assertTrue(200 << 10 < told["at_least_bytes"] <= minimum, told)
         self.assertEqual(run("run", minimum)[0].returncode, 0)
 
 
@@ -502,6 +496,26 @@ class BadSamples(Case):
         self.assertEqual(len(self.shown(done.stdout.decode())), 2)
         self.assertIn(b"max_errors=2", done.stderr)
 
+    def test_empty_batches(self):
+        text = self.lines(*[b"good"] * 2, *[b"\xff"] * 2, *[b"good"] * 4)
+        told = self.good_json("run", text + " | batch 2 on_error=skip")
+        self.assertEqual((told["batches"], told["samples"], told["empty"], told["warning"]),
+                         (3, 6, 1, ""))
+        done = brim("run", text + " | batch 4 per=global on_error=skip", "--shard=1/2",
+                    "--epochs=2")
+        self.assertEqual(done.returncode, 0, done)
+        self.assertEqual(done.stderr.count(b"brim run: warning: on_error=skip: all samples"), 1)
+        self.assertIn(b"on_error=replace", done.stderr)
+
+    def test_the_end_of_an_epoch_may_be_bad(self):
+        """Of a run that begins behind the last good sample."""
+        text = self.lines(*[b"good"] * 4, *[b"\xff"] * 4) + " | batch 2 on_error=skip"
+        path = self.folder / "at.state"
+        self.good("run", text, "--steps=2", "--state", path)
+        told = self.good_json("run", text, "--resume", path, "--epochs=2")
+        self.assertEqual((told["samples"], told["epochs"]), (4, 2))
+        self.good("run", text, "--seek=0:3")
+
     def test_an_epoch_without_a_good_one_is_a_failure(self):
         text = self.lines(*[b"\xff"] * 5)
         told = self.bad_json(1, "run", text + " | batch 2 on_error=skip", "--epochs=2")
@@ -548,9 +562,7 @@ class State(Case):
             [CLI, "run", pipeline, "--quiet", "--state", self.path, "--state-every=10"],
             stdin=subprocess.DEVNULL)
         try:
-            deadline = time.monotonic() + LIMIT
-            while not os.path.exists(self.path) and time.monotonic() < deadline:
-                time.sleep(0.01)
+            self.wait_for("there is no state", lambda: os.path.exists(self.path))
         finally:
             process.kill()
             process.wait()
@@ -627,11 +639,11 @@ class Bench(Case):
 class Signals(Case):
     LONG = "range 1000000000000 | shuffle seed=7 | batch 64"
 
-    def interrupt(self, number, *words, command="run"):
+    def interrupt(self, number, *words, command="run", when=lambda: True):
         process = subprocess.Popen([CLI, command, self.LONG, *words], stdin=subprocess.DEVNULL,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         try:
-            time.sleep(1)
+            self.wait_for("it does not begin", lambda: catches(process, number) and when())
             process.send_signal(number)
             out, err = process.communicate(timeout=LIMIT)
         finally:
@@ -640,7 +652,8 @@ class Signals(Case):
 
     def test_interrupt_writes_the_state_and_sums_up(self):
         path = str(self.folder / "at.state")
-        code, out, err = self.interrupt(signal.SIGINT, "--json", "--state", path)
+        code, out, err = self.interrupt(signal.SIGINT, "--json", "--state", path,
+                                        "--state-every=1", when=lambda: os.path.exists(path))
         self.assertEqual((code, err), (130, ""))
         told = json.loads(out)
         self.assertIs(told["interrupted"], True)
@@ -686,8 +699,8 @@ class Signals(Case):
 
 
 class Progress(Case):
-    def on_terminal(self, *words, columns=120, stdin=subprocess.DEVNULL):
-        """What a command shows on a terminal that is its stderr."""
+    def on_terminal(self, *words, columns=120, stdin=subprocess.DEVNULL, look=lambda shown: None):
+        """What a command shows on a terminal that is its stderr; `look` sees it as it comes."""
         master, terminal = support.open_terminal(self)
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         process = subprocess.Popen([CLI, *words], stdin=stdin, stdout=subprocess.DEVNULL,
@@ -707,6 +720,7 @@ class Progress(Case):
             if not piece:
                 break
             shown += piece
+            look(shown)
         os.close(master)
         self.assertEqual(process.wait(timeout=LIMIT), 0)
         return shown.decode()
@@ -725,12 +739,18 @@ class Progress(Case):
             self.assertLess(len(line), 40)
 
     def test_a_stream_has_no_total(self):
-        slow = subprocess.Popen(["sh", "-c", "printf 'a,b\\n'; sleep 1.5; printf '1,2\\n'"],
-                                stdout=subprocess.PIPE)
-        shown = self.on_terminal("run", "csv -", stdin=slow.stdout)
-        slow.stdout.close()
-        slow.wait(timeout=LIMIT)
-        self.assertIn("waiting for the first bytes, 4 B", shown)
+        reader, writer = os.pipe()
+        os.write(writer, b"a,b\n")
+
+        def go_on(shown):
+            if b"waiting for the first bytes, 4 B" in shown and not written:
+                written.append(os.write(writer, b"1,2\n"))
+                os.close(writer)
+
+        written = []
+        shown = self.on_terminal("run", "csv -", stdin=reader, look=go_on)
+        os.close(reader)
+        self.assertTrue(written, shown)
         self.assertNotIn(" of ", shown.split("samples/s")[0])
 
     def test_silence_when_asked_for(self):

@@ -1,8 +1,8 @@
-"""Tests of `csv`: against Python's csv module, and against pandas where it is installed.
+"""Tests of `csv` against Python's csv module.
 
 Python's reader and brim's must see the same records in files of random text and quoting; numbers
-must have the bits of float(). Files that pandas writes with every kind of quoting must come back as
-pandas reads them with float_precision="round_trip". Needs python3's standard library and BRIM_CLI.
+must have the bits of float(). Needs python3's standard library and BRIM_CLI. test_pandas.py compares
+with pandas.
 """
 
 import csv
@@ -13,15 +13,8 @@ import math
 import random
 import struct
 import subprocess
-import unittest
-import warnings
 
 from support import CLI, LIMIT, Case, brim, main
-
-try:
-    import pandas
-except ImportError:
-    pandas = None
 
 SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
@@ -189,63 +182,6 @@ class Messages(Csv):
         done = brim("plan", f"csv {one} {two} index=beside | batch 1")
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("two.csv", done.stderr.decode())
-
-
-@unittest.skipIf(pandas is None, "pandas is not installed for this python")
-class AgainstPandas(Csv):
-    def read(self, path, **more):
-        with warnings.catch_warnings():  # pandas 3 reads exactly without being told
-            warnings.simplefilter("ignore")
-            return pandas.read_csv(path, float_precision="round_trip", **more)
-
-    def frame(self, seed, rows=500):
-        rng = random.Random(seed)
-        return pandas.DataFrame({
-            "i": [rng.randrange(-2**63, 2**63) for _ in range(rows)],
-            "small": [rng.randrange(-100, 100) for _ in range(rows)],
-            "f": [float(random_float(rng)) for _ in range(rows)],
-            "g": [rng.gauss(0, 1) for _ in range(rows)],
-            "holes": [None if rng.random() < 0.2 else rng.random() for _ in range(rows)],
-            "t": ["x" + random_text(rng, 'ab ,;"\né') for _ in range(rows)],
-        })
-
-    def assert_same(self, got, frame):
-        self.assertEqual(len(got), len(frame))
-        for column in frame.columns:
-            values = frame[column].tolist()
-            for row, value in zip(got, values):
-                mine = row[column if column in row else "c0"]
-                if isinstance(value, float):
-                    self.assertEqual(bits(mine), bits(value), (column, mine, value))
-                else:
-                    self.assertEqual(mine, value, column)
-
-    def test_files_that_pandas_wrote(self):
-        for seed, options in enumerate([
-                {}, {"quoting": csv.QUOTE_ALL}, {"quoting": csv.QUOTE_NONNUMERIC},
-                {"lineterminator": "\r\n"}, {"float_format": "%.15g"}, {"float_format": "%.3e"},
-                {"na_rep": "NA"}, {"na_rep": "nan"}, {"encoding": "utf-8-sig"}]):
-            path = self.folder / "t.csv"
-            self.frame(seed).to_csv(path, index=False, **options)
-            self.assert_same(self.rows(f"csv {path} missing=nan index=beside"), self.read(path))
-
-    def test_with_the_index_of_the_frame_and_other_delimiters(self):
-        path = self.folder / "t.csv"
-        for delimiter, word in ((";", ";"), ("\t", "tab"), ("|", '"|"'), (" ", '" "')):
-            self.frame(20).to_csv(path, sep=delimiter)
-            got = self.rows(f"csv {path} missing=nan delimiter={word} index=beside")
-            frame = self.read(path, sep=delimiter)
-            self.assertEqual(list(got[0]), ["c0", *frame.columns[1:]])
-            self.assert_same(got, frame)
-
-    def test_packed(self):
-        path = self.folder / "t.csv"
-        frame = self.frame(30)[["g", "small", "f"]]
-        frame.to_csv(path, index=False)
-        got = self.rows(f"csv {path} pack=yes types=float64 index=beside")
-        wanted = self.read(path).to_numpy(dtype="float64").tolist()
-        for mine, row in zip(got, wanted, strict=True):
-            self.assertEqual([bits(v) for v in mine["x"]], [bits(v) for v in row])
 
 
 if __name__ == "__main__":

@@ -1,16 +1,18 @@
 """Images that are cut, damaged, renamed, empty or far too large, and memory that stays in bounds."""
 
+# label: full
+
 import io
 import json
-import pathlib
 import random
-import shutil
+import resource
+import signal
 import struct
 import tempfile
 import unittest
 import zlib
 
-from support import MIB, ROOT, SANITIZED, Rows, brim, main
+from support import LIMIT, MIB, ROOT, SANITIZED, Case, Rows, brim, main, seconds_worked, start
 
 try:
     import numpy
@@ -44,11 +46,30 @@ def jpeg_header(width, height, kind=0xC0):
             b"\xff\xda\x00\x0c\x03\x01\x00\x02\x11\x03\x11\x00\x3f\x00" + b"\x12" * 100)
 
 
+def seconds_of_the_dead():
+    """Of the processor, by all processes that were waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def slow_jpeg(width, height, scans):
+    """A gray progressive JPEG whose scans but the first do nothing, for every coefficient."""
+    def segment(marker, data):
+        return b"\xff" + bytes([marker]) + struct.pack(">H", len(data) + 2) + data
+    blocks = -(-width // 8) * -(-height // 8)
+    empty = segment(0xDA, b"\1\1\0\1\x3f\x10") + bytes(-(-15 * -(-blocks // 16384) // 8))
+    return (b"\xff\xd8" + segment(0xDB, b"\0" + b"\1" * 64) +
+            segment(0xC2, struct.pack(">BHHB", 8, height, width, 1) + b"\1\x11\0") +
+            segment(0xC4, b"\0\1" + bytes(16)) + segment(0xC4, b"\x10\1" + bytes(15) + b"\xe0") +
+            segment(0xDA, b"\1\1\0\0\0\0") + bytes(-(-blocks // 8)) + empty * (scans - 1) +
+            b"\xff\xd9")
+
+
 @unittest.skipIf(numpy is None, "needs Pillow and numpy")
-class Bad(unittest.TestCase):
+class Bad(Case):
     def setUp(self):
-        self.place = pathlib.Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, self.place)
+        super().setUp()
+        self.place = self.folder
         self.good = Image.fromarray(numpy.random.default_rng(1).integers(
             0, 255, (40, 50, 3), "uint8"))
         self.rows = self.enterContext(Rows(memory=64 * MIB))
@@ -98,6 +119,24 @@ class Bad(unittest.TestCase):
             ours = self.rows.run(f'folder "{self.place}" classes=no | decode | crop 40 50 | batch 1')
             theirs = numpy.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
             numpy.testing.assert_array_equal(ours[0]["image"][0], theirs)
+
+    def test_large_webp(self):
+        """Decoded piece by piece, which gives the same pixels; cut, it is bad all the same."""
+        noise = numpy.random.default_rng(2).integers(0, 255, (75, 100, 4), "uint8")
+        large = Image.fromarray(noise, "RGBA").resize((1600, 1200), Image.Resampling.BICUBIC)
+        for mode, options in (("RGB", {}), ("RGB", {"lossless": True, "method": 0}), ("RGBA", {}),
+                              ("RGBA", {"lossless": True, "method": 0})):
+            data = encoded(large.convert(mode), "WEBP", **options)
+            for name in ("a.png", "b.jpg", "c.png"):
+                (self.place / name).unlink(missing_ok=True)
+            self.put("large.webp", data)
+            for x, y, width, height in ((0, 0, 1600, 1200), (301, 77, 401, 203)):
+                ours = self.rows.run(f'folder "{self.place}" classes=no | decode {mode.lower()} | crop '
+                                     f"{height} {width} x={x} y={y} | batch 1")[0]["image"][0]
+                theirs = numpy.asarray(Image.open(io.BytesIO(data)).convert(mode))
+                numpy.testing.assert_array_equal(ours, theirs[y:y + height, x:x + width])
+            (self.place / "large.webp").unlink()
+            self.check(data[:len(data) // 2])
 
     def test_bombs(self):
         self.check(png(65535, 65535, chunk(b"IDAT", zlib.compress(bytes(1000)))))
@@ -153,8 +192,8 @@ class Bad(unittest.TestCase):
         data = encoded(self.good, "JPEG", progressive=True)
         begin = data.index(b"\xff\xda")  # the lowest frequency of all, which may come again
         end = data.index(b"\xff\xc4", begin)
-        self.check(data[:begin] + data[begin:end] * 1001 + data[end:], reason="1000 scans")
-        self.check(data[:begin] + data[begin:end] * 20000 + data[end:], reason="1000 scans")
+        self.check(data[:begin] + data[begin:end] * 1001 + data[end:], reason="more than 1000 scans")
+        self.check(data[:begin] + data[begin:end] * 20000 + data[end:], reason="more than 1000 scans")
         for times in (2, 900):
             self.put("b.jpg", data[:begin] + data[begin:end] * times + data[end:])
             ours = self.rows.run(f'folder "{self.place}" classes=no | skip 1 | take 1 | decode | crop '
@@ -165,7 +204,8 @@ class Bad(unittest.TestCase):
     def test_progressive_too_large(self):
         """The plan says what it would need, and the room, if it is given, what one image has."""
         self.put("huge.jpg", jpeg_header(20000, 20000, 0xC2))
-        base = f'folder "{self.place}" classes=no | decode {{}} | random_resized_crop 224 | batch 4'
+        base = (f'folder "{self.place}" classes=no | decode max_pixels=400000000 {{}} | '
+                "random_resized_crop 224 | batch 4")
         with self.assertRaises(RuntimeError) as failed:
             self.rows.run(base.format(""))
         self.assertEqual(failed.exception.args[0], "BRIM_BUDGET")
@@ -175,6 +215,64 @@ class Bad(unittest.TestCase):
         self.assertEqual(failed.exception.args[0], "BRIM_CORRUPT")
         self.assertIn("progressive", failed.exception.args[1])
         self.assertIn("room=", failed.exception.args[1])
+
+    def test_over_the_bound_is_not_planned_for(self):
+        """One file that claims to be huge: a bad sample, of which the plan tells, and no memory."""
+        text = (f'folder "{self.place}" classes=no | decode {{}} | resize 20 25 | batch 2 '
+                "on_error=skip")
+        cache = ("--cache-dir", self.rows.cache.name)
+        for i in range(3):
+            self.put(f"{i}.png", encoded(self.good, "PNG"))
+
+        def plan(options=""):
+            done = brim("plan", text.format(options), "--json", *cache)
+            told = json.loads(done.stdout)
+            effect = next(s["effect"] for s in told["stages"] if s["name"] == "decode")
+            return told, effect
+
+        before = plan()[0]["scratch_bytes"]
+        for kind in ("folder", "files"):
+            if kind == "files":
+                names = "".join(f"{name}\n" for name in ("0.png", "1.png", "2.png", "huge.jpg"))
+                (self.place / "all.csv").write_text("path\n" + names)
+                text = (f'files "{self.place / "all.csv"}" | decode {{}} | resize 20 25 | batch 2 '
+                        "on_error=skip")
+            self.put("huge.jpg", jpeg_header(65500, 65500, 0xC2))
+            for _ in range(2):  # found out, and remembered
+                told, effect = plan()
+                self.assertLess(told["scratch_bytes"], before + 65536)
+                self.assertIn("1 over max_pixels=178956970 is a bad sample: ", effect)
+                self.assertIn("huge.jpg", effect)
+                self.assertRegex(effect, r"to decode \w+: \S*[012]\.png needs the most")
+                # what was remembered serves any bound
+                told, effect = plan("max_pixels=4294836225")
+                self.assertGreater(told["scratch_bytes"], 11 << 30)
+                self.assertRegex(effect, r"12\.0 GiB to decode \w+: \S*huge\.jpg needs the most")
+                told, effect = plan("max_pixels=1999")
+                self.assertIn("4 over max_pixels=1999 are bad samples, such as", effect)
+            ran = json.loads(brim("run", text.format(""), "--json", "--memory", "16MiB",
+                                  *cache).stdout)
+            self.assertEqual((ran["samples"], ran["skipped"]), (3, 1))
+            self.assertIn("65500x65500 are 4290250000 pixels, but at most 178956970 are allowed: raise "
+                          "decode's max_pixels", str(ran["errors"]))
+
+    def test_interrupted_while_it_decodes(self):
+        """Ctrl-C does not wait for a file that takes seconds, whoever decodes it."""
+        self.put("slow.jpg", slow_jpeg(4000, 4000, 1000))
+        text = (f'folder "{self.place}" classes=no | decode max_pixels=4000000000 | resize 8 8 | '
+                "batch 1 on_error=skip")
+        cache = ("--cache-dir", self.rows.cache.name)
+        self.assertEqual(brim("plan", text, *cache).returncode, 0)
+        for threads in (0, 2):
+            others = seconds_of_the_dead()
+            running = start("run", text, "--threads", threads, *cache)
+            self.wait_for("it decodes nothing", lambda: seconds_worked(running) > 1)
+            before = seconds_worked(running)
+            running.send_signal(signal.SIGINT)
+            running.communicate(timeout=LIMIT)
+            self.assertEqual(running.returncode, 128 + signal.SIGINT)
+            # of the processor, so that it does not matter what else the machine does
+            self.assertLess(seconds_of_the_dead() - others - before, 1)
 
     def test_changed_in_place(self):
         """Larger than all that were indexed, though no folder changed: never beyond what was planned."""
@@ -261,8 +359,8 @@ class Memory(unittest.TestCase):
             for i in range(7):
                 Image.fromarray(noise.integers(0, 255, (300, 400, 3), "uint8")).save(
                     f"{place}/small{i}.jpg")
-            text = (f'folder "{place}" classes=no | decode | random_resized_crop 224 | normalize '
-                    "imagenet | batch 4")
+            text = (f'folder "{place}" classes=no | decode max_pixels=400000000 | '
+                    "random_resized_crop 224 | normalize imagenet | batch 4")
             used = peak_rss(text, "--memory", "16MiB", "--cache-dir", place)
             self.assertLess(used, 16 * MIB + 16 * MIB)
 

@@ -4,6 +4,8 @@ Colours and turns are Pillow's bits, the blur within 1 of 255. Masks, boxes and 
 compared by images whose pixels say where they come from, so that what was drawn can be read off.
 """
 
+# label: full
+
 import math
 import random
 import unittest

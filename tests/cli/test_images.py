@@ -1,8 +1,10 @@
 """Decoding, cropping and resizing against Pillow, bit by bit, and what random stages draw.
 
-Pillow comes from tests/requirements.txt; the real files are those of ../shared/data. What is absent
+Pillow comes from tests/requirements-full.txt; the real files are those of ../shared/data. What is absent
 is skipped.
 """
+
+# label: full
 
 import math
 import random

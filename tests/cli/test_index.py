@@ -131,17 +131,19 @@ class Index(support.Case):
         write_lines(self.text, LINES)
         good = self.run_digest()
         path, = self.in_cache()
-        began = time.monotonic()
-        path.unlink()
-        self.assertEqual(brim("index", self.text, "--cache-dir", self.cache).returncode, 0)
-        took = time.monotonic() - began
+        took = []
+        for _ in range(3):
+            path.unlink()
+            began = time.monotonic()
+            self.assertEqual(brim("index", self.text, "--cache-dir", self.cache).returncode, 0)
+            took.append(time.monotonic() - began)
         draw = random.Random(7)
         whole = 0
         for _ in range(30):
             for left in self.in_cache():
                 left.unlink()
             child = support.start("index", self.text, "--cache-dir", self.cache)
-            time.sleep(draw.random() * took)
+            time.sleep(draw.random() * min(took))
             child.kill()
             child.communicate()
             there = path.exists()

@@ -10,7 +10,8 @@ import subprocess
 import zipfile
 import zlib
 
-from support import CLI, LIMIT, Case, brim, main, npy_header, start, write_npy
+from support import (CLI, LIMIT, Case, brim, catches, main, npy_header, seconds_worked, start,
+                     write_npy)
 
 
 def png(width, height):
@@ -141,10 +142,10 @@ class Inspect(Case):
 
     def test_interrupted(self):
         process = start("inspect", "range 1000000000000", "--verify", "--json")
-        try:
-            process.communicate(timeout=1)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGINT)
+        self.wait_for("it does not begin", lambda: catches(process, signal.SIGINT))
+        before = seconds_worked(process)
+        self.wait_for("it does nothing", lambda: seconds_worked(process) > before + 0.5)
+        process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=LIMIT)
         self.assertEqual((process.returncode, err), (130, b""))
         self.assertGreater(json.loads(out)["files"][0]["verified"]["samples"], 0)

@@ -1,7 +1,7 @@
-"""Tests of jsonl and safetensors against Python's json, pandas and the safetensors package.
+"""Tests of jsonl and safetensors against Python's json, and files made by hand.
 
-Needs python3's standard library and BRIM_CLI, the path of the program. What compares with pandas or
-with the safetensors package is skipped where these cannot be imported.
+Needs python3's standard library and BRIM_CLI, the path of the program. test_pandas.py and
+test_safetensors.py compare with those packages.
 """
 
 import json
@@ -9,23 +9,9 @@ import math
 import random
 import struct
 import subprocess
-import sys
-import unittest
 import zlib
 
 from support import CLI, LIMIT, SANITIZED, Case, brim, main
-
-try:
-    import pandas
-except ImportError as error:
-    pandas = None
-    print("not compared with pandas: %s" % error, file=sys.stderr)
-try:
-    import numpy
-    import safetensors.numpy
-except ImportError as error:
-    safetensors = None
-    print("not compared with the safetensors package: %s" % error, file=sys.stderr)
 
 ALPHABET = "abc \"\\/\b\f\n\r\t\0\x1f\x7fäßλЖ中𝄞😀\u2028\ufeff"
 
@@ -138,27 +124,6 @@ class Lines(Json):
             if (number in told) != is_good and line.count(b'"k"') < 2:
                 value = json.loads(line)["k"] if is_good else None
                 self.assertTrue(is_good and abs(value) >= 2**63, (number, line, is_good))
-
-    @unittest.skipIf(pandas is None, "needs pandas")
-    def test_the_same_table_as_pandas(self):
-        rng = random.Random(3)
-        table = pandas.DataFrame({
-            "i": [rng.randrange(-2**53, 2**53) for _ in range(500)],
-            "f": [rng.gauss(0, 1) for _ in range(500)],
-            "b": [rng.random() < 0.5 for _ in range(500)],
-            "s": [random_text(rng).replace("\0", "") for _ in range(500)],
-            "n": [None if rng.random() < 0.3 else rng.gauss(0, 1) for _ in range(500)]})
-        path = self.folder / "pandas.jsonl"
-        table.to_json(path, orient="records", lines=True, double_precision=15)
-        read = pandas.read_json(path, lines=True, precise_float=True, dtype=False)
-        told = self.samples("jsonl '%s' index=beside missing=nan "
-                            "types=i:int64,f:float64,b:bool,s:text,n:float64 fields=i,f,b,s,n" % path)
-        self.assertEqual(len(told), len(read))
-        for got, row in zip(told, read.itertuples()):
-            self.assertEqual((got["i"], got["b"], got["s"]), (row.i, row.b, row.s))
-            self.assertEqual(got["f"], row.f)
-            number = float("nan") if got["n"] is None else float(got["n"])
-            self.assertTrue(number == row.n or (math.isnan(number) and math.isnan(row.n)))
 
     def streamed(self, options="", name="t.jsonl"):
         """The samples of a file that comes through a pipe."""
@@ -283,57 +248,6 @@ class Tensors(Json):
                                 % (path, more, path))
             self.assertEqual(told, [{"x": [1, 2], "y": -1}, {"x": [3, 4], "y": 2**62},
                                     {"x": [5.5, -6], "y": 0}])
-
-    @unittest.skipIf(safetensors is None, "needs the safetensors package")
-    def test_the_same_values_as_the_package(self):
-        rng = numpy.random.default_rng(1)
-        tensors = {}
-        for dtype in ("bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64",
-                      "int64", "float16", "float32", "float64"):
-            raw = rng.integers(0, 100, (5, 2, 3))
-            tensors["t " + dtype] = (raw % 2 == 0 if dtype == "bool" else raw).astype(dtype)
-            tensors[dtype + "é"] = tensors["t " + dtype][:, 0, 0].copy()
-        path = self.folder / "t.safetensors"
-        safetensors.numpy.save_file(tensors, path, metadata={"a": "b"})
-        for name, tensor in tensors.items():
-            with self.subTest(tensor=name):
-                told = self.samples('safetensors %s tensor="%s"' % (path, name))
-                self.assertEqual([fields["x"] for fields in told], tensor.tolist())
-
-    @unittest.skipIf(safetensors is None, "needs the safetensors package")
-    def test_what_the_package_refuses_is_refused(self):
-        """Headers with members changed at random: brim takes none that the package does not."""
-        rng = random.Random(5)
-        taken = 0
-        for round_ in range(60 if SANITIZED else 300):
-            header = {"a": {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]},
-                      "b": {"dtype": "F32", "shape": [2, 2], "data_offsets": [4, 20]}}
-            for _ in range(rng.randrange(3)):
-                tensor = header[rng.choice("ab")]
-                key = rng.choice(list(tensor))
-                tensor[key] = rng.choice([[], [0], [4], [2, 2], [0, 4], [4, 20], [4, 0], [-1, 4],
-                                          [1, 5], [2**63], [2**32, 2**32], "U8", "F32", "I32", "F8",
-                                          None, 1.5, {}, [[4]], [4.0]])
-            data = bytes(20 if rng.random() < 0.9 else rng.randrange(30))
-            text = json.dumps(header).encode()
-            text += b" " * rng.choice([0, 0, 3])
-            if rng.random() < 0.2:
-                at = rng.randrange(len(text))
-                text = text[:at] + bytes([rng.choice(b'{}[]",:0')]) + text[at + 1:]
-            path = tensors_file(self.folder / "t.safetensors", text, data)
-            try:
-                wanted = safetensors.numpy.load(path.read_bytes())
-            except Exception:  # its own errors and numpy's
-                wanted = None
-            done = brim("cat", "safetensors %s tensor=a" % path, "--json")
-            if done.returncode == 0:
-                taken += 1
-                self.assertIsNotNone(wanted, (text, data))
-                self.assertEqual([json.loads(line)["fields"]["x"] for line in
-                                  done.stdout.splitlines()], wanted["a"].tolist())
-            else:
-                self.assertIn(b"t.safetensors", done.stderr, done)
-        self.assertGreater(taken, 10 if SANITIZED else 60)
 
 
 if __name__ == "__main__":

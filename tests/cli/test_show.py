@@ -164,6 +164,8 @@ class Pixels(Show):
                        "normalize mean=0.5 std=0.25", "normalize mean=0.1,0.2,0.3 std=2,3,4",
                        "layout chw | normalize imagenet", "normalize imagenet max=255 on=x",
                        "cast float32", "cast float32 | normalize unit",
+                       "cast float32 | normalize imagenet", "normalize unit max=1",
+                       "cast float32 | normalize unit max=1", "cast uint16 | normalize unit",
                        "normalize unit | cast float64"):
             with self.subTest(stages=stages):
                 self.check(self.show("npy %s | %s | batch 5" % (x, stages)), images)

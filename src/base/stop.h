@@ -1,0 +1,50 @@
+/*
+ * stop.h: whether work that may take seconds is to end before it is done.
+ *
+ * One belongs to the thread that works. It refers to a flag that any thread may set, and to
+ * a function of the caller's, which is asked from time to time, where the caller's own
+ * thread works: a signal handler can set a flag of the program, but nothing of ours. Who
+ * finds that it is to stop returns brim__interrupted(), which is nobody's fault: what was
+ * to be made is made later, as if it had never been begun.
+ */
+#ifndef BRIM_STOP_H
+#define BRIM_STOP_H
+
+#include "base/platform.h"
+
+#include <stdatomic.h>
+
+#define BRIM__ASK_NS    UINT64_C(20000000) /* between two questions */
+#define BRIM__ASK_EVERY 8                  /* looks at the flag between two at the clock */
+
+struct brim__stop {
+    atomic_bool *flag;        /* NULL: none; set, too, when the function says so */
+    int (*asked)(void *user); /* non-zero: stop. NULL: none */
+    void *user;
+    uint64_t asked_ns; /* when it was last */
+    uint32_t looks;
+};
+
+/* stop NULL: never. To be looked at for each row or 64 KiB: it costs a load, and where there
+ * is a function a look at the clock now and then. */
+static inline bool brim__stopped(struct brim__stop *stop) {
+    if (stop == NULL || stop->flag == NULL) {
+        return false;
+    }
+    if (stop->asked != NULL && BRIM__UNLIKELY(++stop->looks % BRIM__ASK_EVERY == 0)) {
+        const uint64_t time = brim__now();
+        if (time - stop->asked_ns >= BRIM__ASK_NS) {
+            stop->asked_ns = time;
+            if (stop->asked(stop->user) != 0) {
+                atomic_store(stop->flag, true);
+            }
+        }
+    }
+    return atomic_load_explicit(stop->flag, memory_order_relaxed);
+}
+
+static inline brim_status brim__interrupted(void) {
+    return brim__fail(BRIM_INTERRUPTED, "interrupted");
+}
+
+#endif

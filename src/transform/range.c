@@ -1,0 +1,50 @@
+/*
+ * range.c: how far the values of a field go: 255 for pixels, whatever their type.
+ *
+ * A type tells it of itself: 1 for bool, 255 for uint8, 65535 for uint16; of others, floats
+ * above all, nobody knows. A field that has been told keeps what it was told: a cast changes
+ * how a value is written and not how large it is. So a field remembers its range where its
+ * type does not say the same (brim__program_field.range), and every stage that makes a new
+ * value says what becomes of it (brim__program_set):
+ *
+ *     kept     cast (where the new type holds it), layout, reshape, pad, unbatch, copy, caches,
+ *              crops, flips and all other image stages; resize antialias=no, which makes floats
+ *     changed  normalize with mean 0 and one std for all channels: 0 to 1 after `normalize unit`
+ *     lost     normalize else, one_hot, map, flat_map, boxes that an image stage moves
+ */
+#include "transform/program.h"
+
+double brim__range_of_type(brim_dtype dtype) {
+    return dtype == BRIM_BOOL  ? 1.0
+           : dtype == BRIM_U8  ? BRIM__PIXELS
+           : dtype == BRIM_U16 ? 65535.0
+                               : 0.0;
+}
+
+double brim__range(const struct brim__program_field *field) {
+    return field->range > 0 ? field->range : brim__range_of_type(field->pending.to);
+}
+
+/* The largest value of an integer type, as the next power of two. */
+static double end_of(brim_dtype dtype) {
+    const int bits = 8 * (int)brim_dtype_bytes(dtype);
+    const bool negative =
+        dtype == BRIM_I8 || dtype == BRIM_I16 || dtype == BRIM_I32 || dtype == BRIM_I64;
+    double end = 1;
+    for (int i = negative; i < bits; i++) {
+        end *= 2;
+    }
+    return end;
+}
+
+double brim__range_cast(const struct brim__program_field *field, brim_dtype dtype) {
+    const double range = brim__range(field);
+    if (brim__dtype_is_float(dtype)) {
+        return range;
+    }
+    if (brim__range_of_type(dtype) > 0) {
+        /* pixels of 8 bits in 16; anything else is what the new type says */
+        return range >= BRIM__PIXELS && range < brim__range_of_type(dtype) ? range : 0;
+    }
+    return range < end_of(dtype) ? range : 0;
+}
