@@ -138,6 +138,13 @@ brim_loader *open_text(const char *text, const brim_open_options *options) {
     return loader;
 }
 
+/* How many failures may be told before one batch. Without threads a call that is made again
+ * meets no fault. With threads every fault that was met before may be told on its own, because
+ * what a worker was at then fails later; the last few may not have been counted. */
+static uint64_t most_failures(void) {
+    return now.threads == 0 ? 1 : now.injected + (now.for_ever ? (uint64_t)now.threads : 0);
+}
+
 brim_batch *take_one(brim_loader *loader) {
     brim_batch *batch = NULL;
     char detail[256] = "";
@@ -146,19 +153,16 @@ brim_batch *take_one(brim_loader *loader) {
     if (status == BRIM_END) {
         status = brim_loader_next(loader, BRIM_FOREVER, &batch);
     }
-    if (status != BRIM_OK) {
+    for (uint64_t failures = 1; status != BRIM_OK; failures++) {
         check_failure("brim_loader_next", status);
+        if (failures > most_failures()) {
+            wrong("brim_loader_next failed again: %s: %s", brim_status_name(status), brim_detail());
+        }
         brim_loader_detail(loader, detail, sizeof detail);
         if (batch != NULL || detail[0] == '\0') {
             wrong("brim_loader_next failed, but gave a batch or no detail of the loader");
         }
         status = brim_loader_next(loader, BRIM_FOREVER, &batch);
-        if (status == BRIM_DRIVER) { /* a worker may have met one more before that */
-            status = brim_loader_next(loader, BRIM_FOREVER, &batch);
-        }
-    }
-    if (status != BRIM_OK) {
-        wrong("brim_loader_next failed again: %s: %s", brim_status_name(status), brim_detail());
     }
     return batch;
 }
