@@ -617,6 +617,74 @@ static void wrong_headers_are_refused(void **state) {
     expect_bad_image(file, sizeof file, BRIM__RGB, "before its image");
 }
 
+/* ---------------------------------------------------------- piece by piece */
+
+enum { LARGE = 2000 }; /* so wide and high, an image is decoded in four pieces */
+
+static int go_on(void *user) {
+    (void)user;
+    return 0;
+}
+
+/* Decodes so many rows from the top: how many pieces that took. It is looked whether to stop
+ * after each of them, and after each row. */
+static uint32_t count_pieces(const struct webp *webp, uint32_t height, struct decoded *decoded) {
+    struct brim__input input;
+    atomic_bool flag = false;
+    struct brim__stop stop = { .flag = &flag, .asked = go_on };
+    brim__input_memory(&input, webp->data, webp->bytes);
+    input.stop = &stop;
+    const struct region region = { 0, 0, LARGE, height };
+    assert_int_equal(decode_input(&input, BRIM__RGBA, &region, false, 0, decoded), BRIM_OK);
+    return stop.looks - height;
+}
+
+static void of_a_large_image_no_more_is_decoded_than_the_region(void **state) {
+    (void)state;
+    static const size_t chosen[] = { 0, 3, 6 }; /* lossy, with alpha, lossless */
+    uint64_t random = 29;
+    for (size_t i = 0; i < sizeof chosen / sizeof chosen[0]; i++) {
+        const bool alpha = kinds[chosen[i]].alpha;
+        struct webp webp;
+        struct decoded all, top;
+        int width, height;
+        make_webp(chosen[i], LARGE, LARGE, &random, &webp);
+        uint8_t *whole = WebPDecodeRGBA(webp.data, webp.bytes, &width, &height);
+        assert_non_null(whole);
+        assert_in_range(count_pieces(&webp, LARGE, &all), 4, 5);
+        check_region(whole, LARGE, &all, BRIM__RGBA, alpha, &(struct region){ 0, 0, LARGE, LARGE });
+        assert_in_range(count_pieces(&webp, 100, &top), 1, 2);
+        check_region(whole, LARGE, &top, BRIM__RGBA, alpha, &(struct region){ 0, 0, LARGE, 100 });
+        decoded_free(&all);
+        decoded_free(&top);
+        WebPFree(whole);
+        free(webp.data);
+    }
+}
+
+/* libwebp says of it, piece by piece, that the user aborted: that is no interrupt. */
+static void alpha_that_ends_too_early_is_damage(void **state) {
+    (void)state;
+    uint64_t random = 30;
+    struct webp webp;
+    int width, height;
+    make_webp(3, LARGE, LARGE / 2, &random, &webp);
+    uint8_t *alpha = webp.data + 30, *file = calloc(1, webp.bytes);
+    assert_non_null(file);
+    assert_memory_equal(alpha, "ALPH", 4);
+    const size_t alpha_bytes = alpha[4] | alpha[5] << 8 | alpha[6] << 16;
+    const size_t rest = 38 + alpha_bytes + (alpha_bytes & 1);
+    size_t bytes = begin_webp(file, 0x10, LARGE, LARGE / 2);
+    bytes += put_chunk(file + bytes, "ALPH", alpha + 8, alpha_bytes / 2);
+    memcpy(file + bytes, webp.data + rest, webp.bytes - rest);
+    bytes += webp.bytes - rest;
+    end_webp(file, bytes);
+    assert_null(WebPDecodeRGBA(file, bytes, &width, &height));
+    expect_bad_image(file, bytes, BRIM__RGBA, "the data is damaged");
+    free(file);
+    free(webp.data);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(regions_are_those_of_the_whole_image),
@@ -629,6 +697,8 @@ int main(void) {
         cmocka_unit_test(of_damaged_data_the_rows_before_the_damage_come),
         cmocka_unit_test(random_damage_is_borne_or_refused),
         cmocka_unit_test(wrong_headers_are_refused),
+        cmocka_unit_test(of_a_large_image_no_more_is_decoded_than_the_region),
+        cmocka_unit_test(alpha_that_ends_too_early_is_damage),
     };
     return cmocka_run_group_tests(tests, begin_tests_in_memory, end_tests);
 }

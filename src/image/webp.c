@@ -66,26 +66,33 @@ static bool is_zero(const uint8_t *data, size_t bytes) {
     return i == bytes;
 }
 
-/* The same as WebPDecode; VP8_STATUS_USER_ABORT: interrupted. */
+/* The same as WebPDecode, with looks in between; *stopped: it was to end before it was done.
+ * `height`: of the region. */
 static VP8StatusCode decode_pieces(const struct brim__decoding *decoding,
                                    const struct brim__webp *webp, WebPDecoderConfig *config,
-                                   const uint8_t *encoded) {
+                                   const uint8_t *encoded, uint32_t height, bool *stopped) {
     const uint64_t pixels = (uint64_t)webp->frame_width * webp->frame_height;
     const uint64_t pieces = brim__divide_up(pixels, PIECE_PIXELS);
-    const uint64_t piece = brim__max(1, webp->bytes / pieces);
+    uint64_t piece = brim__max(1, webp->bytes / pieces);
+    int rows = 0; /* of the region, that are there */
     WebPIDecoder *decoder = WebPIDecode(NULL, 0, config);
     VP8StatusCode code = decoder == NULL ? VP8_STATUS_OUT_OF_MEMORY : VP8_STATUS_SUSPENDED;
-    for (uint64_t shown = 0; code == VP8_STATUS_SUSPENDED && shown < webp->bytes;) {
+    for (uint64_t shown = 0; code == VP8_STATUS_SUSPENDED && shown < webp->bytes && !*stopped;) {
         shown = brim__min(shown + piece, webp->bytes);
         code = WebPIUpdate(decoder, encoded, shown);
-        if (brim__stopped(decoding->input->stop)) {
-            code = VP8_STATUS_USER_ABORT;
+        (void)WebPIDecGetRGB(decoder, &rows, NULL, NULL, NULL);
+        if (rows >= (int)height) {
+            code = VP8_STATUS_OK; /* WebPDecode does not look at what lies below the region */
+        } else if (webp->lossless && rows == 0) {
+            piece *= 2; /* libwebp begins a header that has not come whole again each time */
         }
+        *stopped = brim__stopped(decoding->input->stop);
     }
     if (decoder != NULL) {
         WebPIDelete(decoder);
     }
-    return code;
+    /* what libwebp says of its own, where WebPDecode tells of the damage before it */
+    return code == VP8_STATUS_USER_ABORT ? VP8_STATUS_BITSTREAM_ERROR : code;
 }
 
 static brim_status decode_region(const struct brim__decoding *decoding,
@@ -115,13 +122,14 @@ static brim_status decode_region(const struct brim__decoding *decoding,
         skipped = webp->truncated ? webp->data_at - webp->at : 0;
     }
     VP8StatusCode code;
+    bool stopped = false;
     if (brim__webp_is_large(webp) && !decoding->damaged) {
-        code = decode_pieces(decoding, webp, &config, encoded);
+        code = decode_pieces(decoding, webp, &config, encoded, region->height, &stopped);
     } else {
         code = WebPDecode(encoded + skipped, webp->bytes - skipped, &config);
     }
     WebPFreeDecBuffer(&config.output);
-    if (code == VP8_STATUS_USER_ABORT) {
+    if (stopped) {
         return brim__interrupted();
     }
     if (code == VP8_STATUS_OUT_OF_MEMORY) {
