@@ -538,9 +538,9 @@ typedef enum brim_growth {
  * most some times a second. */
 typedef int brim_progress_callback(void *user, const char *what, uint64_t done, uint64_t total);
 
-/* Asked while `next` makes samples itself, on its thread, at most 50 times a second: non-zero
- * ends that as brim_loader_interrupt does. For programs whose signal handlers set a flag. It
- * may not use the loader. */
+/* Asked by `next`, on its thread, at most 50 times a second while it makes samples or waits for
+ * them: non-zero ends the call as brim_loader_interrupt does. For programs whose signal handlers
+ * set a flag. It may not use the loader. */
 typedef int brim_interrupted_callback(void *user);
 
 typedef struct brim_open_options {

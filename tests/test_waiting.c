@@ -107,6 +107,40 @@ static void test_interrupting_a_call_that_waits(void **state) {
     close_gated(&session);
 }
 
+/* Says stop the first time only. */
+static int stop_once(void *user) {
+    return (*(unsigned *)user)++ == 0;
+}
+
+static void test_a_program_that_is_asked(void **state) {
+    (void)state;
+    unsigned asked = 0;
+    brim_open_options options = open_options(NULL);
+    options.interrupted = stop_once;
+    options.interrupted_user = &asked;
+    /* while it makes rows itself, which take no time */
+    struct session session = open_on(make_runtime(0, 0), training, &options);
+    brim_batch *batch = NULL;
+    struct digest digest = { 0 };
+    assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_INTERRUPTED);
+    assert_int_equal(asked, 1);
+    assert_true(take_more(session.loader, 6, &digest));
+    assert_same(digest, first_batches(training, 6));
+    brim_loader_close(session.loader);
+    brim_runtime_free(session.runtime);
+    /* while it waits for workers */
+    gate_shut(4);
+    session = open_on(make_runtime(2, 0), gated, &options);
+    digest = (struct digest){ 0 };
+    assert_true(take_more(session.loader, 2, &digest));
+    gate_await(2); /* they have all of the next batch */
+    asked = 0;
+    assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_INTERRUPTED);
+    assert_int_equal(asked, 1);
+    assert_null(batch);
+    close_gated(&session);
+}
+
 static void test_interrupting_before_a_call(void **state) {
     (void)state;
     for (int32_t threads = 0; threads <= 2; threads += 2) {
@@ -455,6 +489,7 @@ static void test_slices_are_slept_through(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_interrupting_a_call_that_waits),
+        cmocka_unit_test(test_a_program_that_is_asked),
         cmocka_unit_test(test_interrupting_before_a_call),
         cmocka_unit_test(test_closing_while_another_thread_waits),
         cmocka_unit_test(test_closing_at_any_moment_of_a_call),

@@ -241,6 +241,7 @@ PyObject *brim_py_loader_take(LoaderObject *self, int64_t timeout_ns) {
     }
     if (status == BRIM_OK && warn_of_empty(self, batch) != 0) {
         self->pending = batch; /* for those who catch the warning and go on */
+        self->failed = 1;
         return NULL;
     }
     if (status == BRIM_OK) {

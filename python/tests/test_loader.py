@@ -93,6 +93,18 @@ class EmptyBatches(Loader):
             with self.assertRaises(brim.EmptyBatchWarning):
                 next(batches)
         self.assertEqual([batch.rows for batch in batches], [0, 8])
+        # nor does a loop that it ends in the middle of an epoch
+        text = "range 64 name=y | one_hot 48 | batch 16 per=global on_error=skip"
+        loader = self.open(text, rank=1, world=2)
+        seen = []
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with self.assertRaises(brim.EmptyBatchWarning):
+                for batch in loader:
+                    seen.append((batch.epoch, batch.step, batch.rows))
+            for batch in loader:
+                seen.append((batch.epoch, batch.step, batch.rows))
+        self.assertEqual(seen, [(0, 0, 8), (0, 1, 8), (0, 2, 8), (0, 3, 0)])
 
     def test_an_epoch_of_nothing_else(self) -> None:
         loader = self.open("range 64 name=y | skip 50 | one_hot 48 | batch 4 on_error=skip")

@@ -121,6 +121,7 @@ struct brim_loader {
     atomic_bool stopping;     /* being closed: what workers make stops by it */
     brim_interrupted_callback *asked; /* of the options, or NULL ... */
     void *asked_user;                 /* ... and what it gets */
+    uint64_t asked_ns;                /* when it was last; of the thread inside `next` */
     atomic_bool polls;                /* there are events of a device to look for */
 
     brim__mutex mutex;

@@ -323,6 +323,21 @@ static bool somebody_works(const brim_loader *loader) {
     return works;
 }
 
+/* Mutex held, released meanwhile: asks the program now and then whether to go on. Decoders do
+ * so too while they are at one image. */
+static void ask(brim_loader *loader) {
+    const uint64_t now = brim__now();
+    if (loader->asked == NULL || now - loader->asked_ns < BRIM__ASK_NS) {
+        return;
+    }
+    loader->asked_ns = now;
+    brim__unlock(&loader->mutex); /* in_call keeps the loader */
+    if (loader->asked(loader->asked_user) != 0) {
+        atomic_store(&loader->interrupted, true);
+    }
+    brim__lock(&loader->mutex);
+}
+
 /* Whether `next` makes rows itself: there is nobody else (workers may also have
  * been stopped for their memory), or nobody has come; or the workers leave no CPU,
  * so that sleeping and being woken gains nothing. The user's code it leaves to those
@@ -330,6 +345,9 @@ static bool somebody_works(const brim_loader *loader) {
  * interpreter does that looks at its signals, could not be answered meanwhile. */
 static bool helps(const brim_loader *loader, uint64_t now) {
     const brim_plan *plan = loader->plan;
+    if (loader->unmade.slot != NULL) {
+        return true; /* they lie in the scratch of `next`, where no worker finds them */
+    }
     if (plan->info.threads == 0 || brim__pool_suited(loader->runtime, plan->callback) == 0) {
         return true;
     }
@@ -462,6 +480,7 @@ static brim_status take(brim_loader *loader, uint64_t deadline, brim_batch **out
             return brim__fail(BRIM_TIMEOUT, "no batch within the time given");
         }
         await(loader, deadline);
+        ask(loader);
         helped = true;
     }
 }

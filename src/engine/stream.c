@@ -65,6 +65,8 @@ static void make(struct brim__run *run, struct brim__slot *slot, struct brim__sc
 static void make_pulled(brim_loader *loader) {
     struct brim__run run;
     struct brim__slot *slot = loader->unmade.slot;
+    const uint8_t *records = loader->unmade.records;
+    const uint64_t sample = loader->unmade.sample;
     struct brim__scratch *scratch = brim__scratch_take(loader, true);
     loader->unmade.slot = NULL;
     slot->returned = 0;
@@ -73,7 +75,7 @@ static void make_pulled(brim_loader *loader) {
     run.first = 0;
     run.count = slot->rows;
     brim__unlock(&loader->mutex);
-    make(&run, slot, scratch, loader->unmade.sample, loader->unmade.records, brim__now());
+    make(&run, slot, scratch, sample, records, brim__now());
 }
 
 bool brim__stream_work(brim_loader *loader, bool is_next) {

@@ -152,7 +152,7 @@ void brim__run_begin(struct brim__run *run, brim_loader *loader, const struct br
     run->stop = (struct brim__stop){ .flag = is_next ? &loader->interrupted : &loader->stopping,
                                      .asked = is_next ? loader->asked : NULL,
                                      .user = loader->asked_user,
-                                     .asked_ns = is_next ? brim__now() : 0 };
+                                     .asked_ns = is_next ? loader->asked_ns : 0 };
     run->interrupted = false;
     run->slot = slot;
     run->slot_memory = slot->pages.memory;
@@ -172,6 +172,9 @@ void brim__run_begin(struct brim__run *run, brim_loader *loader, const struct br
 void brim__run_end(struct brim__run *run, struct brim__slot *slot, struct brim__scratch *scratch,
                    uint64_t took) {
     brim_loader *loader = run->loader;
+    if (run->stop.asked != NULL) {
+        loader->asked_ns = run->stop.asked_ns;
+    }
     if (BRIM__UNLIKELY(run->interrupted)) {
         assert(slot->returned == 0 || loader->closing);
         slot->returned_first = run->first;
