@@ -84,7 +84,7 @@ static brim_status output_open(struct output *output, const char *folder, const 
                     strerror(ENAMETOOLONG));
     }
     if (brim_output_new(output->path, &output->output) != BRIM_OK) {
-        return fail(failure, BRIM_IO, "cannot write %s: %s", output->path, brim_detail());
+        return fail(failure, BRIM_IO, "cannot write: %s", brim_detail());
     }
     output->file = stream_of(output->output);
     if (output->file == NULL) {
@@ -128,7 +128,7 @@ static brim_status output_finish(struct output *output, brim_dtype dtype, uint64
     output->output = NULL;
     return brim_output_commit(whole) == BRIM_OK
                ? BRIM_OK
-               : fail(failure, BRIM_IO, "cannot write %s: %s", output->path, brim_detail());
+               : fail(failure, BRIM_IO, "cannot write: %s", brim_detail());
 }
 
 static void output_close(struct output *output) {

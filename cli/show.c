@@ -95,7 +95,7 @@ static brim_status target_open(struct show *show) {
         return target->file != NULL ? BRIM_OK : cannot_write(show, strerror(errno));
     }
     if (brim_output_new(path, &target->output) != BRIM_OK) {
-        return cannot_write(show, brim_detail());
+        return fail(show, BRIM_IO, "cannot write: %s", brim_detail());
     }
     target->file = stream_of(target->output);
     return target->file != NULL ? BRIM_OK : cannot_write(show, strerror(errno));
@@ -120,7 +120,7 @@ static brim_status target_finish(struct show *show) {
     target->output = NULL;
     return output == NULL || brim_output_commit(output) == BRIM_OK
                ? BRIM_OK
-               : cannot_write(show, brim_detail());
+               : fail(show, BRIM_IO, "cannot write: %s", brim_detail());
 }
 
 static void target_close(struct target *target) {

@@ -73,9 +73,11 @@ brim_status state_write(const char *path, const brim_state *state, struct failur
     if (status == BRIM_OK) {
         status = brim_output_commit(output);
     }
-    return status == BRIM_OK
-               ? BRIM_OK
-               : fail(failure, status, "cannot write the state to", path, brim_detail());
+    if (status != BRIM_OK) {
+        *failure = (struct failure){ .status = status };
+        snprintf(failure->text, sizeof(failure->text), "cannot write the state: %s", brim_detail());
+    }
+    return status;
 }
 
 /* Regular files only: opening a pipe would wait until another process writes to it. */

@@ -897,12 +897,15 @@ BRIM_API brim_status brim_batch_read(const brim_batch *batch, size_t field, void
 typedef struct brim_output brim_output;
 
 /* Made with the rights that the process's umask leaves. Of a link, the file that it
- * leads to is replaced. Ended by one of brim_output_commit and brim_output_free. */
+ * leads to is replaced; a link of another user, who may have planted it, is refused. Ended by
+ * one of brim_output_commit and brim_output_free. */
 BRIM_API brim_status brim_output_new(const char *path, brim_output **output);
 /* The descriptor to write to; the library's, not to be closed. */
 BRIM_API int brim_output_file(const brim_output *output);
-/* Puts it in its place, on the disk; after a failure what was there before is there
- * still. The handle is gone in either case. */
+/* Puts it in its place, on the disk. After a failure what was there before is there still,
+ * but for the last step: where only the directory cannot be synced ("cannot be entered on the
+ * disk"), the new file is in its place and may be lost with the power. The handle is gone in
+ * either case. */
 BRIM_API brim_status brim_output_commit(brim_output *output);
 /* Gives it up: nothing is left of it. */
 BRIM_API void brim_output_free(brim_output *output);

@@ -238,6 +238,25 @@ static void another_users_in_the_cache_is_left_alone(void **state) {
     assert_untouched(&kept);
 }
 
+/* A link to nothing cannot be read, and in a directory like /tmp not be replaced either. */
+static void another_users_link_is_left_alone(void **state) {
+    (void)state;
+    put("l.csv", "x\n1\n2\n3\n");
+    const struct text link = at("l.csv.csv.brimidx");
+    assert_int_equal(symlink("/nowhere", link.text), 0);
+    if (geteuid() != 0) {
+        print_message("not root: a link of another user is not tried\n");
+        skip();
+    }
+    assert_int_equal(lchown(link.text, SOMEBODY, SOMEBODY), 0);
+    const struct found found = plan("csv %s index=beside | batch 2", "l.csv", 0);
+    expect(&found, 1, "belongs to another user (number 65534)");
+    assert_string_not_equal(found.path, link.text);
+    struct stat facts;
+    assert_int_equal(lstat(link.text, &facts), 0);
+    assert_true(S_ISLNK(facts.st_mode));
+}
+
 /* Also one that says something else with right checksums. */
 static void another_users_beside_the_data_is_not_believed(void **state) {
     (void)state;
@@ -416,6 +435,7 @@ int main(void) {
         cmocka_unit_test(one_that_others_may_write_is_made_anew),
         cmocka_unit_test(the_umask_decides_nothing),
         cmocka_unit_test(another_users_in_the_cache_is_left_alone),
+        cmocka_unit_test(another_users_link_is_left_alone),
         cmocka_unit_test(another_users_beside_the_data_is_not_believed),
         cmocka_unit_test(listings_and_probes_too),
         cmocka_unit_test(cache_files_too),

@@ -202,8 +202,8 @@ def warn_of_draws(
     elif sources.own is not None:
         workers = "processes" if processes else "threads"
         warn(
-            f"{whose} draws from {sources.own}, which brim cannot seed for each sample, in "
-            f"processes= neither: the numbers that a sample gets depend on {workers}. To get the "
+            f"{whose} draws from {sources.own}, which brim cannot seed for each sample, not "
+            f"even with processes=: the numbers that a sample gets depend on {workers}. To get the "
             f"same each time, {instead}; {meant}"
         )
 

@@ -114,7 +114,7 @@ static int ask(void *user, const char *what, uint64_t done, uint64_t total) {
     return bad != 0;
 }
 
-/* While `next` makes samples on the caller's thread. The exception of a signal's handler stays
+/* While `next` makes samples or waits for them. The exception of a signal's handler stays
  * set until the library has returned, which it does at once. */
 static int ask_signals(void *user) {
     (void)user;

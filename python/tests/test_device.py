@@ -1,6 +1,7 @@
 """Batches on an OpenCL device: the values of the host, lifetimes, queues, memory."""
 
 # sanitizers: yes
+# label: quick, full
 
 from __future__ import annotations
 

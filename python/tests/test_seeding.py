@@ -4,6 +4,7 @@ Each way to run is a fresh interpreter, for torch can be imported for the first 
 tests have a small module in torch's place: they are quick, and run where there is no torch."""
 
 # sanitizers: yes
+# label: quick, full
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Objects of Python's that samples come from: arrays, files, datasets, streams."""
 
 # sanitizers: yes
+# label: quick, full
 
 from __future__ import annotations
 

@@ -223,7 +223,7 @@ enum brim__trust brim__trust_of(uint32_t owner, uint32_t mode) {
 
 bool brim__file_owner(const char *path, uint32_t *owner, uint32_t *mode) {
     struct stat facts;
-    if (stat(path, &facts) != 0) {
+    if (lstat(path, &facts) != 0) {
         return false;
     }
     *owner = facts.st_uid;

@@ -31,8 +31,8 @@ enum brim__trust {
 };
 /* Of the facts of an open file: those of a path could be another file's by then. */
 enum brim__trust brim__trust_of(uint32_t owner, uint32_t mode);
-/* Whose the file at a path is, also if it cannot be read; false: nothing is there. For choosing
- * a place to write, not for trusting what is read. */
+/* Whose the file at a path is, also if it cannot be read; of a link the link itself. false:
+ * nothing is there. For choosing a place to write, not for trusting what is read. */
 bool brim__file_owner(const char *path, uint32_t *owner, uint32_t *mode);
 
 /* Regular files only; close-on-exec. BRIM_IO otherwise, or BRIM_MEMORY if the process has

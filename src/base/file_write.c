@@ -4,7 +4,7 @@
  *     begin     remove what is left of processes that are gone;
  *               open "NAME.PID-N.tmp", which must not exist, and lock it
  *     write     by position
- *     commit    fsync, close, rename to NAME, fsync of the directory
+ *     commit    fsync, rename to NAME, close, fsync of the directory
  *
  * The process's number and a counter keep the temporary names of processes and
  * threads apart. A name that exists was left by a process that died with the
@@ -12,7 +12,7 @@
  * tried.
  *
  * What is left: a temporary file is locked (flock) as long as it is written. One of this
- * user's that nobody has locked, whose number no process here has and that nobody has
+ * user's that is not locked, whose number no process here has and that has not been
  * written to for an hour was left by a process that is gone. The number alone would not do,
  * since the process may run in another container or on another machine; nor would the lock,
  * since some shared disks keep locks to one machine, and a file is made before it is locked.
@@ -102,7 +102,7 @@ static bool is_left_file(const struct stat *facts) {
            time(NULL) - facts->st_mtime > LEFT_SECONDS;
 }
 
-/* Removes it if nobody has it locked. Nothing here is a failure of the file to be made. */
+/* Removes it if it is not locked. Nothing here is a failure of the file to be made. */
 static void remove_left(int directory, const char *entry) {
     struct stat facts, now;
     const int fd =

@@ -2,9 +2,9 @@
  * file_write.h: files that the library makes.
  *
  * A new file takes its name only when it is whole: it is written under a name of
- * its own in the same directory, synced and renamed, so that whoever opens the
+ * its own in the same directory, synced and renamed, so that a reader of the
  * final name finds either what was there before or all of the new file. After a
- * crash a file with a temporary name may be left; nobody ever reads it, and it is
+ * crash a file with a temporary name may be left; it is never read, and is
  * removed when the same file is made again, an hour later or more.
  */
 #ifndef BRIM_FILE_WRITE_H

@@ -3,9 +3,9 @@
  *
  * One belongs to the thread that works. It refers to a flag that any thread may set, and to
  * a function of the caller's, which is asked from time to time, where the caller's own
- * thread works: a signal handler can set a flag of the program, but nothing of ours. Who
- * finds that it is to stop returns brim__interrupted(), which is nobody's fault: what was
- * to be made is made later, as if it had never been begun.
+ * thread works: a signal handler can set a flag of the program, but nothing of ours. Code
+ * that sees the stop returns brim__interrupted(). That is no error of the sample, which is
+ * made again later, as if it had never been begun.
  */
 #ifndef BRIM_STOP_H
 #define BRIM_STOP_H

@@ -160,7 +160,7 @@ struct brim_loader {
     bool rewind;        /* before the next pull: to stream_at of make_epoch */
     uint64_t stream_at; /* number of the next sample */
     /* samples that `next` pulled and did not make, because it was interrupted: they lie in
-     * its scratch, and their chunk waits, with nobody inside. slot NULL: none */
+     * its scratch, and their chunk waits, with no thread inside. slot NULL: none */
     struct {
         struct brim__slot *slot;
         const uint8_t *records;

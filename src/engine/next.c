@@ -110,9 +110,9 @@ static bool is_empty(const struct brim__slot *slot) {
     return slot->bad_rows > 0 && slot->bad_rows == slot->delivery.valid_rows;
 }
 
-/* Nobody counts on an empty batch that is a whole step of the only rank. Other ranks would take
- * a step more, and wait in it for this one; a program that adds micro-batches up to a step
- * counts them. */
+/* An empty batch that is a whole step of the only rank can be left out. With several ranks the
+ * others would take a step more, and wait in it for this one; a program that adds micro-batches
+ * up to a step counts them. */
 static bool is_passed_over(const brim_loader *loader, const struct brim__slot *slot) {
     return is_empty(slot) && loader->plan->shard.world == 1 && slot->delivery.micro_count == 1;
 }

@@ -5,29 +5,50 @@
 #include "base/file_write.h"
 #include "memory/alloc.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-#define MODE 0666 /* less what the process's umask takes away: it is the user's file */
+#define MODE       0666 /* less what the process's umask takes away: it is the user's file */
+#define MOST_LINKS 40   /* one behind the other, as for the system */
 
 struct brim_output {
     struct brim__new_file file;
     char path[PATH_MAX];
 };
 
-/* The file that is replaced: what a link leads to, not the link. */
+/* Replaces the path of a link by what the link says. */
+static bool follow(char path[PATH_MAX]) {
+    char said[PATH_MAX];
+    const ssize_t length = readlink(path, said, sizeof said);
+    const char *slash = strrchr(path, '/');
+    if (length <= 0 || (size_t)length >= sizeof said) {
+        return false;
+    }
+    said[length] = '\0';
+    const size_t kept = said[0] == '/' || slash == NULL ? 0 : (size_t)(slash - path) + 1;
+    return brim__copy_text(path + kept, PATH_MAX - kept, said);
+}
+
+/* The file that is replaced: what a link leads to, not the link. A link that another user could
+ * have planted is not followed: it could lead to any file of this user's. */
 static brim_status find_target(const char *path, char target[PATH_MAX]) {
     struct stat facts;
-    if (lstat(path, &facts) != 0 || !S_ISLNK(facts.st_mode)) {
-        return brim__copy_text(target, PATH_MAX, path)
-                   ? BRIM_OK
-                   : brim__fail(BRIM_INVALID, "%.256s...: the path is too long", path);
+    if (!brim__copy_text(target, PATH_MAX, path)) {
+        return brim__fail(BRIM_INVALID, "%.256s...: the path is too long", path);
     }
-    if (realpath(path, target) == NULL) {
-        char why[BRIM__ERROR_TEXT];
-        return brim__fail(BRIM_IO, "%s: is a link that leads nowhere: %s", path,
-                          brim__error_text(errno, why));
+    int links = 0;
+    while (lstat(target, &facts) == 0 && S_ISLNK(facts.st_mode)) {
+        if (facts.st_uid != geteuid() && facts.st_uid != 0) {
+            return brim__fail(BRIM_IO, "%s: is a link of another user (number %u), which is not "
+                                       "followed: remove it, or give the name of the file",
+                              target, (unsigned)facts.st_uid);
+        }
+        if (++links > MOST_LINKS || !follow(target)) {
+            return brim__fail(BRIM_IO, "%s: is a link that leads nowhere", path);
+        }
+    }
+    if (links > 0 && stat(target, &facts) != 0) {
+        return brim__fail(BRIM_IO, "%s: is a link that leads nowhere", path);
     }
     return BRIM_OK;
 }
@@ -54,10 +75,13 @@ brim_status brim_output_new(const char *path, brim_output **output) {
 }
 
 int brim_output_file(const brim_output *output) {
-    return output->file.fd;
+    return output != NULL ? output->file.fd : -1;
 }
 
 brim_status brim_output_commit(brim_output *output) {
+    if (output == NULL) {
+        return brim__fail(BRIM_INVALID, "there is no output to be put in its place");
+    }
     const brim_status status = brim__new_file_commit(&output->file);
     brim__free(output);
     return status;

@@ -2,8 +2,8 @@
  * stream.c: chunks of a stream: one thread at a time pulls samples into its
  * scratch, in order, and then makes them while the next one pulls.
  *
- * A pull waits PULL_NS at most, so that whoever wants to interrupt, close or seek
- * is not kept for long by a pipe into which nobody writes. What `next` has pulled when it
+ * A pull waits PULL_NS at most, so that interrupting, closing and seeking are not
+ * kept for long by a pipe into which nothing is written. What `next` has pulled when it
  * is interrupted cannot be pulled again: it stays in its scratch, and is made by its next
  * call, before anything else.
  */

@@ -77,8 +77,8 @@ struct brim__image_bounds {
     uint64_t over;        /* images that have more pixels, at least ... */
     uint64_t over_sample; /* ... and one of them */
 };
-/* A band that the bound divides counts as a whole, because nobody knows which of its
- * images need what: then images of up to a third more pixels are planned for. */
+/* A band that the bound divides counts as a whole, because it does not record which of
+ * its images need what: then images of up to a third more pixels are planned for. */
 struct brim__image_bounds brim__image_bounds_within(const struct brim__image_survey *survey,
                                                     uint64_t most_pixels);
 

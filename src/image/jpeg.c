@@ -103,7 +103,7 @@ static int scans_allowed(const struct brim__decoding *decoding) {
                                     : (int)brim__min(decoding->most_work / pixels, MOST_SCANS);
 }
 
-/* Called for each row of blocks of each scan but the last. */
+/* Called for each row of blocks while the scans of a file with several are read. */
 static void on_progress(j_common_ptr jpeg) {
     struct decoder *decoder = decoder_of(jpeg);
     if (brim__stopped(decoder->decoding->input->stop)) {

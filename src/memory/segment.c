@@ -135,7 +135,7 @@ void brim__segment_unmap(struct brim__segment *segment) {
     brim__file_unmap_shared(segment, sizeof *segment);
 }
 
-/* Whose file it is: one of somebody else is not even locked. */
+/* A file of another user is not even locked. */
 static brim_status check_owner(const char *name, const struct stat *facts) {
     if (!S_ISREG(facts->st_mode) || facts->st_uid != geteuid()) {
         return damaged(name, "is not a file of this user");
@@ -157,7 +157,7 @@ static brim_status look(const char *name, int file, struct stat *facts) {
 }
 
 /* The name's file, locked, and what is known of it. It is looked at before it is locked,
- * because its owner may be anybody, and after, because its size may have changed. */
+ * because it may be another user's, and after, because its size may have changed. */
 static brim_status open_locked(const char *name, int *file, struct stat *facts) {
     for (;;) {
         *file = open_once(name, O_CREAT);

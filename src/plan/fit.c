@@ -307,7 +307,7 @@ brim_status brim__plan_fit(brim_plan *plan, const struct brim__plan_request *req
         plus(plus(plus(times(info->minimum_slots, info->slot_bytes), info->scratch_bytes),
                   plus(info->window_bytes, plan->cache_count * brim__budget_node_bytes())),
              times(info->minimum_device_slots, plan->landing.tail_bytes));
-    /* that is not taken yet: sources are loaded before anything else */
+    /* not taken yet: what loading will hold, and what runs or stamps after that */
     const uint64_t needed = plus(held, brim__max(running, stamping(plan)));
     /* opening may have needed more for a while, to build an index or count labels */
     brim_budget_info opening = BRIM_BUDGET_INFO_INIT;

@@ -181,12 +181,6 @@ bool brim__probed_plausible(const struct brim__probed *probed, uint64_t files);
 brim_status brim__probe_tell(const struct brim__opening *opening, const char *what,
                              const char *path, uint64_t done, uint64_t total, uint64_t *told_ns);
 
-/* Where something is kept that belongs to `data`: as its index would, but with another
- * ending of the name, such as ".brimlst", and with other options under another name
- * even beside the data; in the arena. */
-brim_status brim__kept_path(const struct brim__file *data, const struct brim__index_recipe *recipe,
-                            const char *ending, struct brim__opening *opening, const char **path);
-
 /* ------------------------------------------------------------ folder_list.c */
 
 #define BRIM__LISTING_PAGE    4096

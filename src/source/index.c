@@ -78,6 +78,25 @@ brim_status brim__index_path(const struct brim__file *data, const struct brim__i
     return status == BRIM_OK ? brim__arena_text(opening->arena, text, path) : status;
 }
 
+brim_status brim__kept_path(const struct brim__file *data, const struct brim__index_recipe *recipe,
+                            const char *ending, struct brim__opening *opening, const char **path) {
+    const char *index;
+    char text[PATH_MAX], source[BRIM_NAME_BYTES];
+    struct brim__index_recipe named = *recipe;
+    snprintf(source, sizeof source, "%s-%08x", recipe->source,
+             (unsigned)(recipe->options & UINT32_MAX));
+    named.source = source;
+    const brim_status status = brim__index_path(data, &named, opening, &index);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    const size_t length = (size_t)(strrchr(index, '.') - index);
+    if (snprintf(text, sizeof text, "%.*s%s", (int)length, index, ending) >= (int)sizeof text) {
+        return brim__fail(BRIM_IO, "%s: the path of its index is too long", data->path);
+    }
+    return brim__arena_text(opening->arena, text, path);
+}
+
 /* ------------------------------------------------------------------- pages */
 
 static brim_status read_page(const struct brim__file *file, uint64_t number,

@@ -99,5 +99,10 @@ brim_status brim__index_trust(const struct brim__file *file, const struct brim__
 /* The path of the index that a recipe would have; in the arena. */
 brim_status brim__index_path(const struct brim__file *data, const struct brim__index_recipe *recipe,
                              struct brim__opening *opening, const char **path);
+/* Where something is kept that belongs to `data`: as its index would, but with another
+ * ending of the name, such as ".brimlst", and with other options under another name
+ * even beside the data; in the arena. */
+brim_status brim__kept_path(const struct brim__file *data, const struct brim__index_recipe *recipe,
+                            const char *ending, struct brim__opening *opening, const char **path);
 
 #endif

@@ -1,9 +1,9 @@
 /*
  * index_trust.c: whose indexes, listings and what else is kept of data are used.
  *
- * Their checksums keep out accidents, not malice: whoever could write one could make it say
- * anything. So one is used only if the effective user or root owns it and nobody else may
- * write it, which is asked of the open file; else it counts as absent:
+ * Their checksums keep out accidents, not malice: another user who could write one could
+ * make it say anything. So one is used only if the effective user or root owns it and no other
+ * user may write it, which is asked of the open file; else it counts as absent:
  *
  *     ours, but others may write it    made anew: a new file takes its name
  *     another user's                   left alone; made in the cache directory instead,
@@ -13,7 +13,7 @@
  * brim itself makes all of them for their owner only, whatever the umask. An opening that
  * trusts foreign files (for teams that share a directory) asks nothing of this.
  */
-#include "source/folder.h"
+#include "source/index.h"
 
 #include <stdio.h>
 

@@ -78,7 +78,7 @@ static brim_status decode(const struct brim__use *use, struct brim__program *pro
         .damaged = brim__item(use, DAMAGED)->integer != 0,
         .allowed_pixels = (uint64_t)brim__item(use, MAX_PIXELS)->integer,
     };
-    /* a lower bound on pixels is meant for sizes: it leaves scans as many as there may be */
+    /* a max_pixels below the default does not lower the number of scans allowed */
     source.most_work = BRIM__IMAGE_SCANS * brim__max(source.allowed_pixels, BRIM__IMAGE_PIXELS);
     struct brim__extent extent = { .width = BRIM__MAX_SIDE, .height = BRIM__MAX_SIDE };
     const bool known = field->images != NULL;

@@ -197,7 +197,7 @@ void brim__program_set(struct brim__program *program, uint32_t field, brim_form 
                        struct brim__operand *written);
 
 /* How far a field's values go, from 0 on; of a type; of the field's values as another type (what
- * the field then remembers). 0: nobody knows; the last: as that type says. */
+ * the field then remembers). 0: unknown; the last: as that type says. */
 double brim__range(const struct brim__program_field *field);
 double brim__range_of_type(brim_dtype dtype);
 double brim__range_cast(const struct brim__program_field *field, brim_dtype dtype);

@@ -2,7 +2,7 @@
  * range.c: how far the values of a field go: 255 for pixels, whatever their type.
  *
  * A type tells it of itself: 1 for bool, 255 for uint8, 65535 for uint16; of others, floats
- * above all, nobody knows. A field that has been told keeps what it was told: a cast changes
+ * above all, it is unknown. A field that has been told keeps what it was told: a cast changes
  * how a value is written and not how large it is. So a field remembers its range where its
  * type does not say the same (brim__program_field.range), and every stage that makes a new
  * value says what becomes of it (brim__program_set):

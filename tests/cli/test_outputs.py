@@ -142,6 +142,13 @@ class Links(Case):
             self.assertTrue(link.is_symlink())
             self.assertNotEqual(target.read_bytes(), b"old")
 
+    def test_a_refusal_names_the_file_once(self):
+        path = self.folder / "nowhere" / "x"
+        done = quick("show", self.images, "-o", path)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertEqual(done.stderr.count(bytes(path)), 1, done.stderr)
+        self.assertIn(b"cannot be made: No such file or directory", done.stderr)
+
     def test_a_link_that_leads_nowhere(self):
         link = self.folder / "link"
         link.symlink_to(self.folder / "nowhere" / "x")
@@ -149,6 +156,36 @@ class Links(Case):
         self.assertNotEqual(done.returncode, 0)
         self.assertIn(b"leads nowhere", done.stderr)
         self.assertTrue(link.is_symlink())
+
+    def test_chains_and_relative_links(self):
+        (self.folder / "below").mkdir()
+        target = self.folder / "below" / "real"
+        target.write_bytes(b"old")
+        (self.folder / "below" / "second").symlink_to("real")
+        link = self.folder / "first"
+        link.symlink_to("below/second")
+        self.assertEqual(quick("run", IMAGES, "--state", link).returncode, 0)
+        self.assertTrue(link.is_symlink() and (self.folder / "below" / "second").is_symlink())
+        self.assertNotEqual(target.read_bytes(), b"old")
+        loop = self.folder / "loop"
+        loop.symlink_to("loop")
+        done = quick("run", IMAGES, "--state", loop)
+        self.assertIn(b"leads nowhere", done.stderr)
+
+    def test_links_of_other_users_are_not_followed(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root can make a link of another user")
+        target, planted, own = (self.folder / name for name in ("precious", "planted", "own"))
+        target.write_bytes(b"old")
+        planted.symlink_to(target)
+        os.chown(planted, 65534, 65534, follow_symlinks=False)
+        own.symlink_to(planted)
+        for link in (planted, own):
+            for words in (("run", IMAGES, "--state"), ("show", self.images, "-o")):
+                done = quick(*words, link)
+                self.assertNotEqual(done.returncode, 0)
+                self.assertIn(b"a link of another user (number 65534)", done.stderr)
+        self.assertEqual(target.read_bytes(), b"old")
 
     def test_standard_output_by_its_name(self):
         with open(self.folder / "sheet.png", "wb") as file:
