@@ -219,7 +219,9 @@ class Prepared:
 
     def _warn_of_fewer(self) -> None:
         """An epoch has ended: it may have had fewer batches than len() says."""
-        if self._may_be_fewer and self._plan_batches and self._core.stats()["empty"] > 0:
+        stats = self._core.stats()
+        passed = stats["empty"] > 0 and not stats["warning"]  # of one delivered it says something
+        if self._may_be_fewer and self._plan_batches and passed:
             self._warn(
                 "fewer",
                 f"an epoch had fewer batches than the {self._plan_batches} of len(): those of bad "

@@ -171,32 +171,45 @@ def read_seed_globals(whose: str, seed_globals: SeedGlobals) -> SeedGlobals:
     raise TypeError(f'{whose}: seed_globals is "auto", True or False, not {seed_globals!r}')
 
 
-def seeding(seed_globals: SeedGlobals, processes: int, *, here: bool = False) -> int:
-    """What a Call takes as seed_globals. here: it is called in this process all the same, to find
-    out its fields, and the program must find its generators as they were."""
+def seeding(seed_globals: SeedGlobals, processes: int) -> int:
+    """What a Call takes as seed_globals."""
     if processes > 0 and seed_globals:
-        return 1 if here else 2
+        return 2
     return int(seed_globals is True)
+
+
+def seeds_here(seed_globals: SeedGlobals, processes: int) -> bool:
+    """Whether a call in this process, to find out the fields, is seeded and leaves the program's
+    generators as they were."""
+    return seeding(seed_globals, processes) != 0
 
 
 _RNG = "take a parameter rng, which brim fills with a numpy.random.Generator for each sample"
 
 
 def warn_of_draws(
-    whose: str, function: object, seed_globals: SeedGlobals, processes: int, instead: str = _RNG
+    whose: str,
+    function: object,
+    seed_globals: SeedGlobals,
+    processes: int,
+    drew: str | None,
+    instead: str = _RNG,
 ) -> None:
-    """A RandomnessWarning if what a function draws is not seeded for each sample."""
+    """A RandomnessWarning if what a function draws is not seeded for each sample. drew: what it
+    was seen to draw from when it was tried."""
     if seed_globals is False:
         return
     sources = sources_of(function)
+    shared = sources.shared or drew
     meant = "seed_globals=False says that this is meant"
-    if sources.shared is not None and processes == 0 and seed_globals == "auto":
-        elsewhere = ", or give processes=, where all are seeded for each sample"
+    if shared is not None and processes == 0 and seed_globals == "auto":
+        elsewhere = ""
+        if sources.own is None and not whose.startswith("flat_map"):
+            elsewhere = ", or give processes=, where all are seeded for each sample"
         warn(
-            f"{whose} draws from {sources.shared}, a generator that the whole process shares: the "
+            f"{whose} draws from {shared}, a generator that the whole process shares: the "
             "numbers that a sample gets depend on threads and on what else draws from it. To get "
-            f"the same each time, {instead}"
-            f"{elsewhere if not whose.startswith('flat_map') else ''}; seed_globals=True seeds it "
+            f"the same each time, {instead}{elsewhere}; seed_globals=True seeds it "
             f"here too, one sample at a time, and {meant}"
         )
     elif sources.own is not None:
@@ -212,7 +225,8 @@ class Function:
     """A function as it stands in a pipeline as @name.
 
     `specs` is what it puts out: None until it is known, () for a filter and for a batch_map that
-    acts in place; `probed` says that it was found by trying."""
+    acts in place; `probed` says that it was found by trying, and `drew` which generator of the
+    process it drew from then."""
 
     def __init__(
         self,
@@ -240,6 +254,7 @@ class Function:
         if kind == "filter":
             self.specs = ()
         self.probed = False
+        self.drew: str | None = None
         self.version = identity(function) if version is None else str(version)
         self.seed_globals = read_seed_globals(self.told, seed_globals)
         self.warned = False
@@ -278,8 +293,8 @@ class Function:
     def __repr__(self) -> str:
         return f"<brim function {self.told}>"
 
-    def call(self, *, here: bool = False) -> Call:
-        """What C calls. here: in this process, as `seeding` says."""
+    def call(self, *, seeds: bool = True) -> Call:
+        """What C calls."""
         from . import _calls
 
         kinds = {
@@ -294,7 +309,7 @@ class Function:
             self.function,
             self.specs or (),
             takes_rng(self.function),
-            seeding(self.seed_globals, self.processes, here=here),
+            seeding(self.seed_globals, self.processes) if seeds else 0,
             first if self.probed else "",
             **own,
         )
@@ -302,12 +317,13 @@ class Function:
     def bind(self, name: str, runtime: Runtime) -> _core.Binding:
         """The function as C takes it; what it puts out is found now if it is not known."""
         rng = takes_rng(self.function) != 0
-        if not self.warned and not rng:
-            self.warned = True
-            warn_of_draws(self.told, self.function, self.seed_globals, self.processes)
         if self.specs is None:
             self.specs = self._probe(runtime)
             self.probed = True
+        if not self.warned and not rng:
+            self.warned = True
+            warn_of_draws(self.told, self.function, self.seed_globals, self.processes, self.drew)
+        known = self.seed_globals is True or rng or self.drew is not None
         call = self.call()
         return _core.Binding(
             name,
@@ -316,7 +332,7 @@ class Function:
             fields=self.specs,
             count=self.most,
             pure=self.version is not None,
-            random=self.seed_globals is True or rng or draws(self.function) is not None,
+            random=known or draws(self.function) is not None,
             concurrent=self.concurrent,
             probed=self.probed,
             processes=spawner(
@@ -326,7 +342,7 @@ class Function:
 
     def _probe(self, runtime: Runtime) -> tuple[Spec, ...]:
         """Calls the function on the first sample, and looks at what it gives."""
-        from . import _calls
+        from . import _calls, _seeding
 
         batched = self.kind == "batch_map"
         before = self.prefix._uncached() if batched else self.prefix._samples()
@@ -339,17 +355,19 @@ class Function:
                 )
             sample = _own_batch(batch) if batched else _own_sample(batch)
             batch.release()
-        call: Any = self.call(here=True)
+        call: Any = self.call(seeds=False)
         given = dict(sample)
         try:
-            if self.kind == "flat_map":
-                result = next(call.begin(0, 0, 0, sample), None)
-                if result is None:
-                    raise _core.PipelineError(
-                        "it makes no samples of the first one; declare what it puts out with out="
-                    )
-            else:
-                result = call.run(given, 0, 0, 0)
+            with _seeding.trial(seeds_here(self.seed_globals, self.processes)) as trial:
+                if self.kind == "flat_map":
+                    result = next(call.begin(0, 0, 0, sample), None)
+                else:
+                    result = call.run(given, 0, 0, 0)
+            self.drew = trial.drew
+            if self.kind == "flat_map" and result is None:
+                raise _core.PipelineError(
+                    "it makes no samples of the first one; declare what it puts out with out="
+                )
             if not batched:
                 return _calls.specs_of(self._fields(result, sample))
             return self._batch_specs(sample, given if result is None else result)

@@ -10,7 +10,9 @@ as random, as one that takes `rng` is. It is looked for
     names it, so that one method may draw and another not.
 Found are generators (objects of random, numpy.random and torch), the modules and functions that
 draw from them, and transforms of libraries that are known to. What is looked up by other means
-than names, or drawn inside of compiled code, is not. Nothing is imported or called.
+than names, or drawn inside of compiled code, is not. Nothing is imported or called. Where a
+function is called once anyway, to find out its fields, the generators of the process tell more:
+_seeding.trial looks at them before and after.
 
 For caches, the name of a module is enough (`draws`). A warning says more and must be right more
 often (`sources_of`): whether functions are named that draw from the generators of the process,
@@ -39,11 +41,12 @@ _MOST_ITEMS = 1_000  # of one container: a million paths are not looked at
 _VISION = r"""torchvision\.transforms\..*\.(Random[A-Za-z]*|ColorJitter|AutoAugment|RandAugment
       |TrivialAugmentWide|AugMix|GaussianBlur|GaussianNoise|ElasticTransform|ScaleJitter|CutMix
       |MixUp)"""
+_DROPOUT = r"torch\.(nn\.functional\.)?(\w*dropout[123d]*_?|rrelu_?|gumbel_softmax)"
 _DRAWS = re.compile(
-    rf"""(random | secrets | (os|posix)\.urandom
+    rf"""(random | secrets | (os|posix)\.urandom | uuid\.uuid4
       | numpy\.random
       | torch\.(cuda\.)?(random|rand[a-z_]*|normal|bernoulli|multinomial|poisson)
-      | torch\.(_C\.)?Generator | torch\.distributions
+      | torch\.(_C\.)?Generator | torch\.distributions | {_DROPOUT}
       | tensorflow\.(_api\.v2\.)?random | tensorflow\.python\.ops\.random_ops
       | tensorflow\.(_api\.v2\.)?image\.random_[a-z_]+
       | albumentations\..*\.[A-Z][A-Za-z]*
@@ -55,14 +58,14 @@ _SHARED = re.compile(  # draw from the generators of the process
     rf"""(random\.(?!(Random|SystemRandom|seed|getstate|setstate)$)[a-z][a-z_]*
       | numpy\.random\.(?!(default_rng|mtrand|bit_generator|seed|get_state|set_state|test)$)[a-z]\w*
       | torch\.(cuda\.)?(rand[a-z_]*|normal|bernoulli|multinomial|poisson)
-      | torch\.distributions\..*
+      | torch\.distributions\..* | {_DROPOUT}
       | albumentations\..*\.[A-Z][A-Za-z]*
       | {_VISION}
     )$""",
     re.VERBOSE,
 )
 _OWN = re.compile(  # no seeding reaches these
-    r"""(secrets | (os|posix)\.urandom | random\.SystemRandom
+    r"""(secrets | (os|posix)\.urandom | uuid\.uuid4 | random\.SystemRandom
       | tensorflow\.(_api\.v2\.)?random | tensorflow\.python\.ops\.random_ops
       | tensorflow\.(_api\.v2\.)?image\.random_[a-z_]+
     )(\.|$)""",
@@ -148,6 +151,8 @@ class _Look:
 
     def instance(self, value: object, kind: type) -> None:
         self.class_(kind)
+        if kind.__module__ == "torch.nn.modules.dropout" and vars(value).get("training"):
+            self.found(f"torch.nn.{kind.__name__}")
         bases = [base for base in kind.__mro__ if base.__module__ not in ("abc", "typing")]
         if all(base is object or _own(base.__module__) for base in bases):
             try:

@@ -115,3 +115,31 @@ def seeded(key: int, epoch: int, sample: int) -> Iterator[None]:
             _torch.end()
             random.setstate(states[0])
             numpy.random.set_state(states[1])
+
+
+class Trial:
+    """`drew`: the generator of the process that a call drew from; None: none."""
+
+    drew: str | None = None
+
+
+@contextlib.contextmanager
+def trial(put_back: bool) -> Iterator[Trial]:
+    """Looks at the generators before and after, so that also draws are seen that no code names.
+    put_back: the program finds them as they were."""
+    found = Trial()
+    with seeded(0, 0, 0) if put_back else contextlib.nullcontext():
+        before = _states()
+        yield found
+        after = _states()
+        found.drew = next((name for name in before if before[name] != after.get(name)), None)
+
+
+def _states() -> dict[str, Any]:
+    kind, keys, *rest = numpy.random.get_state()
+    states: dict[str, Any] = {"random": random.getstate()}
+    states["numpy.random"] = kind, keys.tobytes(), *rest
+    generator = getattr(sys.modules.get("torch"), "default_generator", None)
+    if generator is not None:
+        states["torch"] = generator.get_state().tolist()
+    return states

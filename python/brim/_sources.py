@@ -22,6 +22,7 @@ from ._functions import (
     read_processes,
     read_seed_globals,
     seeding,
+    seeds_here,
     spawner,
     warn_of_draws,
 )
@@ -306,16 +307,17 @@ class BoundDataset:
         self.version = version
         self.specs = None if out is None else read_out(out, f"dataset @{self.name}")
         self.probed = False
+        self.drew: str | None = None
 
     def _probe(self) -> tuple[Spec, ...]:
-        from . import _calls
+        from . import _calls, _seeding
 
         if len(self.value) == 0:
             raise _core.PipelineError(f"dataset @{self.name}: it has no element")
-        seeded = seeding(self.seed_globals, self.processes, here=True)
         try:
-            first = _calls.Call(partial(getitem, self.value), (), 0, seeded).run(0, 0, 0, 0)
-            element = named(first)
+            with _seeding.trial(seeds_here(self.seed_globals, self.processes)) as trial:
+                element = named(self.value[0])
+            self.drew = trial.drew
         except Exception as error:
             raise _probing(f"dataset @{self.name}", "element 0", error) from error
         try:
@@ -333,6 +335,9 @@ class BoundDataset:
     def bind(self, name: str, runtime: Runtime) -> _core.Binding:
         from . import _calls
 
+        if self.specs is None:
+            self.specs = self._probe()
+            self.probed = True
         if not self.warned:
             self.warned = True
             warn_of_draws(
@@ -340,12 +345,11 @@ class BoundDataset:
                 self.value,
                 self.seed_globals,
                 self.processes,
+                self.drew,
                 "draw in a map() whose function takes a parameter rng, a numpy.random.Generator "
                 "for each sample",
             )
-        if self.specs is None:
-            self.specs = self._probe()
-            self.probed = True
+        known = self.seed_globals is True or self.drew is not None
         call = _calls.Source(
             partial(getitem, self.value),
             self.specs,
@@ -361,7 +365,7 @@ class BoundDataset:
             fields=self.specs,
             count=len(self.value),
             pure=self.version is not None,
-            random=self.seed_globals is True or draws(self.value) is not None,
+            random=known or draws(self.value) is not None,
             concurrent=self.concurrent,
             probed=self.probed,
             processes=spawner(

@@ -188,6 +188,20 @@ static int warn_of_empty(LoaderObject *self, const brim_batch *batch) {
     return PyErr_WarnEx(brim_py_empty_warning, stats.warning, 1);
 }
 
+/* Once, of an epoch all of whose batches were passed over: a loop over it does nothing. */
+static int warn_of_nothing(LoaderObject *self) {
+    brim_stats stats = BRIM_STATS_INIT;
+    if (self->taken > 0 || self->warned_empty ||
+        brim_loader_stats(self->loader, &stats) != BRIM_OK || stats.empty == 0) {
+        return 0;
+    }
+    self->warned_empty = 1;
+    return PyErr_WarnFormat(brim_py_empty_warning, 1,
+                            "all samples of epoch %llu were bad, so it has no batches "
+                            "(on_error=skip): stats()[\"errors\"] says what was wrong with them",
+                            (unsigned long long)self->epoch);
+}
+
 static PyObject *hand_out_copy(LoaderObject *self, brim_batch *batch) {
     brim_status status;
     brim_batch *copy;
@@ -264,7 +278,8 @@ PyObject *brim_py_loader_take(LoaderObject *self, int64_t timeout_ns) {
             self->epoch++;
             return brim_py_loader_take(self, timeout_ns);
         }
-        self->end_unsaid = warn_of_copies(self) != 0 || brim_py_warn_of_caches(self, 1) != 0;
+        self->end_unsaid = warn_of_copies(self) != 0 || warn_of_nothing(self) != 0 ||
+                           brim_py_warn_of_caches(self, 1) != 0;
         self->ended = !self->end_unsaid;
         return NULL;
     }

@@ -773,6 +773,10 @@ def made(sample: Any) -> Any:
     return {"d": numpy.random.default_rng().random()}
 
 
+def hidden(sample: Any) -> Any:
+    return {"d": getattr(numpy, "random").rand()}  # noqa: B009
+
+
 class Warnings(support.Case):
     """Functions that draw without being given a generator, on threads of the program."""
 
@@ -808,6 +812,31 @@ class Warnings(support.Case):
                 self.assertIn("parameter rng", text)
                 if not name.startswith("flat_map"):  # which has none
                     self.assertIn("processes=", text)
+
+    def test_draws_that_no_code_names(self) -> None:
+        """Seen where the function is called once to find out its fields."""
+
+        def also_own(sample: Any) -> Any:
+            return {"d": getattr(numpy, "random").rand() + GENERATOR.random()}  # noqa: B009
+
+        class Hidden:
+            def __len__(self) -> int:
+                return 60
+
+            def __getitem__(self, index: int) -> Any:
+                return hidden(index)
+
+        self.assertEqual(sources_of(hidden), (None, None))
+        for data in (source().map(hidden).batch(10), brim.dataset(Hidden()).batch(10)):
+            (text,) = warned(data, threads=2)
+            self.assertRegex(text, "draws from numpy.random, .*parameter rng.*, or give processes=")
+        (text,) = warned(source().map(also_own).batch(10))
+        self.assertNotIn("where all are seeded", text)  # its own would not be
+        self.assertEqual(warned(source().map(hidden, processes=1).batch(10)), [])
+        for options in ({"seed_globals": False}, {"processes": 1}):
+            with self.subTest(options):  # a cache would keep the first draw
+                with self.assertRaisesRegex(brim.PipelineError, "random"):
+                    source().map(hidden, version="1", **options).cache().batch(10).plan("16MiB")
 
     def test_generators_that_no_seeding_reaches(self) -> None:
         seen = {held: "numpy.random.*Generator", made: r"numpy.random.default_rng\(\)"}

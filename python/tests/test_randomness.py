@@ -12,6 +12,7 @@ import subprocess
 import sys
 import textwrap
 import types
+import uuid
 from random import gauss
 from typing import Any
 
@@ -123,6 +124,8 @@ class Found(support.Case):
                 "torch.randperm": lambda s: torch.randperm(3),
                 "torch.rand_like": lambda s: torch.rand_like(s),
                 "torch.normal": lambda s: torch.normal(s),
+                "torch.dropout": lambda s: torch.nn.functional.dropout2d(s),
+                "uuid": lambda s: uuid.uuid4(),
                 "torch.Generator": lambda s: torch.Generator(),
                 "uniform_": lambda s: s["x"].uniform_(),
                 "tensorflow.random": lambda s: tensorflow.random.uniform((3,)),
