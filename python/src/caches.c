@@ -3,11 +3,12 @@
  *
  * A cache that keeps nothing more (a full disk, a file that another process fills) is
  * no error: batches come as before, only later. So it is a CacheWarning, once for each
- * cache, when the loader is opened or at the end of an epoch. So are indexes that were not
- * trusted and made anew.
+ * cache, when the loader is opened or at the end of an epoch. So is a cache whose samples
+ * were of no use and that was begun anew, and an index that was not trusted.
  */
 #include "loader.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define MOST_TOLD 64 /* caches of which it is remembered that they have warned */
@@ -68,6 +69,14 @@ static int warn_of_indexes(LoaderObject *self, Py_ssize_t level) {
     return 0;
 }
 
+/* What was found in the cache's place: its samples are made again. */
+static int warn_of_note(const brim_cache_stats *cache, Py_ssize_t level) {
+    char text[sizeof(cache->note) + 64];
+    snprintf(text, sizeof(text), "cache %s at stage %u: %s", cache->tier, cache->stage,
+             cache->note);
+    return warn(text, level);
+}
+
 int brim_py_warn_of_caches(LoaderObject *self, Py_ssize_t level) {
     brim_stats stats = BRIM_STATS_INIT;
     if (warn_of_indexes(self, level) != 0) {
@@ -79,13 +88,17 @@ int brim_py_warn_of_caches(LoaderObject *self, Py_ssize_t level) {
     for (uint32_t i = 0; i < stats.cache_count && i < MOST_TOLD; i++) {
         brim_cache_stats cache = BRIM_CACHE_STATS_INIT;
         const uint64_t bit = UINT64_C(1) << i;
-        if ((self->warned_caches & bit) != 0 ||
-            brim_loader_cache_stats(self->loader, i, &cache) != BRIM_OK ||
-            cache.warning[0] == '\0') {
+        if (brim_loader_cache_stats(self->loader, i, &cache) != BRIM_OK) {
             continue;
         }
-        self->warned_caches |= bit;
-        if (warn(cache.warning, level) != 0) {
+        const int notes = cache.note[0] != '\0' && (self->noted_caches & bit) == 0;
+        const int warns = cache.warning[0] != '\0' && (self->warned_caches & bit) == 0;
+        self->noted_caches |= notes ? bit : 0;
+        if (notes && warn_of_note(&cache, level) != 0) {
+            return -1;
+        }
+        self->warned_caches |= warns ? bit : 0;
+        if (warns && warn(cache.warning, level) != 0) {
             return -1;
         }
     }

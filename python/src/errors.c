@@ -72,7 +72,7 @@ int brim_py_errors_init(PyObject *module) {
           "Batches are copied because more are kept than `hold` allows.", NULL,
           &PyExc_UserWarning },
         { &brim_py_cache_warning, "brim.CacheWarning",
-          "A cache keeps nothing more, or an index that other users could write was not used.", NULL, &PyExc_UserWarning },
+          "A cache keeps nothing more or was begun anew, or an index was not trusted.", NULL, &PyExc_UserWarning },
         { &brim_py_randomness_warning, "brim.RandomnessWarning",
           "A function draws random numbers that nothing seeds for each sample.", NULL,
           &PyExc_UserWarning },

@@ -542,6 +542,21 @@ class Warnings(Case):
                 runtime.open(data)
             self.assertEqual(runtime.usage()["loaders"], 0)
 
+    def test_one_that_is_begun_anew(self) -> None:
+        data = self.samples().cache(file=self.file).batch(8)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            run(data, 1)
+            run(data, 1)
+        self.file.chmod(0o660)
+        with self.assertWarnsRegex(brim.CacheWarning, "^cache file at stage .*other users could"):
+            run(data, 1)
+        self.assertEqual(self.file.stat().st_mode & 0o777, 0o600)
+        other = self.samples().cast("float64").cache(file=self.file).batch(8)
+        with self.assertWarnsRegex(brim.CacheWarning, "begun anew: .*other data or stages") as told:
+            run(other, 3)
+        self.assertEqual(len(told.warnings), 1)
+
     @unittest.skipIf(os.name != "posix", "limits of file sizes are the system's")
     def test_a_full_disk_is_said_once_at_the_end_of_the_epoch(self) -> None:
         data = self.samples().cache(file=self.file).batch(8)
