@@ -40,9 +40,9 @@ typedef struct LoaderObject {
     uint64_t copied;        /* batches handed out as copies */
     uint64_t warned_caches; /* a bit for each */
     uint64_t noted_caches;
-    int warned_empty;       /* of a batch without rows */
-    int warned_indexes;     /* 1: done */
-    brim_batch *pending;    /* taken, but not delivered: a copy was refused, a signal came */
+    int warned_empty;    /* of a batch without rows */
+    int warned_indexes;  /* 1: done */
+    brim_batch *pending; /* taken, but not delivered: a copy was refused, a signal came */
 
     /* the newest iterator */
     uint64_t generation;

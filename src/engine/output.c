@@ -39,8 +39,9 @@ static brim_status find_target(const char *path, char target[PATH_MAX]) {
     int links = 0;
     while (lstat(target, &facts) == 0 && S_ISLNK(facts.st_mode)) {
         if (facts.st_uid != geteuid() && facts.st_uid != 0) {
-            return brim__fail(BRIM_IO, "%s: is a link of another user (number %u), which is not "
-                                       "followed: remove it, or give the name of the file",
+            return brim__fail(BRIM_IO,
+                              "%s: is a link of another user (number %u), which is not "
+                              "followed: remove it, or give the name of the file",
                               target, (unsigned)facts.st_uid);
         }
         if (++links > MOST_LINKS || !follow(target)) {
