@@ -136,7 +136,8 @@ def trial(put_back: bool) -> Iterator[Trial]:
 
 
 def _states() -> dict[str, Any]:
-    kind, keys, *rest = numpy.random.get_state()
+    legacy: Any = numpy.random.get_state()
+    kind, keys, *rest = legacy
     states: dict[str, Any] = {"random": random.getstate()}
     states["numpy.random"] = kind, keys.tobytes(), *rest
     generator = getattr(sys.modules.get("torch"), "default_generator", None)
