@@ -2,6 +2,7 @@
  * test_epochs.c: what an epoch is: every sample once, an end that is told once,
  * and a place to go to in O(1), whatever the number of samples.
  */
+#include "support/memory_watch.h"
 #include "support/support.h"
 
 #include "base/platform.h"
@@ -381,18 +382,18 @@ static struct opened open_range(uint64_t count) {
     brim_usage usage = BRIM_USAGE_INIT;
     format_text(text, "range %llu | split train | shuffle seed=7 | repeat 2 | batch 64",
                 (unsigned long long)count);
-    const uint64_t before = brim__now();
+    const uint64_t before = used_ns();
     session_open(&session, text, &plain);
-    opened.took_ns = brim__now() - before;
+    opened.took_ns = used_ns() - before;
     assert_int_equal(brim_runtime_usage(session.runtime, &usage), BRIM_OK);
     opened.charged = usage.charged;
 
     /* the last batch of a far epoch costs as much as the first of this one */
     const brim_plan_info *info = brim_plan_get(brim_loader_plan(session.loader));
-    const uint64_t seeking = brim__now();
+    const uint64_t seeking = used_ns();
     assert_int_equal(brim_loader_seek(session.loader, 1000, info->steps - 1), BRIM_OK);
     brim_batch *batch = take_batch(&session);
-    opened.took_ns = brim__max(opened.took_ns, brim__now() - seeking);
+    opened.took_ns = brim__max(opened.took_ns, used_ns() - seeking);
     assert_true(brim_batch_get(batch)->rows > 0);
     for (uint64_t r = 0; r < brim_batch_get(batch)->rows; r++) {
         assert_true(brim_batch_get(batch)->samples[r] < count);
@@ -403,7 +404,7 @@ static struct opened open_range(uint64_t count) {
     return opened;
 }
 
-/* The quickest of some tries: a busy machine makes any one slow. */
+/* The quickest of some tries: the first ones fill caches. */
 static struct opened open_range_quickly(uint64_t count) {
     struct opened best = open_range(count);
     for (int i = 0; i < 4; i++) {

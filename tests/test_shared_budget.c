@@ -309,6 +309,19 @@ static void elastic_memory_leaves_room_for_newcomers(void **state) {
     assert_false(name_exists(name));
 }
 
+/* Again while another process stands still with the lock, which is another refusal. */
+static bool charges_at_last(brim_budget *budget, uint64_t bytes) {
+    for (int i = 0; i < 30; i++) {
+        if (charges(budget, bytes)) {
+            return true;
+        }
+        if (strstr(brim_detail(), "its lock is held by") == NULL) {
+            break;
+        }
+    }
+    return false;
+}
+
 /* What was given up for a firm charge is not for another process, which tries to get it
  * all the time. */
 static void no_process_snatches_what_was_given_up(void **state) {
@@ -325,7 +338,7 @@ static void no_process_snatches_what_was_given_up(void **state) {
         assert_true(charges(root, firm_part(limit))); /* so that the rest has to be given up */
         tell(&child, SNATCH, BRIM_HOST, 1);
         for (int i = 0; i < 4096; i++) {
-            assert_true(charges(root, 16));
+            assert_true(charges_at_last(root, 16));
         }
         assert_int_equal(holder.held, 0);
         kill_child(&child);

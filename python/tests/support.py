@@ -15,6 +15,7 @@ below their docstring: those that import nothing but brim, numpy and the standar
 
 from __future__ import annotations
 
+import gc
 import gzip
 import importlib
 import os
@@ -22,8 +23,10 @@ import pathlib
 import struct
 import sys
 import tempfile
+import time
 import unittest
 import zlib
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple, NoReturn
 
@@ -48,6 +51,17 @@ def need(name: str) -> ModuleType:
         if error.name is None or name.split(".")[0] != error.name.split(".")[0]:
             raise
         skip_all(f"{name} is not installed (tools/venv installs it where it can)")
+
+
+def collected(gone: Callable[[], bool]) -> bool:
+    """Whether the garbage collector makes it true. A worker that is inside of a function keeps
+    what that refers to until it returns, so it is tried for a minute."""
+    deadline = time.monotonic() + 60
+    gc.collect()
+    while not gone() and time.monotonic() < deadline:
+        time.sleep(0.01)
+        gc.collect()
+    return gone()
 
 
 def data(name: str) -> pathlib.Path | None:

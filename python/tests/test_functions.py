@@ -933,9 +933,7 @@ class Lives(support.Case):
         runtime.close()
         dead = weakref.ref(holder)
         del holder, runtime
-        for _ in range(3):
-            gc.collect()
-        self.assertIsNone(dead())
+        self.assertTrue(support.collected(lambda: dead() is None))
 
     def test_thread_states_are_kept_and_let_go(self) -> None:
         """threading.local lasts from call to call, and not longer than the threads do."""

@@ -117,8 +117,7 @@ class Ends(support.Case):
             next(iter(loader))
 
         open_in_a_cycle()
-        gc.collect()
-        self.assertEqual(self.loaders(), 0)
+        self.assertTrue(support.collected(lambda: self.loaders() == 0))
 
     def test_iterators_and_views_in_cycles_are_collected(self) -> None:
         class Program:
@@ -138,8 +137,7 @@ class Ends(support.Case):
 
         for what in ("iterator", "epochs", "epoch", "batch", "array"):
             Program(self.runtime, what)
-            gc.collect()
-            self.assertEqual(self.loaders(), 0, what)
+            self.assertTrue(support.collected(lambda: self.loaders() == 0), what)
 
     def test_numpy_views_in_cycles_are_collected(self) -> None:
         """The collector does not see through numpy's arrays, but the program's cycle is its own."""
@@ -161,8 +159,7 @@ class Ends(support.Case):
             lending = program.loader
             self.assertEqual(lending.lent, 1)
             del program, lending
-            gc.collect()
-            self.assertEqual(self.loaders(), 0)
+            self.assertTrue(support.collected(lambda: self.loaders() == 0))
         self.runtime.trim()
         self.assertEqual(self.runtime.usage()["charged"], charged)
 

@@ -37,7 +37,10 @@ void brim__fault_arm(unsigned kinds, uint64_t nth, bool for_ever) {
     atomic_store(&armed_nth, 0);
     atomic_store(&armed_kinds, kinds);
     atomic_store(&armed_for_ever, for_ever);
-    atomic_store(&met, 0);
+    if (nth >
+        0) { /* a thread that is past the first look when it is disarmed is not the Nth again */
+        atomic_store(&met, 0);
+    }
     atomic_store(&injected, 0);
     for (size_t kind = 0; kind < BRIM__FAULT_KINDS; kind++) {
         atomic_store(&passed[kind], 0);

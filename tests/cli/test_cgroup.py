@@ -77,7 +77,7 @@ class Group:
 
     def remove(self):
         """The kernel lets go of a group some time after its last process has gone."""
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while True:
             try:
                 self.path.rmdir()

@@ -82,6 +82,12 @@ size_t file_map_count(void) {
     return count;
 }
 
+uint64_t used_ns(void) {
+    struct timespec time;
+    assert_int_equal(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time), 0);
+    return (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
+}
+
 void sleep_ns(uint64_t ns) {
     const struct timespec time = { .tv_sec = (time_t)(ns / 1000000000),
                                    .tv_nsec = (long)(ns % 1000000000) };

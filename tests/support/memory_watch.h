@@ -17,6 +17,8 @@ uint64_t resident_bytes(void);
 size_t descriptor_count(void);
 size_t file_map_count(void); /* maps of files of the test's directory */
 void sleep_ns(uint64_t ns);
+/* Of the processor, by this process. */
+uint64_t used_ns(void);
 
 /* Every helper asserts that it succeeds. */
 brim_runtime *make_runtime(int32_t threads, uint64_t bytes);
