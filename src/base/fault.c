@@ -37,8 +37,7 @@ void brim__fault_arm(unsigned kinds, uint64_t nth, bool for_ever) {
     atomic_store(&armed_nth, 0);
     atomic_store(&armed_kinds, kinds);
     atomic_store(&armed_for_ever, for_ever);
-    if (nth >
-        0) { /* a thread that is past the first look when it is disarmed is not the Nth again */
+    if (nth > 0) { /* disarmed, a thread that is past its first look is not the Nth once more */
         atomic_store(&met, 0);
     }
     atomic_store(&injected, 0);

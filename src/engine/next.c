@@ -326,11 +326,10 @@ static bool somebody_works(const brim_loader *loader) {
 /* Mutex held, released meanwhile: asks the program now and then whether to go on. Decoders do
  * so too while they are at one image. */
 static void ask(brim_loader *loader) {
-    const uint64_t now = brim__now();
-    if (loader->asked == NULL || now - loader->asked_ns < BRIM__ASK_NS) {
+    if (loader->asked == NULL || brim__now() - loader->asked_ns < BRIM__ASK_NS) {
         return;
     }
-    loader->asked_ns = now;
+    loader->asked_ns = brim__now();
     brim__unlock(&loader->mutex); /* in_call keeps the loader */
     if (loader->asked(loader->asked_user) != 0) {
         atomic_store(&loader->interrupted, true);
