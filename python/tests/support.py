@@ -53,6 +53,21 @@ def need(name: str) -> ModuleType:
         skip_all(f"{name} is not installed (tools/venv installs it where it can)")
 
 
+def despite_gloo(run: Callable[[], Any], is_abort: Callable[[Any], bool]) -> Any:
+    """What `run` gives when it is not aborted by torch, in three tries.
+
+    Threads of gloo outlive destroy_process_group(). On a busy machine one may still hold a tensor
+    when the interpreter is gone, which ends the process with "terminate called without an active
+    exception", after all that the program did (a pull request to PyTorch, 179291, tells of it). A
+    program of torch alone, without brim, was seen to end so once in 17 runs beside others."""
+    for _ in range(2):
+        result = run()
+        if not is_abort(result):
+            return result
+        print("gloo aborted a process that was done; once more", flush=True)
+    return run()
+
+
 def collected(gone: Callable[[], bool]) -> bool:
     """Whether the garbage collector makes it true. A worker that is inside of a function keeps
     what that refers to until it returns, so it is tried for a minute."""

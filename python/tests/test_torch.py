@@ -14,6 +14,7 @@ import os
 import pathlib
 import pickle
 import re
+import signal
 import warnings
 from collections.abc import Iterable
 from unittest import mock
@@ -585,7 +586,16 @@ def rank_main(rank: int, world: int, folder: str) -> None:
 
 class Ranks(Torch):
     def test_two_ranks_have_equal_steps_and_each_sample_once(self) -> None:
-        torch.multiprocessing.spawn(rank_main, (2, str(self.folder)), nprocs=2)
+        def start() -> int:
+            """The signal that ended a rank, negative; 0: none."""
+            pathlib.Path(self.folder, "meet").unlink(missing_ok=True)
+            try:
+                torch.multiprocessing.spawn(rank_main, (2, str(self.folder)), nprocs=2)
+            except torch.multiprocessing.ProcessExitedException as error:
+                return error.exit_code
+            return 0
+
+        self.assertEqual(support.despite_gloo(start, lambda code: code == -signal.SIGABRT), 0)
         zero, one = (json.loads((self.folder / f"{rank}.json").read_text()) for rank in (0, 1))
         self.assertEqual((zero["steps"], one["steps"]), (5, 5))
         self.assertEqual((zero["rows"], one["rows"]), ([4, 4, 4, 4, 4], [4, 4, 4, 4, 1]))
