@@ -153,6 +153,21 @@ class OneProcess(support.Case):
         self.assertEqual(seen, train(accelerator(**options), data_loader(9 * BATCH), 2))
         self.assert_clean()
 
+    def test_who_is_told_of_fewer_batches(self) -> None:
+        """Those that are passed over are missing; micro-batches of no rows are delivered."""
+        for batch, fewer, empty in (("batch 4", 1, 0), ("batch 4 micro=2", 0, 1)):
+            # samples 48 to 55 are bad: their class does not exist
+            text = f"range 64 name=y | skip 40 | take 16 | one_hot 48 | {batch} on_error=skip"
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                loader = self.open(text, fields="y")
+                self.assertEqual(len(loader) - len(list(loader)), 2 * fewer)
+            texts = [str(warning.message) for warning in caught]
+            self.assertEqual(sum("fewer batches than the" in text for text in texts), fewer)
+            self.assertEqual(
+                sum(warning.category is brim.EmptyBatchWarning for warning in caught), empty
+            )
+
     def test_without_sync_with_dataloader_steps_run_over_the_end(self) -> None:
         def run(loader: Any) -> list[list[Any]]:
             plugin = accelerate.utils.GradientAccumulationPlugin(8, sync_with_dataloader=False)

@@ -1,13 +1,13 @@
 /*
  * segment.c: making, opening and deleting the memory that processes share.
  *
- * Life. Whoever opens a name makes the file if there is none, looks whose it is, and then
- * locks it (flock): a file of another user is neither locked nor made larger.
- * With that lock held, nobody else makes, joins or leaves: so a file whose magic is not
- * there yet was left by somebody who was killed while making it, and is made again. Who
- * leaves last deletes the name: nothing stays behind where processes end as they should.
- * One who waited for the lock of a file that was deleted meanwhile finds it without a
- * name, and begins again. A file that the killed have left is taken over by the next, as
+ * Life. A process that opens a name makes the file if there is none, looks at its owner, and
+ * then locks it (flock): a file of another user is neither locked nor made larger.
+ * With that lock held, no other process makes, joins or leaves: so a file whose magic is not
+ * there yet was left by one that was killed while making it, and is made again. The last that
+ * leaves deletes the name: nothing stays behind where processes end as they should.
+ * One that waited for the lock of a file that was deleted meanwhile finds it without a
+ * name, and begins again. A file that killed processes have left is taken over by the next, as
  * if it were new.
  *
  * The pages are taken when the file is made: one that was missing later would be a SIGBUS.

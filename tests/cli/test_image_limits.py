@@ -258,7 +258,7 @@ class Bad(Case):
                           "decode's max_pixels", str(ran["errors"]))
 
     def test_interrupted_while_it_decodes(self):
-        """Ctrl-C does not wait for a file that takes seconds, whoever decodes it."""
+        """Ctrl-C does not wait for a file that takes seconds, on whatever thread it is decoded."""
         self.put("slow.jpg", slow_jpeg(4000, 4000, 1000))
         text = (f'folder "{self.place}" classes=no | decode max_pixels=4000000000 | resize 8 8 | '
                 "batch 1 on_error=skip")

@@ -1,5 +1,5 @@
-"""Files that the command line makes and reads: whole or not at all, through names that nobody can
-have planted, and without waiting for what is no file."""
+"""Files that the command line makes and reads: whole or not at all, through names that no other
+user can have planted, and without waiting for what is no file."""
 
 import fcntl
 import os
@@ -76,7 +76,7 @@ class Outputs(Case):
         self.assertTrue(stat.S_ISFIFO(fifo.stat().st_mode))
 
     def test_leftovers(self):
-        """Of a process that is gone they are removed; all that may be somebody's stays."""
+        """Those of a process that is gone are removed; all that a process may still use stay."""
         target = self.folder / "x.state"
         gone = subprocess.Popen(["true"])
         gone.wait()
