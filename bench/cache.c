@@ -312,7 +312,7 @@ static void feed_close(struct feed *feed) {
 static uint64_t take(const struct feed *feed) {
     brim_batch *batch;
     const brim_status status = brim_loader_next(feed->loader, BRIM_FOREVER, &batch);
-    if (status == BRIM_END) {
+    if (status == BRIM_STATUS_END) {
         return 0;
     }
     check(status, "next");

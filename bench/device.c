@@ -111,8 +111,8 @@ static void feed_open(struct feed *feed, const char *text, const brim_binding *b
     how.device_bytes = (uint64_t)2 << 30;
     how.threads = threads;
     options.hold = 2;
-    options.device_kind = BRIM_ON_OPENCL;
-    options.growth = BRIM_FIXED;
+    options.device_kind = BRIM_DEVICE_OPENCL;
+    options.growth = BRIM_GROWTH_FIXED;
     options.bindings = binding;
     options.binding_count = 1;
     check(brim_runtime_new(&how, &feed->runtime), "a runtime");
@@ -133,7 +133,7 @@ static uint64_t take(const struct feed *feed, double until, double sleeps) {
     while (now() < until) {
         brim_batch *batch;
         const brim_status status = brim_loader_next(feed->loader, BRIM_FOREVER, &batch);
-        if (status == BRIM_END) {
+        if (status == BRIM_STATUS_END) {
             continue;
         }
         check(status, "next");
@@ -210,16 +210,16 @@ static void bench_copy(void) {
     brim_binding binding = BRIM_BINDING_INIT;
     struct feed feed;
     field.name = "image";
-    field.dtype = BRIM_U8;
+    field.dtype = BRIM_DTYPE_U8;
     field.rank = 3;
     field.shape[0] = field.shape[1] = SIDE;
     field.shape[2] = 3;
     binding.name = "images";
-    binding.kind = BRIM_BIND_SOURCE;
+    binding.kind = BRIM_BINDING_SOURCE;
     binding.count = 100000;
     binding.fields = &field;
     binding.field_count = 1;
-    binding.flags = BRIM_PURE | BRIM_CONCURRENT;
+    binding.flags = BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT;
     binding.read = make_hardly;
     feed_open(&feed, "callback @images | batch 64", &binding, 1);
     check(brim_loader_stats(feed.loader, &stats), "stats");
@@ -371,9 +371,9 @@ static void bench_resident(void) {
         images[i] = (uint8_t)(i * 31);
     }
     binding.name = "images";
-    binding.kind = BRIM_BIND_ARRAY;
+    binding.kind = BRIM_BINDING_ARRAY;
     binding.data = images;
-    binding.dtype = BRIM_U8;
+    binding.dtype = BRIM_DTYPE_U8;
     binding.rank = 4;
     binding.shape[0] = IMAGES;
     binding.shape[1] = binding.shape[2] = SIDE;
@@ -419,16 +419,16 @@ static void bench_overlap(void) {
     brim_binding binding = BRIM_BINDING_INIT;
     struct feed feed;
     field.name = "x";
-    field.dtype = BRIM_U8;
+    field.dtype = BRIM_DTYPE_U8;
     field.rank = 1;
     field.shape[0] = 4096;
     binding.name = "slow";
-    binding.kind = BRIM_BIND_SOURCE;
+    binding.kind = BRIM_BINDING_SOURCE;
     binding.user = &each;
     binding.count = 100000;
     binding.fields = &field;
     binding.field_count = 1;
-    binding.flags = BRIM_PURE | BRIM_CONCURRENT;
+    binding.flags = BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT;
     binding.read = make_slowly;
     feed_open(&feed, "callback @slow | batch 64", &binding, 1);
     for (int i = 0; i < rounds; i++) {
@@ -447,13 +447,13 @@ int main(int argc, char **argv) {
     if (seconds_of_round <= 0 || rounds < 1 || rounds > MOST_ROUNDS) {
         die("usage", "device [seconds of a round] [rounds, 1 to 99]");
     }
-    if (brim_device_count(BRIM_ON_OPENCL, &count) != BRIM_OK || count == 0 ||
+    if (brim_device_count(BRIM_DEVICE_OPENCL, &count) != BRIM_OK || count == 0 ||
         brim__opencl_load(&cl) != BRIM_OK) {
         printf("device: skipped: %s\n", brim_detail());
         return 0;
     }
     brim_device_info info = BRIM_DEVICE_INFO_INIT;
-    check(brim_device_read(BRIM_ON_OPENCL, 0, &info), "the device");
+    check(brim_device_read(BRIM_DEVICE_OPENCL, 0, &info), "the device");
     printf("%s, %s, %ld CPUs\n", info.name, info.driver, sysconf(_SC_NPROCESSORS_ONLN));
     context = cl->clCreateContext(NULL, 1, &cl->device[0].id, NULL, NULL, &error);
     check_cl(error, "a context");

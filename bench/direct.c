@@ -216,9 +216,9 @@ static void feed_open(struct feed *feed, const struct load *load, bool from_memo
     options.threads = threads;
     brim_binding binding = BRIM_BINDING_INIT;
     binding.name = "x";
-    binding.kind = BRIM_BIND_ARRAY;
+    binding.kind = BRIM_BINDING_ARRAY;
     binding.data = load->map + load->header;
-    binding.dtype = BRIM_U8;
+    binding.dtype = BRIM_DTYPE_U8;
     binding.rank = 4;
     binding.shape[0] = IMAGES;
     binding.shape[1] = binding.shape[2] = 32;
@@ -246,7 +246,7 @@ static double run_brim(const struct feed *feed) {
     do {
         brim_batch *batch;
         const brim_status status = brim_loader_next(feed->loader, BRIM_FOREVER, &batch);
-        if (status == BRIM_END) {
+        if (status == BRIM_STATUS_END) {
             continue;
         }
         check(status, "next");

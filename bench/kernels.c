@@ -111,57 +111,57 @@ int main(void) {
     for (size_t i = 0; i < sizeof source; i++) {
         source[i] = (uint8_t)(i * 37 % 100 + 20); /* no NaNs or subnormals in any type */
     }
-    const struct job copy = { .from = BRIM_U8, .to = BRIM_U8, .count = 12288 };
+    const struct job copy = { .from = BRIM_DTYPE_U8, .to = BRIM_DTYPE_U8, .count = 12288 };
     report("memcpy x 12288", "", &copy);
 
-    kernel(false, true, BRIM_U8, BRIM_F32, 3072);
-    kernel(true, false, BRIM_U8, BRIM_F32, 3072);
-    kernel(true, false, BRIM_U8, BRIM_F16, 3072);
-    kernel(true, false, BRIM_U8, BRIM_BF16, 3072);
-    kernel(true, false, BRIM_F32, BRIM_F32, 1024);
-    kernel(false, false, BRIM_U8, BRIM_F32, 3072);
-    kernel(false, false, BRIM_U16, BRIM_I64, 1024);
-    kernel(false, false, BRIM_U16, BRIM_I32, 1024);
-    kernel(false, false, BRIM_U32, BRIM_I64, 1024);
-    kernel(false, false, BRIM_F32, BRIM_F16, 1024);
-    kernel(false, false, BRIM_F32, BRIM_BF16, 1024);
-    kernel(false, false, BRIM_F16, BRIM_F32, 1024);
-    kernel(false, false, BRIM_BF16, BRIM_F32, 1024);
-    kernel(false, false, BRIM_F64, BRIM_F32, 1024);
-    kernel(false, false, BRIM_F32, BRIM_U8, 1024);
-    kernel(false, false, BRIM_F32, BRIM_I32, 1024);
-    kernel(false, false, BRIM_F32, BRIM_I64, 1024);
+    kernel(false, true, BRIM_DTYPE_U8, BRIM_DTYPE_F32, 3072);
+    kernel(true, false, BRIM_DTYPE_U8, BRIM_DTYPE_F32, 3072);
+    kernel(true, false, BRIM_DTYPE_U8, BRIM_DTYPE_F16, 3072);
+    kernel(true, false, BRIM_DTYPE_U8, BRIM_DTYPE_BF16, 3072);
+    kernel(true, false, BRIM_DTYPE_F32, BRIM_DTYPE_F32, 1024);
+    kernel(false, false, BRIM_DTYPE_U8, BRIM_DTYPE_F32, 3072);
+    kernel(false, false, BRIM_DTYPE_U16, BRIM_DTYPE_I64, 1024);
+    kernel(false, false, BRIM_DTYPE_U16, BRIM_DTYPE_I32, 1024);
+    kernel(false, false, BRIM_DTYPE_U32, BRIM_DTYPE_I64, 1024);
+    kernel(false, false, BRIM_DTYPE_F32, BRIM_DTYPE_F16, 1024);
+    kernel(false, false, BRIM_DTYPE_F32, BRIM_DTYPE_BF16, 1024);
+    kernel(false, false, BRIM_DTYPE_F16, BRIM_DTYPE_F32, 1024);
+    kernel(false, false, BRIM_DTYPE_BF16, BRIM_DTYPE_F32, 1024);
+    kernel(false, false, BRIM_DTYPE_F64, BRIM_DTYPE_F32, 1024);
+    kernel(false, false, BRIM_DTYPE_F32, BRIM_DTYPE_U8, 1024);
+    kernel(false, false, BRIM_DTYPE_F32, BRIM_DTYPE_I32, 1024);
+    kernel(false, false, BRIM_DTYPE_F32, BRIM_DTYPE_I64, 1024);
 
-    const struct brim__view hwc = { .dtype = BRIM_U8,
+    const struct brim__view hwc = { .dtype = BRIM_DTYPE_U8,
                                     .shape = { 3, { 32, 32, 3 } },
                                     .stride = { 96, 3, 1 } };
-    const struct brim__view planes = { .dtype = BRIM_U8,
+    const struct brim__view planes = { .dtype = BRIM_DTYPE_U8,
                                        .shape = { 3, { 3, 32, 32 } },
                                        .stride = { 1, 96, 3 } };
     const struct brim__view flipped = {
-        .dtype = BRIM_U8, .shape = { 3, { 3, 32, 32 } }, .stride = { 1, 96, -3 }, .offset = 93
+        .dtype = BRIM_DTYPE_U8, .shape = { 3, { 3, 32, 32 } }, .stride = { 1, 96, -3 }, .offset = 93
     };
     const struct brim__view cropped = {
-        .dtype = BRIM_U8, .shape = { 3, { 3, 28, 28 } }, .stride = { 1, 96, 3 }, .offset = 198
+        .dtype = BRIM_DTYPE_U8, .shape = { 3, { 3, 28, 28 } }, .stride = { 1, 96, 3 }, .offset = 198
     };
-    const struct brim__view chw = { .dtype = BRIM_U8,
+    const struct brim__view chw = { .dtype = BRIM_DTYPE_U8,
                                     .shape = { 3, { 3, 32, 32 } },
                                     .stride = { 1024, 32, 1 } };
-    const struct brim__view mixed = { .dtype = BRIM_U8,
+    const struct brim__view mixed = { .dtype = BRIM_DTYPE_U8,
                                       .shape = { 3, { 32, 32, 3 } },
                                       .stride = { 32, 1, 1024 } };
     const struct brim__view swapped = {
-        .dtype = BRIM_U16, .swapped = true, .shape = { 1, { 1024 } }, .stride = { 2 }
+        .dtype = BRIM_DTYPE_U16, .swapped = true, .shape = { 1, { 1024 } }, .stride = { 2 }
     };
-    const struct brim__view label = { .dtype = BRIM_U8, .shape = { 0, { 0 } } };
-    return whole("HWC to CHW, normalised", &planes, BRIM_F32, 0, true) |
-           whole("HWC to CHW, flipped, normalised", &flipped, BRIM_F32, 0, true) |
-           whole("HWC to CHW, cropped, normalised", &cropped, BRIM_F32, 0, true) |
-           whole("CHW to CHW, normalised", &chw, BRIM_F32, 0, true) |
-           whole("HWC to HWC, normalised", &hwc, BRIM_F32, 2, true) |
-           whole("HWC to HWC, normalised to float16", &hwc, BRIM_F16, 2, true) |
-           whole("CHW to HWC, normalised", &mixed, BRIM_F32, 2, true) |
-           whole("CHW to HWC, uint8", &mixed, BRIM_U8, 2, false) |
-           whole("swapped uint16 to int64", &swapped, BRIM_I64, 0, false) |
-           whole("one uint8 to int64", &label, BRIM_I64, 0, false);
+    const struct brim__view label = { .dtype = BRIM_DTYPE_U8, .shape = { 0, { 0 } } };
+    return whole("HWC to CHW, normalised", &planes, BRIM_DTYPE_F32, 0, true) |
+           whole("HWC to CHW, flipped, normalised", &flipped, BRIM_DTYPE_F32, 0, true) |
+           whole("HWC to CHW, cropped, normalised", &cropped, BRIM_DTYPE_F32, 0, true) |
+           whole("CHW to CHW, normalised", &chw, BRIM_DTYPE_F32, 0, true) |
+           whole("HWC to HWC, normalised", &hwc, BRIM_DTYPE_F32, 2, true) |
+           whole("HWC to HWC, normalised to float16", &hwc, BRIM_DTYPE_F16, 2, true) |
+           whole("CHW to HWC, normalised", &mixed, BRIM_DTYPE_F32, 2, true) |
+           whole("CHW to HWC, uint8", &mixed, BRIM_DTYPE_U8, 2, false) |
+           whole("swapped uint16 to int64", &swapped, BRIM_DTYPE_I64, 0, false) |
+           whole("one uint8 to int64", &label, BRIM_DTYPE_I64, 0, false);
 }

@@ -43,9 +43,9 @@ struct load {
 };
 
 static const struct load loads[] = {
-    { "16 floats", BRIM_F32, 400000, 16, "batch 256" },
-    { "tokens", BRIM_U16, 40000, 1024, "cast int64 | batch 32" },
-    { "images", BRIM_U8, 20000, 3072, "normalize unit | batch 64" },
+    { "16 floats", BRIM_DTYPE_F32, 400000, 16, "batch 256" },
+    { "tokens", BRIM_DTYPE_U16, 40000, 1024, "cast int64 | batch 32" },
+    { "images", BRIM_DTYPE_U8, 20000, 3072, "normalize unit | batch 64" },
 };
 
 static const struct {
@@ -89,7 +89,7 @@ static double rate(brim_loader *loader) {
         if (status == BRIM_OK) {
             rows += brim_batch_get(batch)->rows;
             brim_batch_release(batch);
-        } else if (status != BRIM_END) {
+        } else if (status != BRIM_STATUS_END) {
             check(status, "next");
         }
         took = now() - begin;

@@ -115,7 +115,7 @@ static double run(brim_loader *loader) {
     do {
         brim_batch *batch;
         const brim_status status = brim_loader_next(loader, BRIM_FOREVER, &batch);
-        if (status == BRIM_END) {
+        if (status == BRIM_STATUS_END) {
             continue;
         }
         check(status, "next");

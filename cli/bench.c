@@ -62,22 +62,22 @@ static brim_status measure(struct bench *bench, struct repeat *repeat) {
     while (options->steps > 0 ? steps < options->steps : now - begin < options->seconds) {
         const brim_batch *batch;
         const brim_status status = feed_next(&bench->feed, &batch);
-        if (status == BRIM_END && ended) {
+        if (status == BRIM_STATUS_END && ended) {
             bench->failure = (struct failure){
-                .status = BRIM_INVALID,
+                .status = BRIM_STATUS_INVALID,
                 .text = "the pipeline gives no batches, so there is nothing to measure",
             };
-            return BRIM_INVALID;
+            return BRIM_STATUS_INVALID;
         }
-        ended = status == BRIM_END;
+        ended = status == BRIM_STATUS_END;
         if (status == BRIM_OK) {
             steps += brim_batch_get(batch)->micro + 1 == brim_batch_get(batch)->micro_count;
             const double part = options->steps > 0 ? (double)steps / (double)options->steps
                                                    : (now - begin) / options->seconds;
             progress_update(&bench->progress, bench->session->runtime, bench->feed.loader,
                             share_done(bench, part));
-        } else if (status != BRIM_END) {
-            return status == BRIM_INTERRUPTED ? status : fail(bench, status);
+        } else if (status != BRIM_STATUS_END) {
+            return status == BRIM_STATUS_INTERRUPTED ? status : fail(bench, status);
         }
         now = now_seconds();
     }
@@ -298,7 +298,7 @@ static int bench_open(struct bench *bench) {
         return failure_tell(options, &bench->failure);
     }
     qsort(bench->repeats, bench->done, sizeof(bench->repeats[0]), by_rate);
-    tell(bench, status == BRIM_INTERRUPTED);
+    tell(bench, status == BRIM_STATUS_INTERRUPTED);
     return feed_signal() != 0 ? EXIT_SIGNAL + feed_signal() : EXIT_GOOD;
 }
 

@@ -149,7 +149,7 @@ static brim_status delete_one(const struct work *work, const char *path,
     if (!work->options->dry_run) {
         return brim_cache_remove(path);
     }
-    return facts->in_use ? BRIM_HELD : BRIM_OK;
+    return facts->in_use ? BRIM_STATUS_HELD : BRIM_OK;
 }
 
 static void tell_deleted(struct work *work, const char *path, uint64_t bytes) {
@@ -175,7 +175,7 @@ static void rm_one(struct work *work, const char *path) {
     brim_cache_info facts = BRIM_CACHE_INFO_INIT;
     struct failure refusal = { .status = BRIM_OK };
     if (is_directory(path)) {
-        refusal.status = BRIM_INVALID;
+        refusal.status = BRIM_STATUS_INVALID;
         snprintf(refusal.text, sizeof(refusal.text),
                  "%.512s is a directory: brim cache prune DIR --to 0 deletes all caches in it; or "
                  "name the files",
@@ -185,7 +185,7 @@ static void rm_one(struct work *work, const char *path) {
     }
     brim_status status = brim_cache_inspect(path, &facts);
     if (status == BRIM_OK && work->options->dry_run && facts.in_use) {
-        refusal.status = BRIM_HELD;
+        refusal.status = BRIM_STATUS_HELD;
         snprintf(refusal.text, sizeof(refusal.text),
                  "%.512s is being filled by a process, and would not be deleted", path);
         failed(work, path, &refusal);
@@ -241,7 +241,7 @@ static void prune(struct work *work) {
             tell_deleted(work, file->path, file->info.bytes);
             left -= file->info.bytes;
             deleted++;
-        } else if (status == BRIM_HELD) {
+        } else if (status == BRIM_STATUS_HELD) {
             held++;
         } else {
             failed_now(work, file->path, status);
@@ -319,7 +319,7 @@ static bool check(const struct options *options, const struct action *action, ch
 }
 
 int command_cache(const struct options *options) {
-    struct failure failure = { .status = BRIM_INVALID };
+    struct failure failure = { .status = BRIM_STATUS_INVALID };
     const struct action *action = action_find(options->operand, failure.text, sizeof(failure.text));
     if (action == NULL || !check(options, action, failure.text, sizeof(failure.text))) {
         return failure_tell(options, &failure);

@@ -52,7 +52,7 @@ static void look(struct cache_files *found, const FTSENT *entry, bool given, cac
     const brim_status status = brim_cache_inspect(entry->fts_path, &info);
     if (status == BRIM_OK) {
         keep(found, entry->fts_path, entry->fts_statp, &info);
-    } else if (given || (status != BRIM_INVALID && lstat(entry->fts_path, &facts) == 0)) {
+    } else if (given || (status != BRIM_STATUS_INVALID && lstat(entry->fts_path, &facts) == 0)) {
         struct failure failure = { .status = status };
         snprintf(failure.text, sizeof(failure.text), "%s", brim_detail());
         failed(user, entry->fts_path, &failure);
@@ -60,7 +60,7 @@ static void look(struct cache_files *found, const FTSENT *entry, bool given, cac
 }
 
 static void fail_at(const char *path, int problem, cache_failed *failed, void *user) {
-    struct failure failure = { .status = BRIM_IO };
+    struct failure failure = { .status = BRIM_STATUS_IO };
     snprintf(failure.text, sizeof(failure.text), "%.512s: %s", path, strerror(problem));
     failed(user, path, &failure);
 }
@@ -88,7 +88,7 @@ void cache_files_add(struct cache_files *found, const char *path, cache_failed *
             break;
         case FTS_DEFAULT: /* neither a file nor a directory, which could wait for ever */
             if (given) {
-                struct failure failure = { .status = BRIM_INVALID };
+                struct failure failure = { .status = BRIM_STATUS_INVALID };
                 snprintf(failure.text, sizeof(failure.text), "%.512s is not a file", path);
                 failed(user, path, &failure);
             }

@@ -14,11 +14,11 @@
 #define LEAST_SHARE    0.005 /* what rounds to nothing is not named */
 
 static bool is_whole(brim_dtype dtype) {
-    return dtype >= BRIM_BOOL && dtype <= BRIM_I64;
+    return dtype >= BRIM_DTYPE_BOOL && dtype <= BRIM_DTYPE_I64;
 }
 
 bool caption_able(const brim_plan_field *field) {
-    return field->form != BRIM_BYTES && field->rank <= 2;
+    return field->form != BRIM_FORM_BYTES && field->rank <= 2;
 }
 
 /* Appends a word, or a line's end, as far as there is room. */
@@ -99,7 +99,7 @@ static void append_vector(char text[CAPTION_BYTES], const brim_plan *plan, const
 void caption_write(const brim_plan *plan, const char *field, const struct value *value,
                    char text[CAPTION_BYTES]) {
     text[0] = '\0';
-    if (value->form == BRIM_TEXT) {
+    if (value->form == BRIM_FORM_TEXT) {
         const uint64_t bytes = value->count < CAPTION_BYTES ? value->count : CAPTION_BYTES - 1;
         snprintf(text, CAPTION_BYTES, "%.*s", (int)bytes, (const char *)value->data);
     } else if (value->rank > 0) {

@@ -101,7 +101,7 @@ static brim_status use(struct cat *cat, const brim_batch *batch) {
     if (cat->npy == NULL && (cat->live || ++cat->unflushed == FLUSH_BATCHES)) {
         cat->unflushed = 0;
         if (fflush(stdout) != 0) {
-            return BRIM_IO; /* main says so */
+            return BRIM_STATUS_IO; /* main says so */
         }
     }
     return BRIM_OK;
@@ -123,7 +123,7 @@ static brim_status skip_ahead(struct cat *cat) {
                             cat->skipped < info->steps ? cat->skipped : info->steps);
 }
 
-/* BRIM_OK at the end, BRIM_INTERRUPTED, or a failure. */
+/* BRIM_OK at the end, BRIM_STATUS_INTERRUPTED, or a failure. */
 static brim_status take_samples(struct cat *cat) {
     brim_status status = skip_ahead(cat);
     while (status == BRIM_OK && !is_done(cat)) {
@@ -133,11 +133,11 @@ static brim_status take_samples(struct cat *cat) {
             status = use(cat, batch);
         }
     }
-    if (status != BRIM_OK && status != BRIM_END && status != BRIM_INTERRUPTED &&
+    if (status != BRIM_OK && status != BRIM_STATUS_END && status != BRIM_STATUS_INTERRUPTED &&
         cat->failure.status == BRIM_OK && ferror(stdout) == 0) {
         cat->failure = failure_now(cat->session, status);
     }
-    return status == BRIM_END ? BRIM_OK : status;
+    return status == BRIM_STATUS_END ? BRIM_OK : status;
 }
 
 /* The loader is open. */
@@ -162,7 +162,7 @@ static int cat_open(struct cat *cat) {
     if (cat->failure.status != BRIM_OK) {
         return failure_print(options, &cat->failure);
     }
-    return status == BRIM_INTERRUPTED ? EXIT_SIGNAL + feed_signal() : EXIT_GOOD;
+    return status == BRIM_STATUS_INTERRUPTED ? EXIT_SIGNAL + feed_signal() : EXIT_GOOD;
 }
 
 int command_cat(const struct options *options) {

@@ -25,7 +25,7 @@ bool stage_begins(const brim_stage_info *stage) {
 }
 
 bool is_positional(const brim_argument_info *argument) {
-    return (argument->flags & BRIM_POSITIONAL) != 0;
+    return (argument->flags & BRIM_ARGUMENT_POSITIONAL) != 0;
 }
 
 void write_commands(FILE *file, const char *operand) {
@@ -211,7 +211,7 @@ int command_completion(const struct options *options) {
             return EXIT_GOOD;
         }
     }
-    struct failure failure = { .status = BRIM_INVALID };
+    struct failure failure = { .status = BRIM_STATUS_INVALID };
     snprintf(failure.text, sizeof(failure.text),
              "there is no completion for '%s'; the shells are bash, zsh and fish",
              options->operand);

@@ -38,7 +38,7 @@ static void find_kind(struct found *found, brim_device kind) {
     if (status != BRIM_OK) {
         add_missing(found, status, brim_device_name(kind), brim_detail());
     } else if (count == 0) {
-        add_missing(found, BRIM_UNSUPPORTED, brim_device_name(kind),
+        add_missing(found, BRIM_STATUS_UNSUPPORTED, brim_device_name(kind),
                     "there is a driver, and it has no device");
     }
     for (uint32_t index = 0; index < count && index < BRIM_MOST_DEVICES; index++) {
@@ -116,7 +116,8 @@ static void print_json(const struct found *found) {
 }
 
 int command_devices(const struct options *options) {
-    static const brim_device kinds[KINDS] = { BRIM_ON_HOST, BRIM_ON_CUDA, BRIM_ON_OPENCL };
+    static const brim_device kinds[KINDS] = { BRIM_DEVICE_HOST, BRIM_DEVICE_CUDA,
+                                              BRIM_DEVICE_OPENCL };
     static struct found found; /* too large for a stack */
     for (size_t i = 0; i < KINDS; i++) {
         find_kind(&found, kinds[i]);

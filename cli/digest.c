@@ -73,7 +73,7 @@ static bool add_run(void *user, const unsigned char *data, uint64_t count) {
 
 static void add_elements(struct digest *digest, const brim_field *field) {
     struct run run = { .digest = digest, .element_bytes = brim_dtype_bytes(field->dtype) };
-    if (field->form == BRIM_DENSE) {
+    if (field->form == BRIM_FORM_DENSE) {
         const struct value all = value_of_batch(field);
         (void)value_walk(&all, add_run, &run);
         return;
@@ -90,7 +90,7 @@ static void add_elements(struct digest *digest, const brim_field *field) {
 static brim_status on_host(struct digest *digest, const brim_batch *batch, uint32_t index,
                            brim_field *field) {
     *field = *brim_batch_field_at(batch, index);
-    if (field->device_kind == BRIM_ON_HOST) {
+    if (field->device_kind == BRIM_DEVICE_HOST) {
         return BRIM_OK;
     }
     if (digest->read == NULL || digest->read_bytes < field->bytes) {

@@ -66,10 +66,10 @@ brim_status feed_next(struct feed *feed, const brim_batch **batch) {
     brim_status status;
     do {
         if (signal_seen != 0) {
-            return BRIM_INTERRUPTED;
+            return BRIM_STATUS_INTERRUPTED;
         }
         status = brim_loader_next(feed->loader, WAIT_NS, &next);
-    } while (status == BRIM_TIMEOUT);
+    } while (status == BRIM_STATUS_TIMEOUT);
     if (status == BRIM_OK) {
         feed->held[(feed->oldest + feed->count) % feed->hold] = next;
         feed->count++;

@@ -20,7 +20,7 @@ struct feed {
 
 /* Opens the session's loader. The status of opening; feed_close in any case. */
 brim_status feed_open(struct feed *feed, struct session *session);
-/* The next batch, lent until a later call gives it back. BRIM_INTERRUPTED after
+/* The next batch, lent until a later call gives it back. BRIM_STATUS_INTERRUPTED after
  * SIGINT or SIGTERM. */
 brim_status feed_next(struct feed *feed, const brim_batch **batch);
 void feed_close(struct feed *feed);

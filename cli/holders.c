@@ -29,8 +29,8 @@ static int collect(void *user, const brim_budget_info *info) {
 
 /* "host", "page-locked", "opencl:0" */
 static const char *kind_text(int kind, char text[DEVICE_TEXT]) {
-    static const brim_device kinds[] = { BRIM_ON_CUDA, BRIM_ON_OPENCL };
-    snprintf(text, DEVICE_TEXT, "%s", kind == BRIM_HOST ? "host" : "page-locked");
+    static const brim_device kinds[] = { BRIM_DEVICE_CUDA, BRIM_DEVICE_OPENCL };
+    snprintf(text, DEVICE_TEXT, "%s", kind == BRIM_MEMORY_HOST ? "host" : "page-locked");
     for (uint32_t i = 0; i < 2 * BRIM_MOST_DEVICES; i++) {
         const brim_device device = kinds[i / BRIM_MOST_DEVICES];
         const uint32_t index = i % BRIM_MOST_DEVICES;
@@ -134,7 +134,7 @@ void copies_json(struct document *json, const struct options *options, const bri
 
 void copies_print(const struct options *options, const brim_stats *stats, int width) {
     char device[DEVICE_TEXT], copied[NUMBER_TEXT];
-    if (options->device != BRIM_ON_HOST) {
+    if (options->device != BRIM_DEVICE_HOST) {
         printf("%-*s%s: %" PRIu32 " slots, %s copied\n", width, "device",
                device_text(options->device, options->device_index, device), stats->device_slots,
                bytes_text((double)stats->copied_bytes, copied));

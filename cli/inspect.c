@@ -78,10 +78,10 @@ static brim_status find_text(struct inspection *inspection) {
         if (length > 0 && (size_t)length < sizeof(inspection->text)) {
             return BRIM_OK;
         }
-        inspection->failure = (struct failure){ .status = BRIM_INVALID };
+        inspection->failure = (struct failure){ .status = BRIM_STATUS_INVALID };
         snprintf(inspection->failure.text, sizeof(inspection->failure.text),
                  "the pipeline is longer than the %d bytes that brim inspect takes", TEXT_BYTES);
-        return BRIM_INVALID;
+        return BRIM_STATUS_INVALID;
     }
     inspection->is_directory = inspection->is_file && S_ISDIR(file.st_mode);
     inspection->file_bytes = inspection->is_file ? (uint64_t)file.st_size : 0;
@@ -95,7 +95,7 @@ static brim_status find_text(struct inspection *inspection) {
 /* Keeps the words of a source that holds several arrays and wants one named, if
  * that was the last failure. */
 static bool keep_choice(struct inspection *inspection, brim_status status) {
-    if (status != BRIM_INVALID || strstr(brim_detail(), ": say which ") == NULL) {
+    if (status != BRIM_STATUS_INVALID || strstr(brim_detail(), ": say which ") == NULL) {
         return false;
     }
     snprintf(inspection->note, sizeof(inspection->note), "%s", brim_detail());
@@ -253,9 +253,9 @@ static void verify(struct inspection *inspection) {
                                 : (double)(inspection->good + inspection->bad) / (double)samples);
         }
     }
-    if (status == BRIM_END) {
+    if (status == BRIM_STATUS_END) {
         count_bad(inspection, feed->loader);
-    } else if (status == BRIM_INTERRUPTED) {
+    } else if (status == BRIM_STATUS_INTERRUPTED) {
         inspection->interrupted = true;
     } else {
         inspection->failure = failure_now(session, status);

@@ -37,9 +37,9 @@ bool image_of(const brim_plan_field *field, struct image *image, const char **wh
     const int64_t *shape = field->shape + 1;
     const uint32_t rank = field->rank - 1;
     *why = NULL;
-    if (field->form != BRIM_DENSE) {
+    if (field->form != BRIM_FORM_DENSE) {
         *why = "its samples differ in length";
-    } else if (field->dtype == BRIM_C64 || field->dtype == BRIM_C128) {
+    } else if (field->dtype == BRIM_DTYPE_C64 || field->dtype == BRIM_DTYPE_C128) {
         *why = "it is complex";
     } else if (rank != 2 && rank != 3) {
         *why = "an image has 2 or 3 dimensions";
@@ -118,7 +118,7 @@ static bool effect_next(const char **at, char name[BRIM_NAME_BYTES], brim_dtype 
         brim_dtype dtype;
         const char *name;
     } types[] = {
-#define X(type, text, number, bytes) { BRIM_##type, #text },
+#define X(type, text, number, bytes) { BRIM_DTYPE_##type, #text },
         BRIM_DTYPES(X)
 #undef X
     };
@@ -165,14 +165,14 @@ static brim_dtype type_before(const brim_plan *plan, size_t place, const char *f
             }
         }
     }
-    return BRIM_F32;
+    return BRIM_DTYPE_F32;
 }
 
 static void note_normalize(struct history *history, const brim_plan *plan, size_t place,
                            const char *field) {
     const brim_plan_stage *stage = brim_plan_stage_at(plan, place);
     const brim_dtype before = type_before(plan, place, field);
-    const double most = before == BRIM_U8 ? 255 : before == BRIM_U16 ? 65535 : 0;
+    const double most = before == BRIM_DTYPE_U8 ? 255 : before == BRIM_DTYPE_U16 ? 65535 : 0;
     char word[PATH_MAX];
     history->several |= history->normalize != NULL && strcmp(history->normalize, stage->text) != 0;
     history->normalize = stage->text;
@@ -281,7 +281,8 @@ static bool is_bytes(const struct range *range) {
 }
 
 static bool is_real(brim_dtype dtype) {
-    return dtype == BRIM_F16 || dtype == BRIM_BF16 || dtype == BRIM_F32 || dtype == BRIM_F64;
+    return dtype == BRIM_DTYPE_F16 || dtype == BRIM_DTYPE_BF16 || dtype == BRIM_DTYPE_F32 ||
+           dtype == BRIM_DTYPE_F64;
 }
 
 /* One channel of whole numbers: classes, if the stages say so or the values leave
@@ -291,11 +292,11 @@ static bool is_mask(const struct image *image, const struct history *history,
     if (image->channels != 1 || is_real(image->dtype)) {
         return false;
     }
-    if (history->mask || image->dtype == BRIM_BOOL) {
+    if (history->mask || image->dtype == BRIM_DTYPE_BOOL) {
         return true;
     }
     return range->least >= -1 && range->most <= IGNORED &&
-           (image->dtype == BRIM_U8 ? range->classes : image->dtype != BRIM_U16);
+           (image->dtype == BRIM_DTYPE_U8 ? range->classes : image->dtype != BRIM_DTYPE_U16);
 }
 
 void look_find(struct look *look, const brim_plan *plan, const char *field,
@@ -306,9 +307,9 @@ void look_find(struct look *look, const brim_plan *plan, const char *field,
                             !history.several && normalize_read(look, history.normalize);
     const struct range range = range_of(look, image, samples, count);
     look->palette = is_mask(image, &history, &range);
-    if (image->dtype == BRIM_U8) {
+    if (image->dtype == BRIM_DTYPE_U8) {
         look->white = 255;
-    } else if (image->dtype == BRIM_U16) {
+    } else if (image->dtype == BRIM_DTYPE_U16) {
         look->white = 65535;
     } else if (!look->palette && !(normalized && history.bounded) && !is_unit(&range)) {
         look->white = 255;

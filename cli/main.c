@@ -193,7 +193,7 @@ static void print_command_help(const struct command *command) {
 }
 
 static int fail_usage(const struct options *options, const char *why) {
-    struct failure failure = { .status = BRIM_INVALID };
+    struct failure failure = { .status = BRIM_STATUS_INVALID };
     snprintf(failure.text, sizeof(failure.text), "%s", why);
     return failure_tell(options, &failure);
 }

@@ -64,10 +64,11 @@ static brim_status fail(struct failure *failure, brim_status status, const char 
 /* numpy's name of a type; NULL: it has none. */
 static const char *type_code(brim_dtype dtype) {
     static const char *const codes[] = {
-        [BRIM_BOOL] = "|b1", [BRIM_U8] = "|u1",    [BRIM_I8] = "|i1",  [BRIM_U16] = "<u2",
-        [BRIM_I16] = "<i2",  [BRIM_U32] = "<u4",   [BRIM_I32] = "<i4", [BRIM_U64] = "<u8",
-        [BRIM_I64] = "<i8",  [BRIM_F16] = "<f2",   [BRIM_F32] = "<f4", [BRIM_F64] = "<f8",
-        [BRIM_C64] = "<c8",  [BRIM_C128] = "<c16",
+        [BRIM_DTYPE_BOOL] = "|b1", [BRIM_DTYPE_U8] = "|u1",    [BRIM_DTYPE_I8] = "|i1",
+        [BRIM_DTYPE_U16] = "<u2",  [BRIM_DTYPE_I16] = "<i2",   [BRIM_DTYPE_U32] = "<u4",
+        [BRIM_DTYPE_I32] = "<i4",  [BRIM_DTYPE_U64] = "<u8",   [BRIM_DTYPE_I64] = "<i8",
+        [BRIM_DTYPE_F16] = "<f2",  [BRIM_DTYPE_F32] = "<f4",   [BRIM_DTYPE_F64] = "<f8",
+        [BRIM_DTYPE_C64] = "<c8",  [BRIM_DTYPE_C128] = "<c16",
     };
     return (size_t)dtype < sizeof(codes) / sizeof(codes[0]) ? codes[dtype] : NULL;
 }
@@ -80,15 +81,15 @@ static brim_status output_open(struct output *output, const char *folder, const 
         snprintf(output->path, sizeof(output->path), "%s/%s%s", folder, name, suffix);
     static const char blank[HEADER_BYTES];
     if (length < 0 || (size_t)length >= sizeof(output->path)) {
-        return fail(failure, BRIM_IO, "cannot write %s/%s%s: %s", folder, name, suffix,
+        return fail(failure, BRIM_STATUS_IO, "cannot write %s/%s%s: %s", folder, name, suffix,
                     strerror(ENAMETOOLONG));
     }
     if (brim_output_new(output->path, &output->output) != BRIM_OK) {
-        return fail(failure, BRIM_IO, "cannot write: %s", brim_detail());
+        return fail(failure, BRIM_STATUS_IO, "cannot write: %s", brim_detail());
     }
     output->file = stream_of(output->output);
     if (output->file == NULL) {
-        return fail(failure, BRIM_IO, "cannot write %s: %s", output->path, strerror(errno));
+        return fail(failure, BRIM_STATUS_IO, "cannot write %s: %s", output->path, strerror(errno));
     }
     (void)setvbuf(output->file, NULL, _IOFBF, BUFFER_BYTES);
     (void)fwrite(blank, 1, sizeof(blank), output->file); /* a failure shows at the end */
@@ -96,7 +97,7 @@ static brim_status output_open(struct output *output, const char *folder, const 
 }
 
 static brim_status output_failed(const struct output *output, struct failure *failure) {
-    return fail(failure, BRIM_IO, "cannot write %s: %s", output->path, strerror(errno));
+    return fail(failure, BRIM_STATUS_IO, "cannot write %s: %s", output->path, strerror(errno));
 }
 
 /* The header, and the file under its own name. `shape` without the first dimension. */
@@ -128,7 +129,7 @@ static brim_status output_finish(struct output *output, brim_dtype dtype, uint64
     output->output = NULL;
     return brim_output_commit(whole) == BRIM_OK
                ? BRIM_OK
-               : fail(failure, BRIM_IO, "cannot write: %s", brim_detail());
+               : fail(failure, BRIM_STATUS_IO, "cannot write: %s", brim_detail());
 }
 
 static void output_close(struct output *output) {
@@ -143,7 +144,7 @@ static void output_close(struct output *output) {
 static brim_status check_name(const struct npy_writer *writer, const char *name,
                               struct failure *failure) {
     if (name[0] == '\0' || name[0] == '.' || strchr(name, '/') != NULL) {
-        return fail(failure, BRIM_INVALID,
+        return fail(failure, BRIM_STATUS_INVALID,
                     "the field '%s' cannot be the name of a file: give it another name", name);
     }
     static const char offsets[] = ".offsets";
@@ -151,8 +152,8 @@ static brim_status check_name(const struct npy_writer *writer, const char *name,
         const char *other = writer->columns[i].name;
         const size_t length = strlen(other);
         if (strncmp(name, other, length) == 0 && strcmp(name + length, offsets) == 0 &&
-            writer->columns[i].form != BRIM_DENSE) {
-            return fail(failure, BRIM_INVALID,
+            writer->columns[i].form != BRIM_FORM_DENSE) {
+            return fail(failure, BRIM_STATUS_INVALID,
                         "the field %s and the offsets of %s would be one file: give one of them "
                         "another name",
                         name, other);
@@ -163,12 +164,12 @@ static brim_status check_name(const struct npy_writer *writer, const char *name,
 
 static brim_status column_open(struct column *column, const char *folder, struct failure *failure) {
     if (type_code(column->dtype) == NULL) {
-        return fail(failure, BRIM_UNSUPPORTED,
+        return fail(failure, BRIM_STATUS_UNSUPPORTED,
                     "the field %s is %s, which numpy does not have: add cast float32 on=%s",
                     column->name, brim_dtype_name(column->dtype), column->name);
     }
     brim_status status = output_open(&column->values, folder, column->name, ".npy", failure);
-    if (status == BRIM_OK && column->form != BRIM_DENSE) {
+    if (status == BRIM_OK && column->form != BRIM_FORM_DENSE) {
         status = output_open(&column->offsets, folder, column->name, ".offsets.npy", failure);
         if (status == BRIM_OK) {
             const int64_t zero = 0;
@@ -181,7 +182,8 @@ static brim_status column_open(struct column *column, const char *folder, struct
 struct npy_writer *npy_writer_new(const char *folder, const brim_plan *plan,
                                   struct failure *failure) {
     if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
-        (void)fail(failure, BRIM_IO, "cannot make the folder %s: %s", folder, strerror(errno));
+        (void)fail(failure, BRIM_STATUS_IO, "cannot make the folder %s: %s", folder,
+                   strerror(errno));
         return NULL;
     }
     const uint32_t count = brim_plan_get(plan)->field_count;
@@ -212,7 +214,7 @@ static bool write_run(void *user, const unsigned char *data, uint64_t count) {
 
 /* Whether a sample has the shape of those before it, ragged length aside. */
 static bool fits(const struct column *column, const struct value *value) {
-    for (uint32_t d = column->form == BRIM_DENSE ? 0 : 1; d < column->rank; d++) {
+    for (uint32_t d = column->form == BRIM_FORM_DENSE ? 0 : 1; d < column->rank; d++) {
         if (column->shape[d] != value->shape[d]) {
             return false;
         }
@@ -228,7 +230,7 @@ static brim_status column_add(struct column *column, const struct value *value,
         column->begun = true;
     } else if (!fits(column, value)) {
         char before[SHAPE_TEXT], now[SHAPE_TEXT];
-        return fail(failure, BRIM_INVALID,
+        return fail(failure, BRIM_STATUS_INVALID,
                     "the samples of %s have not one shape, as a .npy file needs: %s, then %s; "
                     "leave out pad, or give it to=",
                     column->name, shape_text(column->shape, column->rank, before),
@@ -237,7 +239,7 @@ static brim_status column_add(struct column *column, const struct value *value,
     if (!value_walk(value, write_run, column)) {
         return output_failed(&column->values, failure);
     }
-    if (column->form != BRIM_DENSE) {
+    if (column->form != BRIM_FORM_DENSE) {
         column->items += value->shape[0];
         if (fwrite(&column->items, sizeof(column->items), 1, column->offsets.file) != 1) {
             return output_failed(&column->offsets, failure);
@@ -261,15 +263,15 @@ brim_status npy_writer_finish(struct npy_writer *writer, struct failure *failure
     brim_status status = BRIM_OK;
     for (uint32_t i = 0; i < writer->count && status == BRIM_OK; i++) {
         struct column *column = &writer->columns[i];
-        const bool dense = column->form == BRIM_DENSE;
+        const bool dense = column->form == BRIM_FORM_DENSE;
         /* behind a ragged field's first dimension stand the others of its samples */
         const uint32_t skip = dense || column->rank == 0 ? 0 : 1;
         status = output_finish(&column->values, column->dtype,
                                dense ? writer->samples : (uint64_t)column->items,
                                column->shape + skip, column->rank - skip, failure);
         if (status == BRIM_OK && !dense) {
-            status =
-                output_finish(&column->offsets, BRIM_I64, writer->samples + 1, NULL, 0, failure);
+            status = output_finish(&column->offsets, BRIM_DTYPE_I64, writer->samples + 1, NULL, 0,
+                                   failure);
         }
     }
     return status;

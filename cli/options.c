@@ -242,8 +242,8 @@ static bool device_parse(const char *text, struct options *options) {
 }
 
 static bool growth_parse(const char *text, brim_growth *growth) {
-    *growth = strcmp(text, "fixed") == 0 ? BRIM_FIXED : BRIM_GROW;
-    return *growth == BRIM_FIXED || strcmp(text, "grow") == 0;
+    *growth = strcmp(text, "fixed") == 0 ? BRIM_GROWTH_FIXED : BRIM_GROWTH_ON_DEMAND;
+    return *growth == BRIM_GROWTH_FIXED || strcmp(text, "grow") == 0;
 }
 
 /* Stores a value by its row; false when it has not the form that is wanted,
@@ -405,7 +405,8 @@ static bool check(const struct options *options, char *why, size_t why_bytes) {
                  options->json ? "--json" : "name");
         return false;
     }
-    if (options->device == BRIM_ON_HOST && (options->device_memory > 0 || options->pinned > 0)) {
+    if (options->device == BRIM_DEVICE_HOST &&
+        (options->device_memory > 0 || options->pinned > 0)) {
         snprintf(why, why_bytes, "%s is for a device: give --device too, such as --device opencl:0",
                  options->pinned > 0 ? "--pinned" : "--device-memory");
         return false;

@@ -206,7 +206,7 @@ const char *shape_text(const int64_t *shape, uint32_t rank, char text[SHAPE_TEXT
 }
 
 const char *field_shape_text(const brim_plan_field *field, bool batch, char text[SHAPE_TEXT]) {
-    const uint32_t bound = field->form == BRIM_DENSE ? UINT32_MAX : 1;
+    const uint32_t bound = field->form == BRIM_FORM_DENSE ? UINT32_MAX : 1;
     size_t at = 0;
     snprintf(text, SHAPE_TEXT, "scalar");
     for (uint32_t i = batch ? 0 : 1; i < field->rank && at < SHAPE_TEXT; i++) {
@@ -218,19 +218,19 @@ const char *field_shape_text(const brim_plan_field *field, bool batch, char text
 
 const char *form_name(brim_form form) {
     static const char *const names[] = {
-        [BRIM_DENSE] = "dense",
-        [BRIM_RAGGED] = "ragged",
-        [BRIM_TEXT] = "text",
-        [BRIM_BYTES] = "bytes",
+        [BRIM_FORM_DENSE] = "dense",
+        [BRIM_FORM_RAGGED] = "ragged",
+        [BRIM_FORM_TEXT] = "text",
+        [BRIM_FORM_BYTES] = "bytes",
     };
     return (size_t)form < sizeof(names) / sizeof(names[0]) ? names[form] : "unknown";
 }
 
 const char *field_type_text(const brim_plan_field *field, char text[NUMBER_TEXT]) {
     const char *dtype = brim_dtype_name(field->dtype);
-    if (field->form == BRIM_DENSE) {
+    if (field->form == BRIM_FORM_DENSE) {
         snprintf(text, NUMBER_TEXT, "%s", dtype);
-    } else if (field->form == BRIM_RAGGED) {
+    } else if (field->form == BRIM_FORM_RAGGED) {
         snprintf(text, NUMBER_TEXT, "ragged %s", dtype);
     } else {
         snprintf(text, NUMBER_TEXT, "%s", form_name(field->form));
@@ -239,7 +239,7 @@ const char *field_type_text(const brim_plan_field *field, char text[NUMBER_TEXT]
 }
 
 const char *device_text(brim_device kind, uint32_t index, char text[DEVICE_TEXT]) {
-    if (kind == BRIM_ON_HOST) {
+    if (kind == BRIM_DEVICE_HOST) {
         snprintf(text, DEVICE_TEXT, "%s", brim_device_name(kind));
     } else {
         snprintf(text, DEVICE_TEXT, "%s:%u", brim_device_name(kind), index);

@@ -161,7 +161,7 @@ static void print_table(const brim_plan *plan, const struct options *options) {
     put_clean(stdout, info->limit_origin);
     printf("\nthreads      %" PRIu32 "%s\n", info->threads,
            info->threads == 0 ? ", the calling thread works" : "");
-    if (options->device == BRIM_ON_HOST) {
+    if (options->device == BRIM_DEVICE_HOST) {
         printf("slots        %" PRIu32 ", at least %" PRIu32 " for --hold %" PRIu32 "\n",
                info->slots, info->minimum_slots, info->hold);
     } else {
@@ -191,7 +191,7 @@ int command_plan(const struct options *options) {
                 print_table(plan, options);
             }
             if (!info->fits) {
-                struct failure failure = { .status = BRIM_BUDGET };
+                struct failure failure = { .status = BRIM_STATUS_BUDGET };
                 snprintf(failure.text, sizeof(failure.text), "%s", info->reason);
                 failure_minimum(&failure, &session, info);
                 code = failure_print(options, &failure);

@@ -149,10 +149,10 @@ static brim_status take_epochs(struct feed *feed, double seconds, struct progres
         const brim_status status = feed_next(feed, &batch);
         batches += status == BRIM_OK;
         progress_say(progress, what);
-        if (status == BRIM_END && now_seconds() - begun >= seconds) {
-            return batches > 0 ? BRIM_OK : BRIM_END;
+        if (status == BRIM_STATUS_END && now_seconds() - begun >= seconds) {
+            return batches > 0 ? BRIM_OK : BRIM_STATUS_END;
         }
-        if (status != BRIM_OK && (status != BRIM_END || batches == 0)) {
+        if (status != BRIM_OK && (status != BRIM_STATUS_END || batches == 0)) {
             return status;
         }
     }
@@ -188,7 +188,7 @@ static brim_status measure(struct feed *feed, double seconds, struct progress *p
     trial->cpu_seconds = cpu_now() - begun;
     (void)brim_loader_stats(feed->loader, &after);
     if (status != BRIM_OK || after.samples == before.samples) {
-        return status == BRIM_OK ? BRIM_END : status;
+        return status == BRIM_OK ? BRIM_STATUS_END : status;
     }
     trial->cpu_seconds /= (double)(after.samples - before.samples);
     if (cached && brim_loader_cache_stats(feed->loader, 0, &cache) == BRIM_OK) {

@@ -120,32 +120,32 @@ static brim_status end_epoch(struct run *run) {
     const bool whole =
         run->epochs > 1 || (run->options->resume == NULL && run->options->seek_step == 0);
     if (whole && stats.samples == run->begun.samples && skipped > 0) {
-        run->failure.status = BRIM_CORRUPT;
+        run->failure.status = BRIM_STATUS_CORRUPT;
         snprintf(run->failure.text, sizeof(run->failure.text),
                  "all %" PRIu64 " samples of epoch %" PRIu64 " were bad, so that it was empty: %s",
                  skipped, stats.epoch - 1,
                  run->bad.count > 0 ? run->bad.texts[0] : "their errors are not known");
-        return BRIM_CORRUPT;
+        return BRIM_STATUS_CORRUPT;
     }
     run->begun = stats;
     return BRIM_OK;
 }
 
-/* BRIM_OK when all that was asked for came, BRIM_INTERRUPTED, or a failure,
+/* BRIM_OK when all that was asked for came, BRIM_STATUS_INTERRUPTED, or a failure,
  * which is in run->failure. */
 static brim_status take_batches(struct run *run) {
     const struct options *options = run->options;
     while (run->epochs < options->epochs && (options->steps == 0 || run->steps < options->steps)) {
         const brim_batch *batch;
         brim_status status = feed_next(&run->feed, &batch);
-        if (status == BRIM_END || status == BRIM_OK) {
-            status = status == BRIM_END ? end_epoch(run) : use(run, batch);
+        if (status == BRIM_STATUS_END || status == BRIM_OK) {
+            status = status == BRIM_STATUS_END ? end_epoch(run) : use(run, batch);
             if (status != BRIM_OK) {
                 return status;
             }
             continue;
         }
-        if (status != BRIM_INTERRUPTED) {
+        if (status != BRIM_STATUS_INTERRUPTED) {
             run->failure = failure_now(run->session, status);
         }
         return status;
@@ -285,7 +285,7 @@ static int run_open(struct run *run) {
     (void)brim_loader_stats(run->feed.loader, &run->stats);
     (void)brim_runtime_usage(run->session->runtime, &run->usage);
 
-    const bool interrupted = status == BRIM_INTERRUPTED;
+    const bool interrupted = status == BRIM_STATUS_INTERRUPTED;
     print_summary(run, interrupted);
     loader_say(run->feed.loader, options);
     if (run->failure.status != BRIM_OK) {

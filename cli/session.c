@@ -295,7 +295,7 @@ static void plan_larger(const struct session *session, struct failure *failure) 
     if (status == BRIM_OK) {
         take_minimum(failure, brim_plan_get(plan));
         brim_plan_free(plan);
-    } else if (status == BRIM_BUDGET && brim_refused(&refusal) == BRIM_OK &&
+    } else if (status == BRIM_STATUS_BUDGET && brim_refused(&refusal) == BRIM_OK &&
                refusal.minimum_bytes > failure->minimum_bytes) {
         take_refusal(failure, &refusal);
     }
@@ -334,7 +334,7 @@ struct failure failure_now(const struct session *session, brim_status status) {
     const char *detail = brim_detail();
     snprintf(failure.text, sizeof(failure.text), "%s",
              *detail != '\0' ? detail : brim_status_text(status));
-    if (status != BRIM_BUDGET || brim_refused(&refusal) != BRIM_OK || refusal.blocked) {
+    if (status != BRIM_STATUS_BUDGET || brim_refused(&refusal) != BRIM_OK || refusal.blocked) {
         return failure; /* no budget would do */
     }
     take_refusal(&failure, &refusal);
@@ -351,13 +351,13 @@ static int exit_code(brim_status status) {
     switch (status) {
     case BRIM_OK:
         return EXIT_GOOD;
-    case BRIM_BUDGET:
+    case BRIM_STATUS_BUDGET:
         return EXIT_BUDGET;
-    case BRIM_INVALID:
-    case BRIM_SYNTAX:
-    case BRIM_UNBOUND:
+    case BRIM_STATUS_INVALID:
+    case BRIM_STATUS_SYNTAX:
+    case BRIM_STATUS_UNBOUND:
         return EXIT_USAGE;
-    case BRIM_INTERRUPTED:
+    case BRIM_STATUS_INTERRUPTED:
         return EXIT_SIGNAL + feed_signal();
     default:
         return EXIT_FAILED;
@@ -407,7 +407,7 @@ int failure_tell(const struct options *options, const struct failure *failure) {
         struct document json = { .file = stdout };
         put_object(&json, NULL);
         failure_json(&json, failure);
-        if (failure->status == BRIM_BUDGET) {
+        if (failure->status == BRIM_STATUS_BUDGET) {
             put_bool(&json, "fits", false);
             if (failure->minimum_bytes > 0) {
                 put_count(&json, failure->at_least ? "at_least_bytes" : "minimum_bytes",

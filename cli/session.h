@@ -43,7 +43,7 @@ brim_status session_open(struct session *session, const struct options *options,
 void session_end(struct session *session);
 
 /* brim_plan_new and brim_loader_open of the session, with progress. SIGINT and
- * SIGTERM end them with BRIM_INTERRUPTED, so that nothing half done is left. */
+ * SIGTERM end them with BRIM_STATUS_INTERRUPTED, so that nothing half done is left. */
 brim_status session_plan(struct session *session, brim_plan **plan);
 brim_status session_load(struct session *session, brim_loader **loader);
 

@@ -59,7 +59,7 @@ static brim_status fail(struct show *show, brim_status status, const char *forma
 /* ------------------------------------------------------------------- target */
 
 static brim_status cannot_write(struct show *show, const char *why) {
-    return fail(show, BRIM_IO, "cannot write %.512s: %s", show->options->output, why);
+    return fail(show, BRIM_STATUS_IO, "cannot write %.512s: %s", show->options->output, why);
 }
 
 /* Whether the name promises an image of another kind. */
@@ -79,14 +79,14 @@ static brim_status target_open(struct show *show) {
     const char *path = show->options->output;
     struct stat facts;
     if (is_other_image(path)) {
-        return fail(show, BRIM_INVALID,
+        return fail(show, BRIM_STATUS_INVALID,
                     "-o %.256s: the sheet is a PNG: give it a name that ends in .png", path);
     }
     if (strcmp(path, "-") == 0) {
         target->file = stdout;
         return isatty(STDOUT_FILENO) != 1
                    ? BRIM_OK
-                   : fail(show, BRIM_INVALID,
+                   : fail(show, BRIM_STATUS_INVALID,
                           "-o -: standard output is a terminal, which cannot show a PNG: give the "
                           "name of a file, or a pipe");
     }
@@ -95,7 +95,7 @@ static brim_status target_open(struct show *show) {
         return target->file != NULL ? BRIM_OK : cannot_write(show, strerror(errno));
     }
     if (brim_output_new(path, &target->output) != BRIM_OK) {
-        return fail(show, BRIM_IO, "cannot write: %s", brim_detail());
+        return fail(show, BRIM_STATUS_IO, "cannot write: %s", brim_detail());
     }
     target->file = stream_of(target->output);
     return target->file != NULL ? BRIM_OK : cannot_write(show, strerror(errno));
@@ -120,7 +120,7 @@ static brim_status target_finish(struct show *show) {
     target->output = NULL;
     return output == NULL || brim_output_commit(output) == BRIM_OK
                ? BRIM_OK
-               : fail(show, BRIM_IO, "cannot write: %s", brim_detail());
+               : fail(show, BRIM_STATUS_IO, "cannot write: %s", brim_detail());
 }
 
 static void target_close(struct target *target) {
@@ -171,15 +171,16 @@ static brim_status pictures_named(struct show *show) {
         if (field == NULL) {
             char list[LIST_BYTES];
             fields_list(show->plan, list);
-            return fail(show, BRIM_INVALID, "--field: there is no field '%.*s', but: %s", shown,
-                        name, list);
+            return fail(show, BRIM_STATUS_INVALID, "--field: there is no field '%.*s', but: %s",
+                        shown, name, list);
         }
         if (contact->picture_count == CONTACT_PICTURES) {
-            return fail(show, BRIM_INVALID, "--field: at most %d fields stand beside each other",
-                        CONTACT_PICTURES);
+            return fail(show, BRIM_STATUS_INVALID,
+                        "--field: at most %d fields stand beside each other", CONTACT_PICTURES);
         }
         if (!image_of(field, &picture->image, &why)) {
-            return fail(show, BRIM_INVALID, "--field: %s is not an image: %s", field->name, why);
+            return fail(show, BRIM_STATUS_INVALID, "--field: %s is not an image: %s", field->name,
+                        why);
         }
         picture->field = field->name;
         contact->picture_count++;
@@ -204,7 +205,7 @@ static brim_status pictures_found(struct show *show) {
     if (contact->picture_count == 0) {
         char list[LIST_BYTES];
         fields_list(show->plan, list);
-        return fail(show, BRIM_INVALID, "no field looks like an image: %s", list);
+        return fail(show, BRIM_STATUS_INVALID, "no field looks like an image: %s", list);
     }
     return BRIM_OK;
 }
@@ -248,7 +249,7 @@ static brim_status samples_reserve(struct show *show) {
     show->most = samples < show->most ? samples : show->most; /* an unknown count is the largest */
     if (show->most > MOST_BYTES / bytes) {
         char all[NUMBER_TEXT];
-        return fail(show, BRIM_INVALID,
+        return fail(show, BRIM_STATUS_INVALID,
                     "the sheet and its making would take more than %s: show at most %" PRIu64
                     " samples (-n), or fewer fields (--field), or make the images smaller",
                     bytes_text((double)MOST_BYTES, all), MOST_BYTES / bytes);
@@ -274,7 +275,7 @@ static unsigned char *value_copy(const struct value *value) {
     const size_t element = brim_dtype_bytes(value->dtype);
     unsigned char *copy = take(value->count, element), *to = copy;
     struct value bytes = *value;
-    bytes.dtype = BRIM_U8;
+    bytes.dtype = BRIM_DTYPE_U8;
     bytes.shape[bytes.rank] = (int64_t)element;
     bytes.strides[bytes.rank++] = 1;
     bytes.count *= element;
@@ -315,11 +316,12 @@ static brim_status samples_take(struct show *show) {
             }
         }
     }
-    if (status != BRIM_OK && status != BRIM_END) {
+    if (status != BRIM_OK && status != BRIM_STATUS_END) {
         show->failure = failure_now(show->session, status);
         return status;
     }
-    return contact->count > 0 ? BRIM_OK : fail(show, BRIM_INVALID, "the pipeline has no samples");
+    return contact->count > 0 ? BRIM_OK
+                              : fail(show, BRIM_STATUS_INVALID, "the pipeline has no samples");
 }
 
 /* ------------------------------------------------------------------ command */

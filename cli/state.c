@@ -43,20 +43,21 @@ brim_status state_check(const char *path, struct failure *failure) {
     struct stat facts;
     char copy[PATH_MAX], why[128];
     if (length >= sizeof(copy)) {
-        return fail(failure, BRIM_INVALID, what, path, strerror(ENAMETOOLONG));
+        return fail(failure, BRIM_STATUS_INVALID, what, path, strerror(ENAMETOOLONG));
     }
     if ((stat(path, &facts) == 0 && S_ISDIR(facts.st_mode)) || path[length - 1] == '/') {
-        return fail(failure, BRIM_INVALID, what, path, "it is a folder: give the name of a file");
+        return fail(failure, BRIM_STATUS_INVALID, what, path,
+                    "it is a folder: give the name of a file");
     }
     if (stat(path, &facts) == 0 && !S_ISREG(facts.st_mode)) {
-        return fail(failure, BRIM_INVALID, what, path,
+        return fail(failure, BRIM_STATUS_INVALID, what, path,
                     "it is not a regular file, and would be replaced by one");
     }
     /* the folder, also for a file that is there: another is made and renamed */
     memcpy(copy, path, length + 1);
     if (access(dirname(copy), W_OK | X_OK) != 0) {
         snprintf(why, sizeof(why), "its folder: %s", strerror(errno));
-        return fail(failure, BRIM_INVALID, what, path, why);
+        return fail(failure, BRIM_STATUS_INVALID, what, path, why);
     }
     return BRIM_OK;
 }
@@ -68,7 +69,7 @@ brim_status state_write(const char *path, const brim_state *state, struct failur
         !write_all(brim_output_file(output), state->bytes, sizeof(state->bytes))) {
         const int problem = errno;
         brim_output_free(output);
-        return fail(failure, BRIM_IO, "cannot write the state to", path, strerror(problem));
+        return fail(failure, BRIM_STATUS_IO, "cannot write the state to", path, strerror(problem));
     }
     if (status == BRIM_OK) {
         status = brim_output_commit(output);
@@ -89,11 +90,11 @@ static brim_status open_state(const char *path, int *fd, struct failure *failure
         if (*fd >= 0) {
             close(*fd);
         }
-        return fail(failure, BRIM_IO, "cannot read the state in", path, strerror(problem));
+        return fail(failure, BRIM_STATUS_IO, "cannot read the state in", path, strerror(problem));
     }
     if (!S_ISREG(facts.st_mode)) {
         close(*fd);
-        return fail(failure, BRIM_IO, "cannot read the state in", path,
+        return fail(failure, BRIM_STATUS_IO, "cannot read the state in", path,
                     S_ISDIR(facts.st_mode) ? "it is a folder: give the name of a file"
                                            : "it is not a regular file");
     }
@@ -114,7 +115,8 @@ brim_status state_read(const char *path, brim_state *state, struct failure *fail
             continue;
         }
         if (count < 0) {
-            status = fail(failure, BRIM_IO, "cannot read the state in", path, strerror(errno));
+            status =
+                fail(failure, BRIM_STATUS_IO, "cannot read the state in", path, strerror(errno));
         }
         if (count <= 0) {
             break;
@@ -129,7 +131,7 @@ brim_status state_read(const char *path, brim_state *state, struct failure *fail
         char why[96];
         snprintf(why, sizeof(why), "it is %s than the %zu bytes of a state",
                  got > sizeof(state->bytes) ? "longer" : "shorter", sizeof(state->bytes));
-        return fail(failure, BRIM_CORRUPT, "no state is in", path, why);
+        return fail(failure, BRIM_STATUS_CORRUPT, "no state is in", path, why);
     }
     memcpy(state->bytes, bytes, sizeof(state->bytes));
     return BRIM_OK;

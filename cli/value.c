@@ -28,7 +28,7 @@ struct value value_of(const brim_field *field, uint64_t row) {
         value.shape[d] = field->shape[d + 1];
         value.strides[d] = field->strides[d + 1];
     }
-    if (field->form == BRIM_DENSE) {
+    if (field->form == BRIM_FORM_DENSE) {
         value.data += field->strides[0] * (int64_t)row;
     } else {
         value.shape[0] = field->offsets[row + 1] - field->offsets[row];
@@ -104,16 +104,16 @@ static double real_value(brim_dtype dtype, const unsigned char *data) {
     float single;
     double real;
     switch (dtype) {
-    case BRIM_F16:
+    case BRIM_DTYPE_F16:
         memcpy(&half, data, sizeof(half));
         return (double)half_value(half);
-    case BRIM_BF16:
+    case BRIM_DTYPE_BF16:
         memcpy(&half, data, sizeof(half));
         word = (uint32_t)half << 16;
         memcpy(&single, &word, sizeof(single));
         return (double)single;
-    case BRIM_F32:
-    case BRIM_C64:
+    case BRIM_DTYPE_F32:
+    case BRIM_DTYPE_C64:
         memcpy(&single, data, sizeof(single));
         return (double)single;
     default:
@@ -133,18 +133,18 @@ static int64_t signed_value(brim_dtype dtype, const unsigned char *data) {
 double element_value(brim_dtype dtype, const unsigned char *data) {
     uint64_t number = 0;
     switch (dtype) {
-    case BRIM_BOOL:
+    case BRIM_DTYPE_BOOL:
         return *data != 0;
-    case BRIM_U8:
-    case BRIM_U16:
-    case BRIM_U32:
-    case BRIM_U64:
+    case BRIM_DTYPE_U8:
+    case BRIM_DTYPE_U16:
+    case BRIM_DTYPE_U32:
+    case BRIM_DTYPE_U64:
         memcpy(&number, data, brim_dtype_bytes(dtype));
         return (double)number;
-    case BRIM_I8:
-    case BRIM_I16:
-    case BRIM_I32:
-    case BRIM_I64:
+    case BRIM_DTYPE_I8:
+    case BRIM_DTYPE_I16:
+    case BRIM_DTYPE_I32:
+    case BRIM_DTYPE_I64:
         return (double)signed_value(dtype, data);
     default:
         return real_value(dtype, data);
@@ -169,33 +169,33 @@ static void put_number(FILE *file, double number, int digits, bool json) {
 static void put_element(FILE *file, brim_dtype dtype, const unsigned char *data, bool json) {
     uint64_t number = 0;
     switch (dtype) {
-    case BRIM_BOOL:
+    case BRIM_DTYPE_BOOL:
         fputs(*data != 0 ? "true" : "false", file);
         break;
-    case BRIM_U8:
-    case BRIM_U16:
-    case BRIM_U32:
-    case BRIM_U64:
+    case BRIM_DTYPE_U8:
+    case BRIM_DTYPE_U16:
+    case BRIM_DTYPE_U32:
+    case BRIM_DTYPE_U64:
         memcpy(&number, data, brim_dtype_bytes(dtype));
         fprintf(file, "%" PRIu64, number);
         break;
-    case BRIM_I8:
-    case BRIM_I16:
-    case BRIM_I32:
-    case BRIM_I64:
+    case BRIM_DTYPE_I8:
+    case BRIM_DTYPE_I16:
+    case BRIM_DTYPE_I32:
+    case BRIM_DTYPE_I64:
         fprintf(file, "%" PRId64, signed_value(dtype, data));
         break;
-    case BRIM_F16:
-    case BRIM_BF16:
-    case BRIM_F32:
+    case BRIM_DTYPE_F16:
+    case BRIM_DTYPE_BF16:
+    case BRIM_DTYPE_F32:
         put_number(file, real_value(dtype, data), json ? 9 : 6, json);
         break;
-    case BRIM_F64:
+    case BRIM_DTYPE_F64:
         put_number(file, real_value(dtype, data), json ? 17 : 6, json);
         break;
-    case BRIM_C64:
-    case BRIM_C128: {
-        const int digits = !json ? 6 : dtype == BRIM_C64 ? 9 : 17;
+    case BRIM_DTYPE_C64:
+    case BRIM_DTYPE_C128: {
+        const int digits = !json ? 6 : dtype == BRIM_DTYPE_C64 ? 9 : 17;
         fputc(json ? '[' : '(', file);
         put_number(file, real_value(dtype, data), digits, json);
         fputs(json ? ", " : " ", file);
@@ -232,7 +232,7 @@ static bool show_run(void *user, const unsigned char *data, uint64_t count) {
  * of UTF-8 is not cut in two. */
 static void show_text(const struct value *value, FILE *file) {
     uint64_t length = value->count < TEXT_SHOWN ? value->count : TEXT_SHOWN;
-    while (value->form == BRIM_TEXT && length > 0 && length < value->count &&
+    while (value->form == BRIM_FORM_TEXT && length > 0 && length < value->count &&
            (value->data[length] & 0xc0) == 0x80) {
         length--;
     }
@@ -245,7 +245,7 @@ static void show_text(const struct value *value, FILE *file) {
             fputs("\\n", file);
         } else if (c == '\t') {
             fputs("\\t", file);
-        } else if (c < 0x20 || c == 0x7f || (c >= 0x80 && value->form != BRIM_TEXT)) {
+        } else if (c < 0x20 || c == 0x7f || (c >= 0x80 && value->form != BRIM_FORM_TEXT)) {
             fprintf(file, "\\x%02x", c);
         } else {
             fputc(c, file);
@@ -255,8 +255,9 @@ static void show_text(const struct value *value, FILE *file) {
 }
 
 void value_print(const struct value *value, FILE *file) {
-    if (value->form == BRIM_TEXT || value->form == BRIM_BYTES) {
-        fprintf(file, "%s %" PRIu64 " ", value->form == BRIM_TEXT ? "text" : "bytes", value->count);
+    if (value->form == BRIM_FORM_TEXT || value->form == BRIM_FORM_BYTES) {
+        fprintf(file, "%s %" PRIu64 " ", value->form == BRIM_FORM_TEXT ? "text" : "bytes",
+                value->count);
         show_text(value, file);
         return;
     }
@@ -307,11 +308,11 @@ static void put_base64(const unsigned char *data, uint64_t count, FILE *file) {
 }
 
 void value_json(const struct value *value, FILE *file) {
-    if (value->form == BRIM_TEXT &&
+    if (value->form == BRIM_FORM_TEXT &&
         json_string_write(file, (const char *)value->data, value->count)) {
         return;
     }
-    if (value->form == BRIM_TEXT || value->form == BRIM_BYTES) {
+    if (value->form == BRIM_FORM_TEXT || value->form == BRIM_FORM_BYTES) {
         put_base64(value->data, value->count, file);
         return;
     }

@@ -97,7 +97,7 @@ static void run(const char *folder) {
         while ((status = brim_loader_next(loader, BRIM_FOREVER, &batch)) == BRIM_OK) {
             brim_batch_release(batch);
         }
-        must(status == BRIM_END ? BRIM_OK : status);
+        must(status == BRIM_STATUS_END ? BRIM_OK : status);
         const uint64_t decodes = samples_of(loader, "decode") - decoded;
         const uint64_t crops = samples_of(loader, "random_crop") - cropped;
         printf("epoch %d: %3d images decoded, %3d cropped\n", epoch, (int)decodes, (int)crops);

@@ -44,18 +44,18 @@ int main(void) {
     static const brim_field_spec fields[] = {
         { .size = sizeof(*fields),
           .name = "wave",
-          .dtype = BRIM_F32,
+          .dtype = BRIM_DTYPE_F32,
           .rank = 1,
           .shape = { LENGTH } },
     };
     unsigned made = 0;
     brim_binding waves = BRIM_BINDING_INIT;
     waves.name = "waves";
-    waves.kind = BRIM_BIND_SOURCE;
+    waves.kind = BRIM_BINDING_SOURCE;
     waves.count = WAVES;
     waves.fields = fields;
     waves.field_count = 1;
-    waves.flags = BRIM_PURE; /* the same each time: what may be cached at all */
+    waves.flags = BRIM_CALLBACK_PURE; /* the same each time: what may be cached at all */
     waves.read = read_wave;
     waves.user = &made;
 
@@ -88,7 +88,7 @@ int main(void) {
             }
             brim_batch_release(batch);
         }
-        must(status == BRIM_END ? BRIM_OK : status);
+        must(status == BRIM_STATUS_END ? BRIM_OK : status);
         printf(" %u made\n", made - before);
         must_hold(made == WAVES, "a sample was made twice, or not at all");
     }

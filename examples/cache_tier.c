@@ -47,17 +47,17 @@ static brim_open_options with_waves(void) {
     static const brim_field_spec fields[] = {
         { .size = sizeof(*fields),
           .name = "wave",
-          .dtype = BRIM_F32,
+          .dtype = BRIM_DTYPE_F32,
           .rank = 1,
           .shape = { LENGTH } },
     };
     static const brim_binding waves = { .size = sizeof(waves),
                                         .name = "waves",
-                                        .kind = BRIM_BIND_SOURCE,
+                                        .kind = BRIM_BINDING_SOURCE,
                                         .count = WAVES,
                                         .fields = fields,
                                         .field_count = 1,
-                                        .flags = BRIM_PURE | BRIM_CONCURRENT,
+                                        .flags = BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT,
                                         .read = read_wave };
     brim_open_options options = BRIM_OPEN_OPTIONS_INIT;
     options.bindings = &waves;
@@ -111,7 +111,7 @@ static brim_cache_stats run(uint64_t bytes, const char *file) {
         while ((status = brim_loader_next(loader, BRIM_FOREVER, &batch)) == BRIM_OK) {
             brim_batch_release(batch);
         }
-        must(status == BRIM_END ? BRIM_OK : status);
+        must(status == BRIM_STATUS_END ? BRIM_OK : status);
         must(brim_loader_cache_stats(loader, 0, &cache));
         must_hold(cache.warning[0] == '\0', cache.warning);
     } while (cache.filled < cache.samples);

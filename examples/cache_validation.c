@@ -53,15 +53,19 @@ static int read_sample(void *user, const brim_call *call, brim_value *outputs, s
 static void open_side(brim_runtime *runtime, struct side *side, const char *label, uint64_t count,
                       const char *text) {
     static const brim_field_spec fields[] = {
-        { .size = sizeof(*fields), .name = "x", .dtype = BRIM_F32, .rank = 1, .shape = { LENGTH } },
+        { .size = sizeof(*fields),
+          .name = "x",
+          .dtype = BRIM_DTYPE_F32,
+          .rank = 1,
+          .shape = { LENGTH } },
     };
     brim_binding samples = BRIM_BINDING_INIT;
     samples.name = "samples";
-    samples.kind = BRIM_BIND_SOURCE;
+    samples.kind = BRIM_BINDING_SOURCE;
     samples.count = count;
     samples.fields = fields;
     samples.field_count = 1;
-    samples.flags = BRIM_PURE;
+    samples.flags = BRIM_CALLBACK_PURE;
     samples.read = read_sample;
     samples.user = side;
     brim_open_options options = BRIM_OPEN_OPTIONS_INIT;
@@ -80,7 +84,7 @@ static unsigned pass(struct side *side) {
     while ((status = brim_loader_next(side->loader, BRIM_FOREVER, &batch)) == BRIM_OK) {
         brim_batch_release(batch);
     }
-    must(status == BRIM_END ? BRIM_OK : status);
+    must(status == BRIM_STATUS_END ? BRIM_OK : status);
     return side->made - before;
 }
 

@@ -5,8 +5,8 @@
  * wave; it could as well ask a database. `add_noise` is a map: from the fields
  * of a sample to the fields that it declared.
  *
- * Both may run on several threads at once (BRIM_CONCURRENT) and always make the
- * same of the same (BRIM_PURE), so that brim may drop what they made and ask
+ * Both may run on several threads at once (BRIM_CALLBACK_CONCURRENT) and always make the
+ * same of the same (BRIM_CALLBACK_PURE), so that brim may drop what they made and ask
  * again. Random numbers come from brim_call_random, which depends on sample,
  * epoch and place in the pipeline, never on the thread: the checksums printed
  * for 0, 1 and 4 threads are one and the same.
@@ -74,43 +74,43 @@ static brim_status take_epoch(brim_loader *loader, uint64_t *checksum, double *h
         }
         brim_batch_release(batch);
     }
-    return status == BRIM_END ? BRIM_OK : status;
+    return status == BRIM_STATUS_END ? BRIM_OK : status;
 }
 
 static brim_status run(int32_t threads, float strength, uint64_t *checksum, double *highest) {
     static const brim_field_spec made[] = {
         { .size = sizeof(*made),
           .name = "wave",
-          .dtype = BRIM_F32,
+          .dtype = BRIM_DTYPE_F32,
           .rank = 1,
           .shape = { LENGTH } },
-        { .size = sizeof(*made), .name = "label", .dtype = BRIM_U8 },
+        { .size = sizeof(*made), .name = "label", .dtype = BRIM_DTYPE_U8 },
     };
     static const brim_field_spec mapped[] = {
         { .size = sizeof(*mapped),
           .name = "wave",
-          .dtype = BRIM_F32,
+          .dtype = BRIM_DTYPE_F32,
           .rank = 1,
           .shape = { LENGTH } },
-        { .size = sizeof(*mapped), .name = "peak", .dtype = BRIM_F32 },
-        { .size = sizeof(*mapped), .name = "label", .dtype = BRIM_U8 },
+        { .size = sizeof(*mapped), .name = "peak", .dtype = BRIM_DTYPE_F32 },
+        { .size = sizeof(*mapped), .name = "label", .dtype = BRIM_DTYPE_U8 },
     };
     const brim_binding bindings[] = {
         { .size = sizeof(brim_binding),
           .name = "waves",
-          .kind = BRIM_BIND_SOURCE,
+          .kind = BRIM_BINDING_SOURCE,
           .count = WAVES,
           .fields = made,
           .field_count = 2,
-          .flags = BRIM_PURE | BRIM_CONCURRENT,
+          .flags = BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT,
           .read = read_wave },
         { .size = sizeof(brim_binding),
           .name = "noise",
-          .kind = BRIM_BIND_MAP,
+          .kind = BRIM_BINDING_MAP,
           .user = &strength,
           .fields = mapped,
           .field_count = 3,
-          .flags = BRIM_PURE | BRIM_CONCURRENT,
+          .flags = BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT,
           .map = add_noise },
     };
     brim_open_options options = BRIM_OPEN_OPTIONS_INIT;

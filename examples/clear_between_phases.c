@@ -27,7 +27,7 @@ static void pass(brim_loader *loader) {
         must(brim_batch_wait(batch, NULL));
         brim_batch_release(batch);
     }
-    must(status == BRIM_END ? BRIM_OK : status);
+    must(status == BRIM_STATUS_END ? BRIM_OK : status);
     must_hold(count == IMAGES / BATCH, "not all batches came");
 }
 
@@ -44,7 +44,7 @@ int main(int count, char **words) {
     options.label = "phase 1";
     options.bindings = &images;
     options.binding_count = 1;
-    options.growth = BRIM_FIXED;
+    options.growth = BRIM_GROWTH_FIXED;
     options.device_kind = (int32_t)place.kind;
     options.device_index = place.index;
     must(brim_runtime_new(&limits, &runtime));

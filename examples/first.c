@@ -15,9 +15,9 @@ int main(void) {
     /* What the pipeline's text calls @numbers; the array is read where it lies. */
     const brim_binding binding = { .size = sizeof(binding),
                                    .name = "numbers",
-                                   .kind = BRIM_BIND_ARRAY,
+                                   .kind = BRIM_BINDING_ARRAY,
                                    .data = numbers,
-                                   .dtype = BRIM_F32,
+                                   .dtype = BRIM_DTYPE_F32,
                                    .rank = 1,
                                    .shape = { 1000 } };
 
@@ -52,7 +52,7 @@ int main(void) {
         brim_batch_release(batch);
     }
 
-    if (status == BRIM_END) {
+    if (status == BRIM_STATUS_END) {
         printf("the sum of all is %.0f\n", sum);
     } else {
         fprintf(stderr, "%s\n", brim_detail());
@@ -60,5 +60,5 @@ int main(void) {
     brim_loader_close(loader);
     brim_pipeline_free(pipeline);
     brim_runtime_free(runtime);
-    return status == BRIM_END ? 0 : 1;
+    return status == BRIM_STATUS_END ? 0 : 1;
 }

@@ -252,7 +252,7 @@ static brim_status write_images(struct data_set *data, const char *note_path) {
         good = write_file(path, note, (size_t)length);
     }
     return good ? BRIM_OK
-                : FAIL(BRIM_IO, "cannot write %s: %s; --data names another directory", path,
+                : FAIL(BRIM_STATUS_IO, "cannot write %s: %s; --data names another directory", path,
                        strerror(errno));
 }
 
@@ -272,12 +272,12 @@ static brim_status prepare_data(const char *directory, uint64_t count, struct da
                           temporary != NULL ? temporary : "/tmp", (unsigned)getuid());
     }
     if (length >= (int)sizeof(chosen)) {
-        return FAIL(BRIM_INVALID, "the directory's path is too long: %d bytes", length);
+        return FAIL(BRIM_STATUS_INVALID, "the directory's path is too long: %d bytes", length);
     }
     /* as many in the name: another number is another folder */
     snprintf(data->directory, sizeof(data->directory), "%s/%" PRIu64, chosen, count);
     if (!make_directory(chosen) || !make_directory(data->directory)) {
-        return FAIL(BRIM_IO, "cannot make the directory %s: %s", chosen, strerror(errno));
+        return FAIL(BRIM_STATUS_IO, "cannot make the directory %s: %s", chosen, strerror(errno));
     }
     data->count[TRAINING] = count;
     data->count[VALIDATION] = count / 4;
@@ -513,14 +513,14 @@ static brim_status open_all(struct program *program) {
                                  0, &program->budget);
     }
     if (status == BRIM_OK) {
-        status = brim_budget_charge(program->budget, BRIM_HOST, sizeof(*program->network));
+        status = brim_budget_charge(program->budget, BRIM_MEMORY_HOST, sizeof(*program->network));
     }
     if (status != BRIM_OK) {
         return status;
     }
     program->network = calloc(1, sizeof(*program->network));
     if (program->network == NULL) {
-        return FAIL(BRIM_MEMORY, "no memory for the network");
+        return FAIL(BRIM_STATUS_MEMORY, "no memory for the network");
     }
     initialise(program->network, program->seed);
     status = open_loader(program, "training", TRAINING, &program->training);
@@ -576,7 +576,7 @@ static brim_status run_epoch(struct program *program, brim_loader *loader, doubl
         program->training_seconds += now() - begun;
     }
     *accuracy = (double)right / (double)seen;
-    return status == BRIM_END ? BRIM_OK : status;
+    return status == BRIM_STATUS_END ? BRIM_OK : status;
 }
 
 static brim_status train(struct program *program) {
@@ -757,5 +757,5 @@ int main(int count, char **words) {
     if (status == BRIM_OK) {
         return fflush(stdout) == 0 ? 0 : 1; /* what nobody could read was not said */
     }
-    return status == BRIM_BUDGET ? 3 : status == BRIM_INVALID ? 2 : 1;
+    return status == BRIM_STATUS_BUDGET ? 3 : status == BRIM_STATUS_INVALID ? 2 : 1;
 }

@@ -26,14 +26,14 @@ static double pass(brim_loader *loader) {
         sum += batch_sum(batch);
         brim_batch_release(batch);
     }
-    must(status == BRIM_END ? BRIM_OK : status);
+    must(status == BRIM_STATUS_END ? BRIM_OK : status);
     must_hold(count == IMAGES / BATCH, "not all batches came");
     return sum;
 }
 
 static struct outcome run(const brim_binding *images, const struct place *place,
                           const brim_pipeline *pipeline, brim_growth growth) {
-    const char *const how = growth == BRIM_FIXED ? "fixed" : "grow";
+    const char *const how = growth == BRIM_GROWTH_FIXED ? "fixed" : "grow";
     struct outcome outcome = { 0 };
     brim_runtime *runtime;
     brim_loader *loader;
@@ -75,14 +75,14 @@ int main(int count, char **words) {
                              "batch 128",
                              &pipeline));
     memory_heading(&place);
-    const struct outcome grown = run(&images, &place, pipeline, BRIM_GROW);
-    const struct outcome fixed = run(&images, &place, pipeline, BRIM_FIXED);
+    const struct outcome grown = run(&images, &place, pipeline, BRIM_GROWTH_ON_DEMAND);
+    const struct outcome fixed = run(&images, &place, pipeline, BRIM_GROWTH_FIXED);
     printf("planned for both: host %.1f KiB, device %.1f KiB\n", (double)fixed.planned / 1024,
            (double)fixed.planned_device / 1024);
     must_hold(same_memory(&fixed.opened, &fixed.end), "fixed has changed after opening");
     must_hold(grown.opened.host.charged < fixed.opened.host.charged,
               "grow has begun with no less than fixed");
-    must_hold(place.kind == BRIM_ON_HOST ||
+    must_hold(place.kind == BRIM_DEVICE_HOST ||
                   grown.opened.device.charged < fixed.opened.device.charged,
               "grow has begun with no less on the device");
     must_hold(grown.sum == fixed.sum, "the batches are not the same");

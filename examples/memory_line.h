@@ -41,15 +41,15 @@ struct place {
 /* What the first word says, such as cuda:0 or host; without one the first device of OpenCL,
  * or the host if there is none. */
 static inline struct place choose_place(int count, char **words) {
-    struct place place = { .kind = BRIM_ON_OPENCL };
+    struct place place = { .kind = BRIM_DEVICE_OPENCL };
     uint32_t devices = 0;
     if (count > 1) {
         must(brim_device_parse(words[1], &place.kind, &place.index));
     } else if (brim_device_count(place.kind, &devices) != BRIM_OK || devices == 0) {
         printf("no device of OpenCL: on the host\n");
-        place.kind = BRIM_ON_HOST;
+        place.kind = BRIM_DEVICE_HOST;
     }
-    if (place.kind == BRIM_ON_HOST) {
+    if (place.kind == BRIM_DEVICE_HOST) {
         snprintf(place.name, sizeof(place.name), "host");
     } else {
         snprintf(place.name, sizeof(place.name), "%s:%u", brim_device_name(place.kind),
@@ -68,9 +68,9 @@ static inline brim_binding draw_images(uint8_t *pixels, int64_t count) {
         pixels[i] = (uint8_t)(i / IMAGE_BYTES * 31 + i % IMAGE_BYTES * 7);
     }
     images.name = "images";
-    images.kind = BRIM_BIND_ARRAY;
+    images.kind = BRIM_BINDING_ARRAY;
     images.data = pixels;
-    images.dtype = BRIM_U8;
+    images.dtype = BRIM_DTYPE_U8;
     images.rank = 4;
     images.shape[0] = count;
     images.shape[1] = images.shape[2] = SIDE;
@@ -88,9 +88,9 @@ static inline struct memory memory_now(brim_runtime *runtime, const struct place
                           .pinned = BRIM_BUDGET_INFO_INIT,
                           .device = BRIM_BUDGET_INFO_INIT };
     brim_budget *budget = brim_runtime_budget(runtime);
-    must(brim_budget_read(budget, BRIM_HOST, &now.host));
-    must(brim_budget_read(budget, BRIM_PINNED, &now.pinned));
-    if (place->kind != BRIM_ON_HOST) {
+    must(brim_budget_read(budget, BRIM_MEMORY_HOST, &now.host));
+    must(brim_budget_read(budget, BRIM_MEMORY_PINNED, &now.pinned));
+    if (place->kind != BRIM_DEVICE_HOST) {
         must(brim_budget_read(budget, brim_device_memory(place->kind, place->index), &now.device));
     }
     return now;
@@ -99,7 +99,7 @@ static inline struct memory memory_now(brim_runtime *runtime, const struct place
 static inline void memory_heading(const struct place *place) {
     char device[32];
     snprintf(device, sizeof(device), "%s KiB",
-             place->kind == BRIM_ON_HOST ? "device" : place->name);
+             place->kind == BRIM_DEVICE_HOST ? "device" : place->name);
     printf("%-22s  %-19s  %-19s  %s\n", "", "host KiB", "page-locked KiB", device);
     printf("%-22s", "");
     for (int i = 0; i < 3; i++) {

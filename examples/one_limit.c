@@ -41,7 +41,7 @@ static void add_needs(const struct side *side, const struct place *place, uint64
     const brim_plan_info *info = brim_plan_get(plan);
     limits->host_bytes +=
         info->minimum_bytes + more * (info->stack_bytes + info->scratch_bytes + info->slot_bytes);
-    if (place->kind != BRIM_ON_HOST) {
+    if (place->kind != BRIM_DEVICE_HOST) {
         limits->pinned_bytes += info->minimum_pinned_bytes + more * info->slot_bytes;
         limits->device_bytes += info->minimum_device_bytes + more * info->device_slot_bytes;
     }
@@ -53,7 +53,7 @@ static void add_needs(const struct side *side, const struct place *place, uint64
 static int step(struct side *side) {
     brim_batch *batch;
     const brim_status status = brim_loader_next(side->loader, BRIM_FOREVER, &batch);
-    if (status == BRIM_END) {
+    if (status == BRIM_STATUS_END) {
         return 0;
     }
     must(status);

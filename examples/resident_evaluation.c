@@ -24,7 +24,7 @@ static double pass(brim_loader *loader) {
         sum += batch_sum(batch);
         brim_batch_release(batch);
     }
-    must(status == BRIM_END ? BRIM_OK : status);
+    must(status == BRIM_STATUS_END ? BRIM_OK : status);
     must_hold(count == BATCHES, "not all batches came");
     return sum;
 }
@@ -32,7 +32,7 @@ static double pass(brim_loader *loader) {
 int main(int count, char **words) {
     static uint8_t pixels[IMAGES * IMAGE_BYTES];
     const struct place place = choose_place(count, words);
-    const int on_host = place.kind == BRIM_ON_HOST;
+    const int on_host = place.kind == BRIM_DEVICE_HOST;
     const brim_binding images = draw_images(pixels, IMAGES);
     brim_runtime *runtime;
     brim_pipeline *pipeline;
@@ -43,7 +43,7 @@ int main(int count, char **words) {
     options.label = "evaluation";
     options.bindings = &images;
     options.binding_count = 1;
-    options.growth = BRIM_FIXED; /* what was taken is taken after the first pass */
+    options.growth = BRIM_GROWTH_FIXED; /* what was taken is taken after the first pass */
     options.device_kind = (int32_t)place.kind;
     options.device_index = place.index;
     must(brim_runtime_new(&limits, &runtime));

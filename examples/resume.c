@@ -72,7 +72,7 @@ static size_t take_rest(brim_loader *loader, uint64_t *numbers) {
         }
         brim_batch_release(batch);
     }
-    must(status == BRIM_END ? BRIM_OK : status);
+    must(status == BRIM_STATUS_END ? BRIM_OK : status);
     return count;
 }
 

@@ -57,7 +57,7 @@ static brim_status compare(brim_loader *whole, brim_loader *const ranks[WORLD], 
         status = append_next(whole, expected, &expected_count);
         for (uint32_t rank = 0; rank < WORLD; rank++) {
             const brim_status own = append_next(ranks[rank], joined, &joined_count);
-            if (own != BRIM_OK && own != BRIM_END) {
+            if (own != BRIM_OK && own != BRIM_STATUS_END) {
                 return own;
             }
             *equal = *equal && own == status; /* all end after the same step */
@@ -80,7 +80,7 @@ static brim_status compare(brim_loader *whole, brim_loader *const ranks[WORLD], 
     printf("%" PRIu64 " steps: %" PRIu64 " samples once each, %" PRIu64 " rows padded\n", steps,
            valid, padded);
     *equal = *equal && valid == SAMPLES;
-    return status == BRIM_END ? BRIM_OK : status;
+    return status == BRIM_STATUS_END ? BRIM_OK : status;
 }
 
 int main(void) {

@@ -44,7 +44,7 @@ static brim_runtime *join(const char *name) {
 static void evaluate(const char *name, int told, int tells) {
     brim_runtime *runtime = join(name);
     char byte = 0;
-    must(brim_budget_charge(brim_runtime_budget(runtime), BRIM_HOST, model));
+    must(brim_budget_charge(brim_runtime_budget(runtime), BRIM_MEMORY_HOST, model));
     must_hold(write(tells, &byte, 1) == 1 && read(told, &byte, 1) == 1, "the pipes broke");
     brim_runtime_free(runtime);
 }
@@ -61,7 +61,7 @@ static uint64_t train(brim_runtime *runtime) {
         brim_batch_release(batch);
         batches++;
     }
-    must(status == BRIM_END ? BRIM_OK : status);
+    must(status == BRIM_STATUS_END ? BRIM_OK : status);
     brim_loader_close(loader);
     brim_pipeline_free(pipeline);
     return batches;
@@ -90,12 +90,13 @@ int main(void) {
            (double)usage.shared_used / (1 << 20), (double)usage.shared_limit / (1 << 20));
     must_hold(usage.processes == 2 && usage.shared_used > model, "the other is not counted");
 
-    must_hold(brim_budget_charge(budget, BRIM_HOST, model) == BRIM_BUDGET, "two models fitted");
+    must_hold(brim_budget_charge(budget, BRIM_MEMORY_HOST, model) == BRIM_STATUS_BUDGET,
+              "two models fitted");
     printf("%s\n", brim_detail());
 
     must_hold(write(orders[1], &byte, 1) == 1 && waitpid(other, &status, 0) == other, "no end");
     must_hold(status == 0, "the other process has failed");
-    must(brim_budget_charge(budget, BRIM_HOST, model));
+    must(brim_budget_charge(budget, BRIM_MEMORY_HOST, model));
     must(brim_runtime_usage(runtime, &usage));
     printf("%u process uses %.1f of %.1f MiB\n", usage.processes,
            (double)usage.shared_used / (1 << 20), (double)usage.shared_limit / (1 << 20));

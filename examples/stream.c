@@ -72,20 +72,20 @@ static brim_status take_epoch(brim_loader *loader, uint64_t stop, brim_state *st
             return status;
         }
     }
-    return status == BRIM_END ? BRIM_OK : status;
+    return status == BRIM_STATUS_END ? BRIM_OK : status;
 }
 
 int main(void) {
     struct stream stream = { 0 };
     const brim_field_spec field = { .size = sizeof(field),
                                     .name = "tokens",
-                                    .dtype = BRIM_I32,
+                                    .dtype = BRIM_DTYPE_I32,
                                     .rank = 1,
                                     .shape = { LONGEST },
-                                    .form = BRIM_RAGGED };
+                                    .form = BRIM_FORM_RAGGED };
     const brim_binding binding = { .size = sizeof(binding),
                                    .name = "documents",
-                                   .kind = BRIM_BIND_STREAM,
+                                   .kind = BRIM_BINDING_STREAM,
                                    .user = &stream,
                                    .fields = &field,
                                    .field_count = 1,

@@ -21,7 +21,7 @@ static int take_batches(brim_loader *loader, int most, double *sum) {
         brim_batch_release(batch);
         count++;
     }
-    must(status == BRIM_END ? BRIM_OK : status);
+    must(status == BRIM_STATUS_END ? BRIM_OK : status);
     return count;
 }
 
@@ -38,7 +38,7 @@ int main(int count, char **words) {
     options.label = "validation";
     options.bindings = &images;
     options.binding_count = 1;
-    options.growth = BRIM_FIXED; /* all of it at once, so that any change would show */
+    options.growth = BRIM_GROWTH_FIXED; /* all of it at once, so that any change would show */
     options.device_kind = (int32_t)place.kind;
     options.device_index = place.index;
     must(brim_runtime_new(&limits, &runtime));

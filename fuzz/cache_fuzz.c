@@ -176,7 +176,7 @@ static bool look(size_t kind, brim_cache_info *info, uint64_t *good, uint64_t *b
     if (status != BRIM_OK) {
         fuzz_check_refusal("brim_cache_inspect", status);
     }
-    if (checked != (status != BRIM_OK ? status : info->usable ? BRIM_OK : BRIM_CORRUPT)) {
+    if (checked != (status != BRIM_OK ? status : info->usable ? BRIM_OK : BRIM_STATUS_CORRUPT)) {
         fuzz_wrong("brim_cache_verify: %s, and brim_cache_inspect: %s", brim_status_name(checked),
                    brim_status_name(status));
     }

@@ -151,7 +151,7 @@ static uint64_t look_at_field(const brim_field *field, const brim_plan_field *pl
                    field->rank, (long long)field->shape[0], (unsigned long long)rows);
     }
     digest = add(digest, field->name, strlen(field->name));
-    if (field->form == BRIM_DENSE) {
+    if (field->form == BRIM_FORM_DENSE) {
         size_t row_bytes = brim_dtype_bytes(field->dtype);
         for (uint32_t i = 1; i < field->rank; i++) {
             row_bytes *= (size_t)field->shape[i];
@@ -197,7 +197,7 @@ uint64_t fuzz_take(brim_loader *loader) {
     for (int i = 0; i < MOST_BATCHES && samples < MOST_SAMPLES; i++) {
         brim_batch *batch;
         const brim_status status = brim_loader_next(loader, BRIM_FOREVER, &batch);
-        if (status == BRIM_END) {
+        if (status == BRIM_STATUS_END) {
             break;
         }
         if (status != BRIM_OK) {
@@ -220,17 +220,17 @@ uint64_t fuzz_take(brim_loader *loader) {
 
 void fuzz_check_refusal(const char *call, brim_status status) {
     switch (status) {
-    case BRIM_INVALID:
-    case BRIM_SYNTAX:
-    case BRIM_UNBOUND:
-    case BRIM_BUDGET:
-    case BRIM_CORRUPT:
-    case BRIM_UNSUPPORTED:
-    case BRIM_MISMATCH:
-    case BRIM_UNSEEKABLE:
-    case BRIM_INTERRUPTED:
+    case BRIM_STATUS_INVALID:
+    case BRIM_STATUS_SYNTAX:
+    case BRIM_STATUS_UNBOUND:
+    case BRIM_STATUS_BUDGET:
+    case BRIM_STATUS_CORRUPT:
+    case BRIM_STATUS_UNSUPPORTED:
+    case BRIM_STATUS_MISMATCH:
+    case BRIM_STATUS_UNSEEKABLE:
+    case BRIM_STATUS_INTERRUPTED:
         break;
-    case BRIM_IO:
+    case BRIM_STATUS_IO:
         if (fuzz_may_miss_files) {
             break;
         }

@@ -3,7 +3,7 @@
  *
  * It is taken for a file of the format. A header that is accepted and asks for little
  * enough memory is followed by decoding, whole and a region of it, with damage borne
- * and not: the region must be that of the whole, nothing but BRIM_CORRUPT may come of
+ * and not: the region must be that of the whole, nothing but BRIM_STATUS_CORRUPT may come of
  * bad data, and the libraries may take no more by themselves than the header said.
  */
 #ifndef BRIM_FUZZ_IMAGE_H
@@ -89,7 +89,7 @@ static inline bool fuzz_decode(const struct brim__decoding *decoding, struct fuz
         }
         return true;
     }
-    if (status != BRIM_CORRUPT || brim_detail()[0] == '\0') {
+    if (status != BRIM_STATUS_CORRUPT || brim_detail()[0] == '\0') {
         fuzz_wrong("%s: %s", brim_status_name(status), brim_detail());
     }
     return false;
@@ -101,7 +101,7 @@ static inline void fuzz_image(const uint8_t *data, size_t bytes) {
     brim__input_memory(&input, data, bytes);
     const brim_status status = brim__image_info(&input, true, &info);
     if (status != BRIM_OK) {
-        if (status != BRIM_CORRUPT || brim_detail()[0] == '\0') {
+        if (status != BRIM_STATUS_CORRUPT || brim_detail()[0] == '\0') {
             fuzz_wrong("%s: %s", brim_status_name(status), brim_detail());
         }
         return;

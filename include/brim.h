@@ -30,7 +30,7 @@
  * - The library never prints, exits, aborts, installs signal handlers or lets
  *   the environment decide its behaviour.
  * - After fork(), every call in the child on an object of the parent returns
- *   BRIM_FORKED; freeing there is harmless and takes no lock.
+ *   BRIM_STATUS_FORKED; freeing there is harmless and takes no lock.
  *
  * Threads. Different objects may be used from different threads at once. For
  * one object:
@@ -67,35 +67,35 @@ extern "C" {
 /* ------------------------------------------------------------------ status */
 
 /* name, number, what it means. Numbers are never reused. */
-#define BRIM_STATUSES(X)                                                \
-    X(OK, 0, "success")                                                 \
-    X(END, 1, "end of the epoch")                                       \
-    X(TIMEOUT, 2, "timed out")                                          \
-    X(INTERRUPTED, 3, "interrupted")                                    \
-    X(HELD, 4, "too many batches are held")                             \
-    X(INVALID, 5, "invalid argument")                                   \
-    X(SYNTAX, 6, "the pipeline's text is wrong")                        \
-    X(UNBOUND, 7, "a name in the pipeline is not bound")                \
-    X(BUDGET, 8, "does not fit the budget")                             \
-    X(MEMORY, 9, "the system refused memory")                           \
-    X(IO, 10, "the system failed to read or write")                     \
-    X(CORRUPT, 11, "bad data")                                          \
-    X(UNSUPPORTED, 12, "not supported")                                 \
-    X(MISMATCH, 13, "the state belongs to other data or another order") \
-    X(CALLBACK, 14, "a callback failed")                                \
-    X(FORKED, 15, "used after fork in the child")                       \
-    X(THREAD, 16, "the system refused a thread")                        \
-    X(CLOSED, 17, "the loader is closing")                              \
-    X(UNSEEKABLE, 18, "the source cannot seek")                         \
-    X(DRIVER, 19, "the driver of a device failed")
+#define BRIM_STATUSES(X)                                                            \
+    X(BRIM_OK, 0, "success")                                                        \
+    X(BRIM_STATUS_END, 1, "end of the epoch")                                       \
+    X(BRIM_STATUS_TIMEOUT, 2, "timed out")                                          \
+    X(BRIM_STATUS_INTERRUPTED, 3, "interrupted")                                    \
+    X(BRIM_STATUS_HELD, 4, "too many batches are held")                             \
+    X(BRIM_STATUS_INVALID, 5, "invalid argument")                                   \
+    X(BRIM_STATUS_SYNTAX, 6, "the pipeline's text is wrong")                        \
+    X(BRIM_STATUS_UNBOUND, 7, "a name in the pipeline is not bound")                \
+    X(BRIM_STATUS_BUDGET, 8, "does not fit the budget")                             \
+    X(BRIM_STATUS_MEMORY, 9, "the system refused memory")                           \
+    X(BRIM_STATUS_IO, 10, "the system failed to read or write")                     \
+    X(BRIM_STATUS_CORRUPT, 11, "bad data")                                          \
+    X(BRIM_STATUS_UNSUPPORTED, 12, "not supported")                                 \
+    X(BRIM_STATUS_MISMATCH, 13, "the state belongs to other data or another order") \
+    X(BRIM_STATUS_CALLBACK, 14, "a callback failed")                                \
+    X(BRIM_STATUS_FORKED, 15, "used after fork in the child")                       \
+    X(BRIM_STATUS_THREAD, 16, "the system refused a thread")                        \
+    X(BRIM_STATUS_CLOSED, 17, "the loader is closing")                              \
+    X(BRIM_STATUS_UNSEEKABLE, 18, "the source cannot seek")                         \
+    X(BRIM_STATUS_DRIVER, 19, "the driver of a device failed")
 
 typedef enum brim_status {
-#define X(name, number, text) BRIM_##name = number,
+#define X(name, number, text) name = number,
     BRIM_STATUSES(X)
 #undef X
 } brim_status;
 
-/* "BRIM_BUDGET", and "does not fit the budget". Never NULL. */
+/* "BRIM_STATUS_BUDGET", and "does not fit the budget". Never NULL. */
 BRIM_API const char *brim_status_name(brim_status status);
 BRIM_API const char *brim_status_text(brim_status status);
 
@@ -104,7 +104,7 @@ BRIM_API const char *brim_status_text(brim_status status);
 BRIM_API const char *brim_detail(void);
 
 /* What was refused, in numbers: of the calling thread's last brim_runtime_new,
- * brim_plan_new or brim_loader_open, if that returned BRIM_BUDGET; else all 0. */
+ * brim_plan_new or brim_loader_open, if that returned BRIM_STATUS_BUDGET; else all 0. */
 typedef struct brim_refusal {
     size_t size;
     uint64_t minimum_bytes; /* smallest host limit in which the pipeline opens alone; 0: unknown */
@@ -125,7 +125,8 @@ BRIM_API const char *brim_version(void);
 
 /* ------------------------------------------------------------------ dtypes */
 
-/* name, number, bytes of an element. */
+/* Name in C, name in pipelines and files, number, bytes of an element. Numbers are never
+ * reused. */
 #define BRIM_DTYPES(X)       \
     X(BOOL, bool, 1, 1)      \
     X(U8, uint8, 2, 1)       \
@@ -144,7 +145,7 @@ BRIM_API const char *brim_version(void);
     X(C128, complex128, 15, 16)
 
 typedef enum brim_dtype {
-#define X(name, text, number, bytes) BRIM_##name = number,
+#define X(name, text, number, bytes) BRIM_DTYPE_##name = number,
     BRIM_DTYPES(X)
 #undef X
 } brim_dtype;
@@ -158,10 +159,10 @@ BRIM_API size_t brim_dtype_bytes(brim_dtype dtype);     /* 0 if unknown */
 /* How the samples of a field differ. Ragged fields differ in their first
  * dimension, up to a bound; text and bytes are ragged uint8. */
 typedef enum brim_form {
-    BRIM_DENSE = 0,  /* all have one shape */
-    BRIM_RAGGED = 1, /* so many elements as the sample has */
-    BRIM_TEXT = 2,   /* UTF-8, without a zero at its end */
-    BRIM_BYTES = 3,  /* any bytes */
+    BRIM_FORM_DENSE = 0,  /* all have one shape */
+    BRIM_FORM_RAGGED = 1, /* so many elements as the sample has */
+    BRIM_FORM_TEXT = 2,   /* UTF-8, without a zero at its end */
+    BRIM_FORM_BYTES = 3,  /* any bytes */
 } brim_form;
 
 /* A count that nobody can tell before the end: of streams, behind filters. */
@@ -172,9 +173,9 @@ typedef enum brim_form {
 /* Kinds of memory that a budget counts. Page-locked memory is host memory too, and
  * counts as both. */
 typedef enum brim_memory {
-    BRIM_HOST = 0,
-    BRIM_PINNED = 1, /* page-locked host memory */
-    BRIM_DEVICE = 2, /* of the first device; of any: brim_device_memory */
+    BRIM_MEMORY_HOST = 0,
+    BRIM_MEMORY_PINNED = 1, /* page-locked host memory */
+    BRIM_MEMORY_DEVICE = 2, /* of the first device; of any: brim_device_memory */
 } brim_memory;
 #define BRIM_MEMORY_KINDS 18 /* host, page-locked, eight devices with CUDA, eight with OpenCL */
 
@@ -210,13 +211,13 @@ BRIM_API void brim_budget_free(brim_budget *budget);
  * parent; brim_budget_new does it for host memory. So parts of one device are budgets
  * below one another. Elastic memory gives way to a lower limit or a larger minimum; if
  * more is in use nevertheless, or cannot be set aside, the call is refused with
- * BRIM_BUDGET and nothing has changed. The runtime's own budget has no minimum. */
+ * BRIM_STATUS_BUDGET and nothing has changed. The runtime's own budget has no minimum. */
 BRIM_API brim_status brim_budget_set(brim_budget *budget, brim_memory kind, uint64_t limit,
                                      uint64_t minimum);
 
 /* Counts memory that the caller is about to take. Elastic memory of loaders
  * gives way first; if that does not suffice the call is refused with
- * BRIM_BUDGET, and the detail names the budget that refused and the holders,
+ * BRIM_STATUS_BUDGET, and the detail names the budget that refused and the holders,
  * largest first. Waits only for samples in progress. */
 BRIM_API brim_status brim_budget_charge(brim_budget *budget, brim_memory kind, uint64_t bytes);
 BRIM_API void brim_budget_uncharge(brim_budget *budget, brim_memory kind, uint64_t bytes);
@@ -236,9 +237,9 @@ BRIM_API brim_status brim_budget_walk(brim_budget *budget, brim_memory kind,
  * libcuda.so.1. */
 
 typedef enum brim_device {
-    BRIM_ON_HOST = 0,
-    BRIM_ON_CUDA = 1,
-    BRIM_ON_OPENCL = 2,
+    BRIM_DEVICE_HOST = 0,
+    BRIM_DEVICE_CUDA = 1,
+    BRIM_DEVICE_OPENCL = 2,
 } brim_device;
 #define BRIM_MOST_DEVICES 8 /* of a kind */
 
@@ -257,7 +258,7 @@ typedef struct brim_device_info {
 #define BRIM_DEVICE_INFO_INIT \
     { .size = sizeof(brim_device_info) }
 
-/* How many devices of a kind there are. BRIM_UNSUPPORTED: there is no driver, and
+/* How many devices of a kind there are. BRIM_STATUS_UNSUPPORTED: there is no driver, and
  * the detail says what was looked for. */
 BRIM_API brim_status brim_device_count(brim_device kind, uint32_t *count);
 BRIM_API brim_status brim_device_read(brim_device kind, uint32_t index, brim_device_info *info);
@@ -435,14 +436,15 @@ typedef struct brim_call {
 /* Random numbers for callbacks: the same for (call, draw) on any thread. */
 BRIM_API uint32_t brim_call_random(const brim_call *call, uint32_t draw);
 
-#define BRIM_PURE       1u /* same input, same output: may be cached and made again */
-#define BRIM_CONCURRENT 2u /* may run on several threads at once; else calls are serialised */
-#define BRIM_PROBED     4u /* the fields were found by trying: the plan says so */
-#define BRIM_RANDOM     8u /* depends on the epoch or on random numbers: not to be cached */
+#define BRIM_CALLBACK_PURE 1u /* same input, same output: may be cached and made again */
+#define BRIM_CALLBACK_CONCURRENT \
+    2u                          /* may run on several threads at once; else calls are serialised */
+#define BRIM_CALLBACK_PROBED 4u /* the fields were found by trying: the plan says so */
+#define BRIM_CALLBACK_RANDOM 8u /* depends on the epoch or on random numbers: not to be cached */
 
 /* Returns 0, or non-zero for a bad sample (see on_error); `why` (of
  * why_bytes) may be filled with the reason. Calls of a function that is not
- * declared BRIM_CONCURRENT are serialised by a lock of its own; no other lock
+ * declared BRIM_CALLBACK_CONCURRENT are serialised by a lock of its own; no other lock
  * is held. A callback may use brim, but not close its own loader or take from
  * it; an interrupt does not cut it short. */
 typedef int brim_read_callback(void *user, const brim_call *call, brim_value *outputs,
@@ -482,14 +484,14 @@ typedef int brim_batch_map_callback(void *user, const brim_call *call, brim_valu
                                     char *why, size_t why_bytes);
 
 typedef enum brim_binding_kind {
-    BRIM_BIND_ARRAY = 0,     /* array @name */
-    BRIM_BIND_SOURCE = 1,    /* callback @name: samples by number */
-    BRIM_BIND_MAP = 2,       /* map @name */
-    BRIM_BIND_STREAM = 3,    /* stream @name: samples one after the other */
-    BRIM_BIND_FILTER = 4,    /* filter by=@name */
-    BRIM_BIND_FLAT_MAP = 5,  /* flat_map @name: many samples from one */
-    BRIM_BIND_FILES = 6,     /* files list=@name: paths of files */
-    BRIM_BIND_BATCH_MAP = 7, /* batch_map @name: whole batches */
+    BRIM_BINDING_ARRAY = 0,     /* array @name */
+    BRIM_BINDING_SOURCE = 1,    /* callback @name: samples by number */
+    BRIM_BINDING_MAP = 2,       /* map @name */
+    BRIM_BINDING_STREAM = 3,    /* stream @name: samples one after the other */
+    BRIM_BINDING_FILTER = 4,    /* filter by=@name */
+    BRIM_BINDING_FLAT_MAP = 5,  /* flat_map @name: many samples from one */
+    BRIM_BINDING_FILES = 6,     /* files list=@name: paths of files */
+    BRIM_BINDING_BATCH_MAP = 7, /* batch_map @name: whole batches */
 } brim_binding_kind;
 
 typedef struct brim_binding {
@@ -509,7 +511,8 @@ typedef struct brim_binding {
     uint64_t count; /* samples of a source; most that flat_map makes of one; paths of files */
     const brim_field_spec *fields; /* elements lie fields->size bytes apart */
     size_t field_count;
-    uint32_t flags; /* BRIM_PURE, BRIM_CONCURRENT, BRIM_PROBED, BRIM_RANDOM */
+    uint32_t
+        flags; /* BRIM_CALLBACK_PURE, BRIM_CALLBACK_CONCURRENT, BRIM_CALLBACK_PROBED, BRIM_CALLBACK_RANDOM */
     brim_read_callback *read;
     brim_map_callback *map;
     brim_filter_callback *filter;
@@ -527,14 +530,14 @@ typedef struct brim_binding {
 /* -------------------------------------------------------- plan and opening */
 
 typedef enum brim_growth {
-    BRIM_GROW = 0,  /* start at the minimum, take more when it pays */
-    BRIM_FIXED = 1, /* take all that is planned when opening, as far as it is free */
+    BRIM_GROWTH_ON_DEMAND = 0, /* start at the minimum, take more when it pays */
+    BRIM_GROWTH_FIXED = 1,     /* take all that is planned when opening, as far as it is free */
 } brim_growth;
 
 /* Told while planning or opening does long work, such as building an index:
  * what it is doing, and how far it is, in bytes; where it lists or looks at
  * files, in files, with a total of 0 while that is not known. Non-zero: give up,
- * and the call returns BRIM_INTERRUPTED. Called on the thread of that call, at
+ * and the call returns BRIM_STATUS_INTERRUPTED. Called on the thread of that call, at
  * most some times a second. */
 typedef int brim_progress_callback(void *user, const char *what, uint64_t done, uint64_t total);
 
@@ -649,7 +652,7 @@ typedef struct brim_plan_index {
 /* Fits a pipeline into what a runtime (and options->budget) has free. Indexes
  * that are missing are made; samples are read only for types and labels, and what
  * is compressed is counted, not unpacked (but for labels). A pipeline that does not
- * fit still gives a plan, whose info says why; BRIM_BUDGET only if the plan itself
+ * fit still gives a plan, whose info says why; BRIM_STATUS_BUDGET only if the plan itself
  * does not fit. A plan holds its tables (some dozen KiB) in the budget until
  * brim_plan_free. */
 BRIM_API brim_status brim_plan_new(brim_runtime *runtime, const brim_pipeline *pipeline,
@@ -660,7 +663,7 @@ BRIM_API const brim_plan_info *brim_plan_get(const brim_plan *plan);
 BRIM_API const brim_plan_field *brim_plan_field_at(const brim_plan *plan, size_t index);
 BRIM_API const brim_plan_stage *brim_plan_stage_at(const brim_plan *plan, size_t index);
 BRIM_API const brim_plan_index *brim_plan_index_at(const brim_plan *plan, size_t index);
-/* Reads all indexes of the plan and compares their checksums. BRIM_CORRUPT names
+/* Reads all indexes of the plan and compares their checksums. BRIM_STATUS_CORRUPT names
  * the first that is damaged. */
 BRIM_API brim_status brim_plan_verify(const brim_plan *plan);
 /* The names that a source gives the labels 0, 1, ... of a field, such as those of a
@@ -679,7 +682,7 @@ typedef struct brim_loader brim_loader;
 typedef struct brim_batch brim_batch;
 
 /* Reserves the pipeline's minimum, unpacks what is compressed into it, and starts;
- * BRIM_BUDGET if that does not fit: brim_refused says what would.
+ * BRIM_STATUS_BUDGET if that does not fit: brim_refused says what would.
  * options may be NULL. Destroyed by brim_loader_close; batches that are still
  * lent stay valid and charged until released. */
 BRIM_API brim_status brim_loader_open(brim_runtime *runtime, const brim_pipeline *pipeline,
@@ -687,13 +690,13 @@ BRIM_API brim_status brim_loader_open(brim_runtime *runtime, const brim_pipeline
 BRIM_API void brim_loader_close(brim_loader *loader);
 
 /* The next batch, waiting at most timeout_ns (BRIM_FOREVER; 0: do not wait).
- * BRIM_END once at the end of each epoch; the call after it begins the next.
- * BRIM_HELD when `hold` batches are lent. After a failure the same batch is
+ * BRIM_STATUS_END once at the end of each epoch; the call after it begins the next.
+ * BRIM_STATUS_HELD when `hold` batches are lent. After a failure the same batch is
  * made again by the next call; seek goes elsewhere.
  *
  * With on_error=skip all samples of a batch may be bad. Where the batch is a
  * whole step of the only rank it is passed over: no batch comes with its step's
- * number, and an epoch of such batches alone is BRIM_END at once. With several
+ * number, and an epoch of such batches alone is BRIM_STATUS_END at once. With several
  * ranks, which must take equally many steps, and where a step has several
  * micro-batches, it is delivered: valid_rows is 0 and skipped is not, and
  * brim_stats.warning says so. brim_stats.empty counts both. */
@@ -702,11 +705,11 @@ BRIM_API brim_status brim_loader_next(brim_loader *loader, int64_t timeout_ns, b
 
 /* Goes to a step of an epoch; the step just past the last is the end. Where
  * samples are placed one after the other, the batches before it are made and
- * thrown away, and a step that there is not shows in `next`. BRIM_UNSEEKABLE for a
+ * thrown away, and a step that there is not shows in `next`. BRIM_STATUS_UNSEEKABLE for a
  * stream without reopen. */
 BRIM_API brim_status brim_loader_seek(brim_loader *loader, uint64_t epoch, uint64_t step);
 
-/* Makes a `next` that waits, or else the next one, return BRIM_INTERRUPTED. One that makes
+/* Makes a `next` that waits, or else the next one, return BRIM_STATUS_INTERRUPTED. One that makes
  * samples itself leaves an image that it decodes, within a fraction of a second; the batch is
  * made by the next call, with the same bytes. A callback is not cut short. */
 BRIM_API brim_status brim_loader_interrupt(brim_loader *loader);
@@ -725,7 +728,7 @@ typedef struct brim_state {
 } brim_state;
 BRIM_API brim_status brim_loader_state(brim_loader *loader, brim_state *state);
 /* Goes on from a state, also one that another number of ranks has written.
- * BRIM_MISMATCH if the data or the order differ. Under another batch or world
+ * BRIM_STATUS_MISMATCH if the data or the order differ. Under another batch or world
  * a state from inside a step restarts that step. */
 BRIM_API brim_status brim_loader_restore(brim_loader *loader, const brim_state *state);
 
@@ -746,9 +749,9 @@ typedef struct brim_stats {
     uint32_t lent;
     uint32_t revoked; /* times that memory was taken from it */
     uint32_t stage_count;
-    uint32_t error_count;  /* texts kept: the last few */
-    int ended;             /* 1: `epoch` is known to have no more batches: next returns BRIM_END */
-    uint64_t errors;       /* texts met so far, those made ahead among them */
+    uint32_t error_count; /* texts kept: the last few */
+    int ended;       /* 1: `epoch` is known to have no more batches: next returns BRIM_STATUS_END */
+    uint64_t errors; /* texts met so far, those made ahead among them */
     uint32_t cache_count;  /* caches of the pipeline, see brim_loader_cache_stats */
     uint32_t device_slots; /* with memory now */
     uint64_t copied_bytes; /* from the host to the device */
@@ -800,7 +803,7 @@ BRIM_API brim_status brim_loader_error(brim_loader *loader, size_t index, char *
 /* ------------------------------------------------------------ cache files
  *
  * What `cache file=` keeps, looked at from outside. A file that is no cache is
- * refused with BRIM_INVALID. */
+ * refused with BRIM_STATUS_INVALID. */
 
 typedef struct brim_cache_info {
     size_t size;
@@ -823,7 +826,7 @@ BRIM_API brim_status brim_cache_inspect(const char *path, brim_cache_info *info)
  * opening, in entries. The file is not changed. */
 BRIM_API brim_status brim_cache_verify(const char *path, brim_progress_callback *progress,
                                        void *progress_user, uint64_t *good, uint64_t *bad);
-/* Deletes one that no process fills (else BRIM_HELD). Who reads it goes on with what it
+/* Deletes one that no process fills (else BRIM_STATUS_HELD). Who reads it goes on with what it
  * has open. */
 BRIM_API brim_status brim_cache_remove(const char *path);
 
@@ -933,9 +936,9 @@ typedef enum brim_type {
     BRIM_TYPE_WEIGHTED = 9, /* weight ( ... ): a number, then a pipeline */
 } brim_type;
 
-#define BRIM_REQUIRED   1u /* no default */
-#define BRIM_POSITIONAL 2u /* may stand without its key */
-#define BRIM_LIST       4u /* several values: positional ones follow each other, key=a,b */
+#define BRIM_ARGUMENT_REQUIRED   1u /* no default */
+#define BRIM_ARGUMENT_POSITIONAL 2u /* may stand without its key */
+#define BRIM_ARGUMENT_LIST       4u /* several values: positional ones follow each other, key=a,b */
 
 typedef struct brim_argument_info {
     const char *name;
@@ -962,7 +965,7 @@ BRIM_API const brim_stage_info *brim_stage_at(size_t index); /* NULL past the en
 BRIM_API const brim_stage_info *brim_stage_find(const char *name);
 
 /* What a file is, from its bytes and its name: writes the pipeline that reads
- * it, such as "idx train-images.gz". BRIM_UNSUPPORTED if nothing is known that
+ * it, such as "idx train-images.gz". BRIM_STATUS_UNSUPPORTED if nothing is known that
  * would. */
 BRIM_API brim_status brim_guess(const char *path, char *pipeline, size_t pipeline_bytes);
 

@@ -87,7 +87,7 @@ struct within {
 
 static inline uint64_t charged_to(brim_budget *budget, uint64_t *peak) {
     brim_budget_info info = BRIM_BUDGET_INFO_INIT;
-    assert_int_equal(brim_budget_read(budget, BRIM_HOST, &info), BRIM_OK);
+    assert_int_equal(brim_budget_read(budget, BRIM_MEMORY_HOST, &info), BRIM_OK);
     if (peak != NULL) {
         *peak = info.peak;
     }
@@ -96,7 +96,7 @@ static inline uint64_t charged_to(brim_budget *budget, uint64_t *peak) {
 
 static inline brim_status open_within(struct within *within, const struct test_use *use,
                                       uint64_t limit) {
-    const uint64_t limits[BRIM_MEMORY_KINDS] = { [BRIM_HOST] = limit };
+    const uint64_t limits[BRIM_MEMORY_KINDS] = { [BRIM_MEMORY_HOST] = limit };
     within->limit = limit;
     assert_int_equal(brim__budget_root("test", limits, &within->budget), BRIM_OK);
     within->before = charged_to(within->budget, NULL);
@@ -180,7 +180,7 @@ static inline void cut_everywhere(const struct test_use *use, const char *path,
     for (size_t count = 0; count < good->count; count++) {
         write_file(path, good->data, count);
         const brim_status status = open_and_read(use);
-        if (status == BRIM_OK || status == BRIM_IO) {
+        if (status == BRIM_OK || status == BRIM_STATUS_IO) {
             fail_msg("cut to %zu of %zu bytes: status %d", count, good->count, (int)status);
         }
         assert_detail_has(path);

@@ -51,22 +51,22 @@ static inline brim_budget_info read_kind(brim_budget *budget, brim_memory kind) 
 }
 
 static inline brim_budget_info read_info(brim_budget *budget) {
-    return read_kind(budget, BRIM_HOST);
+    return read_kind(budget, BRIM_MEMORY_HOST);
 }
 
 static inline bool charges_of(brim_budget *budget, brim_memory kind, uint64_t bytes) {
     const brim_status status = brim_budget_charge(budget, kind, bytes);
-    assert_true(status == BRIM_OK || status == BRIM_BUDGET);
+    assert_true(status == BRIM_OK || status == BRIM_STATUS_BUDGET);
     return status == BRIM_OK;
 }
 
 static inline bool charges(brim_budget *budget, uint64_t bytes) {
-    return charges_of(budget, BRIM_HOST, bytes);
+    return charges_of(budget, BRIM_MEMORY_HOST, bytes);
 }
 
 static inline bool sets(brim_budget *budget, brim_memory kind, uint64_t limit, uint64_t minimum) {
     const brim_status status = brim_budget_set(budget, kind, limit, minimum);
-    assert_true(status == BRIM_OK || status == BRIM_BUDGET);
+    assert_true(status == BRIM_OK || status == BRIM_STATUS_BUDGET);
     return status == BRIM_OK;
 }
 

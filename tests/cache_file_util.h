@@ -98,7 +98,7 @@ static inline void stop(struct scene *scene) {
     scene->tier = NULL;
     brim__free(scene->memory);
     brim_budget_info info = BRIM_BUDGET_INFO_INIT;
-    assert_int_equal(brim_budget_read(scene->node, BRIM_HOST, &info), BRIM_OK);
+    assert_int_equal(brim_budget_read(scene->node, BRIM_MEMORY_HOST, &info), BRIM_OK);
     assert_int_equal(info.charged, 0);
 }
 
@@ -274,7 +274,7 @@ static inline struct brim__cache_entry entry_of(const struct image *image, uint6
 
 static inline uint64_t charged(brim_budget *budget) {
     brim_budget_info info = BRIM_BUDGET_INFO_INIT;
-    assert_int_equal(brim_budget_read(budget, BRIM_HOST, &info), BRIM_OK);
+    assert_int_equal(brim_budget_read(budget, BRIM_MEMORY_HOST, &info), BRIM_OK);
     return info.charged;
 }
 

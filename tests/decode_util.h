@@ -129,7 +129,7 @@ static inline void expect_bad_image(const void *data, size_t bytes, enum brim__c
     for (int i = 0; i < 2; i++) {
         const brim_status status =
             (i == 0 ? decode_bytes : decode_file)(data, bytes, color, NULL, false, &decoded);
-        assert_int_equal(status, BRIM_CORRUPT);
+        assert_int_equal(status, BRIM_STATUS_CORRUPT);
         assert_detail_has(part);
         decoded_free(&decoded);
     }
@@ -161,7 +161,7 @@ static inline void decode_damaged(const uint8_t *data, size_t bytes, uint64_t se
         struct decoded decoded;
         const brim_status status =
             decode_bytes(copy, left, (enum brim__color)(i % 4), NULL, i % 2 == 0, &decoded);
-        assert_true(status == BRIM_OK || status == BRIM_CORRUPT);
+        assert_true(status == BRIM_OK || status == BRIM_STATUS_CORRUPT);
         decoded_free(&decoded);
     }
     free(copy);

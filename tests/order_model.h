@@ -149,7 +149,7 @@ static inline brim_status label_run(void *user, const char *field, uint64_t firs
                                     int64_t *labels) {
     (void)user;
     if (strcmp(field, "label") != 0) {
-        return brim__fail(BRIM_INVALID, "there is no field '%s'", field);
+        return brim__fail(BRIM_STATUS_INVALID, "there is no field '%s'", field);
     }
     labelled.calls++;
     labelled.most = brim__max(labelled.most, count);

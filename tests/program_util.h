@@ -131,20 +131,20 @@ static inline void put(struct made *made, const char *format, ...) {
 
 static inline void put_element(struct made *made, brim_dtype dtype, const uint8_t *element) {
     double value;
-    if (dtype == BRIM_U64) {
+    if (dtype == BRIM_DTYPE_U64) {
         uint64_t whole;
         memcpy(&whole, element, sizeof whole);
         put(made, "%llu", (unsigned long long)whole);
-    } else if (dtype == BRIM_I64) {
+    } else if (dtype == BRIM_DTYPE_I64) {
         int64_t whole;
         memcpy(&whole, element, sizeof whole);
         put(made, "%lld", (long long)whole);
     } else {
         assert_false(brim__dtype_is_complex(dtype));
-        if (dtype == BRIM_F64) {
+        if (dtype == BRIM_DTYPE_F64) {
             memcpy(&value, element, sizeof value);
         } else {
-            brim__kernels()->convert[dtype][BRIM_F64](element, &value, 1);
+            brim__kernels()->convert[dtype][BRIM_DTYPE_F64](element, &value, 1);
         }
         put(made, "%g", value);
     }
@@ -154,7 +154,7 @@ static inline void put_field(struct made *made, uint32_t f) {
     const struct brim__program_field *field = &made->program.field[f];
     const struct brim__shape *shape = &field->pending.from.shape;
     const brim_dtype dtype = field->pending.to;
-    const bool dense = field->form == BRIM_DENSE;
+    const bool dense = field->form == BRIM_FORM_DENSE;
     const int32_t direct = made->program.direct[0];
     const uint8_t *row = direct == (int32_t)f ? made->frame.record[0] : made->frame.row[f];
     uint64_t elements = 1;
@@ -163,7 +163,7 @@ static inline void put_field(struct made *made, uint32_t f) {
     }
     assert_true(elements * brim_dtype_bytes(dtype) <= made->row_bytes[f]);
     put(made, "%s%s=", f > 0 ? " " : "", field->name);
-    if (field->form == BRIM_TEXT || field->form == BRIM_BYTES) {
+    if (field->form == BRIM_FORM_TEXT || field->form == BRIM_FORM_BYTES) {
         put(made, "'%.*s'", (int)elements, (const char *)row);
         return;
     }
@@ -327,13 +327,13 @@ static inline int read_data(void *user, const brim_call *call, brim_value *outpu
 
 /* clang-format off */
 static const brim_field_spec data_fields[] = {
-    { sizeof(brim_field_spec), "id", BRIM_I64, 0, { 0 }, 0, BRIM_DENSE },
-    { sizeof(brim_field_spec), "score", BRIM_F32, 0, { 0 }, 0, BRIM_DENSE },
-    { sizeof(brim_field_spec), "odd", BRIM_BOOL, 1, { 1 }, 0, BRIM_DENSE },
-    { sizeof(brim_field_spec), "v", BRIM_I16, 1, { 3 }, 0, BRIM_DENSE },
-    { sizeof(brim_field_spec), "tokens", BRIM_I32, 1, { DATA_SAMPLES - 1 }, 0, BRIM_RAGGED },
-    { sizeof(brim_field_spec), "pairs", BRIM_F32, 2, { DATA_SAMPLES - 1, 2 }, 0, BRIM_RAGGED },
-    { sizeof(brim_field_spec), "word", BRIM_U8, 1, { DATA_SAMPLES - 1 }, 0, BRIM_TEXT },
+    { sizeof(brim_field_spec), "id", BRIM_DTYPE_I64, 0, { 0 }, 0, BRIM_FORM_DENSE },
+    { sizeof(brim_field_spec), "score", BRIM_DTYPE_F32, 0, { 0 }, 0, BRIM_FORM_DENSE },
+    { sizeof(brim_field_spec), "odd", BRIM_DTYPE_BOOL, 1, { 1 }, 0, BRIM_FORM_DENSE },
+    { sizeof(brim_field_spec), "v", BRIM_DTYPE_I16, 1, { 3 }, 0, BRIM_FORM_DENSE },
+    { sizeof(brim_field_spec), "tokens", BRIM_DTYPE_I32, 1, { DATA_SAMPLES - 1 }, 0, BRIM_FORM_RAGGED },
+    { sizeof(brim_field_spec), "pairs", BRIM_DTYPE_F32, 2, { DATA_SAMPLES - 1, 2 }, 0, BRIM_FORM_RAGGED },
+    { sizeof(brim_field_spec), "word", BRIM_DTYPE_U8, 1, { DATA_SAMPLES - 1 }, 0, BRIM_FORM_TEXT },
 };
 /* clang-format on */
 
@@ -341,11 +341,11 @@ static const brim_field_spec data_fields[] = {
 static inline brim_binding data_binding(size_t first, size_t count) {
     return (brim_binding){ .size = sizeof(brim_binding),
                            .name = "data",
-                           .kind = BRIM_BIND_SOURCE,
+                           .kind = BRIM_BINDING_SOURCE,
                            .count = DATA_SAMPLES,
                            .fields = data_fields + first,
                            .field_count = count,
-                           .flags = BRIM_PURE | BRIM_CONCURRENT,
+                           .flags = BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT,
                            .read = read_data };
 }
 

@@ -22,7 +22,7 @@
 
 static void write_field(const brim_field *field, uint64_t rows) {
     uint64_t bytes = field->bytes;
-    if (field->form != BRIM_DENSE) {
+    if (field->form != BRIM_FORM_DENSE) {
         bytes += (rows + 1) * sizeof(int64_t);
     }
     printf("field %s %s %" PRIu64, field->name, brim_dtype_name(field->dtype), bytes);
@@ -30,7 +30,7 @@ static void write_field(const brim_field *field, uint64_t rows) {
         printf(" %" PRId64, field->shape[i]);
     }
     putchar('\n');
-    if (field->form != BRIM_DENSE) {
+    if (field->form != BRIM_FORM_DENSE) {
         fwrite(field->offsets, sizeof(int64_t), rows + 1, stdout);
     }
     fwrite(field->data, 1, field->bytes, stdout);
@@ -62,7 +62,7 @@ static brim_status run(brim_runtime *runtime, const char *text, unsigned long ba
     }
     brim_loader_close(loader);
     brim_pipeline_free(pipeline);
-    return status == BRIM_END ? BRIM_OK : status;
+    return status == BRIM_STATUS_END ? BRIM_OK : status;
 }
 
 int main(int count, char **words) {

@@ -122,18 +122,18 @@ static inline brim_status obey(brim_budget *root, const struct message *message)
         brim_budget_uncharge(root, message->kind, message->bytes);
         return BRIM_OK;
     case TRY:
-        return brim__budget_try(root, message->kind, message->bytes) ? BRIM_OK : BRIM_BUDGET;
+        return brim__budget_try(root, message->kind, message->bytes) ? BRIM_OK : BRIM_STATUS_BUDGET;
     case RETURN:
         brim__budget_return(root, message->kind, message->bytes);
         return BRIM_OK;
     case LOCK: /* and never unlocks */
         if (pthread_mutex_lock(&root->tree->shared.segment->lock) != 0) {
-            return BRIM_IO;
+            return BRIM_STATUS_IO;
         }
         atomic_store(&root->tree->shared.segment->holder, (uint64_t)getpid());
         return BRIM_OK;
     default:
-        return BRIM_INVALID;
+        return BRIM_STATUS_INVALID;
     }
 }
 
@@ -203,8 +203,8 @@ static inline struct answer tell(const struct child *child, enum order order, br
 }
 
 static inline bool child_charges(const struct child *child, uint64_t bytes) {
-    const brim_status status = tell(child, CHARGE, BRIM_HOST, bytes).status;
-    assert_true(status == BRIM_OK || status == BRIM_BUDGET);
+    const brim_status status = tell(child, CHARGE, BRIM_MEMORY_HOST, bytes).status;
+    assert_true(status == BRIM_OK || status == BRIM_STATUS_BUDGET);
     return status == BRIM_OK;
 }
 
@@ -217,7 +217,7 @@ static inline void bury(const struct child *child) {
 }
 
 static inline void end_child(const struct child *child) {
-    assert_int_equal(tell(child, END, BRIM_HOST, 0).status, BRIM_OK);
+    assert_int_equal(tell(child, END, BRIM_MEMORY_HOST, 0).status, BRIM_OK);
     bury(child);
 }
 

@@ -60,9 +60,9 @@ static inline int begin_ship_tests(void **state) {
         length +=
             (size_t)sprintf(lines + length, "%.*s\n", 1 + i % 17, "abcdefghijklmnopqrstuvwxyz");
     }
-    write_npy("images.npy", BRIM_U8, 4, (const int64_t[]){ SHIP_SAMPLES, 12, 10, 3 }, pixels);
-    write_npy("classes.npy", BRIM_I64, 1, (const int64_t[]){ SHIP_SAMPLES }, labels);
-    write_npy("numbers.npy", BRIM_F32, 2, (const int64_t[]){ SHIP_SAMPLES, 5 }, numbers);
+    write_npy("images.npy", BRIM_DTYPE_U8, 4, (const int64_t[]){ SHIP_SAMPLES, 12, 10, 3 }, pixels);
+    write_npy("classes.npy", BRIM_DTYPE_I64, 1, (const int64_t[]){ SHIP_SAMPLES }, labels);
+    write_npy("numbers.npy", BRIM_DTYPE_F32, 2, (const int64_t[]){ SHIP_SAMPLES, 5 }, numbers);
     write_file("lines.txt", lines, length);
     return 0;
 }
@@ -119,7 +119,7 @@ static inline const struct brim__opencl *opencl_calls(void) {
 static inline struct consumer consumer_beside(const struct consumer *other) {
     struct consumer consumer = *other;
     consumer.gate = NULL;
-    if (consumer.kind == BRIM_ON_CUDA) {
+    if (consumer.kind == BRIM_DEVICE_CUDA) {
         CUstream stream = NULL;
         assert_int_equal(cuStreamCreate(&stream, 1 /* non-blocking */), CUDA_SUCCESS);
         consumer.queue = stream;
@@ -137,7 +137,7 @@ static inline struct consumer consumer_beside(const struct consumer *other) {
 /* On the first device of the kind. CUDA: the context is current on this thread. */
 static inline struct consumer consumer_new(brim_device kind) {
     struct consumer consumer = { .kind = kind };
-    if (kind == BRIM_ON_CUDA) {
+    if (kind == BRIM_DEVICE_CUDA) {
         CUcontext context = NULL;
         assert_int_equal(cuInit(0), CUDA_SUCCESS);
         assert_int_equal(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
@@ -158,7 +158,7 @@ static inline struct consumer consumer_new(brim_device kind) {
  * none such. */
 static inline struct consumer consumer_out_of_order(void) {
     const struct brim__opencl *opencl = opencl_calls();
-    struct consumer consumer = consumer_new(BRIM_ON_OPENCL);
+    struct consumer consumer = consumer_new(BRIM_DEVICE_OPENCL);
     cl_int error;
     void *queue = opencl->clCreateCommandQueue(consumer.context, opencl->device[0].id,
                                                1 /* out of order */, &error);
@@ -172,7 +172,7 @@ static inline struct consumer consumer_out_of_order(void) {
 }
 
 static inline void consumer_finish(const struct consumer *consumer) {
-    if (consumer->kind == BRIM_ON_CUDA) {
+    if (consumer->kind == BRIM_DEVICE_CUDA) {
         assert_int_equal(cuStreamSynchronize(consumer->queue), CUDA_SUCCESS);
     } else {
         assert_int_equal(opencl_calls()->clFinish(consumer->queue), CL_SUCCESS);
@@ -181,7 +181,7 @@ static inline void consumer_finish(const struct consumer *consumer) {
 
 static inline void consumer_close_beside(struct consumer *consumer) {
     consumer_finish(consumer);
-    if (consumer->kind == BRIM_ON_CUDA) {
+    if (consumer->kind == BRIM_DEVICE_CUDA) {
         assert_int_equal(cuStreamDestroy_v2(consumer->queue), CUDA_SUCCESS);
     } else {
         assert_int_equal(opencl_calls()->clReleaseCommandQueue(consumer->queue), CL_SUCCESS);
@@ -191,7 +191,7 @@ static inline void consumer_close_beside(struct consumer *consumer) {
 
 static inline void consumer_close(struct consumer *consumer) {
     consumer_close_beside(consumer);
-    if (consumer->kind == BRIM_ON_CUDA) {
+    if (consumer->kind == BRIM_DEVICE_CUDA) {
         CUcontext popped = NULL;
         assert_int_equal(cuCtxPopCurrent_v2(&popped), CUDA_SUCCESS);
         assert_ptr_equal(popped, consumer->context);
@@ -201,7 +201,7 @@ static inline void consumer_close(struct consumer *consumer) {
 
 /* What is put into the queue from now on does not begin. */
 static inline void consumer_hold(struct consumer *consumer) {
-    if (consumer->kind == BRIM_ON_CUDA) {
+    if (consumer->kind == BRIM_DEVICE_CUDA) {
         assert_int_equal(cuda_standin_hold(consumer->queue), CUDA_SUCCESS);
         return;
     }
@@ -217,7 +217,7 @@ static inline void consumer_hold(struct consumer *consumer) {
 }
 
 static inline void consumer_go_on(struct consumer *consumer) {
-    if (consumer->kind == BRIM_ON_CUDA) {
+    if (consumer->kind == BRIM_DEVICE_CUDA) {
         assert_int_equal(cuda_standin_go_on(consumer->queue), CUDA_SUCCESS);
         return;
     }
@@ -233,7 +233,7 @@ static inline void consumer_go_on(struct consumer *consumer) {
  * stand-in so much later. Nothing waits for it here. */
 static inline void consumer_read(const struct consumer *consumer, const brim_field *field, void *to,
                                  uint64_t microseconds) {
-    if (consumer->kind == BRIM_ON_CUDA) {
+    if (consumer->kind == BRIM_DEVICE_CUDA) {
         assert_int_equal(cuda_standin_read(consumer->queue, (CUdeviceptr)(uintptr_t)field->data, to,
                                            field->bytes, microseconds),
                          CUDA_SUCCESS);

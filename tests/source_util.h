@@ -68,7 +68,7 @@ static inline void use_set(struct test_use *use, const char *name, const char *t
         i++;
     }
     assert_true(i < info->argument_count);
-    const bool list = (info->arguments[i].flags & BRIM_LIST) != 0;
+    const bool list = (info->arguments[i].flags & BRIM_ARGUMENT_LIST) != 0;
     const size_t at = list ? use->values[i].count : 0;
     assert_true(at < USE_ITEMS);
     use->items[i][at] = use_item(&info->arguments[i], text);
@@ -175,40 +175,40 @@ static inline void read_element(const struct brim__view *view, const uint8_t *re
             value[1] = (double)part[1]; \
     } while (0)
     switch (view->dtype) {
-    case BRIM_BOOL:
-    case BRIM_U8:
+    case BRIM_DTYPE_BOOL:
+    case BRIM_DTYPE_U8:
         AS(uint8_t);
         break;
-    case BRIM_I8:
+    case BRIM_DTYPE_I8:
         AS(int8_t);
         break;
-    case BRIM_U16:
+    case BRIM_DTYPE_U16:
         AS(uint16_t);
         break;
-    case BRIM_I16:
+    case BRIM_DTYPE_I16:
         AS(int16_t);
         break;
-    case BRIM_U32:
+    case BRIM_DTYPE_U32:
         AS(uint32_t);
         break;
-    case BRIM_I32:
+    case BRIM_DTYPE_I32:
         AS(int32_t);
         break;
-    case BRIM_U64:
+    case BRIM_DTYPE_U64:
         AS(uint64_t);
         break;
-    case BRIM_I64:
+    case BRIM_DTYPE_I64:
         AS(int64_t);
         break;
-    case BRIM_F32:
-    case BRIM_C64:
+    case BRIM_DTYPE_F32:
+    case BRIM_DTYPE_C64:
         AS(float);
         break;
-    case BRIM_F64:
-    case BRIM_C128:
+    case BRIM_DTYPE_F64:
+    case BRIM_DTYPE_C128:
         AS(double);
         break;
-    case BRIM_F16: {
+    case BRIM_DTYPE_F16: {
         uint16_t bits;
         memcpy(&bits, own, sizeof bits);
         int exponent = bits >> 10 & 31; /* normal numbers only */

@@ -97,7 +97,7 @@ struct model_number {
 static inline struct model_number model_load(brim_dtype dtype, const uint8_t *at) {
     struct model_number number = { .integral = true };
 #define MODEL_INTEGER(name, type)         \
-    case BRIM_##name: {                   \
+    case BRIM_DTYPE_##name: {                   \
         type value;                       \
         memcpy(&value, at, sizeof value); \
         number.integer = value;           \
@@ -114,12 +114,12 @@ static inline struct model_number model_load(brim_dtype dtype, const uint8_t *at
         MODEL_INTEGER(I32, int32_t)
         MODEL_INTEGER(U64, uint64_t)
         MODEL_INTEGER(I64, int64_t)
-    case BRIM_BOOL:
+    case BRIM_DTYPE_BOOL:
         number.integer = *at != 0;
         number.single = *at != 0;
         number.real = *at != 0;
         return number;
-    case BRIM_F64:
+    case BRIM_DTYPE_F64:
         number.integral = false;
         memcpy(&number.real, at, sizeof number.real);
         number.single = (float)number.real;
@@ -131,11 +131,11 @@ static inline struct model_number model_load(brim_dtype dtype, const uint8_t *at
     number.integral = false;
     uint16_t half;
     memcpy(&half, at, sizeof half);
-    if (dtype == BRIM_F32) {
+    if (dtype == BRIM_DTYPE_F32) {
         memcpy(&number.single, at, sizeof number.single);
     } else {
         number.single =
-            dtype == BRIM_F16 ? model_from_f16(half) : model_float((uint32_t)half << 16);
+            dtype == BRIM_DTYPE_F16 ? model_from_f16(half) : model_float((uint32_t)half << 16);
     }
     number.real = (double)number.single;
     return number;
@@ -143,7 +143,7 @@ static inline struct model_number model_load(brim_dtype dtype, const uint8_t *at
 
 static inline void model_store(struct model_number number, brim_dtype dtype, uint8_t *at) {
 #define MODEL_INTEGER(name, type, least, most)   \
-    case BRIM_##name: {                          \
+    case BRIM_DTYPE_##name: {                          \
         type value = (type)number.integer;       \
         if (!number.integral) {                  \
             const double real = number.real;     \
@@ -169,17 +169,17 @@ static inline void model_store(struct model_number number, brim_dtype dtype, uin
         MODEL_INTEGER(I32, int32_t, INT32_MIN, INT32_MAX)
         MODEL_INTEGER(U64, uint64_t, 0, UINT64_MAX)
         MODEL_INTEGER(I64, int64_t, INT64_MIN, INT64_MAX)
-    case BRIM_BOOL:
+    case BRIM_DTYPE_BOOL:
         *at = number.integral ? number.integer != 0 : number.real != 0;
         return;
-    case BRIM_F32:
+    case BRIM_DTYPE_F32:
         memcpy(at, &number.single, sizeof number.single);
         return;
-    case BRIM_F64:
+    case BRIM_DTYPE_F64:
         memcpy(at, &number.real, sizeof number.real);
         return;
     default:
-        half = dtype == BRIM_F16 ? model_f16(number.single) : model_bf16(number.single);
+        half = dtype == BRIM_DTYPE_F16 ? model_f16(number.single) : model_bf16(number.single);
         memcpy(at, &half, sizeof half);
     }
 #undef MODEL_INTEGER

@@ -41,7 +41,7 @@ static void make_cold_file(void) {
     uint8_t *data = malloc((size_t)SAMPLES * BYTES);
     assert_non_null(data);
     fill_random(data, (size_t)SAMPLES * BYTES, 1);
-    write_npy("cold.npy", BRIM_U8, 2, shape, data);
+    write_npy("cold.npy", BRIM_DTYPE_U8, 2, shape, data);
     free(data);
     file_fd = open(in_directory("cold.npy").text, O_RDONLY);
     assert_true(file_fd >= 0);

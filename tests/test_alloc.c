@@ -34,7 +34,7 @@ static brim_budget *new_root(uint64_t room) {
 /* What is charged beyond the root itself. */
 static uint64_t charged(brim_budget *root) {
     brim_budget_info info = BRIM_BUDGET_INFO_INIT;
-    assert_int_equal(brim_budget_read(root, BRIM_HOST, &info), BRIM_OK);
+    assert_int_equal(brim_budget_read(root, BRIM_MEMORY_HOST, &info), BRIM_OK);
     brim__budget_check(root);
     return info.charged + info.reserved - brim__alloc_bytes(sizeof(struct brim__tree));
 }
@@ -56,7 +56,7 @@ static void a_block_is_zeroed_aligned_and_charged(void **state) {
     uint8_t *blocks[BRIM__COUNT(sizes)];
     uint64_t expected = 0;
     for (size_t i = 0; i < BRIM__COUNT(sizes); i++) {
-        brim_status status = BRIM_IO;
+        brim_status status = BRIM_STATUS_IO;
         blocks[i] = brim__alloc(root, sizes[i], &status);
         assert_non_null(blocks[i]);
         assert_int_equal(status, BRIM_OK);
@@ -75,12 +75,12 @@ static void a_block_is_zeroed_aligned_and_charged(void **state) {
 
     brim_status status;
     assert_null(brim__alloc(root, MIB, &status));
-    assert_int_equal(status, BRIM_BUDGET);
+    assert_int_equal(status, BRIM_STATUS_BUDGET);
     assert_non_null(strstr(brim_detail(), "runtime"));
     assert_null(brim__alloc(root, UINT64_MAX, &status));
-    assert_int_equal(status, BRIM_MEMORY);
+    assert_int_equal(status, BRIM_STATUS_MEMORY);
     assert_null(brim__alloc(NULL, UINT64_MAX - 70, &status));
-    assert_int_equal(status, BRIM_MEMORY);
+    assert_int_equal(status, BRIM_STATUS_MEMORY);
     assert_null(brim__alloc(root, UINT64_MAX / 4, NULL));
     assert_int_equal(charged(root), 0);
 
@@ -104,23 +104,23 @@ static void pages_are_charged_whole_without_their_guard(void **state) {
     assert_int_equal((uintptr_t)firm.memory % page, 0);
     assert_true(is_zero(firm.memory, firm.bytes));
 
-    brim__fail(BRIM_IO, "an earlier text");
-    assert_int_equal(brim__pages_new(&elastic, root, 7 * page, true, false), BRIM_BUDGET);
+    brim__fail(BRIM_STATUS_IO, "an earlier text");
+    assert_int_equal(brim__pages_new(&elastic, root, 7 * page, true, false), BRIM_STATUS_BUDGET);
     assert_string_equal(brim_detail(), "an earlier text"); /* no text for elastic refusals */
     assert_null(elastic.memory);
     brim__pages_free(&elastic);
     assert_int_equal(brim__pages_new(&elastic, root, 6 * page, true, false), BRIM_OK);
     struct brim__pages refused;
-    assert_int_equal(brim__pages_new(&refused, root, 1, false, false), BRIM_BUDGET);
+    assert_int_equal(brim__pages_new(&refused, root, 1, false, false), BRIM_STATUS_BUDGET);
     assert_non_null(strstr(brim_detail(), "runtime"));
     assert_null(refused.memory);
-    assert_int_equal(brim__pages_new(&refused, root, UINT64_MAX, true, true), BRIM_MEMORY);
+    assert_int_equal(brim__pages_new(&refused, root, UINT64_MAX, true, true), BRIM_STATUS_MEMORY);
 
     /* elastic pages that become firm */
     brim_budget_info info = BRIM_BUDGET_INFO_INIT;
-    brim__budget_firm_up(root, BRIM_HOST, elastic.bytes);
+    brim__budget_firm_up(root, BRIM_MEMORY_HOST, elastic.bytes);
     elastic.elastic = false;
-    assert_int_equal(brim_budget_read(root, BRIM_HOST, &info), BRIM_OK);
+    assert_int_equal(brim_budget_read(root, BRIM_MEMORY_HOST, &info), BRIM_OK);
     assert_int_equal(info.elastic, 0);
     assert_int_equal(charged(root), 8 * page);
     brim__pages_free(&elastic);
@@ -290,9 +290,9 @@ static void an_arena_charges_the_same_for_the_same(void **state) {
     const uint64_t first = fill(&arena);
     assert_int_equal(charged(root), first);
     /* a refusal leaves the arena as it was */
-    assert_int_equal(brim__arena_take(&arena, 4 * MIB, &memory), BRIM_BUDGET);
-    assert_int_equal(brim__arena_take(&arena, UINT64_MAX, &memory), BRIM_MEMORY);
-    assert_int_equal(brim__arena_take(&arena, UINT64_MAX - 64, &memory), BRIM_MEMORY);
+    assert_int_equal(brim__arena_take(&arena, 4 * MIB, &memory), BRIM_STATUS_BUDGET);
+    assert_int_equal(brim__arena_take(&arena, UINT64_MAX, &memory), BRIM_STATUS_MEMORY);
+    assert_int_equal(brim__arena_take(&arena, UINT64_MAX - 64, &memory), BRIM_STATUS_MEMORY);
     assert_int_equal(charged(root), first);
     brim__arena_fini(&arena);
     brim__arena_init(&arena, NULL);
@@ -343,13 +343,13 @@ static void every_refusal_of_the_system_is_unwound(void **state) {
             const uint64_t injected = brim__fault_injected();
             brim__fault_arm(0, 0, false);
             assert_int_equal(charged(root), 0);
-            assert_int_equal(brim__budget_free_now(root, BRIM_HOST), MIB);
+            assert_int_equal(brim__budget_free_now(root, BRIM_MEMORY_HOST), MIB);
             if (injected == 0) {
                 assert_int_equal(status, BRIM_OK);
                 assert_int_equal(nth, 8); /* two blocks, two pages, three of the arena */
                 break;
             }
-            assert_int_equal(status, BRIM_MEMORY);
+            assert_int_equal(status, BRIM_STATUS_MEMORY);
             assert_non_null(strstr(brim_detail(), "bytes"));
         }
     }
@@ -357,7 +357,7 @@ static void every_refusal_of_the_system_is_unwound(void **state) {
 
     const uint64_t limits[BRIM_MEMORY_KINDS] = { MIB };
     brim__fault_arm(kinds, 1, false);
-    assert_int_equal(brim__budget_root("runtime", limits, &root), BRIM_MEMORY);
+    assert_int_equal(brim__budget_root("runtime", limits, &root), BRIM_STATUS_MEMORY);
     brim__fault_arm(0, 0, false);
 }
 
@@ -369,7 +369,7 @@ static void every_refusal_of_the_budget_is_unwound(void **state) {
     for (uint64_t room = 0; room < 200000; room += 997) {
         brim_budget *root = new_root(room);
         const brim_status status = take_one_of_everything(root);
-        assert_true(status == BRIM_OK || status == BRIM_BUDGET);
+        assert_true(status == BRIM_OK || status == BRIM_STATUS_BUDGET);
         assert_int_equal(charged(root), 0);
         if (status == BRIM_OK && succeeded_at == 0) {
             succeeded_at = room;

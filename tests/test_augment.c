@@ -41,21 +41,21 @@ static int read_image(void *user, const brim_call *call, brim_value *outputs, si
 
 /* clang-format off */
 static const brim_field_spec fields[] = {
-    { sizeof(brim_field_spec), "image", BRIM_U8, 3, { HEIGHT, WIDTH, 3 }, 0, BRIM_DENSE },
-    { sizeof(brim_field_spec), "boxes", BRIM_F32, 2, { 2, 4 }, 0, BRIM_DENSE },
+    { sizeof(brim_field_spec), "image", BRIM_DTYPE_U8, 3, { HEIGHT, WIDTH, 3 }, 0, BRIM_FORM_DENSE },
+    { sizeof(brim_field_spec), "boxes", BRIM_DTYPE_F32, 2, { 2, 4 }, 0, BRIM_FORM_DENSE },
 };
 static const brim_field_spec gray_fields[] = {
-    { sizeof(brim_field_spec), "image", BRIM_U8, 3, { HEIGHT, WIDTH, 1 }, 0, BRIM_DENSE },
+    { sizeof(brim_field_spec), "image", BRIM_DTYPE_U8, 3, { HEIGHT, WIDTH, 1 }, 0, BRIM_FORM_DENSE },
 };
 /* clang-format on */
 
 static const brim_binding binding = { .size = sizeof(brim_binding),
                                       .name = "data",
-                                      .kind = BRIM_BIND_SOURCE,
+                                      .kind = BRIM_BINDING_SOURCE,
                                       .count = 1u << 20,
                                       .fields = fields,
                                       .field_count = 2,
-                                      .flags = BRIM_PURE | BRIM_CONCURRENT,
+                                      .flags = BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT,
                                       .read = read_image };
 
 static struct made made;
@@ -520,7 +520,7 @@ static void test_wrong_arguments(void **state) {
     for (size_t i = 0; i < BRIM__COUNT(cases); i++) {
         char text[200];
         snprintf(text, sizeof text, "callback @data | %s", cases[i].stage);
-        expect_unbuilt(text, &binding, 1, BRIM_INVALID, cases[i].part);
+        expect_unbuilt(text, &binding, 1, BRIM_STATUS_INVALID, cases[i].part);
     }
 }
 

@@ -22,9 +22,9 @@
 static void every_status_has_a_name_and_a_text(void **state) {
     (void)state;
     assert_string_equal(brim_status_name(BRIM_OK), "BRIM_OK");
-    assert_string_equal(brim_status_name(BRIM_BUDGET), "BRIM_BUDGET");
-    assert_string_equal(brim_status_text(BRIM_BUDGET), "does not fit the budget");
-    assert_int_equal(BRIM_UNSEEKABLE, 18);
+    assert_string_equal(brim_status_name(BRIM_STATUS_BUDGET), "BRIM_STATUS_BUDGET");
+    assert_string_equal(brim_status_text(BRIM_STATUS_BUDGET), "does not fit the budget");
+    assert_int_equal(BRIM_STATUS_UNSEEKABLE, 18);
     assert_non_null(brim_status_name((brim_status)99));
     assert_non_null(brim_status_text((brim_status)99));
     char version[32];
@@ -36,19 +36,19 @@ static void every_status_has_a_name_and_a_text(void **state) {
 static void *detail_of_another_thread(void *argument) {
     (void)argument;
     const bool empty = brim_detail()[0] == '\0';
-    brim__fail(BRIM_IO, "elsewhere");
+    brim__fail(BRIM_STATUS_IO, "elsewhere");
     return empty ? argument : NULL;
 }
 
 static void details_are_written_wrapped_and_kept_apart(void **state) {
     (void)state;
-    assert_int_equal(brim__fail(BRIM_CORRUPT, "byte %d", 7), BRIM_CORRUPT);
+    assert_int_equal(brim__fail(BRIM_STATUS_CORRUPT, "byte %d", 7), BRIM_STATUS_CORRUPT);
     assert_string_equal(brim_detail(), "byte 7");
-    assert_int_equal(brim__fail_within(BRIM_IO, "file %s", "a"), BRIM_IO);
+    assert_int_equal(brim__fail_within(BRIM_STATUS_IO, "file %s", "a"), BRIM_STATUS_IO);
     assert_string_equal(brim_detail(), "file a: byte 7");
-    brim__fail(BRIM_IO, "again: %s", brim_detail()); /* reads what it replaces */
+    brim__fail(BRIM_STATUS_IO, "again: %s", brim_detail()); /* reads what it replaces */
     assert_string_equal(brim_detail(), "again: file a: byte 7");
-    brim__fail_text(BRIM_IO, brim_detail());
+    brim__fail_text(BRIM_STATUS_IO, brim_detail());
     assert_string_equal(brim_detail(), "again: file a: byte 7");
 
     pthread_t thread;
@@ -62,9 +62,9 @@ static void details_are_written_wrapped_and_kept_apart(void **state) {
     char longest[2 * BRIM__DETAIL_BYTES];
     memset(longest, 'x', sizeof longest - 1);
     longest[sizeof longest - 1] = '\0';
-    brim__fail(BRIM_IO, "%s", longest);
+    brim__fail(BRIM_STATUS_IO, "%s", longest);
     assert_int_equal(strlen(brim_detail()), BRIM__DETAIL_BYTES - 1);
-    brim__fail_within(BRIM_IO, "%s", longest);
+    brim__fail_within(BRIM_STATUS_IO, "%s", longest);
     assert_int_equal(strlen(brim_detail()), BRIM__DETAIL_BYTES - 1);
 }
 
@@ -187,7 +187,7 @@ static void a_thread_runs_on_the_stack_that_it_is_given(void **state) {
     brim__thread thread;
     brim__fault_arm(1u << BRIM__FAULT_THREAD, 1, false);
     assert_int_equal(brim__thread_start(&thread, stack.memory, stack.bytes, "brim", meet, &meeting),
-                     BRIM_THREAD);
+                     BRIM_STATUS_THREAD);
     assert_non_null(strstr(brim_detail(), "brim"));
     brim__fault_arm(0, 0, false);
 
@@ -273,10 +273,10 @@ static void a_file_is_read_by_position(void **state) {
     assert_int_equal(brim__file_read(&file, 3, buffer, 4), BRIM_OK);
     assert_string_equal(buffer, "3456");
     assert_int_equal(brim__file_read(&file, 10, buffer, 0), BRIM_OK);
-    assert_int_equal(brim__file_read(&file, 8, buffer, 3), BRIM_CORRUPT);
+    assert_int_equal(brim__file_read(&file, 8, buffer, 3), BRIM_STATUS_CORRUPT);
     assert_non_null(strstr(brim_detail(), path));
     assert_non_null(strstr(brim_detail(), "byte 8"));
-    assert_int_equal(brim__file_read(&file, UINT64_MAX, buffer, 2), BRIM_CORRUPT);
+    assert_int_equal(brim__file_read(&file, UINT64_MAX, buffer, 2), BRIM_STATUS_CORRUPT);
     brim__file_advise(&file, 0, 4);
     brim__file_advise(&file, 100, 4);
 
@@ -284,7 +284,7 @@ static void a_file_is_read_by_position(void **state) {
     assert_memory_equal(file.map, "0123456789", 10);
 
     assert_int_equal(truncate(path, 5), 0);
-    assert_int_equal(brim__file_read(&file, 3, buffer, 4), BRIM_CORRUPT);
+    assert_int_equal(brim__file_read(&file, 3, buffer, 4), BRIM_STATUS_CORRUPT);
     assert_non_null(strstr(brim_detail(), "byte 5"));
     brim__file_close(&file);
     brim__file_close(&file);
@@ -301,17 +301,17 @@ static void a_file_is_read_by_position(void **state) {
 static void only_regular_files_are_opened(void **state) {
     (void)state;
     struct brim__file file;
-    assert_int_equal(brim__file_open(&file, path), BRIM_IO);
+    assert_int_equal(brim__file_open(&file, path), BRIM_STATUS_IO);
     assert_non_null(strstr(brim_detail(), "No such file"));
     assert_non_null(strstr(brim_detail(), path));
     assert_int_equal(file.fd, -1);
     brim__file_close(&file);
-    assert_int_equal(brim__file_open(&file, folder), BRIM_IO);
+    assert_int_equal(brim__file_open(&file, folder), BRIM_STATUS_IO);
     assert_non_null(strstr(brim_detail(), "a directory"));
     assert_int_equal(mkfifo(path, 0600), 0);
-    assert_int_equal(brim__file_open(&file, path), BRIM_IO); /* does not hang */
+    assert_int_equal(brim__file_open(&file, path), BRIM_STATUS_IO); /* does not hang */
     assert_non_null(strstr(brim_detail(), "a pipe"));
-    assert_int_equal(brim__file_open(&file, "/dev/zero"), BRIM_IO);
+    assert_int_equal(brim__file_open(&file, "/dev/zero"), BRIM_STATUS_IO);
     assert_non_null(strstr(brim_detail(), "a device"));
 }
 
@@ -338,7 +338,7 @@ static void a_failing_system_is_said_and_leaves_nothing_open(void **state) {
             assert_int_equal(nth, 5); /* open, fstat, pread, mmap */
             break;
         }
-        assert_int_equal(status, nth == 4 ? BRIM_MEMORY : BRIM_IO);
+        assert_int_equal(status, nth == 4 ? BRIM_STATUS_MEMORY : BRIM_STATUS_IO);
         assert_non_null(strstr(brim_detail(), path));
     }
     const int fd = dup(0);

@@ -82,7 +82,7 @@ static uint64_t check_value(const brim_value *value) {
         bytes *= (uint64_t)value->shape[i];
     }
     assert_true(value->rank >= 1);
-    assert_int_equal(value->form, BRIM_DENSE);
+    assert_int_equal(value->form, BRIM_FORM_DENSE);
     assert_int_equal(value->bytes, bytes);
     assert_int_equal((uintptr_t)value->data % 64, 0);
     return (uint64_t)value->shape[0];
@@ -195,54 +195,58 @@ static int never_of_many(void *user, const brim_call *call, uint64_t index,
 
 #define FIELD .size = sizeof(brim_field_spec)
 static const brim_field_spec sample_fields[] = {
-    { FIELD, .name = "x", .dtype = BRIM_F32, .rank = 1, .shape = { 3 } },
-    { FIELD, .name = "label", .dtype = BRIM_I64 },
-    { FIELD, .name = "tokens", .dtype = BRIM_U8, .rank = 1, .shape = { 5 }, .form = BRIM_RAGGED },
+    { FIELD, .name = "x", .dtype = BRIM_DTYPE_F32, .rank = 1, .shape = { 3 } },
+    { FIELD, .name = "label", .dtype = BRIM_DTYPE_I64 },
+    { FIELD, .name = "tokens", .dtype = BRIM_DTYPE_U8, .rank = 1, .shape = { 5 },
+      .form = BRIM_FORM_RAGGED },
 };
 static const brim_field_spec collated[] = {
-    { FIELD, .name = "sum", .dtype = BRIM_F64 },
-    { FIELD, .name = "pair", .dtype = BRIM_U8, .rank = 2, .shape = { 2, 2 } },
+    { FIELD, .name = "sum", .dtype = BRIM_DTYPE_F64 },
+    { FIELD, .name = "pair", .dtype = BRIM_DTYPE_U8, .rank = 2, .shape = { 2, 2 } },
 };
 static const brim_field_spec made_again[] = {
-    { FIELD, .name = "y", .dtype = BRIM_F32, .rank = 1, .shape = { 2 } },
-    { FIELD, .name = "hot", .dtype = BRIM_F32, .rank = 1, .shape = { 2 } },
+    { FIELD, .name = "y", .dtype = BRIM_DTYPE_F32, .rank = 1, .shape = { 2 } },
+    { FIELD, .name = "hot", .dtype = BRIM_DTYPE_F32, .rank = 1, .shape = { 2 } },
 };
 static const brim_field_spec twins[] = {
-    { FIELD, .name = "a", .dtype = BRIM_F32 },
-    { FIELD, .name = "a", .dtype = BRIM_F32 },
+    { FIELD, .name = "a", .dtype = BRIM_DTYPE_F32 },
+    { FIELD, .name = "a", .dtype = BRIM_DTYPE_F32 },
 };
 static const brim_field_spec huge[] = {
-    { FIELD, .name = "huge", .dtype = BRIM_F32, .rank = 1, .shape = { (int64_t)1 << 52 } },
+    { FIELD, .name = "huge", .dtype = BRIM_DTYPE_F32, .rank = 1, .shape = { (int64_t)1 << 52 } },
 };
 static int marker;
 
 #define BINDING .size = sizeof(brim_binding)
-#define SOURCE \
-    BINDING, .kind = BRIM_BIND_SOURCE, .count = SAMPLES, .flags = BRIM_PURE | BRIM_CONCURRENT
-#define FUNCTION BINDING, .kind = BRIM_BIND_BATCH_MAP
-#define PURE     .flags = BRIM_PURE | BRIM_CONCURRENT
+#define SOURCE                                              \
+    BINDING, .kind = BRIM_BINDING_SOURCE, .count = SAMPLES, \
+             .flags = BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT
+#define FUNCTION BINDING, .kind = BRIM_BINDING_BATCH_MAP
+#define PURE     .flags = BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT
 static const brim_binding bindings[] = {
     { SOURCE, .name = "data", .fields = sample_fields, .field_count = 2, .read = read_sample },
     { SOURCE, .name = "bad", .fields = sample_fields, .field_count = 2, .user = &marker,
       .read = read_sample },
     { SOURCE, .name = "ragged", .fields = sample_fields, .field_count = 3, .read = read_ragged },
-    { BINDING, .name = "events", .kind = BRIM_BIND_STREAM, .fields = sample_fields,
+    { BINDING, .name = "events", .kind = BRIM_BINDING_STREAM, .fields = sample_fields,
       .field_count = 2, .pull = pull_sample, .reopen = reopen_stream },
-    { BINDING, .name = "once", .kind = BRIM_BIND_STREAM, .fields = sample_fields, .field_count = 2,
-      .pull = pull_sample },
+    { BINDING, .name = "once", .kind = BRIM_BINDING_STREAM, .fields = sample_fields,
+      .field_count = 2, .pull = pull_sample },
     { FUNCTION, .name = "change", PURE, .batch_map = change },
     { FUNCTION, .name = "collate", PURE, .fields = collated, .field_count = 2,
       .batch_map = collate },
     { FUNCTION, .name = "again", PURE, .fields = made_again, .field_count = 2, .batch_map = again },
-    { FUNCTION, .name = "probed", .flags = BRIM_PROBED, .fields = collated, .field_count = 2,
-      .batch_map = collate },
+    { FUNCTION, .name = "probed", .flags = BRIM_CALLBACK_PROBED, .fields = collated,
+      .field_count = 2, .batch_map = collate },
     { FUNCTION, .name = "serial", .batch_map = watch },
     { FUNCTION, .name = "located", PURE, .fields = collated, .field_count = 2,
       .batch_map = locate },
-    { BINDING, .name = "probed_map", .kind = BRIM_BIND_MAP, .flags = BRIM_PURE | BRIM_PROBED,
-      .fields = collated, .field_count = 1, .map = never },
-    { BINDING, .name = "probed_flat_map", .kind = BRIM_BIND_FLAT_MAP, .flags = BRIM_PROBED,
-      .count = 2, .fields = collated, .field_count = 1, .flat_map = never_of_many },
+    { BINDING, .name = "probed_map", .kind = BRIM_BINDING_MAP,
+      .flags = BRIM_CALLBACK_PURE | BRIM_CALLBACK_PROBED, .fields = collated, .field_count = 1,
+      .map = never },
+    { BINDING, .name = "probed_flat_map", .kind = BRIM_BINDING_FLAT_MAP,
+      .flags = BRIM_CALLBACK_PROBED, .count = 2, .fields = collated, .field_count = 1,
+      .flat_map = never_of_many },
     { FUNCTION, .name = "null" },
     { FUNCTION, .name = "not_dense", .fields = &sample_fields[2], .field_count = 1,
       .batch_map = collate },
@@ -363,7 +367,7 @@ static unsigned compare(const char *text, const char *stage, const struct how *h
         brim_batch *left, *right;
         const brim_status status = brim_loader_next(plain.loader, BRIM_FOREVER, &left);
         brim_status other = brim_loader_next(mapped.loader, BRIM_FOREVER, &right);
-        while (other == BRIM_CALLBACK) {
+        while (other == BRIM_STATUS_CALLBACK) {
             assert_detail_has("batch_map @");
             assert_detail_has("of epoch");
             assert_detail_has("returned 7: on purpose");
@@ -371,7 +375,7 @@ static unsigned compare(const char *text, const char *stage, const struct how *h
             other = brim_loader_next(mapped.loader, BRIM_FOREVER, &right);
         }
         assert_int_equal(other, status);
-        if (status == BRIM_END) {
+        if (status == BRIM_STATUS_END) {
             epoch++;
             continue;
         }
@@ -460,8 +464,8 @@ static struct digest digest_epoch(const char *text, const struct how *how, int *
     brim_status status;
     session_open(&session, text, how);
     *failures = 0;
-    while ((status = brim_loader_next(session.loader, BRIM_FOREVER, &batch)) != BRIM_END) {
-        if (status == BRIM_CALLBACK) {
+    while ((status = brim_loader_next(session.loader, BRIM_FOREVER, &batch)) != BRIM_STATUS_END) {
+        if (status == BRIM_STATUS_CALLBACK) {
             ++*failures;
             continue;
         }
@@ -549,7 +553,7 @@ static void test_stream_once(void **state) {
         for (uint64_t first = 0; first < SAMPLES; first += 8) {
             brim_status status = brim_loader_next(session.loader, BRIM_FOREVER, &batch);
             if (first == 16) {
-                assert_int_equal(status, BRIM_CALLBACK);
+                assert_int_equal(status, BRIM_STATUS_CALLBACK);
                 assert_detail_has("batch_map @collate, the batch from position 16 of epoch 0");
                 char detail[256];
                 brim_loader_detail(session.loader, detail, sizeof(detail));
@@ -561,7 +565,7 @@ static void test_stream_once(void **state) {
             assert_int_equal(((const uint8_t *)field_of(batch, "pair"))[0], first);
             brim_batch_release(batch);
         }
-        assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_END);
+        assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_STATUS_END);
         session_close(&session);
     }
 }
@@ -578,7 +582,8 @@ static void test_seek_after_failure(void **state) {
         brim_batch *batch;
         begin(0, 1);
         session_open(&session, texts[i], &plain_how);
-        assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_CALLBACK);
+        assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch),
+                         BRIM_STATUS_CALLBACK);
         assert_int_equal(brim_loader_seek(session.loader, 0, 3), BRIM_OK);
         batch = take_batch(&session);
         assert_int_equal(brim_batch_get(batch)->step, 3);
@@ -601,7 +606,7 @@ static void test_plan(void **state) {
     assert_int_equal(info->field_count, 2);
     assert_string_equal(brim_plan_field_at(plan, 0)->name, "sum");
     assert_int_equal(brim_plan_field_at(plan, 0)->bytes, 8000);
-    assert_int_equal(brim_plan_field_at(plan, 1)->dtype, BRIM_U8);
+    assert_int_equal(brim_plan_field_at(plan, 1)->dtype, BRIM_DTYPE_U8);
     assert_int_equal(brim_plan_field_at(plan, 1)->rank, 3);
     assert_int_equal(brim_plan_field_at(plan, 1)->shape[0], 1000);
     assert_int_equal(brim_plan_field_at(plan, 1)->bytes, 4000);
@@ -668,21 +673,28 @@ static void test_refusals(void **state) {
     (void)state;
     begin(0, 0);
 #define REFUSED(text, status, part) expect_refused(text, &plain_how, status, part)
-    REFUSED("callback @data | batch_map @change | batch 8", BRIM_SYNTAX, "put it behind batch");
-    REFUSED("callback @data | batch 8 | batch_map @nobody", BRIM_UNBOUND, "batch_map @nobody");
-    REFUSED("callback @data | batch 8 | batch_map @events", BRIM_INVALID, "BRIM_BIND_BATCH_MAP");
-    REFUSED("callback @data | map @change | batch 8", BRIM_INVALID, "a function on whole batches");
-    REFUSED("callback @data | batch 8 | batch_map @null", BRIM_INVALID, "`batch_map` is NULL");
-    REFUSED("callback @data | batch 8 | batch_map @not_dense", BRIM_UNSUPPORTED, "dense fields");
-    REFUSED("callback @data | batch 8 | batch_map @twins", BRIM_INVALID, "two fields 'a'");
-    REFUSED("callback @data | batch 1000 | batch_map @huge", BRIM_INVALID, "too large");
-    REFUSED("callback @data | batch 8 | batch_map @many", BRIM_INVALID, "17 fields");
-    REFUSED("callback @ragged | batch 8 | batch_map @collate", BRIM_INVALID,
+    REFUSED("callback @data | batch_map @change | batch 8", BRIM_STATUS_SYNTAX,
+            "put it behind batch");
+    REFUSED("callback @data | batch 8 | batch_map @nobody", BRIM_STATUS_UNBOUND,
+            "batch_map @nobody");
+    REFUSED("callback @data | batch 8 | batch_map @events", BRIM_STATUS_INVALID,
+            "BRIM_BINDING_BATCH_MAP");
+    REFUSED("callback @data | map @change | batch 8", BRIM_STATUS_INVALID,
+            "a function on whole batches");
+    REFUSED("callback @data | batch 8 | batch_map @null", BRIM_STATUS_INVALID,
+            "`batch_map` is NULL");
+    REFUSED("callback @data | batch 8 | batch_map @not_dense", BRIM_STATUS_UNSUPPORTED,
+            "dense fields");
+    REFUSED("callback @data | batch 8 | batch_map @twins", BRIM_STATUS_INVALID, "two fields 'a'");
+    REFUSED("callback @data | batch 1000 | batch_map @huge", BRIM_STATUS_INVALID, "too large");
+    REFUSED("callback @data | batch 8 | batch_map @many", BRIM_STATUS_INVALID, "17 fields");
+    REFUSED("callback @ragged | batch 8 | batch_map @collate", BRIM_STATUS_INVALID,
             "the rows of field 'tokens' differ in length");
-    REFUSED("callback @ragged | batch 8 | batch_map @change | batch_map @collate", BRIM_INVALID,
-            "pad to=N on=tokens");
-    REFUSED("text $nowhere | batch 8 | batch_map @change", BRIM_IO, "nowhere");
-    REFUSED("callback @data | batch 8 | batch_map @collate | mixup on=x", BRIM_INVALID, "'x'");
+    REFUSED("callback @ragged | batch 8 | batch_map @change | batch_map @collate",
+            BRIM_STATUS_INVALID, "pad to=N on=tokens");
+    REFUSED("text $nowhere | batch 8 | batch_map @change", BRIM_STATUS_IO, "nowhere");
+    REFUSED("callback @data | batch 8 | batch_map @collate | mixup on=x", BRIM_STATUS_INVALID,
+            "'x'");
 }
 
 /* ---------------------------------------------------------------- calling */

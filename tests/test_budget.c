@@ -26,27 +26,29 @@ static void a_limit_is_exact(void **state) {
     assert_true(charges(root, 100));
     assert_false(charges(root, 1));
     assert_true(charges(root, 0));
-    brim_budget_uncharge(root, BRIM_HOST, 1);
+    brim_budget_uncharge(root, BRIM_MEMORY_HOST, 1);
     assert_true(charges(root, 1));
     assert_false(charges(root, UINT64_MAX));
     assert_int_equal(read_info(root).charged, root_bytes() + 100);
-    brim_budget_uncharge(root, BRIM_HOST, 100);
+    brim_budget_uncharge(root, BRIM_MEMORY_HOST, 100);
     assert_int_equal(read_info(root).charged, root_bytes());
     assert_int_equal(read_info(root).peak, root_bytes() + 100);
 
     /* every kind has its own limit and peak */
-    assert_int_equal(brim_budget_charge(root, BRIM_PINNED, MIB), BRIM_OK);
-    assert_int_equal(brim_budget_charge(root, BRIM_PINNED, 1), BRIM_BUDGET);
+    assert_int_equal(brim_budget_charge(root, BRIM_MEMORY_PINNED, MIB), BRIM_OK);
+    assert_int_equal(brim_budget_charge(root, BRIM_MEMORY_PINNED, 1), BRIM_STATUS_BUDGET);
     assert_non_null(strstr(brim_detail(), "(limit 1.0 MiB of page-locked memory)"));
-    assert_int_equal(brim_budget_charge(root, (brim_memory)(BRIM_DEVICE + 7), 1), BRIM_BUDGET);
+    assert_int_equal(brim_budget_charge(root, (brim_memory)(BRIM_MEMORY_DEVICE + 7), 1),
+                     BRIM_STATUS_BUDGET);
     assert_non_null(strstr(brim_detail(), "(limit 0 B on cuda:7)"));
-    assert_int_equal(brim_budget_charge(root, (brim_memory)BRIM_MEMORY_KINDS, 1), BRIM_INVALID);
-    assert_int_equal(brim_budget_charge(NULL, BRIM_HOST, 1), BRIM_INVALID);
+    assert_int_equal(brim_budget_charge(root, (brim_memory)BRIM_MEMORY_KINDS, 1),
+                     BRIM_STATUS_INVALID);
+    assert_int_equal(brim_budget_charge(NULL, BRIM_MEMORY_HOST, 1), BRIM_STATUS_INVALID);
     brim__budget_check(root);
     brim__budget_unref(root);
 
     const uint64_t too_small[BRIM_MEMORY_KINDS] = { root_bytes() - 1 };
-    assert_int_equal(brim__budget_root("tiny", too_small, &root), BRIM_BUDGET);
+    assert_int_equal(brim__budget_root("tiny", too_small, &root), BRIM_STATUS_BUDGET);
     assert_non_null(strstr(brim_detail(), "\"tiny\""));
 }
 
@@ -54,40 +56,42 @@ static void a_minimum_is_set_aside_and_used_first(void **state) {
     (void)state;
     brim_budget *root = new_root(10 * KIB + 2 * node_bytes());
     brim_budget *a = new_child(root, "a", BRIM_UNLIMITED, 6 * KIB);
-    assert_int_equal(brim__budget_free_now(root, BRIM_HOST), 4 * KIB + node_bytes());
-    assert_int_equal(brim__budget_free_now(a, BRIM_HOST), 10 * KIB + node_bytes());
+    assert_int_equal(brim__budget_free_now(root, BRIM_MEMORY_HOST), 4 * KIB + node_bytes());
+    assert_int_equal(brim__budget_free_now(a, BRIM_MEMORY_HOST), 10 * KIB + node_bytes());
     assert_int_equal(read_info(root).charged, root_bytes() + node_bytes()); /* really taken */
 
     brim_budget *refused;
-    assert_int_equal(brim_budget_new(root, "b", BRIM_UNLIMITED, 5 * KIB, &refused), BRIM_BUDGET);
+    assert_int_equal(brim_budget_new(root, "b", BRIM_UNLIMITED, 5 * KIB, &refused),
+                     BRIM_STATUS_BUDGET);
     assert_non_null(strstr(brim_detail(), "\"b\""));
     brim__budget_check(root);
     brim_budget *b = new_child(root, "b", 3 * KIB, 2 * KIB);
     assert_true(charges(a, 6 * KIB));
-    assert_int_equal(brim__budget_free_now(root, BRIM_HOST), 2 * KIB);
+    assert_int_equal(brim__budget_free_now(root, BRIM_MEMORY_HOST), 2 * KIB);
     assert_true(charges(a, 2 * KIB)); /* from the root now */
     assert_false(charges(a, 1));
     assert_true(charges(b, 2 * KIB)); /* was set aside all the time */
     assert_false(charges(b, 1));
-    brim_budget_uncharge(a, BRIM_HOST, 2 * KIB);
+    brim_budget_uncharge(a, BRIM_MEMORY_HOST, 2 * KIB);
     assert_false(charges(b, 2 * KIB)); /* its own limit */
     assert_non_null(strstr(brim_detail(), "budget \"b\" (limit 3.0 KiB)"));
     assert_true(charges(b, 1 * KIB));
-    assert_int_equal(brim__budget_limit(b, BRIM_HOST), 3 * KIB);
-    assert_int_equal(brim__budget_limit(a, BRIM_HOST), brim__budget_limit(root, BRIM_HOST));
+    assert_int_equal(brim__budget_limit(b, BRIM_MEMORY_HOST), 3 * KIB);
+    assert_int_equal(brim__budget_limit(a, BRIM_MEMORY_HOST),
+                     brim__budget_limit(root, BRIM_MEMORY_HOST));
     brim__budget_check(root);
 
     brim_budget_free(a); /* returns its charges and its minimum */
-    assert_int_equal(brim__budget_free_now(root, BRIM_HOST), 7 * KIB + node_bytes());
+    assert_int_equal(brim__budget_free_now(root, BRIM_MEMORY_HOST), 7 * KIB + node_bytes());
     brim_budget_free(b);
     assert_int_equal(read_info(root).charged, root_bytes());
-    assert_int_equal(brim__budget_free_now(root, BRIM_HOST), 10 * KIB + 2 * node_bytes());
+    assert_int_equal(brim__budget_free_now(root, BRIM_MEMORY_HOST), 10 * KIB + 2 * node_bytes());
 
-    assert_int_equal(brim_budget_new(root, "x", 1, 2, &a), BRIM_INVALID);
-    assert_int_equal(brim_budget_new(root, NULL, 1, 0, &a), BRIM_INVALID);
-    assert_int_equal(brim_budget_new(root, "", 1, 0, &a), BRIM_INVALID);
-    assert_int_equal(brim_budget_new(root, "x", 1, 0, NULL), BRIM_INVALID);
-    assert_int_equal(brim_budget_new(NULL, "x", 1, 0, &a), BRIM_INVALID);
+    assert_int_equal(brim_budget_new(root, "x", 1, 2, &a), BRIM_STATUS_INVALID);
+    assert_int_equal(brim_budget_new(root, NULL, 1, 0, &a), BRIM_STATUS_INVALID);
+    assert_int_equal(brim_budget_new(root, "", 1, 0, &a), BRIM_STATUS_INVALID);
+    assert_int_equal(brim_budget_new(root, "x", 1, 0, NULL), BRIM_STATUS_INVALID);
+    assert_int_equal(brim_budget_new(NULL, "x", 1, 0, &a), BRIM_STATUS_INVALID);
     brim_budget_free(NULL);
     brim__budget_unref(root);
 }
@@ -96,7 +100,7 @@ static void a_minimum_is_set_aside_and_used_first(void **state) {
 
 static void a_limit_can_be_set(void **state) {
     (void)state;
-    const brim_memory kind = (brim_memory)(BRIM_DEVICE + 8); /* opencl:0 */
+    const brim_memory kind = (brim_memory)(BRIM_MEMORY_DEVICE + 8); /* opencl:0 */
     brim_budget *root = new_root_of(kind, 10 * KIB);
     brim_budget *a = new_child(root, "a", BRIM_UNLIMITED, 0);
     assert_true(charges_of(a, kind, 6 * KIB));
@@ -122,18 +126,18 @@ static void a_limit_can_be_set(void **state) {
     assert_true(sets(root, kind, 11 * KIB - 1, 0));
     brim__budget_check(root);
 
-    assert_int_equal(brim_budget_set(root, kind, MIB, 1), BRIM_INVALID);
+    assert_int_equal(brim_budget_set(root, kind, MIB, 1), BRIM_STATUS_INVALID);
     assert_non_null(strstr(brim_detail(), "no parent"));
-    assert_int_equal(brim_budget_set(a, kind, 1, 2), BRIM_INVALID);
-    assert_int_equal(brim_budget_set(a, (brim_memory)BRIM_MEMORY_KINDS, 1, 0), BRIM_INVALID);
-    assert_int_equal(brim_budget_set(NULL, kind, 1, 0), BRIM_INVALID);
+    assert_int_equal(brim_budget_set(a, kind, 1, 2), BRIM_STATUS_INVALID);
+    assert_int_equal(brim_budget_set(a, (brim_memory)BRIM_MEMORY_KINDS, 1, 0), BRIM_STATUS_INVALID);
+    assert_int_equal(brim_budget_set(NULL, kind, 1, 0), BRIM_STATUS_INVALID);
     brim_budget_free(a);
     brim__budget_unref(root);
 }
 
 static void a_minimum_can_be_set(void **state) {
     (void)state;
-    const brim_memory kind = BRIM_DEVICE;
+    const brim_memory kind = BRIM_MEMORY_DEVICE;
     brim_budget *root = new_root_of(kind, 10 * KIB);
     brim_budget *a = new_child(root, "a", BRIM_UNLIMITED, 0);
     brim_budget *b = new_child(root, "b", BRIM_UNLIMITED, 0);
@@ -208,13 +212,13 @@ static void a_refusal_names_the_holders_largest_first(void **state) {
     assert_string_equal(brim_detail(), expected);
 
     char text[64];
-    brim__budget_holders(train, BRIM_HOST, text, sizeof text);
+    brim__budget_holders(train, BRIM_MEMORY_HOST, text, sizeof text);
     assert_string_equal(text, "nested 9.0 MiB, train 3.0 MiB");
-    brim__budget_holders(validation, BRIM_HOST, text, sizeof text);
+    brim__budget_holders(validation, BRIM_MEMORY_HOST, text, sizeof text);
     assert_string_equal(text, "");
-    brim__budget_holders(root, BRIM_HOST, text, 40);
+    brim__budget_holders(root, BRIM_MEMORY_HOST, text, 40);
     assert_string_equal(text, "nested 9.0 MiB, and 3 more");
-    brim__budget_holders(root, BRIM_HOST, text, 4);
+    brim__budget_holders(root, BRIM_MEMORY_HOST, text, 4);
     assert_string_equal(text, "");
 
     brim_budget_free(nested);
@@ -237,21 +241,21 @@ static void a_walk_shows_parents_first(void **state) {
     brim_budget *a = new_child(root, "a", BRIM_UNLIMITED, 0);
     brim_budget *b = new_child(root, "b", BRIM_UNLIMITED, 0);
     brim_budget *c = new_child(a, "c", BRIM_UNLIMITED, 0);
-    assert_int_equal(brim__budget_reserve(c, BRIM_HOST, 7), BRIM_OK);
+    assert_int_equal(brim__budget_reserve(c, BRIM_MEMORY_HOST, 7), BRIM_OK);
     char text[512] = "";
-    assert_int_equal(brim_budget_walk(root, BRIM_HOST, collect, text), BRIM_OK);
+    assert_int_equal(brim_budget_walk(root, BRIM_MEMORY_HOST, collect, text), BRIM_OK);
     assert_string_equal(text, "0 runtime 7;1 a 7;2 c 7;1 b 0;");
     brim_budget *last = new_child(a, "last", BRIM_UNLIMITED, 0);
     text[0] = '\0';
-    assert_int_equal(brim_budget_walk(a, BRIM_HOST, collect, text), BRIM_OK);
+    assert_int_equal(brim_budget_walk(a, BRIM_MEMORY_HOST, collect, text), BRIM_OK);
     assert_string_equal(text, "1 a 7;2 c 7;2 last 0;");
     text[0] = '\0';
-    assert_int_equal(brim_budget_walk(root, BRIM_HOST, collect, text), BRIM_OK);
+    assert_int_equal(brim_budget_walk(root, BRIM_MEMORY_HOST, collect, text), BRIM_OK);
     assert_string_equal(text, "0 runtime 7;1 a 7;2 c 7;2 last 0;"); /* ended by the visitor */
-    assert_int_equal(brim_budget_walk(root, BRIM_HOST, NULL, NULL), BRIM_INVALID);
+    assert_int_equal(brim_budget_walk(root, BRIM_MEMORY_HOST, NULL, NULL), BRIM_STATUS_INVALID);
     brim_budget_info no_size = { 0 };
-    assert_int_equal(brim_budget_read(root, BRIM_HOST, &no_size), BRIM_INVALID);
-    assert_int_equal(brim_budget_read(root, BRIM_HOST, NULL), BRIM_INVALID);
+    assert_int_equal(brim_budget_read(root, BRIM_MEMORY_HOST, &no_size), BRIM_STATUS_INVALID);
+    assert_int_equal(brim_budget_read(root, BRIM_MEMORY_HOST, NULL), BRIM_STATUS_INVALID);
     assert_true(brim__budget_is_below(c, root) && brim__budget_is_below(root, root));
     assert_false(brim__budget_is_below(b, a));
     brim_budget_free(last);
@@ -311,7 +315,7 @@ static void budgets_nest_to_a_bound(void **state) {
     assert_int_equal(levels, 64);
     assert_non_null(strstr(brim_detail(), "64 levels"));
     assert_true(charges(deepest, KIB));
-    assert_true(brim__budget_free_now(deepest, BRIM_HOST) > MIB);
+    assert_true(brim__budget_free_now(deepest, BRIM_MEMORY_HOST) > MIB);
     brim__budget_check(root);
     brim__budget_unref(root);
     brim_budget_free(deepest); /* and with it everything above */
@@ -322,7 +326,7 @@ static void uncharging_too_much_is_a_mistake(void **state) {
     brim_budget *root = new_root(KIB);
     assert_true(charges(root, 10));
 #ifdef NDEBUG
-    brim_budget_uncharge(root, BRIM_HOST, 1000);
+    brim_budget_uncharge(root, BRIM_MEMORY_HOST, 1000);
     assert_int_equal(read_info(root).charged, root_bytes());
 #else
     fflush(NULL);
@@ -331,7 +335,7 @@ static void uncharging_too_much_is_a_mistake(void **state) {
         signal(SIGABRT, SIG_DFL);
         freopen("/dev/null", "w", stderr);
         root->tree->process = brim__process(); /* as if it had been made here */
-        brim_budget_uncharge(root, BRIM_HOST, 1000);
+        brim_budget_uncharge(root, BRIM_MEMORY_HOST, 1000);
         _exit(0);
     }
     int status;
@@ -353,38 +357,39 @@ static int use_after_fork(brim_budget *root, brim_budget *node, void *memory) {
     brim_budget *other;
     brim_budget_info info = BRIM_BUDGET_INFO_INIT;
     char text[64];
-    if (brim_budget_charge(node, BRIM_HOST, 1) != BRIM_FORKED ||
-        brim_budget_set(node, BRIM_HOST, 1, 0) != BRIM_FORKED) {
+    if (brim_budget_charge(node, BRIM_MEMORY_HOST, 1) != BRIM_STATUS_FORKED ||
+        brim_budget_set(node, BRIM_MEMORY_HOST, 1, 0) != BRIM_STATUS_FORKED) {
         return 1;
     }
-    if (brim_budget_new(node, "x", 1, 0, &other) != BRIM_FORKED) {
+    if (brim_budget_new(node, "x", 1, 0, &other) != BRIM_STATUS_FORKED) {
         return 2;
     }
-    if (brim_budget_read(node, BRIM_HOST, &info) != BRIM_FORKED) {
+    if (brim_budget_read(node, BRIM_MEMORY_HOST, &info) != BRIM_STATUS_FORKED) {
         return 3;
     }
-    if (brim_budget_walk(root, BRIM_HOST, visit_nothing, NULL) != BRIM_FORKED) {
+    if (brim_budget_walk(root, BRIM_MEMORY_HOST, visit_nothing, NULL) != BRIM_STATUS_FORKED) {
         return 4;
     }
-    if (brim__budget_try(node, BRIM_HOST, 1) || brim__budget_available(node, BRIM_HOST) != 0) {
+    if (brim__budget_try(node, BRIM_MEMORY_HOST, 1) ||
+        brim__budget_available(node, BRIM_MEMORY_HOST) != 0) {
         return 5;
     }
-    if (brim__budget_reserve(node, BRIM_HOST, 1) != BRIM_FORKED) {
+    if (brim__budget_reserve(node, BRIM_MEMORY_HOST, 1) != BRIM_STATUS_FORKED) {
         return 6;
     }
     if (!strstr(brim_detail(), "\"node\"")) {
         return 7;
     }
-    if (brim__budget_revoke(root, BRIM_HOST, 1) != 0) {
+    if (brim__budget_revoke(root, BRIM_MEMORY_HOST, 1) != 0) {
         return 8;
     }
     brim_status status = BRIM_OK;
-    if (brim__alloc(node, 1, &status) || status != BRIM_FORKED) {
+    if (brim__alloc(node, 1, &status) || status != BRIM_STATUS_FORKED) {
         return 9;
     }
-    brim__budget_holders(root, BRIM_HOST, text, sizeof text);
-    brim_budget_uncharge(node, BRIM_HOST, 1);
-    brim__budget_unreserve(node, BRIM_HOST, 1);
+    brim__budget_holders(root, BRIM_MEMORY_HOST, text, sizeof text);
+    brim_budget_uncharge(node, BRIM_MEMORY_HOST, 1);
+    brim__budget_unreserve(node, BRIM_MEMORY_HOST, 1);
     brim__free(memory);
     brim__budget_on_revoke(node, NULL, NULL);
     brim_budget_free(node);

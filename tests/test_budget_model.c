@@ -147,7 +147,8 @@ static void random_step(int node) {
             random_below(2) ? BRIM_UNLIMITED : minimum + random_below(3) * random_below(9000);
         brim_budget *real = NULL;
         const brim_status status = brim_budget_new(m->real, "node", limit, minimum, &real);
-        assert_int_equal(status, model_new(child, node, limit, minimum) ? BRIM_OK : BRIM_BUDGET);
+        assert_int_equal(status,
+                         model_new(child, node, limit, minimum) ? BRIM_OK : BRIM_STATUS_BUDGET);
         if (status == BRIM_OK) {
             model[child].real = real;
         }
@@ -166,28 +167,28 @@ static void random_step(int node) {
         assert_int_equal(charges(m->real, bytes), model_charge(node, &m->firm, bytes, true));
         return;
     case 4:
-        assert_int_equal(brim__budget_try(m->real, BRIM_HOST, bytes),
+        assert_int_equal(brim__budget_try(m->real, BRIM_MEMORY_HOST, bytes),
                          model_charge(node, &m->elastic, bytes, true));
         return;
     case 5:
-        assert_int_equal(brim__budget_reserve(m->real, BRIM_HOST, bytes) == BRIM_OK,
+        assert_int_equal(brim__budget_reserve(m->real, BRIM_MEMORY_HOST, bytes) == BRIM_OK,
                          model_charge(node, &m->reserved, bytes, true));
         return;
     case 6: {
         const uint64_t back = random_below(m->firm + 1);
-        brim_budget_uncharge(m->real, BRIM_HOST, back);
+        brim_budget_uncharge(m->real, BRIM_MEMORY_HOST, back);
         m->firm -= back;
         return;
     }
     case 7: {
         const uint64_t back = random_below(m->elastic + 1);
-        brim__budget_return(m->real, BRIM_HOST, back);
+        brim__budget_return(m->real, BRIM_MEMORY_HOST, back);
         m->elastic -= back;
         return;
     }
     case 8: {
         const uint64_t back = random_below(m->reserved + 1);
-        brim__budget_unreserve(m->real, BRIM_HOST, back);
+        brim__budget_unreserve(m->real, BRIM_MEMORY_HOST, back);
         m->reserved -= back;
         return;
     }
@@ -203,12 +204,13 @@ static void random_step(int node) {
         if (minimum > limit) {
             return;
         }
-        assert_int_equal(sets(m->real, BRIM_HOST, limit, minimum), model_set(node, limit, minimum));
+        assert_int_equal(sets(m->real, BRIM_MEMORY_HOST, limit, minimum),
+                         model_set(node, limit, minimum));
         return;
     }
     default: {
         const uint64_t firm = random_below(m->elastic + 1);
-        brim__budget_firm_up(m->real, BRIM_HOST, firm);
+        brim__budget_firm_up(m->real, BRIM_MEMORY_HOST, firm);
         m->elastic -= firm;
         m->firm += firm;
         return;
@@ -249,9 +251,9 @@ static void the_arithmetic_is_that_of_a_naive_model(void **state) {
         do {
             node = (int)random_below(NODES);
         } while (!model[node].alive);
-        assert_int_equal(brim__budget_free_now(model[node].real, BRIM_HOST),
+        assert_int_equal(brim__budget_free_now(model[node].real, BRIM_MEMORY_HOST),
                          model_room(node, true));
-        assert_int_equal(brim__budget_available(model[node].real, BRIM_HOST),
+        assert_int_equal(brim__budget_available(model[node].real, BRIM_MEMORY_HOST),
                          model_room(node, false));
     }
     for (int node = NODES - 1; node > 0; node--) { /* parents may go before children */
@@ -259,9 +261,9 @@ static void the_arithmetic_is_that_of_a_naive_model(void **state) {
             brim_budget_free(model[node].real);
         }
     }
-    brim_budget_uncharge(model[0].real, BRIM_HOST, model[0].firm);
-    brim__budget_return(model[0].real, BRIM_HOST, model[0].elastic);
-    brim__budget_unreserve(model[0].real, BRIM_HOST, model[0].reserved);
+    brim_budget_uncharge(model[0].real, BRIM_MEMORY_HOST, model[0].firm);
+    brim__budget_return(model[0].real, BRIM_MEMORY_HOST, model[0].elastic);
+    brim__budget_unreserve(model[0].real, BRIM_MEMORY_HOST, model[0].reserved);
     assert_int_equal(read_info(model[0].real).charged, root_bytes());
     brim__budget_unref(model[0].real);
 }

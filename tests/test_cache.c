@@ -58,27 +58,29 @@ static int is_even(void *user, const brim_call *call, const brim_value *inputs, 
 }
 
 static const brim_field_spec fields[] = {
-    { .size = sizeof(brim_field_spec), .name = "number", .dtype = BRIM_I64 },
+    { .size = sizeof(brim_field_spec), .name = "number", .dtype = BRIM_DTYPE_I64 },
     { .size = sizeof(brim_field_spec),
       .name = "noise",
-      .dtype = BRIM_U32,
+      .dtype = BRIM_DTYPE_U32,
       .rank = 1,
       .shape = { WIDTH },
-      .form = BRIM_RAGGED },
+      .form = BRIM_FORM_RAGGED },
 };
 static uint16_t grid[SAMPLES][3][5];
 
 #define FUNCTION(label, of_kind, of_flags) \
     .size = sizeof(brim_binding), .name = label, .kind = of_kind, .flags = of_flags
 static const brim_binding bindings[] = {
-    { FUNCTION("made", BRIM_BIND_SOURCE, BRIM_PURE | BRIM_CONCURRENT), .count = SAMPLES,
-      .fields = fields, .field_count = 2, .read = make },
-    { FUNCTION("twice", BRIM_BIND_MAP, BRIM_PURE), .fields = fields, .field_count = 2,
+    { FUNCTION("made", BRIM_BINDING_SOURCE, BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT),
+      .count = SAMPLES, .fields = fields, .field_count = 2, .read = make },
+    { FUNCTION("twice", BRIM_BINDING_MAP, BRIM_CALLBACK_PURE), .fields = fields, .field_count = 2,
       .map = change },
-    { FUNCTION("moved", BRIM_BIND_MAP, BRIM_PURE | BRIM_CONCURRENT | BRIM_RANDOM), .user = grid,
-      .fields = fields, .field_count = 2, .map = change },
-    { FUNCTION("even", BRIM_BIND_FILTER, BRIM_PURE | BRIM_CONCURRENT), .filter = is_even },
-    { FUNCTION("grid", BRIM_BIND_ARRAY, 0), .data = grid, .dtype = BRIM_U16, .rank = 3,
+    { FUNCTION("moved", BRIM_BINDING_MAP,
+               BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT | BRIM_CALLBACK_RANDOM),
+      .user = grid, .fields = fields, .field_count = 2, .map = change },
+    { FUNCTION("even", BRIM_BINDING_FILTER, BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT),
+      .filter = is_even },
+    { FUNCTION("grid", BRIM_BINDING_ARRAY, 0), .data = grid, .dtype = BRIM_DTYPE_U16, .rank = 3,
       .shape = { SAMPLES, 3, 5 } },
 };
 
@@ -115,7 +117,7 @@ static void check_way(const char *text, const struct how *base, unsigned turn,
     assert_digest(text, run_epochs(text, &how, EPOCHS, NULL), wanted);
     how.threads = threads[(turn + 2) % COUNT(threads)];
     how.bytes = AT_MINIMUM;
-    how.growth = turn % 2 == 0 ? BRIM_FIXED : BRIM_GROW;
+    how.growth = turn % 2 == 0 ? BRIM_GROWTH_FIXED : BRIM_GROWTH_ON_DEMAND;
     assert_digest(text, run_epochs(text, &how, EPOCHS, NULL), wanted);
 }
 
@@ -330,7 +332,7 @@ static void test_caches_in_a_row(void **state) {
     assert_int_equal(cache_stats(session.loader, 1).hits, 96);
     assert_int_equal(cache_stats(session.loader, 1).misses, 2 * 96);
     brim_cache_stats stats = BRIM_CACHE_STATS_INIT;
-    assert_int_equal(brim_loader_cache_stats(session.loader, 2, &stats), BRIM_INVALID);
+    assert_int_equal(brim_loader_cache_stats(session.loader, 2, &stats), BRIM_STATUS_INVALID);
     session_close(&session);
 }
 

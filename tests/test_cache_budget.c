@@ -94,7 +94,7 @@ static void check_budgets(const char *marked, const char *cache, int32_t threads
     }
     brim_runtime *runtime = make_runtime(threads, minimum - 1);
     brim_loader *loader = NULL;
-    assert_int_equal(try_open(runtime, text, &options, &loader), BRIM_BUDGET);
+    assert_int_equal(try_open(runtime, text, &options, &loader), BRIM_STATUS_BUDGET);
     brim_runtime_free(runtime);
     remove_file("1.cache");
 }
@@ -114,7 +114,7 @@ static void test_budgets_from_the_minimum_up(void **state) {
             for (size_t i = 0; i < COUNT(threads); i++, way++) {
                 if (!is_sanitized() || way % 4 == 0) {
                     check_budgets(marked[p], tiers[t], threads[i], way % 2 ? 2 : 1,
-                                  way % 3 ? BRIM_FIXED : BRIM_GROW);
+                                  way % 3 ? BRIM_GROWTH_FIXED : BRIM_GROWTH_ON_DEMAND);
                 }
             }
         }
@@ -236,7 +236,7 @@ static void test_a_minimum_is_got_at_once(void **state) {
         open_full(&full, threads, minimum + 64 * KIB, 20);
         const uint64_t filled = cache_stats(full.session.loader, 0).filled;
         if (threads == 0) { /* nothing else could hold it: it is the cache's */
-            assert_true(brim__budget_free_now(brim_runtime_budget(full.runtime), BRIM_HOST) <
+            assert_true(brim__budget_free_now(brim_runtime_budget(full.runtime), BRIM_MEMORY_HOST) <
                         minimum);
         }
         for (int turn = 0; turn < (is_sanitized() ? 1 : 3); turn++) {
@@ -293,7 +293,8 @@ static void joint_begin(struct joint *joint, int first, int32_t threads, uint64_
         text_of(marked, NULL, joint->loader[i].without);
         brim_open_options *options = &joint->loader[i].options;
         *options = open_options(i == 0 ? "first" : "second");
-        options->growth = BRIM_FIXED; /* no more slots than it must have: a cache or nobody */
+        options->growth =
+            BRIM_GROWTH_FIXED; /* no more slots than it must have: a cache or nobody */
         options->slots = plan_alone(threads, joint->loader[i].text, options).minimum_slots;
         const brim_plan_info info = plan_alone(threads, joint->loader[i].text, options);
         assert_int_equal(info.slots, info.minimum_slots);
@@ -323,11 +324,11 @@ static void joint_take(struct joint *joint, int i, uint64_t batches) {
 static void joint_fill(struct joint *joint, int i) {
     brim_budget *root = brim_runtime_budget(joint->runtime);
     const uint64_t deadline = brim__now() + PATIENCE_NS;
-    while (brim__budget_free_now(root, BRIM_HOST) >= LEFT_OVER) {
+    while (brim__budget_free_now(root, BRIM_MEMORY_HOST) >= LEFT_OVER) {
         joint_take(joint, i, 8);
         if (brim__now() > deadline) {
             fail_msg("%" PRIu64 " bytes are free, and the cache has %" PRIu64,
-                     brim__budget_free_now(root, BRIM_HOST),
+                     brim__budget_free_now(root, BRIM_MEMORY_HOST),
                      cache_stats(joint->loader[i].session.loader, 0).bytes);
         }
     }
@@ -407,7 +408,7 @@ static void test_later_loaders_get_what_they_planned(void **state) {
     char second[TEXT_BYTES];
     brim_open_options options = open_options("validation");
     options.slots = 12;
-    options.growth = BRIM_FIXED;
+    options.growth = BRIM_GROWTH_FIXED;
     expand("tokens $/plain.bin length=64 | shuffle seed=1 | cast int64 | batch 400", second);
     for (int32_t threads = 0; threads <= 2; threads += 2) {
         struct full full;
@@ -452,13 +453,13 @@ static void test_a_charge_is_got_at_once(void **state) {
         assert_int_equal(brim_budget_new(root, "model", BRIM_UNLIMITED, 0, &model), BRIM_OK);
         for (int turn = 0; turn < (is_sanitized() ? 2 : 5); turn++) {
             const uint64_t bytes = 5 * MIB / 2;
-            assert_true(brim__budget_free_now(root, BRIM_HOST) < bytes);
-            assert_int_equal(brim_budget_charge(model, BRIM_HOST, bytes), BRIM_OK);
+            assert_true(brim__budget_free_now(root, BRIM_MEMORY_HOST) < bytes);
+            assert_int_equal(brim_budget_charge(model, BRIM_MEMORY_HOST, bytes), BRIM_OK);
             assert_true(cache_stats(full.session.loader, 0).filled < 1000);
             struct digest digest = { 0 };
             take_epoch(&full.session, &digest);
             check_budget(full.runtime);
-            brim_budget_uncharge(model, BRIM_HOST, bytes);
+            brim_budget_uncharge(model, BRIM_MEMORY_HOST, bytes);
             fill_to(&full.session, 1000);
         }
         brim_budget_free(model);

@@ -238,7 +238,7 @@ static void test_forged_entries(void **state) {
                 brim_batch_release(batch);
                 good++;
             } else {
-                assert_true(status == BRIM_END || status == BRIM_CORRUPT);
+                assert_true(status == BRIM_STATUS_END || status == BRIM_STATUS_CORRUPT);
             }
         }
         session_close(&session);

@@ -74,24 +74,26 @@ static int make_sample(void *user, const brim_call *call, brim_value *outputs, s
 }
 
 static const uint16_t grid[12][9] = { { 1, 2 }, { 3 }, [7] = { 4, 5, 6 }, [11] = { 7 } };
-static const brim_field_spec made_field = {
-    .size = sizeof(brim_field_spec), .name = "made", .dtype = BRIM_U8, .rank = 1, .shape = { 700 }
-};
+static const brim_field_spec made_field = { .size = sizeof(brim_field_spec),
+                                            .name = "made",
+                                            .dtype = BRIM_DTYPE_U8,
+                                            .rank = 1,
+                                            .shape = { 700 } };
 static const brim_binding bindings[] = {
     { .size = sizeof(brim_binding),
       .name = "grid",
-      .kind = BRIM_BIND_ARRAY,
+      .kind = BRIM_BINDING_ARRAY,
       .data = grid,
-      .dtype = BRIM_U16,
+      .dtype = BRIM_DTYPE_U16,
       .rank = 2,
       .shape = { 12, 9 } },
     { .size = sizeof(brim_binding),
       .name = "made",
-      .kind = BRIM_BIND_SOURCE,
+      .kind = BRIM_BINDING_SOURCE,
       .count = 12,
       .fields = &made_field,
       .field_count = 1,
-      .flags = BRIM_PURE | BRIM_CONCURRENT,
+      .flags = BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT,
       .read = make_sample },
 };
 

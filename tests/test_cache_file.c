@@ -183,7 +183,7 @@ static void another_format_begins_anew(void **state) {
         brim_cache_info info = BRIM_CACHE_INFO_INIT;
         assert_int_equal(brim_cache_inspect(path.text, &info), BRIM_OK);
         assert_int_equal(info.usable, 0);
-        assert_int_equal(brim_cache_verify(path.text, NULL, NULL, NULL, NULL), BRIM_CORRUPT);
+        assert_int_equal(brim_cache_verify(path.text, NULL, NULL, NULL, NULL), BRIM_STATUS_CORRUPT);
         struct scene scene;
         set_scene(&scene, path.text, false);
         expect_fresh(&scene, path.text);
@@ -208,8 +208,8 @@ static void strangers_are_left_alone(void **state) {
         assert_int_equal(stats_of(&scene).dropped, 1);
         end_scene(&scene);
         assert_image(path.text, noise, sizes[i]);
-        assert_int_equal(brim_cache_remove(path.text), BRIM_INVALID);
-        assert_int_equal(brim_cache_verify(path.text, NULL, NULL, NULL, NULL), BRIM_INVALID);
+        assert_int_equal(brim_cache_remove(path.text), BRIM_STATUS_INVALID);
+        assert_int_equal(brim_cache_verify(path.text, NULL, NULL, NULL, NULL), BRIM_STATUS_INVALID);
     }
     assert_int_equal(unlink(path.text), 0);
     assert_int_equal(mkfifo(path.text, 0600), 0);
@@ -252,7 +252,7 @@ static void a_directory_holds_many_caches(void **state) {
     assert_int_equal(get_all(&scene), 0);
     end_scene(&scene);
     assert_int_equal(count_names(text), 3);
-    assert_int_equal(brim_cache_remove(text), BRIM_INVALID);
+    assert_int_equal(brim_cache_remove(text), BRIM_STATUS_INVALID);
     assert_detail_has("directory");
 }
 
@@ -335,13 +335,13 @@ static void one_fills_and_the_others_read(void **state) {
     brim_cache_info info = BRIM_CACHE_INFO_INIT;
     assert_int_equal(brim_cache_inspect(path.text, &info), BRIM_OK);
     assert_int_equal(info.in_use, 1);
-    assert_int_equal(brim_cache_remove(path.text), BRIM_HELD);
+    assert_int_equal(brim_cache_remove(path.text), BRIM_STATUS_HELD);
     end_scene(&first);
 
     open_scene(&idle, format_text(text, "%s.idle", path.text), true);
     put_surely(&idle, 6);
     brim_budget_info ring = BRIM_BUDGET_INFO_INIT;
-    assert_int_equal(brim_budget_read(idle.node, BRIM_HOST, &ring), BRIM_OK);
+    assert_int_equal(brim_budget_read(idle.node, BRIM_MEMORY_HOST, &ring), BRIM_OK);
     assert_true(ring.peak >= 512 * KIB);
     pause_ms(RETRY_MS);
     const uint64_t stack = brim__thread_stack_bytes(256 * KIB);
@@ -509,7 +509,7 @@ static void a_file_is_looked_at_from_outside(void **state) {
     struct timespec now;
     uint64_t good, bad;
     char text[3000];
-    assert_int_equal(brim_cache_verify(path.text, NULL, NULL, &good, &bad), BRIM_IO);
+    assert_int_equal(brim_cache_verify(path.text, NULL, NULL, &good, &bad), BRIM_STATUS_IO);
     assert_detail_has("No such file");
     clock_gettime(CLOCK_REALTIME, &now);
     const int64_t before = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec - 50000000;
@@ -548,7 +548,8 @@ static void a_file_is_looked_at_from_outside(void **state) {
     assert_int_equal(bad, 0);
     assert_true(told.calls > 0 && told.total == COUNT);
     told.answer = 1;
-    assert_int_equal(brim_cache_verify(path.text, tell, &told, &good, &bad), BRIM_INTERRUPTED);
+    assert_int_equal(brim_cache_verify(path.text, tell, &told, &good, &bad),
+                     BRIM_STATUS_INTERRUPTED);
     const struct image image = read_image(path.text);
     image.data[entry_of(&image, 6).offset + 34567] ^= 4;
     image.data[brim__cache_table_at(40) + 24] ^= 4;
@@ -567,11 +568,11 @@ static void a_file_is_looked_at_from_outside(void **state) {
     assert_int_equal(info.filled, 12345);
     assert_int_equal(info.samples, COUNT);
     info.size = 0;
-    assert_int_equal(brim_cache_inspect(path.text, &info), BRIM_INVALID);
-    assert_int_equal(brim_cache_inspect(NULL, &info), BRIM_INVALID);
+    assert_int_equal(brim_cache_inspect(path.text, &info), BRIM_STATUS_INVALID);
+    assert_int_equal(brim_cache_inspect(NULL, &info), BRIM_STATUS_INVALID);
     assert_int_equal(brim_cache_remove(path.text), BRIM_OK);
     assert_int_equal(access(path.text, F_OK), -1);
-    assert_int_equal(brim_cache_remove(path.text), BRIM_IO);
+    assert_int_equal(brim_cache_remove(path.text), BRIM_STATUS_IO);
 }
 
 int main(void) {

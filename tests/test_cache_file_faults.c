@@ -163,10 +163,10 @@ static void memory_is_given_back_while_writing(void **state) {
                 pause_ms(1);
             }
             taken += charged(scene.node) > 0;
-            const uint64_t all = brim__budget_available(scene.root, BRIM_HOST);
-            assert_int_equal(brim_budget_charge(scene.root, BRIM_HOST, all), BRIM_OK);
+            const uint64_t all = brim__budget_available(scene.root, BRIM_MEMORY_HOST);
+            assert_int_equal(brim_budget_charge(scene.root, BRIM_MEMORY_HOST, all), BRIM_OK);
             assert_int_equal(charged(scene.node), 0);
-            brim_budget_uncharge(scene.root, BRIM_HOST, all);
+            brim_budget_uncharge(scene.root, BRIM_MEMORY_HOST, all);
         }
         assert_int_equal(taken, 25); /* it began again each time */
         for (int wait = 0; wait < 60000 && stats_of(&scene).stored == 0; wait++) {

@@ -268,7 +268,8 @@ static void an_entry_of_another_stamp_is_replaced(void **state) {
     assert_int_equal(stats.stored, 3);
     assert_int_equal(stats.filled, 2);
 
-    brim__budget_revoke(fixture.root, BRIM_HOST, UINT64_MAX); /* meets the one that was replaced */
+    brim__budget_revoke(fixture.root, BRIM_MEMORY_HOST,
+                        UINT64_MAX); /* meets the one that was replaced */
     stats = stats_of(&fixture);
     assert_int_equal(stats.filled, 0);
     assert_int_equal(checked_bytes(&fixture), 0);
@@ -306,7 +307,7 @@ static void the_second_of_two_gives_its_room_back(void **state) {
     assert_true(put(&fixture, 12, 40));
     ops->abandon(fixture.tier, &second);
     assert_true(put(&fixture, 13, 40));
-    brim__budget_revoke(fixture.root, BRIM_HOST, UINT64_MAX);
+    brim__budget_revoke(fixture.root, BRIM_MEMORY_HOST, UINT64_MAX);
     assert_int_equal(stats_of(&fixture).filled, 0);
     assert_int_equal(checked_bytes(&fixture), 0);
     close_tier(&fixture);
@@ -322,7 +323,7 @@ static void copies_hold_nothing(void **state) {
     assert_true(ops->find(fixture.tier, 3, 0, fixture.buffer, UINT64_MAX, &found));
     assert_ptr_equal(found.data, fixture.buffer);
     /* would wait for ever for somebody inside */
-    assert_true(brim__budget_revoke(fixture.root, BRIM_HOST, UINT64_MAX) >= 5000);
+    assert_true(brim__budget_revoke(fixture.root, BRIM_MEMORY_HOST, UINT64_MAX) >= 5000);
     assert_int_equal(checked_bytes(&fixture), 0);
     assert_false(ops->has(fixture.tier, 3));
     assert_true(entry_is_right(found.data, found.bytes, 3, 0));
@@ -351,7 +352,8 @@ static void fills_to_the_brim_and_not_over(void **state) {
         const brim_budget_info info = read_info(fixture.root);
         assert_true(info.peak <= info.limit);
         const uint64_t most = brim__max(sizes[i] + 4096, 64 * KIB);
-        assert_true(brim__budget_free_now(fixture.root, BRIM_HOST) < most); /* no more would fit */
+        assert_true(brim__budget_free_now(fixture.root, BRIM_MEMORY_HOST) <
+                    most); /* no more would fit */
         const struct brim__tier_stats stats = stats_of(&fixture);
         assert_true(stats.dropped > 0);
         assert_int_equal(stats.filled + stats.dropped, fixture.start.count);
@@ -367,17 +369,20 @@ static void headroom_stays_free(void **state) {
     open_tier(&fixture, 8 * MIB, 5000);
     fixture.headroom = 5 * MIB;
     offer_all(&fixture, 5000, 3000);
-    assert_in_range(brim__budget_free_now(fixture.root, BRIM_HOST), 5 * MIB, 5 * MIB + 64 * KIB);
+    assert_in_range(brim__budget_free_now(fixture.root, BRIM_MEMORY_HOST), 5 * MIB,
+                    5 * MIB + 64 * KIB);
     const uint64_t before = stats_of(&fixture).filled;
     assert_true(before > 0);
     fixture.headroom = UINT64_MAX; /* which no sum may run over */
     let_the_pause_pass();
     offer_all(&fixture, 5000, 3000);
-    assert_in_range(brim__budget_free_now(fixture.root, BRIM_HOST), 5 * MIB, 5 * MIB + 64 * KIB);
+    assert_in_range(brim__budget_free_now(fixture.root, BRIM_MEMORY_HOST), 5 * MIB,
+                    5 * MIB + 64 * KIB);
     fixture.headroom = 2 * MIB;
     let_the_pause_pass();
     offer_all(&fixture, 5000, 3000);
-    assert_in_range(brim__budget_free_now(fixture.root, BRIM_HOST), 2 * MIB, 2 * MIB + 64 * KIB);
+    assert_in_range(brim__budget_free_now(fixture.root, BRIM_MEMORY_HOST), 2 * MIB,
+                    2 * MIB + 64 * KIB);
     assert_true(stats_of(&fixture).filled > before + 900);
     assert_int_equal(count_found(&fixture, 5000, 3000), stats_of(&fixture).filled);
     close_tier(&fixture);
@@ -489,7 +494,7 @@ static void firm_memory_is_there_at_once_and_it_fills_again(void **state) {
         assert_int_equal(count_found(&fixture, 5000, 3000), 0);
         let_the_pause_pass();
         assert_false(put(&fixture, 0, 3000));
-        brim_budget_uncharge(other, BRIM_HOST, 8 * MIB);
+        brim_budget_uncharge(other, BRIM_MEMORY_HOST, 8 * MIB);
     }
     const brim_budget_info info = read_info(fixture.root);
     assert_true(info.peak <= info.limit);
@@ -521,7 +526,7 @@ struct revoker {
 
 static void *revoke_all(void *argument) {
     struct revoker *revoker = argument;
-    revoker->given = brim__budget_revoke(revoker->root, BRIM_HOST, UINT64_MAX);
+    revoker->given = brim__budget_revoke(revoker->root, BRIM_MEMORY_HOST, UINT64_MAX);
     atomic_store(&revoker->finished, true);
     return NULL;
 }
@@ -668,10 +673,10 @@ static void a_crowd_against_revocation(void **state) {
         const uint64_t bytes = 1 + random_below(rounds % 3 == 0 ? 12 * MIB : 2 * MIB);
         assert_true(charges(crowd.fixture.root, bytes)); /* all else is elastic */
         nap(random_below(4000000));
-        brim_budget_uncharge(crowd.fixture.root, BRIM_HOST, bytes);
+        brim_budget_uncharge(crowd.fixture.root, BRIM_MEMORY_HOST, bytes);
         nap(random_below(20000000)); /* some longer than the pause */
         if (rounds++ % 8 == 7) {
-            brim__budget_revoke(crowd.fixture.root, BRIM_HOST, UINT64_MAX);
+            brim__budget_revoke(crowd.fixture.root, BRIM_MEMORY_HOST, UINT64_MAX);
         }
         struct brim__tier_stats stats = stats_of(&crowd.fixture);
         assert_true(stats.bytes <= 12 * MIB);
@@ -732,7 +737,8 @@ static void whatever_the_system_refuses_is_a_miss(void **state) {
                 assert_true(get(&fixture, number + 1, 400000));
             }
             const uint64_t bytes = checked_bytes(&fixture);
-            assert_int_equal(brim__budget_revoke(fixture.root, BRIM_HOST, UINT64_MAX), bytes);
+            assert_int_equal(brim__budget_revoke(fixture.root, BRIM_MEMORY_HOST, UINT64_MAX),
+                             bytes);
             assert_int_equal(checked_bytes(&fixture), 0);
             close_tier(&fixture);
         }

@@ -29,22 +29,25 @@ static int change(void *user, const brim_call *call, const brim_value *inputs, s
 }
 
 static const brim_field_spec fields[] = {
-    { .size = sizeof(brim_field_spec), .name = "number", .dtype = BRIM_I64 },
+    { .size = sizeof(brim_field_spec), .name = "number", .dtype = BRIM_DTYPE_I64 },
 };
 static int64_t numbers[SAMPLES];
 
 #define BINDING(label, of_kind, of_flags) \
     .size = sizeof(brim_binding), .name = label, .kind = of_kind, .flags = of_flags
-#define MAP(label, of_flags, function) \
-    { BINDING(label, BRIM_BIND_MAP, of_flags), .fields = fields, .field_count = 1, .map = function }
+#define MAP(label, of_flags, function)                                                  \
+    {                                                                                   \
+        BINDING(label, BRIM_BINDING_MAP, of_flags), .fields = fields, .field_count = 1, \
+                                                    .map = function                     \
+    }
 static const brim_binding bindings[] = {
-    { BINDING("made", BRIM_BIND_SOURCE, BRIM_PURE | BRIM_CONCURRENT), .count = SAMPLES,
-      .fields = fields, .field_count = 1, .read = make },
-    MAP("behind", BRIM_PURE | BRIM_CONCURRENT, change),
-    MAP("random", BRIM_PURE | BRIM_CONCURRENT | BRIM_RANDOM, change),
-    MAP("impure", BRIM_CONCURRENT, change),
-    { BINDING("numbers", BRIM_BIND_ARRAY, 0), .data = numbers, .dtype = BRIM_I64, .rank = 1,
-      .shape = { SAMPLES } },
+    { BINDING("made", BRIM_BINDING_SOURCE, BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT),
+      .count = SAMPLES, .fields = fields, .field_count = 1, .read = make },
+    MAP("behind", BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT, change),
+    MAP("random", BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT | BRIM_CALLBACK_RANDOM, change),
+    MAP("impure", BRIM_CALLBACK_CONCURRENT, change),
+    { BINDING("numbers", BRIM_BINDING_ARRAY, 0), .data = numbers, .dtype = BRIM_DTYPE_I64,
+      .rank = 1, .shape = { SAMPLES } },
 };
 
 /* ----------------------------------------------------------------- refusals */
@@ -67,37 +70,40 @@ static void check_refusals(const struct refusal *refusals, size_t count, const s
 static void test_arrays(void **state) {
     (void)state;
     static const struct refusal refusals[] = {
-        { "npy $/a.npy | flip ^| batch 8", "cache memory", BRIM_INVALID,
+        { "npy $/a.npy | flip ^| batch 8", "cache memory", BRIM_STATUS_INVALID,
           "'flip' before it is random" },
         { "npy $/a.npy | random_crop 8 | cast float32 ^| batch 8", "cache file=$/1.cache",
-          BRIM_INVALID, "'random_crop' before it is random" },
+          BRIM_STATUS_INVALID, "'random_crop' before it is random" },
         { "callback @made version=1 | map @random version=1 ^| batch 8", "cache memory",
-          BRIM_INVALID, "freeze=yes" },
+          BRIM_STATUS_INVALID, "freeze=yes" },
         { "callback @made version=1 | map @impure version=1 ^| batch 8", "cache memory",
-          BRIM_INVALID, "BRIM_PURE" },
+          BRIM_STATUS_INVALID, "BRIM_CALLBACK_PURE" },
         { "callback @made version=1 | map @impure version=1 ^| batch 8",
-          "cache file=$/1.cache freeze=yes", BRIM_INVALID, "'map @impure' before it" },
-        { "callback @made ^| batch 8", "cache file=$/1.cache", BRIM_INVALID, "version=" },
-        { "callback @made version=1 ^| batch 8", "cache memory verify=content", BRIM_UNSUPPORTED,
+          "cache file=$/1.cache freeze=yes", BRIM_STATUS_INVALID, "'map @impure' before it" },
+        { "callback @made ^| batch 8", "cache file=$/1.cache", BRIM_STATUS_INVALID, "version=" },
+        { "callback @made version=1 ^| batch 8", "cache memory verify=content",
+          BRIM_STATUS_UNSUPPORTED,
           "'callback @made' makes its samples and has no records to read and compare" },
-        { "array @numbers ^| batch 8", "cache file=$/1.cache", BRIM_INVALID,
+        { "array @numbers ^| batch 8", "cache file=$/1.cache", BRIM_STATUS_INVALID,
           "'array @numbers' before it has no version" },
-        { "callback @made version=1 | map @behind ^| batch 8", "cache file=$/1.cache", BRIM_INVALID,
-          "'map @behind' before it has no version" },
-        { "range 50 | filter \"index > 3\" ^| batch 8", "cache memory", BRIM_UNSUPPORTED,
+        { "callback @made version=1 | map @behind ^| batch 8", "cache file=$/1.cache",
+          BRIM_STATUS_INVALID, "'map @behind' before it has no version" },
+        { "range 50 | filter \"index > 3\" ^| batch 8", "cache memory", BRIM_STATUS_UNSUPPORTED,
           "behind 'filter'" },
-        { "npy $/a.npy | unbatch ^| batch 8", "cache memory", BRIM_UNSUPPORTED,
+        { "npy $/a.npy | unbatch ^| batch 8", "cache memory", BRIM_STATUS_UNSUPPORTED,
           "behind 'unbatch'" },
-        { "range 50 | batch 8 ^", "cache memory", BRIM_SYNTAX, "'cache' stands after 'batch'" },
-        { "range 50 ^| batch 8", "cache memory file=$/1.cache", BRIM_INVALID, "say either" },
-        { "range 50 ^| batch 8", "cache x.cache", BRIM_SYNTAX, "a path is given as file=" },
-        { "range 50 ^| batch 8", "cache memory verify=later", BRIM_SYNTAX, "open, hit, never" },
-        { "range 50 ^| batch 8", "cache memory limit=-1", BRIM_SYNTAX, "limit" },
+        { "range 50 | batch 8 ^", "cache memory", BRIM_STATUS_SYNTAX,
+          "'cache' stands after 'batch'" },
+        { "range 50 ^| batch 8", "cache memory file=$/1.cache", BRIM_STATUS_INVALID, "say either" },
+        { "range 50 ^| batch 8", "cache x.cache", BRIM_STATUS_SYNTAX, "a path is given as file=" },
+        { "range 50 ^| batch 8", "cache memory verify=later", BRIM_STATUS_SYNTAX,
+          "open, hit, never" },
+        { "range 50 ^| batch 8", "cache memory limit=-1", BRIM_STATUS_SYNTAX, "limit" },
         { "range 50 ^| batch 8",
           "cache memory | cache memory | cache memory | cache memory | "
           "cache memory",
-          BRIM_UNSUPPORTED, "at most 4 caches" },
-        { "zip (range 50 ^) (range 50 name=other) | batch 8", "cache memory", BRIM_INVALID,
+          BRIM_STATUS_UNSUPPORTED, "at most 4 caches" },
+        { "zip (range 50 ^) (range 50 name=other) | batch 8", "cache memory", BRIM_STATUS_INVALID,
           "one source alone" },
     };
     const struct how how = { .bindings = bindings, .binding_count = COUNT(bindings) };
@@ -107,15 +113,15 @@ static void test_arrays(void **state) {
 static void test_formats(void **state) {
     (void)state;
     static const struct refusal refusals[] = {
-        { "stream @documents ^| batch 4", "cache memory", BRIM_UNSUPPORTED,
+        { "stream @documents ^| batch 4", "cache memory", BRIM_STATUS_UNSUPPORTED,
           "the samples of a stream have no numbers" },
         { "jsonl $/documents.jsonl fields=label index=beside | flat_map @twice ^| batch 4",
-          "cache memory", BRIM_UNSUPPORTED, "behind 'flat_map'" },
+          "cache memory", BRIM_STATUS_UNSUPPORTED, "behind 'flat_map'" },
         { "jsonl $/documents.jsonl fields=ids index=beside max_length=8 | "
           "pack_sequences 32 on=ids ^| batch 4",
-          "cache file=$/1.cache", BRIM_UNSUPPORTED, "behind 'pack_sequences'" },
+          "cache file=$/1.cache", BRIM_STATUS_UNSUPPORTED, "behind 'pack_sequences'" },
         { "jsonl $/documents.jsonl fields=label index=beside | filter by=@even ^| batch 4",
-          "cache memory", BRIM_UNSUPPORTED, "behind 'filter'" },
+          "cache memory", BRIM_STATUS_UNSUPPORTED, "behind 'filter'" },
     };
     const brim_open_options options = format_options();
     const struct how how = { .bindings = options.bindings, .binding_count = options.binding_count };
@@ -125,14 +131,14 @@ static void test_formats(void **state) {
 static void test_images(void **state) {
     (void)state;
     static const struct refusal refusals[] = {
-        { "files $/pets.csv index=beside probe=no ^| batch 1", "cache memory", BRIM_INVALID,
+        { "files $/pets.csv index=beside probe=no ^| batch 1", "cache memory", BRIM_STATUS_INVALID,
           "how large field 'path' can be (or say probe=yes" },
         { "folder $/pets index=beside probe=no | decode room=1MiB ^| resize 8 8 | batch 2",
-          "cache memory", BRIM_INVALID, "image" },
+          "cache memory", BRIM_STATUS_INVALID, "image" },
         { "folder $/pets index=beside | decode fast=yes ^| resize 8 8 | batch 2", "cache memory",
-          BRIM_INVALID, "fast=yes decodes at the size" },
+          BRIM_STATUS_INVALID, "fast=yes decodes at the size" },
         { "folder $/pets index=beside | decode | random_resized_crop 8 ^| batch 2", "cache memory",
-          BRIM_INVALID, "'random_resized_crop' before it is random" },
+          BRIM_STATUS_INVALID, "'random_resized_crop' before it is random" },
     };
     check_refusals(refusals, COUNT(refusals), &(struct how){ 0 });
 }

@@ -365,7 +365,7 @@ static void test_a_file_that_is_gone(void **state) {
 static void write_rows(uint64_t seed) {
     static uint8_t rows[ROWS][16];
     fill_random(rows, sizeof rows, seed);
-    write_npy("rows.npy", BRIM_U8, 2, (const int64_t[]){ ROWS, 16 }, rows);
+    write_npy("rows.npy", BRIM_DTYPE_U8, 2, (const int64_t[]){ ROWS, 16 }, rows);
 }
 
 /* A file with many samples is looked at as a whole. */
@@ -393,7 +393,7 @@ static void test_an_array(void **state) {
         }
         /* another shape: another key, whoever looks */
         static uint8_t rows[ROWS + 1][16];
-        write_npy("rows.npy", BRIM_U8, 2, (const int64_t[]){ ROWS + 1, 16 }, rows);
+        write_npy("rows.npy", BRIM_DTYPE_U8, 2, (const int64_t[]){ ROWS + 1, 16 }, rows);
         assert_digest(with, run_epochs(with, &plain, 1, &stats), run_epochs(text, &plain, 1, NULL));
         assert_int_equal(stats.hits, 0);
     }

@@ -60,24 +60,27 @@ static int make_anew(void *user, const brim_call *call, brim_value *outputs, siz
 }
 
 static const brim_field_spec fields[] = {
-    { .size = sizeof(brim_field_spec), .name = "number", .dtype = BRIM_I64 },
+    { .size = sizeof(brim_field_spec), .name = "number", .dtype = BRIM_DTYPE_I64 },
 };
 static int64_t numbers[SAMPLES];
 
 #define BINDING(label, of_kind, of_flags) \
     .size = sizeof(brim_binding), .name = label, .kind = of_kind, .flags = of_flags
-#define MAP(label, of_flags, function) \
-    { BINDING(label, BRIM_BIND_MAP, of_flags), .fields = fields, .field_count = 1, .map = function }
+#define MAP(label, of_flags, function)                                                  \
+    {                                                                                   \
+        BINDING(label, BRIM_BINDING_MAP, of_flags), .fields = fields, .field_count = 1, \
+                                                    .map = function                     \
+    }
 static const brim_binding bindings[] = {
-    { BINDING("made", BRIM_BIND_SOURCE, BRIM_PURE | BRIM_CONCURRENT), .count = SAMPLES,
-      .fields = fields, .field_count = 1, .read = make },
-    { BINDING("anew", BRIM_BIND_SOURCE, BRIM_PURE | BRIM_RANDOM), .count = SAMPLES,
-      .fields = fields, .field_count = 1, .read = make_anew },
-    MAP("behind", BRIM_PURE | BRIM_CONCURRENT, behind),
-    MAP("random", BRIM_PURE | BRIM_CONCURRENT | BRIM_RANDOM, draw),
-    MAP("impure", BRIM_CONCURRENT, draw),
-    { BINDING("numbers", BRIM_BIND_ARRAY, 0), .data = numbers, .dtype = BRIM_I64, .rank = 1,
-      .shape = { SAMPLES } },
+    { BINDING("made", BRIM_BINDING_SOURCE, BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT),
+      .count = SAMPLES, .fields = fields, .field_count = 1, .read = make },
+    { BINDING("anew", BRIM_BINDING_SOURCE, BRIM_CALLBACK_PURE | BRIM_CALLBACK_RANDOM),
+      .count = SAMPLES, .fields = fields, .field_count = 1, .read = make_anew },
+    MAP("behind", BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT, behind),
+    MAP("random", BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT | BRIM_CALLBACK_RANDOM, draw),
+    MAP("impure", BRIM_CALLBACK_CONCURRENT, draw),
+    { BINDING("numbers", BRIM_BINDING_ARRAY, 0), .data = numbers, .dtype = BRIM_DTYPE_I64,
+      .rank = 1, .shape = { SAMPLES } },
 };
 static const struct how plain = { .bindings = bindings, .binding_count = COUNT(bindings) };
 
@@ -173,7 +176,8 @@ static void test_a_failure_is_not_kept(void **state) {
                      &plain);
         brim_batch_release(take_batch(&session));
         for (int i = 0; i < 3; i++) {
-            assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_CALLBACK);
+            assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch),
+                             BRIM_STATUS_CALLBACK);
             assert_detail_has("sample 33 was spoilt");
         }
         spoil(bad, 0, 0);

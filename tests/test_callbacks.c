@@ -1,5 +1,5 @@
 /*
- * Callbacks behind a mix: a function that is not declared BRIM_CONCURRENT never
+ * Callbacks behind a mix: a function that is not declared BRIM_CALLBACK_CONCURRENT never
  * runs twice at once, whatever part its sample comes from, and samples of
  * different parts draw different random numbers.
  */
@@ -38,10 +38,10 @@ static void run(const char *text, uint32_t *numbers) {
     limits.threads = 4;
     brim_field_spec spec = BRIM_FIELD_SPEC_INIT;
     spec.name = "number";
-    spec.dtype = BRIM_U32;
+    spec.dtype = BRIM_DTYPE_U32;
     brim_binding binding = BRIM_BINDING_INIT;
     binding.name = "draw";
-    binding.kind = BRIM_BIND_MAP;
+    binding.kind = BRIM_BINDING_MAP;
     binding.fields = &spec;
     binding.field_count = 1;
     binding.map = draw;

@@ -33,7 +33,7 @@ static void assert_field(const struct brim__source *source, uint32_t index, cons
                          uint64_t offset, uint32_t rank) {
     const struct brim__source_field *field = &source->field[index];
     assert_string_equal(field->name, name);
-    assert_int_equal(field->view.dtype, BRIM_U8);
+    assert_int_equal(field->view.dtype, BRIM_DTYPE_U8);
     assert_int_equal(field->view.offset, offset);
     assert_int_equal(field->view.shape.rank, rank);
     if (rank == 3) {
@@ -87,7 +87,7 @@ static void test_sizes(void **state) {
     write_file(odd.text, bytes.data, 2 * TEN + 1);
     free(bytes.data);
     const char *const ambiguous[] = { both.text };
-    assert_int_equal(open_cifar(&opened, ambiguous, 1, "auto"), BRIM_INVALID);
+    assert_int_equal(open_cifar(&opened, ambiguous, 1, "auto"), BRIM_STATUS_INVALID);
     assert_detail_has("both.bin");
     assert_detail_has("kind=10 or kind=100");
     close_opened(&opened);
@@ -103,23 +103,23 @@ static void test_sizes(void **state) {
     assert_int_equal(opened.source.count, TEN + 2);
     close_opened(&opened);
     const char *const unlike[] = { ten.text, hundred.text };
-    assert_int_equal(open_cifar(&opened, unlike, 2, "auto"), BRIM_CORRUPT);
+    assert_int_equal(open_cifar(&opened, unlike, 2, "auto"), BRIM_STATUS_CORRUPT);
     assert_detail_has("hundred.bin: 6148 bytes");
     assert_detail_has("files before it");
     close_opened(&opened);
     const char *const cut[] = { odd.text };
-    assert_int_equal(open_cifar(&opened, cut, 1, "auto"), BRIM_CORRUPT);
+    assert_int_equal(open_cifar(&opened, cut, 1, "auto"), BRIM_STATUS_CORRUPT);
     assert_detail_has("odd.bin: 6147 bytes are no whole number");
     close_opened(&opened);
-    assert_int_equal(open_cifar(&opened, cut, 1, "10"), BRIM_CORRUPT);
+    assert_int_equal(open_cifar(&opened, cut, 1, "10"), BRIM_STATUS_CORRUPT);
     assert_detail_has("odd.bin: byte 6146: the file ends inside a record");
     close_opened(&opened);
     write_file(odd.text, "", 0);
-    assert_int_equal(open_cifar(&opened, cut, 1, "10"), BRIM_INVALID);
+    assert_int_equal(open_cifar(&opened, cut, 1, "10"), BRIM_STATUS_INVALID);
     assert_detail_has("holds no images");
     close_opened(&opened);
     const char *const missing[] = { "/nowhere/at/all.bin" };
-    assert_int_equal(open_cifar(&opened, missing, 1, "auto"), BRIM_IO);
+    assert_int_equal(open_cifar(&opened, missing, 1, "auto"), BRIM_STATUS_IO);
     assert_detail_has("/nowhere/at/all.bin");
     close_opened(&opened);
 }

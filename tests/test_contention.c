@@ -240,7 +240,7 @@ static void close_contest(struct contest *contest) {
     }
     assert_int_equal(brim_runtime_trim(contest->runtime, NULL), BRIM_OK);
     assert_int_equal(usage_of(contest->runtime).charged, empty_runtime_bytes());
-    for (int kind = BRIM_PINNED; kind < BRIM_MEMORY_KINDS; kind++) {
+    for (int kind = BRIM_MEMORY_PINNED; kind < BRIM_MEMORY_KINDS; kind++) {
         brim_budget_info info = BRIM_BUDGET_INFO_INIT;
         assert_int_equal(
             brim_budget_read(brim_runtime_budget(contest->runtime), (brim_memory)kind, &info),
@@ -331,12 +331,12 @@ static void contend_there(brim_device device) {
 
 static void test_on_opencl(void **state) {
     (void)state;
-    contend_there(BRIM_ON_OPENCL);
+    contend_there(BRIM_DEVICE_OPENCL);
 }
 
 static void test_on_cuda(void **state) {
     (void)state;
-    contend_there(BRIM_ON_CUDA);
+    contend_there(BRIM_DEVICE_CUDA);
     assert_string_equal(cuda_standin_violation(0), "");
     assert_true(cuda_standin_empty());
 }

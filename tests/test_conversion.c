@@ -92,7 +92,7 @@ static void fill(uint8_t *at, brim_dtype dtype, size_t count, uint64_t *random) 
         if (bytes == 16) {
             memcpy(at + 8, &more, 8);
         }
-        if (dtype > BRIM_F64 || more % 3 == 0) {
+        if (dtype > BRIM_DTYPE_F64 || more % 3 == 0) {
             continue;
         }
         struct model_number number = { .real = specials[(more >> 8) % BRIM__COUNT(specials)] };
@@ -128,8 +128,8 @@ static void test_kernels_agree_with_the_model(void **state) {
     uint64_t random = 1;
     static const float scale[] = { 0.0171f, -3.0f, 0.0f, 1e-30f };
     static const float bias[] = { -1.9f, 0.25f, 0.0f, 1e30f };
-    for (int from = BRIM_BOOL; from <= BRIM_F64; from++) {
-        for (int to = BRIM_BOOL; to <= BRIM_F64; to++) {
+    for (int from = BRIM_DTYPE_BOOL; from <= BRIM_DTYPE_F64; from++) {
+        for (int to = BRIM_DTYPE_BOOL; to <= BRIM_DTYPE_F64; to++) {
             const size_t from_bytes = brim_dtype_bytes((brim_dtype)from);
             const size_t to_bytes = brim_dtype_bytes((brim_dtype)to);
             for (size_t count = 0; count <= 70; count++) {
@@ -175,17 +175,18 @@ static void test_planes3_agrees_with_the_model(void **state) {
         const uint8_t *const in = source + pixels % 7;
         const size_t shift = 8 + pixels % 9;
         const size_t end = shift + 3 * plane * 4 + 64;
-        fill(source, BRIM_U8, 400, &random);
+        fill(source, BRIM_DTYPE_U8, 400, &random);
         memset(expected, GUARD, end);
         for (size_t i = 0; i < 3 * pixels; i++) {
-            model_convert(BRIM_U8, BRIM_F32, in + i, expected + shift + (i % 3 * plane + i / 3) * 4,
-                          &scale[i % 3], &bias[i % 3]);
+            model_convert(BRIM_DTYPE_U8, BRIM_DTYPE_F32, in + i,
+                          expected + shift + (i % 3 * plane + i / 3) * 4, &scale[i % 3],
+                          &bias[i % 3]);
         }
         const struct brim__kernels *kernels;
         for (size_t v = 0; (kernels = brim__kernels_variant(v)) != NULL; v++) {
             memset(got, GUARD, end);
             kernels->planes3(in, (float *)(void *)(got + shift), plane, pixels, scale, bias);
-            compare(kernels->name, BRIM_U8, BRIM_F32, 3 * pixels, end);
+            compare(kernels->name, BRIM_DTYPE_U8, BRIM_DTYPE_F32, 3 * pixels, end);
         }
     }
 }
@@ -312,7 +313,7 @@ static void test_random_conversions(void **state) {
         if (!brim__dtype_is_complex(from)) {
             conversion.to = draw % 3 == 0 ? from : (brim_dtype)(draw / 3 % 13 + 1);
             if (draw / 64 % 2 == 0) {
-                conversion.to = (brim_dtype)(BRIM_F16 + draw / 128 % 4);
+                conversion.to = (brim_dtype)(BRIM_DTYPE_F16 + draw / 128 % 4);
                 conversion.scale = scale;
                 conversion.bias = bias;
                 conversion.channels = 1;
@@ -335,7 +336,7 @@ static void test_images_to_planes(void **state) {
     uint64_t random = 4;
     static const float scale[] = { 0.0171f, 0.0175f, -0.0169f };
     static const float bias[] = { -1.9f, 2.0f, -1.8f };
-    fill(source, BRIM_U8, ROOM, &random);
+    fill(source, BRIM_DTYPE_U8, ROOM, &random);
     for (int i = 0; i < 600; i++) {
         const uint64_t draw = model_random(&random);
         const uint64_t height = draw % 40 + 1, width = draw / 64 % 90 + 1;
@@ -343,7 +344,7 @@ static void test_images_to_planes(void **state) {
         const bool flip = draw >> 20 & 1, turn = draw >> 21 & 1;
         const uint64_t channels = draw >> 22 & 3 ? 3 : draw % 4 + 1;
         struct brim__view view = {
-            .dtype = BRIM_U8,
+            .dtype = BRIM_DTYPE_U8,
             .shape = { 3, { channels, height, width } },
             .stride = { 1, (int64_t)pitch, flip ? -3 : 3 },
             .offset = 7 + (flip ? 3 * (width - 1) : 0) + (turn ? pitch * (height - 1) : 0),
@@ -354,7 +355,7 @@ static void test_images_to_planes(void **state) {
         }
         struct brim__conversion conversion;
         brim__conversion_init(&conversion, &view);
-        conversion.to = draw >> 25 & 7 ? BRIM_F32 : BRIM_F16;
+        conversion.to = draw >> 25 & 7 ? BRIM_DTYPE_F32 : BRIM_DTYPE_F16;
         if (draw >> 24 & 1) {
             conversion.scale = scale;
             conversion.bias = bias;
@@ -364,13 +365,13 @@ static void test_images_to_planes(void **state) {
     }
     /* looks like pixels to planes, but the three channels are the rows */
     const struct brim__view rows = {
-        .dtype = BRIM_U8,
+        .dtype = BRIM_DTYPE_U8,
         .shape = { 3, { 3, 3, 50 } },
         .stride = { 1, 150, 3 },
     };
     struct brim__conversion conversion;
     brim__conversion_init(&conversion, &rows);
-    conversion.to = BRIM_F32;
+    conversion.to = BRIM_DTYPE_F32;
     conversion.scale = scale;
     conversion.bias = bias;
     conversion.channels = 3;
@@ -394,7 +395,7 @@ static void test_patterns_of_channels(void **state) {
     for (size_t c = 0; c < BRIM__COUNT(channels); c++) {
         for (size_t r = 0; r < BRIM__COUNT(runs); r++) {
             for (uint64_t outer = 1; outer <= 40; outer += 13) {
-                struct brim__view view = { .dtype = outer & 4 ? BRIM_I16 : BRIM_F32,
+                struct brim__view view = { .dtype = outer & 4 ? BRIM_DTYPE_I16 : BRIM_DTYPE_F32,
                                            .swapped = outer == 27,
                                            .shape = { 3, { outer, channels[c], runs[r] } } };
                 if (outer * channels[c] * runs[r] > 12000) {
@@ -402,7 +403,7 @@ static void test_patterns_of_channels(void **state) {
                 }
                 brim__view_row_major(&view);
                 fill(source, view.dtype, 12000, &random);
-                for (int to = BRIM_F16; to <= BRIM_F64; to++) {
+                for (int to = BRIM_DTYPE_F16; to <= BRIM_DTYPE_F64; to++) {
                     struct brim__conversion conversion;
                     brim__conversion_init(&conversion, &view);
                     conversion.to = (brim_dtype)to;
@@ -422,11 +423,11 @@ static void test_patterns_of_channels(void **state) {
 static void test_empty_and_scalar(void **state) {
     (void)state;
     uint64_t random = 7;
-    fill(source, BRIM_F32, 100, &random);
-    struct brim__view view = { .dtype = BRIM_F32, .shape = { 3, { 4, 0, 5 } } };
+    fill(source, BRIM_DTYPE_F32, 100, &random);
+    struct brim__view view = { .dtype = BRIM_DTYPE_F32, .shape = { 3, { 4, 0, 5 } } };
     struct brim__conversion conversion;
     brim__conversion_init(&conversion, &view);
-    conversion.to = BRIM_U8;
+    conversion.to = BRIM_DTYPE_U8;
     check_conversion(&conversion, 8);
     assert_int_equal(conversion.elements, 0);
     assert_int_equal(conversion.bytes, 0);
@@ -434,7 +435,7 @@ static void test_empty_and_scalar(void **state) {
     view.shape.rank = 0;
     view.offset = 13;
     brim__conversion_init(&conversion, &view);
-    conversion.to = BRIM_F64;
+    conversion.to = BRIM_DTYPE_F64;
     check_conversion(&conversion, 8);
     assert_int_equal(conversion.bytes, 8);
 }
@@ -442,14 +443,16 @@ static void test_empty_and_scalar(void **state) {
 static void test_is_copy(void **state) {
     (void)state;
     static const float one = 1, zero = 0;
-    struct brim__view view = { .dtype = BRIM_U16, .shape = { 2, { 3, 4 } }, .stride = { 8, 2 } };
+    struct brim__view view = { .dtype = BRIM_DTYPE_U16,
+                               .shape = { 2, { 3, 4 } },
+                               .stride = { 8, 2 } };
     struct brim__conversion conversion;
     brim__conversion_init(&conversion, &view);
     assert_true(brim__conversion_is_copy(&conversion));
     conversion.from.swapped = true;
     assert_false(brim__conversion_is_copy(&conversion));
     conversion.from.swapped = false;
-    conversion.to = BRIM_I16;
+    conversion.to = BRIM_DTYPE_I16;
     assert_false(brim__conversion_is_copy(&conversion));
     brim__conversion_init(&conversion, &view);
     conversion.from.stride[0] = 10;
@@ -459,7 +462,7 @@ static void test_is_copy(void **state) {
     conversion.bias = &zero;
     assert_false(brim__conversion_is_copy(&conversion));
     view = (struct brim__view){
-        .dtype = BRIM_U8, .swapped = true, .shape = { 1, { 9 } }, .stride = { 1 }
+        .dtype = BRIM_DTYPE_U8, .swapped = true, .shape = { 1, { 9 } }, .stride = { 1 }
     };
     brim__conversion_init(&conversion, &view);
     assert_true(brim__conversion_is_copy(&conversion));
@@ -477,11 +480,11 @@ static void test_prepare_refuses(void **state) {
     (void)state;
     static const float scale[3] = { 1, 1, 1 }, bias[3] = { 0, 0, 0 };
     static const float infinite[3] = { 1, __builtin_inff(), 1 };
-    struct brim__view view = { .dtype = BRIM_U8, .shape = { 3, { 3, 8, 8 } } };
+    struct brim__view view = { .dtype = BRIM_DTYPE_U8, .shape = { 3, { 3, 8, 8 } } };
     brim__view_row_major(&view);
     struct brim__conversion good;
     brim__conversion_init(&good, &view);
-    good.to = BRIM_F32;
+    good.to = BRIM_DTYPE_F32;
     good.scale = scale;
     good.bias = bias;
     good.channels = 3;
@@ -490,34 +493,35 @@ static void test_prepare_refuses(void **state) {
     assert_int_equal(brim__conversion_prepare(&wrong), BRIM_OK);
     wrong = good;
     wrong.channel_axis = 1;
-    refuse(&wrong, BRIM_INVALID, "3 channels of scale and bias do not match dimension 1 of 3x8x8");
+    refuse(&wrong, BRIM_STATUS_INVALID,
+           "3 channels of scale and bias do not match dimension 1 of 3x8x8");
     wrong.channel_axis = 3;
-    refuse(&wrong, BRIM_INVALID, "no dimension 3");
+    refuse(&wrong, BRIM_STATUS_INVALID, "no dimension 3");
     wrong = good;
-    wrong.to = BRIM_U8;
-    refuse(&wrong, BRIM_INVALID, "uint8");
+    wrong.to = BRIM_DTYPE_U8;
+    refuse(&wrong, BRIM_STATUS_INVALID, "uint8");
     wrong = good;
     wrong.bias = NULL;
-    refuse(&wrong, BRIM_INVALID, "together");
+    refuse(&wrong, BRIM_STATUS_INVALID, "together");
     wrong = good;
     wrong.scale = infinite;
-    refuse(&wrong, BRIM_INVALID, "channel 1 must be finite");
+    refuse(&wrong, BRIM_STATUS_INVALID, "channel 1 must be finite");
     wrong = good;
-    wrong.from.dtype = BRIM_C64;
-    refuse(&wrong, BRIM_UNSUPPORTED, "complex elements are only copied");
+    wrong.from.dtype = BRIM_DTYPE_C64;
+    refuse(&wrong, BRIM_STATUS_UNSUPPORTED, "complex elements are only copied");
     wrong.scale = wrong.bias = NULL;
-    refuse(&wrong, BRIM_UNSUPPORTED, "complex64 to float32");
-    wrong.from.dtype = BRIM_F32;
-    wrong.to = BRIM_C128;
-    refuse(&wrong, BRIM_UNSUPPORTED, "float32 to complex128");
+    refuse(&wrong, BRIM_STATUS_UNSUPPORTED, "complex64 to float32");
+    wrong.from.dtype = BRIM_DTYPE_F32;
+    wrong.to = BRIM_DTYPE_C128;
+    refuse(&wrong, BRIM_STATUS_UNSUPPORTED, "float32 to complex128");
     wrong.to = (brim_dtype)16;
-    refuse(&wrong, BRIM_INVALID, "unknown dtype");
+    refuse(&wrong, BRIM_STATUS_INVALID, "unknown dtype");
     wrong = good;
     wrong.from.shape.rank = 9;
-    refuse(&wrong, BRIM_INVALID, "at most 8");
+    refuse(&wrong, BRIM_STATUS_INVALID, "at most 8");
     wrong = good;
     wrong.from.shape.dim[1] = wrong.from.shape.dim[2] = UINT64_C(1) << 31;
-    refuse(&wrong, BRIM_INVALID, "too many bytes");
+    refuse(&wrong, BRIM_STATUS_INVALID, "too many bytes");
 }
 
 int main(void) {

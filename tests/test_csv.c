@@ -75,7 +75,7 @@ static size_t put(char *to, size_t used, size_t room, const void *bytes, size_t 
 static size_t put_field(char *to, size_t used, size_t room, const struct brim__source_field *field,
                         const uint8_t *record) {
     char text[64];
-    if (field->form != BRIM_DENSE) {
+    if (field->form != BRIM_FORM_DENSE) {
         struct brim__span span;
         memcpy(&span, record + field->view.offset, sizeof span);
         assert_true(span.count <= field->view.shape.dim[0]);
@@ -87,9 +87,9 @@ static size_t put_field(char *to, size_t used, size_t room, const struct brim__s
         int64_t integer;
         read_element(&field->view, record, i, value);
         memcpy(&integer, record + field->view.offset, brim_dtype_bytes(field->view.dtype));
-        if (field->view.dtype == BRIM_I64) {
+        if (field->view.dtype == BRIM_DTYPE_I64) {
             snprintf(text, sizeof text, "%s%" PRId64, i > 0 ? " " : "", integer);
-        } else if (field->view.dtype == BRIM_U64) {
+        } else if (field->view.dtype == BRIM_DTYPE_U64) {
             snprintf(text, sizeof text, "%s%" PRIu64, i > 0 ? " " : "", (uint64_t)integer);
         } else {
             snprintf(text, sizeof text, "%s%.17g", i > 0 ? " " : "", value[0]);
@@ -105,10 +105,11 @@ static void tell(struct table *table, char *to, size_t room) {
     size_t used = 0;
     for (uint32_t i = 0; i < source->field_count; i++) {
         const struct brim__source_field *field = &source->field[i];
-        used += (size_t)snprintf(to + used, room - used, "%s%s:%s", i > 0 ? " " : "", field->name,
-                                 field->form == BRIM_TEXT    ? "text"
-                                 : field->form == BRIM_BYTES ? "bytes"
-                                                             : brim_dtype_name(field->view.dtype));
+        used +=
+            (size_t)snprintf(to + used, room - used, "%s%s:%s", i > 0 ? " " : "", field->name,
+                             field->form == BRIM_FORM_TEXT    ? "text"
+                             : field->form == BRIM_FORM_BYTES ? "bytes"
+                                                              : brim_dtype_name(field->view.dtype));
     }
     for (uint64_t sample = 0; sample < source->count; sample++) {
         const uint8_t *record;
@@ -161,7 +162,7 @@ static void expect_bad(const char *options, const char *content, uint64_t sample
     if (open_bytes(&table, options, content, strlen(content)) != BRIM_OK) {
         fail_msg("%s: %s", content, brim_detail());
     }
-    assert_int_equal(fetch_one(&table, sample, &record), BRIM_CORRUPT);
+    assert_int_equal(fetch_one(&table, sample, &record), BRIM_STATUS_CORRUPT);
     assert_detail_has(part);
     close_table(&table);
 }
@@ -318,7 +319,7 @@ static void several_files(void **state) {
                                           "a,bc\n1,2\n", "",       "1,2\n" };
     for (size_t i = 0; i < BRIM__COUNT(others); i++) {
         write_file(two.text, others[i], strlen(others[i]));
-        assert_int_equal(open_text(&table, text), BRIM_INVALID);
+        assert_int_equal(open_text(&table, text), BRIM_STATUS_INVALID);
         assert_detail_has("two.csv begins with");
         assert_detail_has("with the header \"a,b\"");
         close_table(&table);
@@ -375,23 +376,25 @@ static void what_was_guessed_is_said(void **state) {
 
 static void files_that_are_refused(void **state) {
     (void)state;
-    expect_refused("", "", BRIM_CORRUPT, "is empty");
-    expect_refused("", "\n\n\r\n", BRIM_CORRUPT, "is empty");
-    expect_refused("", "\xef\xbb\xbf", BRIM_CORRUPT, "is empty");
-    expect_refused("", "a,b\n", BRIM_CORRUPT, "holds only a header");
-    expect_refused("types=text", "a,b", BRIM_CORRUPT, "holds only a header");
-    expect_refused_bytes("", "\x1f\x8b\b\0\n", 5, BRIM_CORRUPT, "compressed with gzip");
-    expect_refused("", "a;b\n1;2\n", BRIM_INVALID, "say delimiter=;");
-    expect_refused("", "a\tb\n1\t2\n", BRIM_INVALID, "say delimiter=tab");
-    expect_refused("", "a,\"b\n", BRIM_CORRUPT, "a quote is never closed");
-    expect_refused("", "a,b,a\n1,2,3\n", BRIM_INVALID, "columns 1 and 3 would both be called 'a'");
-    expect_refused("", "a b,a-b,a%b\n1,2,3\n", BRIM_INVALID, "columns 1 and 3");
-    expect_refused("", "a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q\n", BRIM_INVALID, "at most 16 fields");
+    expect_refused("", "", BRIM_STATUS_CORRUPT, "is empty");
+    expect_refused("", "\n\n\r\n", BRIM_STATUS_CORRUPT, "is empty");
+    expect_refused("", "\xef\xbb\xbf", BRIM_STATUS_CORRUPT, "is empty");
+    expect_refused("", "a,b\n", BRIM_STATUS_CORRUPT, "holds only a header");
+    expect_refused("types=text", "a,b", BRIM_STATUS_CORRUPT, "holds only a header");
+    expect_refused_bytes("", "\x1f\x8b\b\0\n", 5, BRIM_STATUS_CORRUPT, "compressed with gzip");
+    expect_refused("", "a;b\n1;2\n", BRIM_STATUS_INVALID, "say delimiter=;");
+    expect_refused("", "a\tb\n1\t2\n", BRIM_STATUS_INVALID, "say delimiter=tab");
+    expect_refused("", "a,\"b\n", BRIM_STATUS_CORRUPT, "a quote is never closed");
+    expect_refused("", "a,b,a\n1,2,3\n", BRIM_STATUS_INVALID,
+                   "columns 1 and 3 would both be called 'a'");
+    expect_refused("", "a b,a-b,a%b\n1,2,3\n", BRIM_STATUS_INVALID, "columns 1 and 3");
+    expect_refused("", "a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q\n", BRIM_STATUS_INVALID,
+                   "at most 16 fields");
     expect_refused_bytes("",
                          "\xff\xfe"
                          "a\0,\0",
-                         6, BRIM_CORRUPT, "UTF-16");
-    expect_refused("pack=yes", "a,b\n1,x\n", BRIM_INVALID, "column 'b' holds text");
+                         6, BRIM_STATUS_CORRUPT, "UTF-16");
+    expect_refused("pack=yes", "a,b\n1,x\n", BRIM_STATUS_INVALID, "column 'b' holds text");
     expect_rows("", "a;b\nx\n", "a_b:text\nx");
     expect_rows("types=text", "a;b\nx;y\n", "a_b:text\nx;y");
     expect_rows("columns=b", "a,b,a\n1,2,3\n", "b:int64\n2");
@@ -429,7 +432,7 @@ static void arguments_that_are_refused(void **state) {
         { "delimiter='\"'", "delimiter=" },
     };
     for (size_t i = 0; i < BRIM__COUNT(cases); i++) {
-        expect_refused(cases[i].options, "length,b,dup,dup\n1,2,3,4\n", BRIM_INVALID,
+        expect_refused(cases[i].options, "length,b,dup,dup\n1,2,3,4\n", BRIM_STATUS_INVALID,
                        cases[i].part);
     }
 }
@@ -464,7 +467,8 @@ static void many_columns(void **state) {
     content[2 * most - 1] = ',';
     content[2 * most] = '1';
     content[2 * most + 1] = '\n';
-    expect_refused_bytes("pack=yes", content, 2 * most + 2, BRIM_INVALID, "more than 65536 fields");
+    expect_refused_bytes("pack=yes", content, 2 * most + 2, BRIM_STATUS_INVALID,
+                         "more than 65536 fields");
     free(content);
 }
 
@@ -491,12 +495,12 @@ static void long_numbers_and_texts(void **state) {
     assert_true(value == 1.0 / 9);
     close_table(&table);
     assert_int_equal(open_bytes(&table, "types=int64", content, digits + 3), BRIM_OK);
-    assert_int_equal(fetch_one(&table, 0, &record), BRIM_CORRUPT);
+    assert_int_equal(fetch_one(&table, 0, &record), BRIM_STATUS_CORRUPT);
     assert_detail_has("...");
     close_table(&table);
     assert_int_equal(open_bytes(&table, "types=text max_bytes=64KiB", content, digits + 3),
                      BRIM_OK);
-    assert_int_equal(fetch_one(&table, 0, &record), BRIM_CORRUPT);
+    assert_int_equal(fetch_one(&table, 0, &record), BRIM_STATUS_CORRUPT);
     assert_detail_has("max_bytes is 65536");
     assert_int_equal(table.opened.source.field[0].view.shape.dim[0], 65536);
     close_table(&table);
@@ -509,9 +513,9 @@ static void zeros_are_no_text(void **state) {
     const uint8_t *record;
     static const char content[] = "a,b\n1,x\0y\n2\0,z\n3,w\n";
     assert_int_equal(open_bytes(&table, "types=int64,text", content, sizeof content - 1), BRIM_OK);
-    assert_int_equal(fetch_one(&table, 0, &record), BRIM_CORRUPT);
+    assert_int_equal(fetch_one(&table, 0, &record), BRIM_STATUS_CORRUPT);
     assert_detail_has("it holds a NUL");
-    assert_int_equal(fetch_one(&table, 1, &record), BRIM_CORRUPT);
+    assert_int_equal(fetch_one(&table, 1, &record), BRIM_STATUS_CORRUPT);
     assert_detail_has("\"2?\" is not of type int64");
     assert_int_equal(fetch_one(&table, 2, &record), BRIM_OK);
     close_table(&table);
@@ -641,9 +645,9 @@ static void records_of_random_bytes(void **state) {
     (void)state;
     static const char alphabet[] = "\"\",,,0123456789.eE+-naif \t\r\n\0\xc3\xa9\xff";
     struct brim__csv_column column[6] = {
-        { .kind = BRIM_F64, .offset = 0 },         { .kind = BRIM__CSV_TEXT, .offset = 8 },
-        { .kind = BRIM_I64, .offset = 24 },        { .kind = BRIM__CSV_SKIP },
-        { .kind = BRIM__CSV_BYTES, .offset = 32 }, { .kind = BRIM_U8, .offset = 48 },
+        { .kind = BRIM_DTYPE_F64, .offset = 0 },   { .kind = BRIM__CSV_TEXT, .offset = 8 },
+        { .kind = BRIM_DTYPE_I64, .offset = 24 },  { .kind = BRIM__CSV_SKIP },
+        { .kind = BRIM__CSV_BYTES, .offset = 32 }, { .kind = BRIM_DTYPE_U8, .offset = 48 },
     };
     struct brim__csv csv = { .delimiter = ',', .count = 6, .column = column, .most_text = 20 };
     uint64_t random = 12, good = 0;

@@ -30,15 +30,15 @@ static int begin(void **state) {
     for (int64_t i = 0; i < SAMPLES; i++) {
         labels[i] = i * i;
     }
-    write_npy("images.npy", BRIM_U8, 4, (const int64_t[]){ SAMPLES, 32, 30, 3 }, pixels);
-    write_npy("labels.npy", BRIM_I64, 1, (const int64_t[]){ SAMPLES }, labels);
+    write_npy("images.npy", BRIM_DTYPE_U8, 4, (const int64_t[]){ SAMPLES, 32, 30, 3 }, pixels);
+    write_npy("labels.npy", BRIM_DTYPE_I64, 1, (const int64_t[]){ SAMPLES }, labels);
     return 0;
 }
 
 /* The number of devices, or the test is skipped. */
 static uint32_t need_devices(void) {
     uint32_t count = 0;
-    const brim_status status = brim_device_count(BRIM_ON_CUDA, &count);
+    const brim_status status = brim_device_count(BRIM_DEVICE_CUDA, &count);
     if (status != BRIM_OK || count == 0) {
         print_message("skipped: %s\n", status != BRIM_OK ? brim_detail() : "there is no GPU");
         skip();
@@ -58,15 +58,16 @@ static void test_the_driver_is_no_stand_in(void **state) {
 static void test_a_driver_that_is_missing_is_named(void **state) {
     (void)state;
     uint32_t count = 0;
-    const brim_status status = brim_device_count(BRIM_ON_CUDA, &count);
-    assert_true(status == BRIM_OK || status == BRIM_UNSUPPORTED || status == BRIM_DRIVER);
+    const brim_status status = brim_device_count(BRIM_DEVICE_CUDA, &count);
+    assert_true(status == BRIM_OK || status == BRIM_STATUS_UNSUPPORTED ||
+                status == BRIM_STATUS_DRIVER);
     if (status != BRIM_OK) {
         assert_non_null(strstr(brim_detail(), "libcuda.so.1"));
-        const brim_status again = brim_device_count(BRIM_ON_CUDA, &count);
+        const brim_status again = brim_device_count(BRIM_DEVICE_CUDA, &count);
         assert_int_equal(again, status); /* and every time */
         assert_non_null(strstr(brim_detail(), "libcuda.so.1"));
         struct brim__device device;
-        assert_int_equal(brim__device_open(&device, BRIM_ON_CUDA, 0, NULL, NULL), status);
+        assert_int_equal(brim__device_open(&device, BRIM_DEVICE_CUDA, 0, NULL, NULL), status);
         brim__device_close(&device);
     }
 }
@@ -76,7 +77,7 @@ static void test_devices_are_told(void **state) {
     const uint32_t count = need_devices();
     for (uint32_t i = 0; i < count; i++) {
         brim_device_info info = BRIM_DEVICE_INFO_INIT;
-        assert_int_equal(brim_device_read(BRIM_ON_CUDA, i, &info), BRIM_OK);
+        assert_int_equal(brim_device_read(BRIM_DEVICE_CUDA, i, &info), BRIM_OK);
         print_message("cuda:%u: %s, %s, %llu bytes, %llu free\n", i, info.name, info.driver,
                       (unsigned long long)info.total_bytes, (unsigned long long)info.free_bytes);
         assert_true(strlen(info.name) > 0);
@@ -95,7 +96,7 @@ static void test_bytes_go_there_and_back(void **state) {
         struct brim__device_memory a, b;
         struct brim__event event = { 0 };
         void *pin = NULL;
-        assert_int_equal(brim__device_open(&device, BRIM_ON_CUDA, i, CU_STREAM_LEGACY, NULL),
+        assert_int_equal(brim__device_open(&device, BRIM_DEVICE_CUDA, i, CU_STREAM_LEGACY, NULL),
                          BRIM_OK);
         assert_int_equal(brim__pages_new(&pages, NULL, 2 * BYTES, false, false), BRIM_OK);
         assert_int_equal(brim__device_pin(&device, pages.memory, 2 * BYTES, &pin), BRIM_OK);
@@ -131,7 +132,7 @@ static void test_bytes_go_there_and_back(void **state) {
             brim__event_free(&device, &event);
         }
         struct brim__device_memory large;
-        assert_int_equal(brim__device_take(&device, UINT64_C(1) << 46, &large), BRIM_MEMORY);
+        assert_int_equal(brim__device_take(&device, UINT64_C(1) << 46, &large), BRIM_STATUS_MEMORY);
         brim__queue_free(&second);
         brim__queue_free(&queue);
         brim__device_give(&device, &b);
@@ -178,8 +179,8 @@ static void test_batches_are_the_hosts(void **state) {
         /* nobody's stream, the legacy default one, the thread's */
         const struct how how = { .threads = (int32_t)(way % 3),
                                  .hold = 1 + way / 6 * 2,
-                                 .growth = way % 2 ? BRIM_FIXED : BRIM_GROW,
-                                 .device = BRIM_ON_CUDA,
+                                 .growth = way % 2 ? BRIM_GROWTH_FIXED : BRIM_GROWTH_ON_DEMAND,
+                                 .device = BRIM_DEVICE_CUDA,
                                  .device_index = way % count,
                                  .queue = (void *)(uintptr_t)(way / 4),
                                  .device_bytes = way % 4 == 3 ? AT_MINIMUM : 64 << 20,
@@ -201,18 +202,19 @@ static void test_memory_is_flat_over_resets(void **state) {
     struct session session;
     struct digest wanted = { 0 };
     uint64_t device = 0, pinned = 0;
-    session_open(&session, pipeline_of(text, ""),
-                 &(struct how){ .threads = 2, .growth = BRIM_FIXED, .device = BRIM_ON_CUDA });
+    session_open(
+        &session, pipeline_of(text, ""),
+        &(struct how){ .threads = 2, .growth = BRIM_GROWTH_FIXED, .device = BRIM_DEVICE_CUDA });
     for (unsigned i = 0; i < 100; i++) {
         struct digest digest = { 0 };
         assert_int_equal(brim_loader_seek(session.loader, 0, 0), BRIM_OK);
         assert_true(take_batches(&session, TO_THE_END, digest_batch, &digest));
         wanted = i == 0 ? digest : wanted;
         device = i == 0 ? charged_of(session.runtime, session.kind) : device;
-        pinned = i == 0 ? charged_of(session.runtime, BRIM_PINNED) : pinned;
+        pinned = i == 0 ? charged_of(session.runtime, BRIM_MEMORY_PINNED) : pinned;
         assert_same(digest, wanted);
         assert_int_equal(charged_of(session.runtime, session.kind), device);
-        assert_int_equal(charged_of(session.runtime, BRIM_PINNED), pinned);
+        assert_int_equal(charged_of(session.runtime, BRIM_MEMORY_PINNED), pinned);
     }
     session_close(&session);
 }
@@ -228,9 +230,10 @@ static void test_samples_stay(void **state) {
         struct session session;
         struct digest digest = { 0 };
         uint64_t copied[5];
-        session_open(
-            &session, text,
-            &(struct how){ .threads = threads, .device = BRIM_ON_CUDA, .device_bytes = 64 << 20 });
+        session_open(&session, text,
+                     &(struct how){ .threads = threads,
+                                    .device = BRIM_DEVICE_CUDA,
+                                    .device_bytes = 64 << 20 });
         for (unsigned i = 0; i < 5; i++) {
             brim_stats stats = BRIM_STATS_INIT;
             assert_true(take_batches(&session, TO_THE_END, digest_batch, &digest));
@@ -269,7 +272,8 @@ static void test_released_after_a_stream(void **state) {
     assert_int_equal(cuda->cuCtxPushCurrent_v2(context), CUDA_SUCCESS);
     assert_int_equal(cuda->cuStreamCreate(&stream, 1 /* non-blocking */), CUDA_SUCCESS);
     session_open(&host, pipeline_of(text, ""), &(struct how){ .threads = 0 });
-    session_open(&there, text, &(struct how){ .threads = 2, .device = BRIM_ON_CUDA, .slots = 2 });
+    session_open(&there, text,
+                 &(struct how){ .threads = 2, .device = BRIM_DEVICE_CUDA, .slots = 2 });
     for (int round = 0; round < 10; round++) {
         uint64_t bytes[BATCHES];
         assert_int_equal(brim_loader_seek(host.loader, (uint64_t)round, 0), BRIM_OK);

@@ -25,16 +25,16 @@ static float matrix[SAMPLES][3][4];
 static const brim_field_spec read_fields[] = {
     { .size = sizeof(brim_field_spec),
       .name = "noise",
-      .dtype = BRIM_U32,
+      .dtype = BRIM_DTYPE_U32,
       .rank = 1,
       .shape = { 16 } }, /* a record that is its row */
-    { .size = sizeof(brim_field_spec), .name = "number", .dtype = BRIM_I64 },
+    { .size = sizeof(brim_field_spec), .name = "number", .dtype = BRIM_DTYPE_I64 },
 };
 static const brim_field_spec map_fields[] = {
-    { .size = sizeof(brim_field_spec), .name = "sum", .dtype = BRIM_F64 },
+    { .size = sizeof(brim_field_spec), .name = "sum", .dtype = BRIM_DTYPE_F64 },
     { .size = sizeof(brim_field_spec),
       .name = "draw",
-      .dtype = BRIM_U32,
+      .dtype = BRIM_DTYPE_U32,
       .rank = 2,
       .shape = { 2, 3 } },
 };
@@ -78,64 +78,64 @@ static int map_sample(void *user, const brim_call *call, const brim_value *input
 static const brim_binding bindings[] = {
     { .size = sizeof(brim_binding),
       .name = "matrix",
-      .kind = BRIM_BIND_ARRAY,
+      .kind = BRIM_BINDING_ARRAY,
       .data = matrix,
-      .dtype = BRIM_F32,
+      .dtype = BRIM_DTYPE_F32,
       .rank = 3,
       .shape = { SAMPLES, 3, 4 } },
     { .size = sizeof(brim_binding),
       .name = "backwards",
-      .kind = BRIM_BIND_ARRAY,
+      .kind = BRIM_BINDING_ARRAY,
       .data = &matrix[SAMPLES - 1][2][3],
-      .dtype = BRIM_F32,
+      .dtype = BRIM_DTYPE_F32,
       .rank = 3,
       .shape = { SAMPLES, 3, 4 },
       .strides = { -48, -16, -4 } },
     { .size = sizeof(brim_binding),
       .name = "reader",
-      .kind = BRIM_BIND_SOURCE,
+      .kind = BRIM_BINDING_SOURCE,
       .count = SAMPLES,
       .fields = read_fields,
       .field_count = 2,
       .read = read_sample },
     { .size = sizeof(brim_binding),
       .name = "parallel",
-      .kind = BRIM_BIND_SOURCE,
+      .kind = BRIM_BINDING_SOURCE,
       .count = SAMPLES,
       .fields = read_fields,
       .field_count = 2,
       .read = read_sample,
-      .flags = BRIM_PURE | BRIM_CONCURRENT },
+      .flags = BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT },
     { .size = sizeof(brim_binding),
       .name = "rows",
-      .kind = BRIM_BIND_SOURCE,
+      .kind = BRIM_BINDING_SOURCE,
       .count = SAMPLES,
       .fields = read_fields,
       .field_count = 1,
       .read = read_sample,
-      .flags = BRIM_PURE | BRIM_CONCURRENT },
+      .flags = BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT },
     { .size = sizeof(brim_binding),
       .name = "failing",
-      .kind = BRIM_BIND_SOURCE,
+      .kind = BRIM_BINDING_SOURCE,
       .count = SAMPLES,
       .fields = read_fields,
       .field_count = 2,
       .read = read_sample,
       .user = matrix,
-      .flags = BRIM_PURE | BRIM_CONCURRENT },
+      .flags = BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT },
     { .size = sizeof(brim_binding),
       .name = "serial",
-      .kind = BRIM_BIND_MAP,
+      .kind = BRIM_BINDING_MAP,
       .fields = map_fields,
       .field_count = 2,
       .map = map_sample },
     { .size = sizeof(brim_binding),
       .name = "concurrent",
-      .kind = BRIM_BIND_MAP,
+      .kind = BRIM_BINDING_MAP,
       .fields = map_fields,
       .field_count = 2,
       .map = map_sample,
-      .flags = BRIM_PURE | BRIM_CONCURRENT },
+      .flags = BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT },
 };
 
 /* --------------------------------------------------------------- pipelines */
@@ -217,10 +217,10 @@ static int write_files(void **state) {
     for (size_t i = 0; i < SAMPLES * 12; i++) {
         ((float *)matrix)[i] = (float)i * 0.37f - 100;
     }
-    write_npy("a.npy", BRIM_U8, 4, (const int64_t[]){ 20, HEIGHT, WIDTH, 3 }, images[0]);
-    write_npy("b.npy", BRIM_U8, 4, (const int64_t[]){ 1, HEIGHT, WIDTH, 3 }, images[20]);
-    write_npy("c.npy", BRIM_U8, 4, (const int64_t[]){ 40, HEIGHT, WIDTH, 3 }, images[21]);
-    write_npy("labels.npy", BRIM_U8, 1, (const int64_t[]){ IMAGES }, labels);
+    write_npy("a.npy", BRIM_DTYPE_U8, 4, (const int64_t[]){ 20, HEIGHT, WIDTH, 3 }, images[0]);
+    write_npy("b.npy", BRIM_DTYPE_U8, 4, (const int64_t[]){ 1, HEIGHT, WIDTH, 3 }, images[20]);
+    write_npy("c.npy", BRIM_DTYPE_U8, 4, (const int64_t[]){ 40, HEIGHT, WIDTH, 3 }, images[21]);
+    write_npy("labels.npy", BRIM_DTYPE_U8, 1, (const int64_t[]){ IMAGES }, labels);
     write_file("t.bin", tokens, 300 * sizeof tokens[0]);
     write_file("u.bin", tokens + 300, (TOKENS - 300) * sizeof tokens[0]);
     return 0;
@@ -256,7 +256,7 @@ static void assert_digest(struct digest got, struct digest wanted, const char *t
         fail_msg("\"%s\", %d threads, %s, hold %u, %s: digest %016llx of %llu batches, not "
                  "%016llx of %llu",
                  text, how->threads, how->bytes == AT_MINIMUM ? "the minimum" : "plenty", how->hold,
-                 how->growth == BRIM_FIXED ? "fixed" : "grow", (unsigned long long)got.value,
+                 how->growth == BRIM_GROWTH_FIXED ? "fixed" : "grow", (unsigned long long)got.value,
                  (unsigned long long)got.batches, (unsigned long long)wanted.value,
                  (unsigned long long)wanted.batches);
     }
@@ -275,7 +275,7 @@ static void test_any_way_of_running(void **state) {
             how.threads = threads[way % 4];
             how.bytes = way & 4 ? AT_MINIMUM : 0;
             how.hold = way & 8 ? 3 : 1;
-            how.growth = way & 16 ? BRIM_FIXED : BRIM_GROW;
+            how.growth = way & 16 ? BRIM_GROWTH_FIXED : BRIM_GROWTH_ON_DEMAND;
             assert_digest(digest_run(text, &how), wanted, text, &how);
         }
     }
@@ -393,10 +393,10 @@ static void test_state_of_something_else(void **state) {
     } others[] = {
         { "range 100 | shuffle seed=1 | batch 5", BRIM_OK, "" },
         { "range 100 | shuffle seed=1 | cast float32 | batch 7", BRIM_OK, "" },
-        { "range 100 | shuffle seed=2 | batch 5", BRIM_MISMATCH, "another order" },
-        { "range 100 | batch 5", BRIM_MISMATCH, "another order" },
-        { "range 100 | shuffle seed=1 | take 99 | batch 5", BRIM_MISMATCH, "another order" },
-        { "range 101 | shuffle seed=1 | batch 5", BRIM_MISMATCH, "other data" },
+        { "range 100 | shuffle seed=2 | batch 5", BRIM_STATUS_MISMATCH, "another order" },
+        { "range 100 | batch 5", BRIM_STATUS_MISMATCH, "another order" },
+        { "range 100 | shuffle seed=1 | take 99 | batch 5", BRIM_STATUS_MISMATCH, "another order" },
+        { "range 101 | shuffle seed=1 | batch 5", BRIM_STATUS_MISMATCH, "other data" },
     };
     const struct how how = { 0 };
     struct session session;
@@ -418,7 +418,7 @@ static void test_state_of_something_else(void **state) {
     session_open(&session, "range 100 | shuffle seed=1 | batch 5", &how);
     for (size_t i = 0; i < sizeof taken.bytes; i++) {
         taken.bytes[i] ^= 4;
-        assert_int_equal(brim_loader_restore(session.loader, &taken), BRIM_CORRUPT);
+        assert_int_equal(brim_loader_restore(session.loader, &taken), BRIM_STATUS_CORRUPT);
         taken.bytes[i] ^= 4;
     }
     session_close(&session);

@@ -18,11 +18,11 @@ static void texts_name_devices(void **state) {
         brim_device kind;
         uint32_t index;
     } good[] = {
-        { "host", BRIM_ON_HOST, 0 },       { "cpu", BRIM_ON_HOST, 0 },
-        { "host:0", BRIM_ON_HOST, 0 },     { "cpu:0", BRIM_ON_HOST, 0 },
-        { "cuda", BRIM_ON_CUDA, 0 },       { "cuda:0", BRIM_ON_CUDA, 0 },
-        { "cuda:7", BRIM_ON_CUDA, 7 },     { "opencl", BRIM_ON_OPENCL, 0 },
-        { "opencl:3", BRIM_ON_OPENCL, 3 },
+        { "host", BRIM_DEVICE_HOST, 0 },       { "cpu", BRIM_DEVICE_HOST, 0 },
+        { "host:0", BRIM_DEVICE_HOST, 0 },     { "cpu:0", BRIM_DEVICE_HOST, 0 },
+        { "cuda", BRIM_DEVICE_CUDA, 0 },       { "cuda:0", BRIM_DEVICE_CUDA, 0 },
+        { "cuda:7", BRIM_DEVICE_CUDA, 7 },     { "opencl", BRIM_DEVICE_OPENCL, 0 },
+        { "opencl:3", BRIM_DEVICE_OPENCL, 3 },
     };
     for (size_t i = 0; i < BRIM__COUNT(good); i++) {
         brim_device kind = (brim_device)99;
@@ -45,30 +45,30 @@ static void texts_name_devices(void **state) {
     for (size_t i = 0; i < BRIM__COUNT(bad); i++) {
         brim_device kind = (brim_device)99;
         uint32_t index = 99;
-        assert_int_equal(brim_device_parse(bad[i].text, &kind, &index), BRIM_INVALID);
+        assert_int_equal(brim_device_parse(bad[i].text, &kind, &index), BRIM_STATUS_INVALID);
         assert_detail_has(bad[i].part);
         assert_int_equal(kind, 99);
         assert_int_equal(index, 99);
     }
     brim_device kind;
     uint32_t index;
-    assert_int_equal(brim_device_parse(NULL, &kind, &index), BRIM_INVALID);
-    assert_int_equal(brim_device_parse("cuda", NULL, &index), BRIM_INVALID);
-    assert_int_equal(brim_device_parse("cuda", &kind, NULL), BRIM_INVALID);
+    assert_int_equal(brim_device_parse(NULL, &kind, &index), BRIM_STATUS_INVALID);
+    assert_int_equal(brim_device_parse("cuda", NULL, &index), BRIM_STATUS_INVALID);
+    assert_int_equal(brim_device_parse("cuda", &kind, NULL), BRIM_STATUS_INVALID);
 }
 
 static void kinds_have_names_and_memory(void **state) {
     (void)state;
-    assert_string_equal(brim_device_name(BRIM_ON_HOST), "host");
-    assert_string_equal(brim_device_name(BRIM_ON_CUDA), "cuda");
-    assert_string_equal(brim_device_name(BRIM_ON_OPENCL), "opencl");
+    assert_string_equal(brim_device_name(BRIM_DEVICE_HOST), "host");
+    assert_string_equal(brim_device_name(BRIM_DEVICE_CUDA), "cuda");
+    assert_string_equal(brim_device_name(BRIM_DEVICE_OPENCL), "opencl");
     assert_null(brim_device_name((brim_device)3));
     assert_null(brim_device_name((brim_device)-1));
     /* every device counts as a kind of its own */
-    bool taken[BRIM_MEMORY_KINDS] = { [BRIM_HOST] = true, [BRIM_PINNED] = true };
-    assert_int_equal(brim_device_memory(BRIM_ON_HOST, 0), BRIM_HOST);
-    assert_int_equal(brim_device_memory(BRIM_ON_CUDA, 0), BRIM_DEVICE);
-    for (int kind = BRIM_ON_CUDA; kind <= BRIM_ON_OPENCL; kind++) {
+    bool taken[BRIM_MEMORY_KINDS] = { [BRIM_MEMORY_HOST] = true, [BRIM_MEMORY_PINNED] = true };
+    assert_int_equal(brim_device_memory(BRIM_DEVICE_HOST, 0), BRIM_MEMORY_HOST);
+    assert_int_equal(brim_device_memory(BRIM_DEVICE_CUDA, 0), BRIM_MEMORY_DEVICE);
+    for (int kind = BRIM_DEVICE_CUDA; kind <= BRIM_DEVICE_OPENCL; kind++) {
         for (uint32_t index = 0; index < BRIM_MOST_DEVICES; index++) {
             const int memory = (int)brim_device_memory((brim_device)kind, index);
             assert_in_range(memory, 0, BRIM_MEMORY_KINDS - 1);
@@ -76,19 +76,19 @@ static void kinds_have_names_and_memory(void **state) {
             taken[memory] = true;
         }
     }
-    assert_int_equal(brim_device_memory(BRIM_ON_CUDA, BRIM_MOST_DEVICES), BRIM_MEMORY_KINDS);
+    assert_int_equal(brim_device_memory(BRIM_DEVICE_CUDA, BRIM_MOST_DEVICES), BRIM_MEMORY_KINDS);
     assert_int_equal(brim_device_memory((brim_device)77, 0), BRIM_MEMORY_KINDS);
 }
 
 static void the_host_is_a_device(void **state) {
     (void)state;
     uint32_t count = 0;
-    must_ok(brim_device_count(BRIM_ON_HOST, &count));
+    must_ok(brim_device_count(BRIM_DEVICE_HOST, &count));
     assert_int_equal(count, 1);
     brim_device_info info = BRIM_DEVICE_INFO_INIT;
-    must_ok(brim_device_read(BRIM_ON_HOST, 0, &info));
+    must_ok(brim_device_read(BRIM_DEVICE_HOST, 0, &info));
     assert_int_equal(info.size, sizeof info);
-    assert_int_equal(info.kind, BRIM_ON_HOST);
+    assert_int_equal(info.kind, BRIM_DEVICE_HOST);
     assert_string_equal(info.name, "host");
     assert_true(info.total_bytes > 0 && info.free_bytes > 0);
     assert_true(info.largest_bytes == BRIM_UNLIMITED);
@@ -101,9 +101,9 @@ static void a_shorter_info_is_filled_as_far_as_it_goes(void **state) {
     brim_device_info info;
     memset(&info, 0x5a, sizeof info);
     info.size = offsetof(brim_device_info, name);
-    must_ok(brim_device_read(BRIM_ON_HOST, 0, &info));
+    must_ok(brim_device_read(BRIM_DEVICE_HOST, 0, &info));
     assert_int_equal(info.size, offsetof(brim_device_info, name));
-    assert_int_equal(info.kind, BRIM_ON_HOST);
+    assert_int_equal(info.kind, BRIM_DEVICE_HOST);
     assert_int_equal(info.index, 0);
     for (size_t i = offsetof(brim_device_info, name); i < sizeof info; i++) {
         assert_int_equal(((const uint8_t *)&info)[i], 0x5a);
@@ -115,20 +115,23 @@ static void what_makes_no_sense_is_refused(void **state) {
     uint32_t count = 77;
     brim_device_info info = BRIM_DEVICE_INFO_INIT;
     brim_device_info unset = { 0 };
-    assert_int_equal(brim_device_count(BRIM_ON_HOST, NULL), BRIM_INVALID);
-    assert_int_equal(brim_device_count((brim_device)3, &count), BRIM_INVALID);
+    assert_int_equal(brim_device_count(BRIM_DEVICE_HOST, NULL), BRIM_STATUS_INVALID);
+    assert_int_equal(brim_device_count((brim_device)3, &count), BRIM_STATUS_INVALID);
     assert_detail_has("3 is no kind of device");
     assert_int_equal(count, 77);
-    assert_int_equal(brim_device_read((brim_device)-1, 0, &info), BRIM_INVALID);
-    assert_int_equal(brim_device_read(BRIM_ON_HOST, 0, NULL), BRIM_INVALID);
-    assert_int_equal(brim_device_read(BRIM_ON_HOST, 0, &unset), BRIM_INVALID);
-    assert_int_equal(brim_device_read(BRIM_ON_HOST, 1, &info), BRIM_INVALID);
+    assert_int_equal(brim_device_read((brim_device)-1, 0, &info), BRIM_STATUS_INVALID);
+    assert_int_equal(brim_device_read(BRIM_DEVICE_HOST, 0, NULL), BRIM_STATUS_INVALID);
+    assert_int_equal(brim_device_read(BRIM_DEVICE_HOST, 0, &unset), BRIM_STATUS_INVALID);
+    assert_int_equal(brim_device_read(BRIM_DEVICE_HOST, 1, &info), BRIM_STATUS_INVALID);
     assert_detail_has("there is no host:1: the last device of this kind is host:0");
     struct brim__device device;
-    assert_int_equal(brim__device_open(&device, BRIM_ON_HOST, 1, NULL, NULL), BRIM_INVALID);
+    assert_int_equal(brim__device_open(&device, BRIM_DEVICE_HOST, 1, NULL, NULL),
+                     BRIM_STATUS_INVALID);
     brim__device_close(&device);
-    assert_int_equal(brim__device_open(&device, (brim_device)9, 0, NULL, NULL), BRIM_INVALID);
-    assert_int_equal(brim__device_open(&device, BRIM_ON_HOST, 0, &device, NULL), BRIM_INVALID);
+    assert_int_equal(brim__device_open(&device, (brim_device)9, 0, NULL, NULL),
+                     BRIM_STATUS_INVALID);
+    assert_int_equal(brim__device_open(&device, BRIM_DEVICE_HOST, 0, &device, NULL),
+                     BRIM_STATUS_INVALID);
     assert_detail_has("the host has no queues");
 }
 
@@ -137,7 +140,7 @@ static void what_makes_no_sense_is_refused(void **state) {
 static void bytes_go_there_and_back(void **state) {
     (void)state;
     struct place place;
-    place_open(&place, BRIM_ON_HOST);
+    place_open(&place, BRIM_DEVICE_HOST);
     enum { BYTES = 10000 };
     uint8_t *const data = some_bytes(BYTES, 1);
     uint8_t *const back = some_bytes(BYTES, 2);
@@ -171,7 +174,7 @@ static void bytes_go_there_and_back(void **state) {
 static void no_event_counts_as_done(void **state) {
     (void)state;
     struct place place;
-    place_open(&place, BRIM_ON_HOST);
+    place_open(&place, BRIM_DEVICE_HOST);
     struct brim__event none = { 0 };
     must_ok(brim__queue_wait(&place.queue, &none));
     must_ok(brim__event_poll(&place.device, &none));
@@ -179,7 +182,7 @@ static void no_event_counts_as_done(void **state) {
     brim__event_free(&place.device, &none);
     wait_for_all(&place.queue);
     struct brim__queue other;
-    assert_int_equal(brim__queue_of(&place.device, &none, &other), BRIM_INVALID);
+    assert_int_equal(brim__queue_of(&place.device, &none, &other), BRIM_STATUS_INVALID);
     brim__queue_free(&other);
     place_close(&place);
 }
@@ -187,15 +190,15 @@ static void no_event_counts_as_done(void **state) {
 static void too_much_memory_is_refused(void **state) {
     (void)state;
     struct place place;
-    place_open(&place, BRIM_ON_HOST);
+    place_open(&place, BRIM_DEVICE_HOST);
     struct brim__device_memory memory;
     static const uint64_t sizes[] = { UINT64_MAX, UINT64_MAX - 4096, INT64_MAX, UINT64_C(1) << 60 };
     for (size_t i = 0; i < BRIM__COUNT(sizes); i++) {
-        assert_int_equal(brim__device_take(&place.device, sizes[i], &memory), BRIM_MEMORY);
+        assert_int_equal(brim__device_take(&place.device, sizes[i], &memory), BRIM_STATUS_MEMORY);
         assert_null(memory.handle);
     }
     place.device.largest = 1000; /* as a device that gives no more at once */
-    assert_int_equal(brim__device_take(&place.device, 1001, &memory), BRIM_MEMORY);
+    assert_int_equal(brim__device_take(&place.device, 1001, &memory), BRIM_STATUS_MEMORY);
     assert_detail_has("host:0 gives at most 1000");
     must_ok(brim__device_take(&place.device, 1000, &memory));
     brim__device_give(&place.device, &memory);
@@ -232,7 +235,7 @@ static void model_lookup(const struct lookup_case *test, uint8_t *to) {
 static void lookups_follow_their_formula(void **state) {
     (void)state;
     struct place place;
-    place_open(&place, BRIM_ON_HOST);
+    place_open(&place, BRIM_DEVICE_HOST);
     uint64_t random = 11;
     for (int i = 0; i < 100; i++) {
         const struct lookup_case test = random_lookup(&random);
@@ -272,8 +275,8 @@ static void gathers_copy_rows_by_number(void **state) {
     (void)state;
     struct place place;
     struct place without; /* a device without a kernel for it */
-    place_open(&place, BRIM_ON_HOST);
-    place_open(&without, BRIM_ON_HOST);
+    place_open(&place, BRIM_DEVICE_HOST);
+    place_open(&without, BRIM_DEVICE_HOST);
     struct brim__device_ops ops = *without.device.ops;
     ops.gather = NULL;
     without.device.ops = &ops;
@@ -298,7 +301,7 @@ static void gathers_copy_rows_by_number(void **state) {
 static void nothing_to_do_is_done(void **state) {
     (void)state;
     struct place place;
-    place_open(&place, BRIM_ON_HOST);
+    place_open(&place, BRIM_DEVICE_HOST);
     struct brim__lookup lookup = { .element = 4, .dim = { 3, 4, 5 } };
     must_ok(brim__queue_lookup(&place.queue, &lookup));
     lookup.rows = 2;
@@ -320,7 +323,7 @@ static brim_status whole_life(void) {
     struct brim__device_memory memory[2] = { { 0 } };
     struct brim__event event = { 0 };
     void *pin;
-    brim_status status = brim__device_open(&device, BRIM_ON_HOST, 0, NULL, NULL);
+    brim_status status = brim__device_open(&device, BRIM_DEVICE_HOST, 0, NULL, NULL);
     if (status) {
         return status;
     }
@@ -370,7 +373,8 @@ static void every_point_fails_cleanly(void **state) {
         const brim_status status = whole_life();
         more = brim__fault_injected() > 0;
         if (more) {
-            assert_int_equal(status, nth == 2 || nth == 3 ? BRIM_MEMORY : BRIM_DRIVER);
+            assert_int_equal(status,
+                             nth == 2 || nth == 3 ? BRIM_STATUS_MEMORY : BRIM_STATUS_DRIVER);
             assert_detail_has("host:0");
             assert_detail_has("refused by a test");
         } else {

@@ -56,7 +56,7 @@ static brim_status begin_rig(struct rig *rig, uint32_t index, void *queue) {
     *rig = (struct rig){ .pinned = false };
     brim_status status = brim__pages_new(&rig->pages, NULL, BYTES, false, false);
     if (status == BRIM_OK) {
-        status = brim__device_open(&rig->device, BRIM_ON_CUDA, index, queue, NULL);
+        status = brim__device_open(&rig->device, BRIM_DEVICE_CUDA, index, queue, NULL);
     }
     if (status == BRIM_OK) {
         status = brim__device_pin(&rig->device, rig->pages.memory, BYTES, &rig->pin);
@@ -126,12 +126,12 @@ static CUstream new_stream(unsigned flags) {
 static void test_devices_are_told(void **state) {
     (void)state;
     uint32_t count = 0;
-    assert_int_equal(brim_device_count(BRIM_ON_CUDA, &count), BRIM_OK);
+    assert_int_equal(brim_device_count(BRIM_DEVICE_CUDA, &count), BRIM_OK);
     assert_int_equal(count, CUDA_STANDIN_DEVICES);
     cuda_standin_limit(1, 5000);
     brim_device_info info = BRIM_DEVICE_INFO_INIT;
-    assert_int_equal(brim_device_read(BRIM_ON_CUDA, 1, &info), BRIM_OK);
-    assert_int_equal(info.kind, BRIM_ON_CUDA);
+    assert_int_equal(brim_device_read(BRIM_DEVICE_CUDA, 1, &info), BRIM_OK);
+    assert_int_equal(info.kind, BRIM_DEVICE_CUDA);
     assert_int_equal(info.index, 1);
     assert_string_equal(info.name, "Stand-in 1");
     assert_string_equal(info.driver, "CUDA 13.0");
@@ -140,7 +140,8 @@ static void test_devices_are_told(void **state) {
     assert_int_equal(info.largest_bytes, BRIM_UNLIMITED);
     assert_int_equal(info.unified, 0);
     assert_int_equal(info.converts, 0);
-    assert_int_equal(brim_device_read(BRIM_ON_CUDA, CUDA_STANDIN_DEVICES, &info), BRIM_INVALID);
+    assert_int_equal(brim_device_read(BRIM_DEVICE_CUDA, CUDA_STANDIN_DEVICES, &info),
+                     BRIM_STATUS_INVALID);
     assert_clean();
 }
 
@@ -149,15 +150,16 @@ static void test_free_memory_is_what_others_left(void **state) {
     struct rig rig;
     brim_device_info info = BRIM_DEVICE_INFO_INIT;
     assert_int_equal(begin_rig(&rig, 0, NULL), BRIM_OK);
-    assert_int_equal(brim_device_read(BRIM_ON_CUDA, 0, &info), BRIM_OK);
+    assert_int_equal(brim_device_read(BRIM_DEVICE_CUDA, 0, &info), BRIM_OK);
     assert_int_equal(info.free_bytes, CUDA_STANDIN_BYTES - BYTES);
     end_rig(&rig);
     /* a device that gives no context is told all the same */
     cuda_standin_fail("cuDevicePrimaryCtxRetain", 1, CUDA_ERROR_OUT_OF_MEMORY, true);
-    assert_int_equal(brim_device_read(BRIM_ON_CUDA, 0, &info), BRIM_OK);
+    assert_int_equal(brim_device_read(BRIM_DEVICE_CUDA, 0, &info), BRIM_OK);
     assert_int_equal(info.total_bytes, CUDA_STANDIN_BYTES);
     assert_int_equal(info.free_bytes, BRIM_UNKNOWN);
-    assert_int_equal(brim__device_open(&rig.device, BRIM_ON_CUDA, 0, NULL, NULL), BRIM_MEMORY);
+    assert_int_equal(brim__device_open(&rig.device, BRIM_DEVICE_CUDA, 0, NULL, NULL),
+                     BRIM_STATUS_MEMORY);
     assert_non_null(strstr(brim_detail(), "cuda:0"));
     assert_non_null(strstr(brim_detail(), "CUDA_ERROR_OUT_OF_MEMORY (out of memory)"));
     assert_clean();
@@ -298,7 +300,7 @@ static void test_an_event_is_done_when_all_before_it_is(void **state) {
     assert_int_equal(brim__queue_record(&rig.queue, &after), BRIM_OK);
     for (int i = 0; i < 100; i++) {
         assert_int_equal(brim__event_poll(&rig.device, &before), BRIM_OK);
-        assert_int_equal(brim__event_poll(&rig.device, &after), BRIM_TIMEOUT);
+        assert_int_equal(brim__event_poll(&rig.device, &after), BRIM_STATUS_TIMEOUT);
     }
     assert_int_not_equal(value_of(&rig.memory), 1);
     assert_int_equal(cuda_standin_go_on(rig.queue.handle), CUDA_SUCCESS);
@@ -336,7 +338,7 @@ static void test_a_queue_waits_for_an_event_of_another(void **state) {
     assert_int_equal(brim__queue_read(&second, seen, &rig.memory, 50, sizeof seen), BRIM_OK);
     assert_int_equal(brim__queue_record(&second, &second_done), BRIM_OK);
     for (int i = 0; i < 100; i++) {
-        assert_int_equal(brim__event_poll(&rig.device, &second_done), BRIM_TIMEOUT);
+        assert_int_equal(brim__event_poll(&rig.device, &second_done), BRIM_STATUS_TIMEOUT);
     }
     assert_int_equal(cuda_standin_go_on(rig.queue.handle), CUDA_SUCCESS);
     assert_int_equal(brim__event_wait(&rig.device, &second_done), BRIM_OK);
@@ -380,7 +382,7 @@ static void reuse(CUstream stream, bool wait, uint8_t expected) {
     if (!wait) {
         assert_int_equal(brim__event_wait(&rig.device, &refilled), BRIM_OK);
     }
-    assert_int_equal(brim__event_poll(&rig.device, &released), BRIM_TIMEOUT);
+    assert_int_equal(brim__event_poll(&rig.device, &released), BRIM_STATUS_TIMEOUT);
     assert_int_equal(cuda_standin_go_on(stream), CUDA_SUCCESS);
     assert_int_equal(brim__event_wait(&rig.device, &refilled), BRIM_OK);
     assert_int_equal(brim__event_wait(&rig.device, &released), BRIM_OK);
@@ -427,7 +429,7 @@ static void test_the_legacy_stream_waits_for_ordinary_ones(void **state) {
     assert_int_equal(brim__queue_record(&legacy, &released), BRIM_OK);
     assert_int_equal(brim__queue_record(&rig.queue, &own), BRIM_OK);
     assert_int_equal(brim__event_wait(&rig.device, &own), BRIM_OK);
-    assert_int_equal(brim__event_poll(&rig.device, &released), BRIM_TIMEOUT);
+    assert_int_equal(brim__event_poll(&rig.device, &released), BRIM_STATUS_TIMEOUT);
     assert_int_equal(cuda_standin_go_on(ordinary), CUDA_SUCCESS);
     assert_int_equal(brim__event_wait(&rig.device, &released), BRIM_OK);
     brim__event_free(&rig.device, &own);
@@ -444,12 +446,12 @@ static void test_streams_of_other_contexts_are_refused(void **state) {
     struct brim__queue queue = { 0 };
     const CUcontext context = begin_consumer(1);
     const CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    assert_int_equal(begin_rig(&rig, 0, stream), BRIM_INVALID);
+    assert_int_equal(begin_rig(&rig, 0, stream), BRIM_STATUS_INVALID);
     assert_non_null(strstr(brim_detail(), "primary context of cuda:0"));
     end_rig(&rig);
     assert_int_equal(count_of(CUDA_STANDIN_retained), 1); /* the consumer's */
     assert_int_equal(begin_rig(&rig, 1, stream), BRIM_OK);
-    assert_int_equal(brim__queue_of(&rig.device, (void *)3, &queue), BRIM_INVALID);
+    assert_int_equal(brim__queue_of(&rig.device, (void *)3, &queue), BRIM_STATUS_INVALID);
     assert_non_null(strstr(brim_detail(), "1 (the legacy default stream)"));
     end_rig(&rig);
     assert_int_equal(cuStreamDestroy_v2(stream), CUDA_SUCCESS);
@@ -482,11 +484,11 @@ static void test_memory_is_refused_with_its_numbers(void **state) {
     struct brim__device_memory more = { 0 };
     cuda_standin_limit(0, 3 * BYTES);
     assert_int_equal(begin_rig(&rig, 0, NULL), BRIM_OK);
-    assert_int_equal(brim__device_take(&rig.device, 2 * BYTES + 1, &more), BRIM_MEMORY);
+    assert_int_equal(brim__device_take(&rig.device, 2 * BYTES + 1, &more), BRIM_STATUS_MEMORY);
     assert_null(more.handle);
     assert_non_null(strstr(brim_detail(), "CUDA_ERROR_OUT_OF_MEMORY"));
     assert_non_null(strstr(brim_detail(), "128.0 KiB of 192.0 KiB are free"));
-    assert_int_equal(brim__device_take(&rig.device, UINT64_MAX, &more), BRIM_MEMORY);
+    assert_int_equal(brim__device_take(&rig.device, UINT64_MAX, &more), BRIM_STATUS_MEMORY);
     assert_int_equal(brim__device_take(&rig.device, 2 * BYTES, &more), BRIM_OK);
     brim__device_give(&rig.device, &more);
     end_rig(&rig);
@@ -499,11 +501,12 @@ static void test_page_locking_is_refused(void **state) {
     struct brim__pages pages = { 0 };
     void *pin = NULL;
     assert_int_equal(begin_rig(&rig, 0, NULL), BRIM_OK);
-    assert_int_equal(brim__device_pin(&rig.device, rig.pages.memory, BYTES, &pin), BRIM_DRIVER);
+    assert_int_equal(brim__device_pin(&rig.device, rig.pages.memory, BYTES, &pin),
+                     BRIM_STATUS_DRIVER);
     assert_non_null(strstr(brim_detail(), "page-locked (registered with CUDA) already"));
     cuda_standin_limit_locked(2 * BYTES - 1);
     assert_int_equal(brim__pages_new(&pages, NULL, BYTES, false, false), BRIM_OK);
-    assert_int_equal(brim__device_pin(&rig.device, pages.memory, BYTES, &pin), BRIM_MEMORY);
+    assert_int_equal(brim__device_pin(&rig.device, pages.memory, BYTES, &pin), BRIM_STATUS_MEMORY);
     assert_non_null(strstr(brim_detail(), "page-locking 64.0 KiB"));
     cuda_standin_limit_locked(2 * BYTES);
     assert_int_equal(brim__device_pin(&rig.device, pages.memory, BYTES, &pin), BRIM_OK);
@@ -522,7 +525,7 @@ static void test_freeing_after_the_driver_is_gone(void **state) {
     assert_int_equal(begin_rig(&rig, 0, NULL), BRIM_OK);
     assert_int_equal(brim__queue_record(&rig.queue, &event), BRIM_OK);
     cuda_standin_fail(NULL, 1, CUDA_ERROR_DEINITIALIZED, true);
-    assert_int_equal(brim__event_poll(&rig.device, &event), BRIM_DRIVER);
+    assert_int_equal(brim__event_poll(&rig.device, &event), BRIM_STATUS_DRIVER);
     assert_non_null(strstr(brim_detail(), "CUDA_ERROR_DEINITIALIZED (driver shutting down)"));
     brim__event_free(&rig.device, &event);
     brim__queue_free(&rig.queue);
@@ -546,7 +549,7 @@ static brim_status do_everything(void) {
     struct brim__queue consumer = { 0 };
     struct brim__event ready = { 0 }, released = { 0 };
     brim_device_info info = BRIM_DEVICE_INFO_INIT;
-    brim_status status = brim_device_read(BRIM_ON_CUDA, 0, &info);
+    brim_status status = brim_device_read(BRIM_DEVICE_CUDA, 0, &info);
     if (status != BRIM_OK) {
         return status;
     }
@@ -592,9 +595,9 @@ static brim_status do_everything(void) {
 }
 
 static void assert_told(brim_status status, const char *says) {
-    assert_in_range(status, BRIM_OK, BRIM_DRIVER);
+    assert_in_range(status, BRIM_OK, BRIM_STATUS_DRIVER);
     if (status != BRIM_OK) {
-        assert_true(status == BRIM_DRIVER || status == BRIM_MEMORY);
+        assert_true(status == BRIM_STATUS_DRIVER || status == BRIM_STATUS_MEMORY);
         assert_non_null(strstr(brim_detail(), says));
     }
 }
@@ -669,7 +672,7 @@ static void test_each_call_of_the_driver_fails_in_turn(void **state) {
     }
     cuda_standin_reset();
     cuda_standin_fail("cuMemcpyHtoDAsync_v2", 1, (CUresult)12345, false);
-    assert_int_equal(do_everything(), BRIM_DRIVER);
+    assert_int_equal(do_everything(), BRIM_STATUS_DRIVER);
     assert_string_equal(brim_detail(), "cuda:0: copying to the device, 4.0 KiB: error 12345, which "
                                        "the driver has no name for");
     assert_clean();
@@ -698,10 +701,10 @@ static void test_what_failed_on_the_device_is_told_by_its_event(void **state) {
     assert_int_equal(begin_rig(&rig, 0, NULL), BRIM_OK);
     assert_int_equal(brim__queue_record(&rig.queue, &event), BRIM_OK);
     cuda_standin_fail("cuEventQuery", 1, CUDA_ERROR_ILLEGAL_ADDRESS, false);
-    assert_int_equal(brim__event_poll(&rig.device, &event), BRIM_DRIVER);
+    assert_int_equal(brim__event_poll(&rig.device, &event), BRIM_STATUS_DRIVER);
     assert_non_null(strstr(brim_detail(), "CUDA_ERROR_ILLEGAL_ADDRESS"));
     cuda_standin_fail("cuEventSynchronize", 1, CUDA_ERROR_ILLEGAL_ADDRESS, false);
-    assert_int_equal(brim__event_wait(&rig.device, &event), BRIM_DRIVER);
+    assert_int_equal(brim__event_wait(&rig.device, &event), BRIM_STATUS_DRIVER);
     brim__event_free(&rig.device, &event);
     end_rig(&rig);
     assert_clean();

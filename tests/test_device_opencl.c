@@ -141,25 +141,25 @@ static uint32_t count_by_hand(void) {
 static void what_is_found_is_found_once(void **state) {
     (void)state;
     uint32_t count;
-    if (brim_device_count(BRIM_ON_OPENCL, &count) == BRIM_UNSUPPORTED) {
+    if (brim_device_count(BRIM_DEVICE_OPENCL, &count) == BRIM_STATUS_UNSUPPORTED) {
         assert_detail_has("install ocl-icd-libopencl1 and a driver such as pocl-opencl-icd");
         print_message("there is no OpenCL here: %s\n", brim_detail());
         assert_int_equal(count_by_hand(), 0);
         return;
     }
-    must_ok(brim_device_count(BRIM_ON_OPENCL, &count));
+    must_ok(brim_device_count(BRIM_DEVICE_OPENCL, &count));
     assert_int_equal(count, brim__min(count_by_hand(), BRIM_MOST_DEVICES));
     is_there = count > 0;
     /* nothing is looked for any more */
     brim__fault_arm(DEVICE_FAULTS, 1, true);
-    must_ok(brim_device_count(BRIM_ON_OPENCL, &count));
+    must_ok(brim_device_count(BRIM_DEVICE_OPENCL, &count));
     assert_int_equal(brim__fault_passed(BRIM__FAULT_DEVICE), 0);
     brim__fault_arm(0, 0, false);
 }
 
 static void print_count(void) {
     uint32_t count = 0;
-    const brim_status status = brim_device_count(BRIM_ON_OPENCL, &count);
+    const brim_status status = brim_device_count(BRIM_DEVICE_OPENCL, &count);
     printf("%s %u %s\n", brim_status_name(status), count, status ? brim_detail() : "");
 }
 
@@ -168,7 +168,7 @@ static void print_faults(void) {
     for (uint64_t nth = 1;; nth++) {
         brim__fault_arm(DEVICE_FAULTS, nth, true);
         uint32_t count = 77;
-        const brim_status status = brim_device_count(BRIM_ON_OPENCL, &count);
+        const brim_status status = brim_device_count(BRIM_DEVICE_OPENCL, &count);
         const bool injected = brim__fault_injected() > 0;
         brim__fault_arm(0, 0, false);
         if (!injected || status == BRIM_OK) {
@@ -219,8 +219,9 @@ static void every_point_of_the_search_fails_cleanly(void **state) {
     NEEDS_A_DEVICE
     char text[TEXT_BYTES];
     run_self("--faults", NULL, NULL, text);
-    assert_has(text, "BRIM_UNSUPPORTED 77 there is no OpenCL here: libOpenCL.so.1 was looked for");
-    assert_has(text, "BRIM_DRIVER 77 OpenCL: libOpenCL.so.1 could not list its drivers: "
+    assert_has(text,
+               "BRIM_STATUS_UNSUPPORTED 77 there is no OpenCL here: libOpenCL.so.1 was looked for");
+    assert_has(text, "BRIM_STATUS_DRIVER 77 OpenCL: libOpenCL.so.1 could not list its drivers: "
                      "CL_OUT_OF_RESOURCES (-5)");
     assert_has(text, "could not list its devices: CL_OUT_OF_RESOURCES (-5)");
     assert_has(text, "\nBRIM_OK ");
@@ -232,7 +233,8 @@ static void without_a_loader_the_text_says_what_to_install(void **state) {
     char text[TEXT_BYTES];
     write_file("libOpenCL.so.1", "", 0);
     run_self("--count", "LD_LIBRARY_PATH", in_directory("").text, text);
-    assert_has(text, "BRIM_UNSUPPORTED 0 there is no OpenCL here: libOpenCL.so.1 was looked for");
+    assert_has(text,
+               "BRIM_STATUS_UNSUPPORTED 0 there is no OpenCL here: libOpenCL.so.1 was looked for");
     assert_has(text, "install ocl-icd-libopencl1 and a driver such as pocl-opencl-icd");
     assert_int_equal(unlink(in_directory("libOpenCL.so.1").text), 0);
 }
@@ -246,7 +248,7 @@ static void a_loader_that_is_none_is_refused(void **state) {
     assert_int_equal(symlink(map->l_name, in_directory("libOpenCL.so.1").text), 0);
     char text[TEXT_BYTES];
     run_self("--count", "LD_LIBRARY_PATH", in_directory("").text, text);
-    assert_has(text, "BRIM_UNSUPPORTED 0 OpenCL: libOpenCL.so.1 has no clGetPlatformIDs");
+    assert_has(text, "BRIM_STATUS_UNSUPPORTED 0 OpenCL: libOpenCL.so.1 has no clGetPlatformIDs");
     assert_int_equal(unlink(in_directory("libOpenCL.so.1").text), 0);
     dlclose(other);
 }
@@ -255,21 +257,21 @@ static void without_a_driver_the_text_says_what_to_install(void **state) {
     NEEDS_A_DEVICE
     char text[TEXT_BYTES];
     run_self("--count", "OCL_ICD_VENDORS", in_directory("").text, text);
-    assert_has(text, "BRIM_UNSUPPORTED 0 OpenCL: libOpenCL.so.1 knows of no driver");
+    assert_has(text, "BRIM_STATUS_UNSUPPORTED 0 OpenCL: libOpenCL.so.1 knows of no driver");
     assert_has(text, "install ocl-icd-libopencl1 and a driver such as pocl-opencl-icd");
 }
 
 static void devices_tell_about_themselves(void **state) {
     NEEDS_A_DEVICE
     uint32_t count;
-    must_ok(brim_device_count(BRIM_ON_OPENCL, &count));
+    must_ok(brim_device_count(BRIM_DEVICE_OPENCL, &count));
     const struct brim__opencl *opencl;
     must_ok(brim__opencl_load(&opencl));
     bool cpus = false; /* behind all others */
     for (uint32_t i = 0; i < count; i++) {
         brim_device_info info = BRIM_DEVICE_INFO_INIT;
-        must_ok(brim_device_read(BRIM_ON_OPENCL, i, &info));
-        assert_int_equal(info.kind, BRIM_ON_OPENCL);
+        must_ok(brim_device_read(BRIM_DEVICE_OPENCL, i, &info));
+        assert_int_equal(info.kind, BRIM_DEVICE_OPENCL);
         assert_int_equal(info.index, i);
         assert_true(info.name[0] != 0 && info.name[0] != ' ');
         assert_true(info.driver[0] != 0);
@@ -285,7 +287,7 @@ static void devices_tell_about_themselves(void **state) {
         cpus = cpus || cpu;
     }
     brim_device_info info = BRIM_DEVICE_INFO_INIT;
-    assert_int_equal(brim_device_read(BRIM_ON_OPENCL, count, &info), BRIM_INVALID);
+    assert_int_equal(brim_device_read(BRIM_DEVICE_OPENCL, count, &info), BRIM_STATUS_INVALID);
     assert_detail_has("there is no opencl:");
 }
 
@@ -295,13 +297,13 @@ static void a_forked_child_is_refused(void **state) {
     assert_true(child >= 0);
     if (child == 0) {
         uint32_t count;
-        _exit(brim_device_count(BRIM_ON_OPENCL, &count) == BRIM_FORKED ? 0 : 1);
+        _exit(brim_device_count(BRIM_DEVICE_OPENCL, &count) == BRIM_STATUS_FORKED ? 0 : 1);
     }
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     uint32_t count;
-    must_ok(brim_device_count(BRIM_ON_OPENCL, &count));
+    must_ok(brim_device_count(BRIM_DEVICE_OPENCL, &count));
 }
 
 static void errors_have_names(void **state) {
@@ -309,9 +311,9 @@ static void errors_have_names(void **state) {
     assert_string_equal(brim__opencl_error_name(-4), "CL_MEM_OBJECT_ALLOCATION_FAILURE");
     assert_string_equal(brim__opencl_error_name(-1001), "CL_PLATFORM_NOT_FOUND_KHR");
     assert_string_equal(brim__opencl_error_name(-9999), "an error of the driver's own");
-    assert_int_equal(brim__opencl_fail(3, "a thing", -6), BRIM_MEMORY);
+    assert_int_equal(brim__opencl_fail(3, "a thing", -6), BRIM_STATUS_MEMORY);
     assert_detail_has("opencl:3: a thing failed: CL_OUT_OF_HOST_MEMORY (-6)");
-    assert_int_equal(brim__opencl_fail(3, "a thing", -30), BRIM_DRIVER);
+    assert_int_equal(brim__opencl_fail(3, "a thing", -30), BRIM_STATUS_DRIVER);
 }
 
 /* ------------------------------------------------------------------- values */
@@ -319,7 +321,7 @@ static void errors_have_names(void **state) {
 static void bytes_go_there_and_back(void **state) {
     NEEDS_A_DEVICE
     struct place place;
-    place_open(&place, BRIM_ON_OPENCL);
+    place_open(&place, BRIM_DEVICE_OPENCL);
     uint64_t random = 21;
     for (int i = 0; i < 50; i++) {
         const uint64_t bytes = 1 + random_to(&random, i % 8 == 0 ? 300000 : 5000);
@@ -354,7 +356,7 @@ static void bytes_go_there_and_back(void **state) {
 /* `count` random lookups and gathers are what the host makes of them. */
 static void compare_with_host(struct place *place, uint64_t random, int count) {
     struct place host;
-    place_open(&host, BRIM_ON_HOST);
+    place_open(&host, BRIM_DEVICE_HOST);
     for (int i = 0; i < count; i++) {
         const struct lookup_case lookup = random_lookup(&random);
         const struct gather_case gather = random_gather(&random);
@@ -373,7 +375,7 @@ static void compare_with_host(struct place *place, uint64_t random, int count) {
 static void lookups_and_gathers_equal_the_hosts(void **state) {
     NEEDS_A_DEVICE
     struct place place;
-    place_open(&place, BRIM_ON_OPENCL);
+    place_open(&place, BRIM_DEVICE_OPENCL);
     compare_with_host(&place, 22, 60);
     place_close(&place);
 }
@@ -385,8 +387,8 @@ static void work_groups_give_the_same(void **state) {
     consumer_open(&consumer);
     struct place place;
     struct place host;
-    place_open(&place, BRIM_ON_OPENCL);
-    place_open(&host, BRIM_ON_HOST);
+    place_open(&place, BRIM_DEVICE_OPENCL);
+    place_open(&host, BRIM_DEVICE_HOST);
     struct brim__opencl_kernels kernels = { .opencl = consumer.opencl,
                                             .context = place.device.context,
                                             .device = place.device.handle };
@@ -425,7 +427,7 @@ static void work_groups_give_the_same(void **state) {
 
 static void *work_alone(void *argument) {
     struct place place; /* opened and closed while others do so */
-    place_open(&place, BRIM_ON_OPENCL);
+    place_open(&place, BRIM_DEVICE_OPENCL);
     compare_with_host(&place, (uint64_t)(uintptr_t)argument, 10);
     place_close(&place);
     return NULL;
@@ -459,7 +461,7 @@ static void threads_may_open_and_close_at_once(void **state) {
 static void threads_may_use_one_device_at_once(void **state) {
     NEEDS_A_DEVICE
     struct brim__device device;
-    must_ok(brim__device_open(&device, BRIM_ON_OPENCL, 0, NULL, NULL));
+    must_ok(brim__device_open(&device, BRIM_DEVICE_OPENCL, 0, NULL, NULL));
     run_threads(work_together, &device);
     brim__device_close(&device);
 }
@@ -484,7 +486,7 @@ static void a_queue_waits_for_the_events_of_another(void **state) {
     struct consumer consumer;
     consumer_open(&consumer);
     struct place place;
-    place_open(&place, BRIM_ON_OPENCL);
+    place_open(&place, BRIM_DEVICE_OPENCL);
     struct brim__queue second;
     must_ok(brim__queue_new(&place.device, &second));
     enum { BYTES = 100000 };
@@ -509,9 +511,9 @@ static void a_queue_waits_for_the_events_of_another(void **state) {
     must_ok(brim__queue_record(&second, &copied));
 
     must_ok(brim__event_wait(&place.device, &before)); /* what came before does not wait */
-    assert_int_equal(brim__event_poll(&place.device, &gate), BRIM_TIMEOUT);
-    assert_int_equal(brim__event_poll(&place.device, &written), BRIM_TIMEOUT);
-    assert_int_equal(brim__event_poll(&place.device, &copied), BRIM_TIMEOUT);
+    assert_int_equal(brim__event_poll(&place.device, &gate), BRIM_STATUS_TIMEOUT);
+    assert_int_equal(brim__event_poll(&place.device, &written), BRIM_STATUS_TIMEOUT);
+    assert_int_equal(brim__event_poll(&place.device, &copied), BRIM_STATUS_TIMEOUT);
     gate_set(&consumer, &gate, CL_COMPLETE);
     must_ok(brim__event_wait(&place.device, &copied));
     must_ok(brim__event_poll(&place.device, &copied));
@@ -538,12 +540,12 @@ static void work_that_failed_says_so(void **state) {
     struct consumer consumer;
     consumer_open(&consumer);
     struct place place;
-    place_open(&place, BRIM_ON_OPENCL);
+    place_open(&place, BRIM_DEVICE_OPENCL);
     struct brim__event gate = gate_new(&consumer, place.device.context);
     gate_set(&consumer, &gate, CL_OUT_OF_RESOURCES);
-    assert_int_equal(brim__event_poll(&place.device, &gate), BRIM_DRIVER);
+    assert_int_equal(brim__event_poll(&place.device, &gate), BRIM_STATUS_DRIVER);
     assert_detail_has("opencl:0: work on the device failed: CL_OUT_OF_RESOURCES (-5)");
-    assert_int_equal(brim__event_wait(&place.device, &gate), BRIM_DRIVER);
+    assert_int_equal(brim__event_wait(&place.device, &gate), BRIM_STATUS_DRIVER);
     assert_detail_has("opencl:0: work on the device failed: CL_OUT_OF_RESOURCES (-5)");
     brim__event_free(&place.device, &gate);
     place_close(&place);
@@ -556,9 +558,9 @@ static void openers_share_a_context_that_goes_with_the_last(void **state) {
     consumer_open(&consumer);
     struct place a;
     struct place b;
-    place_open(&a, BRIM_ON_OPENCL);
+    place_open(&a, BRIM_DEVICE_OPENCL);
     const cl_uint alone = users_of(&consumer, a.device.context);
-    place_open(&b, BRIM_ON_OPENCL);
+    place_open(&b, BRIM_DEVICE_OPENCL);
     assert_ptr_equal(a.device.context, b.device.context);
     assert_true(users_of(&consumer, a.device.context) > alone);
     place_close(&a);
@@ -578,9 +580,9 @@ static void openers_share_a_program(void **state) {
     NEEDS_A_DEVICE
     struct place a;
     struct place b;
-    place_open(&a, BRIM_ON_OPENCL);
+    place_open(&a, BRIM_DEVICE_OPENCL);
     must_ok(brim__device_prepare(&a.device));
-    place_open(&b, BRIM_ON_OPENCL);
+    place_open(&b, BRIM_DEVICE_OPENCL);
     brim__fault_arm(DEVICE_FAULTS, UINT64_MAX, false);
     must_ok(brim__device_prepare(&b.device));
     /* the call and each kernel, but no program */
@@ -589,7 +591,7 @@ static void openers_share_a_program(void **state) {
     place_close(&a);
     compare_with_host(&b, 43, 2);
     place_close(&b);
-    place_open(&a, BRIM_ON_OPENCL); /* the context is another one, and so is the program */
+    place_open(&a, BRIM_DEVICE_OPENCL); /* the context is another one, and so is the program */
     compare_with_host(&a, 44, 2);
     place_close(&a);
 }
@@ -603,18 +605,18 @@ static void a_consumers_queue_brings_its_context(void **state) {
     const cl_uint users = users_of(&consumer, consumer.context);
     struct place place;
     struct place shared;
-    place_open(&shared, BRIM_ON_OPENCL);
-    must_ok(brim__device_open(&place.device, BRIM_ON_OPENCL, 0, consumer.queue, NULL));
+    place_open(&shared, BRIM_DEVICE_OPENCL);
+    must_ok(brim__device_open(&place.device, BRIM_DEVICE_OPENCL, 0, consumer.queue, NULL));
     must_ok(brim__queue_new(&place.device, &place.queue));
     assert_ptr_equal(place.device.context, consumer.context);
     assert_ptr_not_equal(shared.device.context, consumer.context);
     compare_with_host(&place, 51, 3);
 
     struct brim__queue queue;
-    assert_int_equal(brim__queue_of(&place.device, other.queue, &queue), BRIM_INVALID);
+    assert_int_equal(brim__queue_of(&place.device, other.queue, &queue), BRIM_STATUS_INVALID);
     assert_detail_has("the given queue is of another OpenCL context");
     assert_null(queue.handle);
-    assert_int_equal(brim__queue_of(&shared.device, consumer.queue, &queue), BRIM_INVALID);
+    assert_int_equal(brim__queue_of(&shared.device, consumer.queue, &queue), BRIM_STATUS_INVALID);
     must_ok(brim__queue_of(&place.device, consumer.queue, &queue));
 
     /* the consumer's queue reads what brim's writes, and brim's waits for its mark */
@@ -662,7 +664,8 @@ static void a_queue_of_another_device_is_refused(void **state) {
     const cl_command_queue queue = opencl->clCreateCommandQueue(context, part, 0, &error);
     assert_int_equal(error, CL_SUCCESS);
     struct brim__device device;
-    assert_int_equal(brim__device_open(&device, BRIM_ON_OPENCL, 0, queue, NULL), BRIM_INVALID);
+    assert_int_equal(brim__device_open(&device, BRIM_DEVICE_OPENCL, 0, queue, NULL),
+                     BRIM_STATUS_INVALID);
     assert_detail_has("which is not opencl:0");
     assert_int_equal(opencl->clReleaseCommandQueue(queue), CL_SUCCESS);
     assert_int_equal(opencl->clReleaseContext(context), CL_SUCCESS);
@@ -675,19 +678,20 @@ static void a_queue_of_another_device_is_refused(void **state) {
 static void too_much_memory_is_refused(void **state) {
     NEEDS_A_DEVICE
     struct place place;
-    place_open(&place, BRIM_ON_OPENCL);
+    place_open(&place, BRIM_DEVICE_OPENCL);
     brim_device_info info = BRIM_DEVICE_INFO_INIT;
-    must_ok(brim_device_read(BRIM_ON_OPENCL, 0, &info));
+    must_ok(brim_device_read(BRIM_DEVICE_OPENCL, 0, &info));
     assert_true(place.device.largest == info.largest_bytes);
     struct brim__device_memory memory;
     const uint64_t sizes[] = { info.largest_bytes + 1, UINT64_C(1) << 60, UINT64_MAX };
     for (size_t i = 0; i < BRIM__COUNT(sizes); i++) {
-        assert_int_equal(brim__device_take(&place.device, sizes[i], &memory), BRIM_MEMORY);
+        assert_int_equal(brim__device_take(&place.device, sizes[i], &memory), BRIM_STATUS_MEMORY);
         assert_detail_has("opencl:0 gives at most");
         assert_null(memory.handle);
         /* the driver's own words */
         void *handle = NULL;
-        assert_int_equal(place.device.ops->take(&place.device, sizes[i], &handle), BRIM_MEMORY);
+        assert_int_equal(place.device.ops->take(&place.device, sizes[i], &handle),
+                         BRIM_STATUS_MEMORY);
         assert_detail_has("opencl:0: the driver refused");
         assert_null(handle);
     }
@@ -699,7 +703,7 @@ static void too_much_memory_is_refused(void **state) {
 static void page_locked_memory_is_the_hosts_to_use(void **state) {
     NEEDS_A_DEVICE
     struct place place;
-    place_open(&place, BRIM_ON_OPENCL);
+    place_open(&place, BRIM_DEVICE_OPENCL);
     struct brim__pages pages[3];
     void *pin[3];
     for (int i = 0; i < 3; i++) {
@@ -740,16 +744,17 @@ static void what_a_device_keeps_is_charged(void **state) {
     brim_budget_info during = BRIM_BUDGET_INFO_INIT;
     brim_budget_info after = BRIM_BUDGET_INFO_INIT;
     struct brim__device device;
-    must_ok(brim_budget_read(budget, BRIM_HOST, &before));
-    must_ok(brim__device_open(&device, BRIM_ON_OPENCL, 0, NULL, budget));
-    must_ok(brim_budget_read(budget, BRIM_HOST, &during));
+    must_ok(brim_budget_read(budget, BRIM_MEMORY_HOST, &before));
+    must_ok(brim__device_open(&device, BRIM_DEVICE_OPENCL, 0, NULL, budget));
+    must_ok(brim_budget_read(budget, BRIM_MEMORY_HOST, &during));
     brim__device_close(&device);
     brim__device_close(&device); /* harmless */
-    must_ok(brim_budget_read(budget, BRIM_HOST, &after));
+    must_ok(brim_budget_read(budget, BRIM_MEMORY_HOST, &after));
     assert_true(during.charged > before.charged);
     assert_true(after.charged == before.charged);
-    must_ok(brim_budget_charge(budget, BRIM_HOST, limits[0] - after.charged));
-    assert_int_equal(brim__device_open(&device, BRIM_ON_OPENCL, 0, NULL, budget), BRIM_BUDGET);
+    must_ok(brim_budget_charge(budget, BRIM_MEMORY_HOST, limits[0] - after.charged));
+    assert_int_equal(brim__device_open(&device, BRIM_DEVICE_OPENCL, 0, NULL, budget),
+                     BRIM_STATUS_BUDGET);
     brim__device_close(&device);
     brim__budget_unref(budget);
 }
@@ -812,7 +817,7 @@ static brim_status whole_life(struct brim__pages *pages, void *queue, uint8_t gi
     struct brim__event event = { 0 };
     struct brim__queue theirs = { 0 };
     void *pin;
-    brim_status status = brim__device_open(&place.device, BRIM_ON_OPENCL, 0, queue, NULL);
+    brim_status status = brim__device_open(&place.device, BRIM_DEVICE_OPENCL, 0, queue, NULL);
     if (status) {
         return status;
     }
@@ -855,7 +860,7 @@ static void sweep(struct consumer *consumer, unsigned kinds) {
         if (!more) {
             must_ok(status);
             assert_memory_equal(given, wanted, sizeof wanted);
-        } else if (status != BRIM_DRIVER && status != BRIM_MEMORY) {
+        } else if (status != BRIM_STATUS_DRIVER && status != BRIM_STATUS_MEMORY) {
             fail_msg("point %llu: %s: %s", (unsigned long long)nth, brim_status_name(status),
                      brim_detail());
         } else {
@@ -881,7 +886,7 @@ static void kernels_that_could_not_be_built_are_built_again(void **state) {
     bool more = true;
     for (uint64_t nth = 1; more; nth++) {
         struct place place;
-        place_open(&place, BRIM_ON_OPENCL);
+        place_open(&place, BRIM_DEVICE_OPENCL);
         struct brim__device_memory memory;
         must_ok(brim__device_take(&place.device, 4096, &memory));
         const struct brim__lookup lookup = { .source = &memory,
@@ -897,7 +902,7 @@ static void kernels_that_could_not_be_built_are_built_again(void **state) {
         const brim_status status = brim__queue_lookup(&place.queue, &lookup);
         more = brim__fault_injected() > 0;
         brim__fault_arm(0, 0, false);
-        assert_int_equal(status, more ? BRIM_DRIVER : BRIM_OK);
+        assert_int_equal(status, more ? BRIM_STATUS_DRIVER : BRIM_OK);
         must_ok(brim__queue_lookup(&place.queue, &lookup));
         wait_for_all(&place.queue);
         brim__device_give(&place.device, &memory);
@@ -912,7 +917,7 @@ static void every_point_of_opening_fails_cleanly(void **state) {
     uint64_t nth = 0;
     do {
         brim__fault_arm(DEVICE_FAULTS, ++nth, false);
-        status = brim__device_open(&device, BRIM_ON_OPENCL, 0, NULL, NULL);
+        status = brim__device_open(&device, BRIM_DEVICE_OPENCL, 0, NULL, NULL);
         assert_true((status != BRIM_OK) == (brim__fault_injected() > 0));
         brim__fault_arm(0, 0, false);
         brim__device_close(&device);

@@ -122,7 +122,8 @@ static void test_the_end_comes_once(void **state) {
                 brim_batch_release(batch);
             }
             batch = NULL;
-            assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_END);
+            assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch),
+                             BRIM_STATUS_END);
             assert_null(batch);
             brim_stats stats = BRIM_STATS_INIT;
             assert_int_equal(brim_loader_stats(session.loader, &stats), BRIM_OK);
@@ -144,10 +145,11 @@ static void test_polling(void **state) {
         struct seen seen = seen_new(5000);
         brim_status status = BRIM_OK;
         session_open(&session, "range 5000 | shuffle | batch 1000", &how);
-        while (status != BRIM_END) {
+        while (status != BRIM_STATUS_END) {
             brim_batch *batch;
             status = brim_loader_next(session.loader, 0, &batch);
-            assert_true(status == BRIM_OK || status == BRIM_TIMEOUT || status == BRIM_END);
+            assert_true(status == BRIM_OK || status == BRIM_STATUS_TIMEOUT ||
+                        status == BRIM_STATUS_END);
             if (status == BRIM_OK) {
                 see_batch(&seen, batch);
                 brim_batch_release(batch);
@@ -206,17 +208,17 @@ static void test_seek_past_the_end(void **state) {
     struct seen seen = seen_new(100);
     session_open(&session, "range 40 | batch 6", &plain);
     assert_false(take_batches(&session, 2, see_batch, &seen));
-    assert_int_equal(brim_loader_seek(session.loader, 0, 8), BRIM_INVALID);
+    assert_int_equal(brim_loader_seek(session.loader, 0, 8), BRIM_STATUS_INVALID);
     assert_detail_has("step 8");
     assert_detail_has("7 steps");
-    assert_int_equal(brim_loader_seek(session.loader, 9, UINT64_MAX), BRIM_INVALID);
+    assert_int_equal(brim_loader_seek(session.loader, 9, UINT64_MAX), BRIM_STATUS_INVALID);
     brim_batch *batch = take_batch(&session); /* a refusal moves nothing */
     assert_int_equal(brim_batch_get(batch)->first_position, 12);
     brim_batch_release(batch);
 
     /* just past the last step is the end, which is told */
     assert_int_equal(brim_loader_seek(session.loader, 4, 7), BRIM_OK);
-    assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_END);
+    assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_STATUS_END);
     batch = take_batch(&session);
     assert_int_equal(brim_batch_get(batch)->epoch, 5);
     assert_int_equal(brim_batch_get(batch)->step, 0);
@@ -328,7 +330,7 @@ static void test_empty_pipelines_end_at_once(void **state) {
             }
             assert_int_equal(seen.count, 0);
             assert_int_equal(brim_loader_seek(session.loader, 7, 0), BRIM_OK);
-            assert_int_equal(brim_loader_seek(session.loader, 7, 1), BRIM_INVALID);
+            assert_int_equal(brim_loader_seek(session.loader, 7, 1), BRIM_STATUS_INVALID);
             const brim_state end = session_state(&session);
             session_restore(&session, &end);
             assert_true(take_batches(&session, TO_THE_END, see_batch, &seen));
@@ -399,7 +401,7 @@ static struct opened open_range(uint64_t count) {
         assert_true(brim_batch_get(batch)->samples[r] < count);
     }
     brim_batch_release(batch);
-    assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_END);
+    assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_STATUS_END);
     session_close(&session);
     return opened;
 }

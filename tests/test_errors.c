@@ -51,31 +51,31 @@ static int map_sample(void *user, const brim_call *call, const brim_value *input
 
 static const brim_field_spec value_field = { .size = sizeof(brim_field_spec),
                                              .name = "value",
-                                             .dtype = BRIM_I64 };
+                                             .dtype = BRIM_DTYPE_I64 };
 static struct failing failing;
 static int64_t labels[SAMPLES];
 static const brim_binding bindings[] = {
     { .size = sizeof(brim_binding),
       .name = "reader",
-      .kind = BRIM_BIND_SOURCE,
+      .kind = BRIM_BINDING_SOURCE,
       .user = &failing,
       .count = SAMPLES,
       .fields = &value_field,
       .field_count = 1,
       .read = read_sample,
-      .flags = BRIM_CONCURRENT },
+      .flags = BRIM_CALLBACK_CONCURRENT },
     { .size = sizeof(brim_binding),
       .name = "mapper",
-      .kind = BRIM_BIND_MAP,
+      .kind = BRIM_BINDING_MAP,
       .user = &failing,
       .fields = &value_field,
       .field_count = 1,
       .map = map_sample },
     { .size = sizeof(brim_binding),
       .name = "labels",
-      .kind = BRIM_BIND_ARRAY,
+      .kind = BRIM_BINDING_ARRAY,
       .data = labels,
-      .dtype = BRIM_I64,
+      .dtype = BRIM_DTYPE_I64,
       .rank = 1,
       .shape = { SAMPLES } },
 };
@@ -152,7 +152,7 @@ static void test_fail_names_the_first_bad_sample(void **state) {
         session_open(&session, "callback @reader | batch 8", &how);
         brim_batch_release(take_batch(&session));
         for (int i = 0; i < 5; i++) { /* asked again: it fails again, the same way */
-            expect_failure(&session, BRIM_CALLBACK, "callback @reader, sample 11",
+            expect_failure(&session, BRIM_STATUS_CALLBACK, "callback @reader, sample 11",
                            "sample 11 was spoilt");
         }
         assert_int_equal(stats_of(&session).batches, 1);
@@ -160,7 +160,7 @@ static void test_fail_names_the_first_bad_sample(void **state) {
         session_close(&session);
 
         session_open(&session, "callback @reader | map @mapper | batch 60", &how);
-        expect_failure(&session, BRIM_CALLBACK, "sample 11", "was spoilt");
+        expect_failure(&session, BRIM_STATUS_CALLBACK, "sample 11", "was spoilt");
         session_close(&session);
     }
 }
@@ -174,8 +174,8 @@ static void test_fail_goes_on_when_the_cause_is_gone(void **state) {
             SPOIL(11);
             session_open(&session, "callback @reader | batch 8", &how);
             brim_batch_release(take_batch(&session));
-            expect_failure(&session, BRIM_CALLBACK, "sample 11", "was spoilt");
-            expect_failure(&session, BRIM_CALLBACK, "sample 11", "was spoilt");
+            expect_failure(&session, BRIM_STATUS_CALLBACK, "sample 11", "was spoilt");
+            expect_failure(&session, BRIM_STATUS_CALLBACK, "sample 11", "was spoilt");
             spoil((const int[]){ -1 });
             for (uint64_t step = 1; step < 8; step++) {
                 brim_batch *batch = take_batch(&session);
@@ -198,7 +198,7 @@ static void test_fail_and_go_elsewhere(void **state) {
         session_open(&session, "callback @reader | batch 8", &how);
         brim_batch_release(take_batch(&session));
         const brim_state before = session_state(&session);
-        expect_failure(&session, BRIM_CALLBACK, "sample 11", "was spoilt");
+        expect_failure(&session, BRIM_STATUS_CALLBACK, "sample 11", "was spoilt");
         const brim_state after = session_state(&session); /* a failure moves nothing */
         assert_memory_equal(&before, &after, sizeof before);
 
@@ -210,9 +210,9 @@ static void test_fail_and_go_elsewhere(void **state) {
             brim_batch_release(batch);
         }
         brim_batch *batch;
-        assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_END);
+        assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_STATUS_END);
         session_restore(&session, &before);
-        expect_failure(&session, BRIM_CALLBACK, "sample 11", "was spoilt");
+        expect_failure(&session, BRIM_STATUS_CALLBACK, "sample 11", "was spoilt");
         session_close(&session); /* also right after a failure */
     }
 }
@@ -224,7 +224,7 @@ static void test_reason_of_a_map(void **state) {
         const struct how how = with_threads(threads);
         struct session session;
         session_open(&session, "array @labels | map @mapper | batch 20", &how);
-        expect_failure(&session, BRIM_CALLBACK, "array @labels, sample 17",
+        expect_failure(&session, BRIM_STATUS_CALLBACK, "array @labels, sample 17",
                        "map @mapper returned -3: no way to map 17");
         session_close(&session);
     }
@@ -237,7 +237,7 @@ static void test_bad_labels(void **state) {
         const struct how how = with_threads(threads);
         struct session session;
         session_open(&session, "array @labels | one_hot 5 | batch 20", &how);
-        expect_failure(&session, BRIM_CORRUPT, "array @labels, sample 17",
+        expect_failure(&session, BRIM_STATUS_CORRUPT, "array @labels, sample 17",
                        "field 'labels' is 22, outside 0 to 4");
         session_close(&session);
 
@@ -315,7 +315,7 @@ static void check_skipped(const char *order_stages, uint64_t rows, const char *r
         brim_batch_release(batch);
     }
     brim_batch *batch;
-    assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_END);
+    assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_STATUS_END);
     const brim_stats stats = stats_of(&session);
     assert_int_equal(stats.skipped, skipped);
     assert_int_equal(stats.samples, SAMPLES - skipped);
@@ -368,7 +368,8 @@ static void test_skipped_samples_are_listed(void **state) {
                 assert_int_equal(brim_loader_error(session.loader, i, text, sizeof text), BRIM_OK);
                 assert_non_null(strstr(text, part));
             }
-            assert_int_equal(brim_loader_error(session.loader, 3, text, sizeof text), BRIM_INVALID);
+            assert_int_equal(brim_loader_error(session.loader, 3, text, sizeof text),
+                             BRIM_STATUS_INVALID);
         }
         for (uint32_t i = 0; i < stats_of(&session).error_count; i++) {
             assert_int_equal(brim_loader_error(session.loader, i, text, sizeof text), BRIM_OK);
@@ -486,7 +487,8 @@ static void test_empty_batches_that_are_delivered(void **state) {
                 assert_int_equal(strstr(stats_of(&session).warning, "on_error=replace") != NULL,
                                  i >= empty_at);
             }
-            assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_END);
+            assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch),
+                             BRIM_STATUS_END);
             session_close(&session);
         }
     }
@@ -512,14 +514,16 @@ static void test_nothing_but_bad_samples(void **state) {
             const struct how how = with_threads(threads);
             session_open(&session, texts[t], &how);
             for (uint64_t epoch = 1; epoch <= 3; epoch++) {
-                assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_END);
+                assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch),
+                                 BRIM_STATUS_END);
                 usleep(2000); /* workers read on in the next epoch, which is not counted yet */
                 assert_int_equal(stats_of(&session).skipped, epoch * SAMPLES);
                 assert_int_equal(stats_of(&session).batches, 0);
             }
             session_close(&session);
             session_open(&session, format_text(text, "%s max_errors=20", texts[t]), &how);
-            assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_CORRUPT);
+            assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch),
+                             BRIM_STATUS_CORRUPT);
             assert_detail_has("more than max_errors=20");
             session_close(&session);
         }
@@ -546,9 +550,10 @@ static uint64_t batches_to_the_cap(const char *on_error, unsigned cap, int32_t t
         batches++;
     }
     snprintf(detail, 1024, "%s", brim_detail());
-    if (status != BRIM_END) {
-        assert_int_equal(status, BRIM_CORRUPT);
-        assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_CORRUPT);
+    if (status != BRIM_STATUS_END) {
+        assert_int_equal(status, BRIM_STATUS_CORRUPT);
+        assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch),
+                         BRIM_STATUS_CORRUPT);
         assert_string_equal(brim_detail(), detail); /* asked again, it says the same */
         const brim_stats stats = stats_of(&session);
         assert_true(stats.skipped + stats.replaced <= cap);
@@ -683,7 +688,7 @@ static void test_replace_gives_up_when_all_are_bad(void **state) {
         const struct how how = with_threads(threads);
         struct session session;
         session_open(&session, "callback @reader | batch 4 on_error=replace", &how);
-        expect_failure(&session, BRIM_CALLBACK, "other samples failed too", "was spoilt");
+        expect_failure(&session, BRIM_STATUS_CALLBACK, "other samples failed too", "was spoilt");
         session_close(&session);
     }
 }
@@ -698,11 +703,11 @@ static void test_file_cut_short(void **state) {
         const struct how how = with_threads(threads);
         struct session session;
         struct log log = { 0 };
-        write_npy("cut.npy", BRIM_I32, 2, (const int64_t[]){ SAMPLES, 4 }, rows);
+        write_npy("cut.npy", BRIM_DTYPE_I32, 2, (const int64_t[]){ SAMPLES, 4 }, rows);
         format_text(text, "npy %s | batch 16 on_error=skip", in_directory("cut.npy").text);
         session_open(&session, text, &how);
         assert_int_equal(brim_loader_seek(session.loader, 1, 0), BRIM_OK);
-        write_npy("cut.npy", BRIM_I32, 2, (const int64_t[]){ SAMPLES - 5, 4 }, rows);
+        write_npy("cut.npy", BRIM_DTYPE_I32, 2, (const int64_t[]){ SAMPLES - 5, 4 }, rows);
         assert_int_equal(brim_loader_seek(session.loader, 0, 0), BRIM_OK);
         assert_true(take_batches(&session, TO_THE_END, log_batch, &log));
         assert_int_equal(log.rows, SAMPLES - 5);
@@ -731,7 +736,7 @@ static void test_refusals_in_numbers(void **state) {
         options.host_bytes = i == 0 ? 256 << 10 : refusal.minimum_bytes;
         assert_int_equal(brim_runtime_new(&options, &runtime), BRIM_OK);
         const brim_status status = brim_loader_open(runtime, pipeline, NULL, &loader);
-        assert_int_equal(status, i == 0 ? BRIM_BUDGET : BRIM_OK);
+        assert_int_equal(status, i == 0 ? BRIM_STATUS_BUDGET : BRIM_OK);
         assert_int_equal(brim_refused(&refusal), BRIM_OK);
         assert_int_equal(refusal.exact, i == 0);
         assert_true((refusal.minimum_bytes > 1600000) == (i == 0));
@@ -742,8 +747,8 @@ static void test_refusals_in_numbers(void **state) {
     }
     brim_pipeline_free(pipeline);
     refusal.size = 0;
-    assert_int_equal(brim_refused(&refusal), BRIM_INVALID);
-    assert_int_equal(brim_refused(NULL), BRIM_INVALID);
+    assert_int_equal(brim_refused(&refusal), BRIM_STATUS_INVALID);
+    assert_int_equal(brim_refused(NULL), BRIM_STATUS_INVALID);
 }
 
 int main(void) {

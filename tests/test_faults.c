@@ -43,7 +43,7 @@ static void run_two(void) {
     brim_open_options first = open_options("training"), second = open_options("validation");
     recipe_text("npy", training);
     recipe_text("llmc", validation);
-    first.growth = BRIM_FIXED;
+    first.growth = BRIM_GROWTH_FIXED;
     first.slots = 16;
     if (limit[now.threads] == 0) { /* in the run without a fault */
         charge = plan_alone(now.threads, validation, &second).minimum_bytes;
@@ -58,7 +58,7 @@ static void run_two(void) {
     brim_budget *model;
     ATTEMPT(brim_budget_new(brim_runtime_budget(now.runtime), "model", BRIM_UNLIMITED, 0, &model),
             model);
-    must(brim_budget_charge(model, BRIM_HOST, charge / 2), "charge");
+    must(brim_budget_charge(model, BRIM_MEMORY_HOST, charge / 2), "charge");
     take(b, 1);
     take(a, 1);
     brim_loader_close(a);
@@ -87,7 +87,7 @@ static void run_copy(void) {
 static void run_trim(void) {
     char text[TEXT_BYTES];
     brim_open_options options = open_options("trimmed");
-    options.growth = BRIM_FIXED;
+    options.growth = BRIM_GROWTH_FIXED;
     options.hold = 2;
     begin_runtime(SIXTEEN_MIB);
     brim_loader *loader = open_text(recipe_text("npy", text), &options);
@@ -170,7 +170,7 @@ static void run_build(void) {
     forget_detail();
     const char *text = brim_pipeline_text(copy);
     if (text == NULL) {
-        check_failure("brim_pipeline_text", BRIM_MEMORY);
+        check_failure("brim_pipeline_text", BRIM_STATUS_MEMORY);
         text = brim_pipeline_text(copy);
     }
     if (text == NULL || strncmp(text, "range 50 | shuffle", 18) != 0) {

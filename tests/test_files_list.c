@@ -99,10 +99,10 @@ static void test_formats(void **state) {
         assert_int_equal(source->count, bare ? 3 : 2);
         assert_int_equal(source->field_count, 3);
         const struct brim__source_field *field = field_of(source, path);
-        assert_true(field->deferred && field->form == BRIM_BYTES && field->images == NULL);
+        assert_true(field->deferred && field->form == BRIM_FORM_BYTES && field->images == NULL);
         expect_sample(source, bare, path, first.text, label, 3);
         expect_sample(source, bare + 1, path, "/abs/2.jpg", label, 4);
-        assert_int_equal(field_of(source, bare ? "c2" : "name")->form, BRIM_TEXT);
+        assert_int_equal(field_of(source, bare ? "c2" : "name")->form, BRIM_FORM_TEXT);
         /* several at once: spans of the other columns stay right */
         uint8_t *buffer = new_buffer(source, 2);
         const uint8_t *records;
@@ -147,7 +147,7 @@ static void test_several_paths_and_columns(void **state) {
         const struct brim__source *source = &session.source;
         expect_sample(source, 0, "image", at("s/1.png").text, NULL, 0);
         expect_sample(source, 0, "mask", at("s/mask/1.png").text, NULL, 0);
-        assert_int_equal(field_of(source, "weight")->view.dtype, BRIM_F32);
+        assert_int_equal(field_of(source, "weight")->view.dtype, BRIM_DTYPE_F32);
         assert_int_equal(bounds_of(source, "image").width, 30);
         assert_int_equal(bounds_of(source, "mask").height, 9);
         expect_most(source, "image", at("s/1.png").text);
@@ -155,7 +155,7 @@ static void test_several_paths_and_columns(void **state) {
         close_in(&session);
     }
     use_set(&use, "path", "image");
-    assert_int_equal(open_in(&session, &use, NULL), BRIM_INVALID);
+    assert_int_equal(open_in(&session, &use, NULL), BRIM_STATUS_INVALID);
     close_in(&session);
 }
 
@@ -270,10 +270,11 @@ static void test_bad_manifests(void **state) {
         brim_status status;
         const char *part;
     } cases[] = {
-        { "b/none.csv", "", BRIM_INVALID, "say path= which of its columns holds the paths (label" },
-        { "b/none.csv", "path=photo", BRIM_INVALID, "photo" },
-        { "b/what.dat", "", BRIM_INVALID, "format=csv" },
-        { "b/absent.csv", "", BRIM_IO, "absent.csv" },
+        { "b/none.csv", "", BRIM_STATUS_INVALID,
+          "say path= which of its columns holds the paths (label" },
+        { "b/none.csv", "path=photo", BRIM_STATUS_INVALID, "photo" },
+        { "b/what.dat", "", BRIM_STATUS_INVALID, "format=csv" },
+        { "b/absent.csv", "", BRIM_STATUS_IO, "absent.csv" },
     };
     for (size_t i = 0; i < BRIM__COUNT(cases); i++) {
         assert_int_equal(open_manifest(&session, cases[i].name, cases[i].options), cases[i].status);
@@ -282,11 +283,11 @@ static void test_bad_manifests(void **state) {
     }
     struct test_use use;
     files_use(&use, "", "");
-    assert_int_equal(open_in(&session, &use, NULL), BRIM_INVALID);
+    assert_int_equal(open_in(&session, &use, NULL), BRIM_STATUS_INVALID);
     assert_detail_has("manifest or list");
     close_in(&session);
     files_use(&use, "-", "format=csv path=x");
-    assert_int_equal(open_in(&session, &use, NULL), BRIM_UNSUPPORTED);
+    assert_int_equal(open_in(&session, &use, NULL), BRIM_STATUS_UNSUPPORTED);
     close_in(&session);
     /* an empty path is a bad sample alone */
     assert_int_equal(open_manifest(&session, "b/bad.csv", ""), BRIM_OK);
@@ -295,7 +296,7 @@ static void test_bad_manifests(void **state) {
     uint64_t got;
     assert_int_equal(fetch_run(&session.source, 0, 3, buffer, &records, &got), BRIM_OK);
     assert_int_equal(got, 1);
-    assert_int_equal(fetch_run(&session.source, 1, 2, buffer, &records, &got), BRIM_CORRUPT);
+    assert_int_equal(fetch_run(&session.source, 1, 2, buffer, &records, &got), BRIM_STATUS_CORRUPT);
     assert_detail_has("empty");
     assert_int_equal(fetch_run(&session.source, 2, 1, buffer, &records, &got), BRIM_OK);
     free(buffer);
@@ -316,7 +317,7 @@ static void test_long_and_odd_paths(void **state) {
     uint8_t *buffer = new_buffer(&session.source, 1);
     const uint8_t *records;
     uint64_t got;
-    assert_int_equal(fetch_run(&session.source, 2, 1, buffer, &records, &got), BRIM_CORRUPT);
+    assert_int_equal(fetch_run(&session.source, 2, 1, buffer, &records, &got), BRIM_STATUS_CORRUPT);
     assert_detail_has("4095");
     free(buffer);
     close_in(&session);
@@ -340,7 +341,8 @@ static void test_faults(void **state) {
                 assert_int_equal(all_images(&session.source).width, 30);
             } else {
                 assert_true(injected > 0);
-                assert_int_equal(status, kind <= BRIM__FAULT_MAP ? BRIM_MEMORY : BRIM_IO);
+                assert_int_equal(status,
+                                 kind <= BRIM__FAULT_MAP ? BRIM_STATUS_MEMORY : BRIM_STATUS_IO);
             }
             close_in(&session);
             assert_int_equal(open_descriptors(), descriptors);
@@ -360,7 +362,7 @@ static brim_status open_list(struct opened *opened, const char *const *paths, co
                              uint64_t count, const char *options) {
     struct test_use use;
     brim_binding binding = BRIM_BINDING_INIT;
-    binding.kind = BRIM_BIND_FILES;
+    binding.kind = BRIM_BINDING_FILES;
     binding.name = "mine";
     binding.paths = paths;
     binding.labels = labels;
@@ -407,14 +409,14 @@ static void test_bad_lists(void **state) {
     (void)state;
     const char *const paths[] = { "a", NULL, "b" };
     struct opened opened;
-    assert_int_equal(open_list(&opened, paths, NULL, 3, ""), BRIM_INVALID);
+    assert_int_equal(open_list(&opened, paths, NULL, 3, ""), BRIM_STATUS_INVALID);
     assert_detail_has("path 1 of 3 is NULL");
     close_opened(&opened);
-    assert_int_equal(open_list(&opened, paths, NULL, 0, ""), BRIM_INVALID);
+    assert_int_equal(open_list(&opened, paths, NULL, 0, ""), BRIM_STATUS_INVALID);
     assert_detail_has("empty");
     close_opened(&opened);
     assert_int_equal(open_list(&opened, paths, (const int64_t[]){ 1 }, 1, "field=a label=a"),
-                     BRIM_INVALID);
+                     BRIM_STATUS_INVALID);
     assert_detail_has("both 'a'");
     close_opened(&opened);
 }

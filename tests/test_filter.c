@@ -122,12 +122,12 @@ static bool keeps_number(struct number *number, const char *condition) {
     const brim_field_spec field = { .size = sizeof field, .name = "n", .dtype = number->dtype };
     const brim_binding binding = { .size = sizeof binding,
                                    .name = "number",
-                                   .kind = BRIM_BIND_SOURCE,
+                                   .kind = BRIM_BINDING_SOURCE,
                                    .user = number,
                                    .count = 1,
                                    .fields = &field,
                                    .field_count = 1,
-                                   .flags = BRIM_CONCURRENT,
+                                   .flags = BRIM_CALLBACK_CONCURRENT,
                                    .read = read_number };
     char text[256];
     snprintf(text, sizeof text, "callback @number | filter \"%s\"", condition);
@@ -144,19 +144,19 @@ __extension__ typedef __int128 wide;
 static wide number_value(const struct number *number) {
     const uint64_t bits = number->bits;
     switch (number->dtype) {
-    case BRIM_U8:
+    case BRIM_DTYPE_U8:
         return (uint8_t)bits;
-    case BRIM_I8:
+    case BRIM_DTYPE_I8:
         return (int8_t)bits;
-    case BRIM_U16:
+    case BRIM_DTYPE_U16:
         return (uint16_t)bits;
-    case BRIM_I16:
+    case BRIM_DTYPE_I16:
         return (int16_t)bits;
-    case BRIM_U32:
+    case BRIM_DTYPE_U32:
         return (uint32_t)bits;
-    case BRIM_I32:
+    case BRIM_DTYPE_I32:
         return (int32_t)bits;
-    case BRIM_U64:
+    case BRIM_DTYPE_U64:
         return bits;
     default:
         return (int64_t)bits;
@@ -203,8 +203,9 @@ static uint64_t next_random(uint64_t *state) {
 
 static void test_integers_against_a_model(void **state) {
     (void)state;
-    static const brim_dtype dtypes[] = { BRIM_U8,  BRIM_I8,  BRIM_U16, BRIM_I16,
-                                         BRIM_U32, BRIM_I32, BRIM_U64, BRIM_I64 };
+    static const brim_dtype dtypes[] = { BRIM_DTYPE_U8,  BRIM_DTYPE_I8,  BRIM_DTYPE_U16,
+                                         BRIM_DTYPE_I16, BRIM_DTYPE_U32, BRIM_DTYPE_I32,
+                                         BRIM_DTYPE_U64, BRIM_DTYPE_I64 };
     static const char *const operators[] = { "==", "!=", "<", "<=", ">", ">=" };
     static const uint64_t edges[] = { 0,
                                       1,
@@ -240,10 +241,10 @@ static void test_nan(void **state) {
     static const struct {
         brim_dtype dtype;
         uint64_t bits;
-    } nans[] = { { BRIM_F16, 0x7e00 },
-                 { BRIM_BF16, 0x7fc0 },
-                 { BRIM_F32, 0x7fc00000 },
-                 { BRIM_F64, UINT64_C(0x7ff8000000000000) } };
+    } nans[] = { { BRIM_DTYPE_F16, 0x7e00 },
+                 { BRIM_DTYPE_BF16, 0x7fc0 },
+                 { BRIM_DTYPE_F32, 0x7fc00000 },
+                 { BRIM_DTYPE_F64, UINT64_C(0x7ff8000000000000) } };
     for (size_t i = 0; i < BRIM__COUNT(nans); i++) {
         struct number number = { nans[i].dtype, nans[i].bits };
         assert_true(keeps_number(&number, "n != 1"));
@@ -262,44 +263,44 @@ static void test_refused(void **state) {
         brim_status status;
         const char *part;
     } cases[] = {
-        { "filter", BRIM_INVALID, "give conditions" },
-        { "filter id>1 by=@keep", BRIM_INVALID, "one of the two" },
-        { "filter \"\"", BRIM_SYNTAX, "name of a field is missing" },
-        { "filter \"== 3\"", BRIM_SYNTAX, "name of a field is missing" },
-        { "filter \"id\"", BRIM_SYNTAX, "operator is missing" },
-        { "filter \"id = 3\"", BRIM_SYNTAX, "operator is missing" },
-        { "filter \"id =< 3\"", BRIM_SYNTAX, "operator is missing" },
-        { "filter \"id ==\"", BRIM_SYNTAX, "nothing to compare with" },
-        { "filter \"id == \t \"", BRIM_SYNTAX, "nothing to compare with" },
-        { "filter \"id == 3x\"", BRIM_SYNTAX, "no number" },
-        { "filter \"id == 3 4\"", BRIM_SYNTAX, "' 4' is left over" },
-        { "filter \"id == 3 and v == 4\"", BRIM_SYNTAX, "' and v == 4' is left over" },
-        { "filter \"score > 0.5 and id == 1\"", BRIM_SYNTAX, "as several arguments" },
-        { "filter \"word == 'a' and id == 1\"", BRIM_SYNTAX, "' and id == 1' is left over" },
-        { "filter \"id == --3\"", BRIM_SYNTAX, "no number" },
-        { "filter \"id == .\"", BRIM_SYNTAX, "no number" },
-        { "filter \"id == 1e\"", BRIM_SYNTAX, "no number" },
-        { "filter \"id == 0x3\"", BRIM_SYNTAX, "no number" },
-        { "filter \"id == inf\"", BRIM_SYNTAX, "no number" },
-        { "filter \"score == nan\"", BRIM_SYNTAX, "no number" },
-        { "filter \"score == 1.2.3\"", BRIM_SYNTAX, "no number" },
-        { "filter \"score < 1e39\"", BRIM_INVALID, "beyond float32" },
-        { "filter \"id == 'a'\"", BRIM_INVALID, "leave out the quotes" },
-        { "filter \"idd == 3\"", BRIM_INVALID, "no field 'idd'; did you mean 'id'?" },
-        { "filter \"v == 3\"", BRIM_INVALID, "field 'v' is 3, not one number" },
-        { "filter \"tokens == 3\"", BRIM_INVALID, "length(tokens)" },
-        { "filter \"length(v) == 3\"", BRIM_INVALID, "same length" },
-        { "filter \"length(tokens == 3\"", BRIM_SYNTAX, "')' is missing" },
-        { "filter \"length() == 3\"", BRIM_SYNTAX, "name of a field is missing" },
-        { "filter \"word == abc\"", BRIM_INVALID, "in quotes" },
-        { "filter \"word == 'abc\"", BRIM_SYNTAX, "never closed" },
-        { "filter \"word == '\"", BRIM_SYNTAX, "never closed" },
-        { "filter \"word < 'abc'\"", BRIM_INVALID, "== and != only" },
-        { "filter \"length(word) == 'a'\"", BRIM_INVALID, "leave out the quotes" },
-        { "filter by=@keep", BRIM_UNBOUND, "no binding has this name" },
-        { "filter by=@data", BRIM_INVALID, "BRIM_BIND_FILTER" },
+        { "filter", BRIM_STATUS_INVALID, "give conditions" },
+        { "filter id>1 by=@keep", BRIM_STATUS_INVALID, "one of the two" },
+        { "filter \"\"", BRIM_STATUS_SYNTAX, "name of a field is missing" },
+        { "filter \"== 3\"", BRIM_STATUS_SYNTAX, "name of a field is missing" },
+        { "filter \"id\"", BRIM_STATUS_SYNTAX, "operator is missing" },
+        { "filter \"id = 3\"", BRIM_STATUS_SYNTAX, "operator is missing" },
+        { "filter \"id =< 3\"", BRIM_STATUS_SYNTAX, "operator is missing" },
+        { "filter \"id ==\"", BRIM_STATUS_SYNTAX, "nothing to compare with" },
+        { "filter \"id == \t \"", BRIM_STATUS_SYNTAX, "nothing to compare with" },
+        { "filter \"id == 3x\"", BRIM_STATUS_SYNTAX, "no number" },
+        { "filter \"id == 3 4\"", BRIM_STATUS_SYNTAX, "' 4' is left over" },
+        { "filter \"id == 3 and v == 4\"", BRIM_STATUS_SYNTAX, "' and v == 4' is left over" },
+        { "filter \"score > 0.5 and id == 1\"", BRIM_STATUS_SYNTAX, "as several arguments" },
+        { "filter \"word == 'a' and id == 1\"", BRIM_STATUS_SYNTAX, "' and id == 1' is left over" },
+        { "filter \"id == --3\"", BRIM_STATUS_SYNTAX, "no number" },
+        { "filter \"id == .\"", BRIM_STATUS_SYNTAX, "no number" },
+        { "filter \"id == 1e\"", BRIM_STATUS_SYNTAX, "no number" },
+        { "filter \"id == 0x3\"", BRIM_STATUS_SYNTAX, "no number" },
+        { "filter \"id == inf\"", BRIM_STATUS_SYNTAX, "no number" },
+        { "filter \"score == nan\"", BRIM_STATUS_SYNTAX, "no number" },
+        { "filter \"score == 1.2.3\"", BRIM_STATUS_SYNTAX, "no number" },
+        { "filter \"score < 1e39\"", BRIM_STATUS_INVALID, "beyond float32" },
+        { "filter \"id == 'a'\"", BRIM_STATUS_INVALID, "leave out the quotes" },
+        { "filter \"idd == 3\"", BRIM_STATUS_INVALID, "no field 'idd'; did you mean 'id'?" },
+        { "filter \"v == 3\"", BRIM_STATUS_INVALID, "field 'v' is 3, not one number" },
+        { "filter \"tokens == 3\"", BRIM_STATUS_INVALID, "length(tokens)" },
+        { "filter \"length(v) == 3\"", BRIM_STATUS_INVALID, "same length" },
+        { "filter \"length(tokens == 3\"", BRIM_STATUS_SYNTAX, "')' is missing" },
+        { "filter \"length() == 3\"", BRIM_STATUS_SYNTAX, "name of a field is missing" },
+        { "filter \"word == abc\"", BRIM_STATUS_INVALID, "in quotes" },
+        { "filter \"word == 'abc\"", BRIM_STATUS_SYNTAX, "never closed" },
+        { "filter \"word == '\"", BRIM_STATUS_SYNTAX, "never closed" },
+        { "filter \"word < 'abc'\"", BRIM_STATUS_INVALID, "== and != only" },
+        { "filter \"length(word) == 'a'\"", BRIM_STATUS_INVALID, "leave out the quotes" },
+        { "filter by=@keep", BRIM_STATUS_UNBOUND, "no binding has this name" },
+        { "filter by=@data", BRIM_STATUS_INVALID, "BRIM_BINDING_FILTER" },
         { "filter \"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa < 3\"",
-          BRIM_SYNTAX, "too long" },
+          BRIM_STATUS_SYNTAX, "too long" },
     };
     const brim_binding binding = data_binding(0, 7);
     for (size_t c = 0; c < BRIM__COUNT(cases); c++) {
@@ -350,7 +351,7 @@ static void test_functions(void **state) {
     const brim_binding bindings[] = { data_binding(0, 7),
                                       { .size = sizeof(brim_binding),
                                         .name = "keep",
-                                        .kind = BRIM_BIND_FILTER,
+                                        .kind = BRIM_BINDING_FILTER,
                                         .user = &keeper,
                                         .filter = keep } };
     assert_int_equal(made_open(&made, "callback @data | filter by=@keep", bindings, 2), BRIM_OK);
@@ -372,9 +373,10 @@ static void test_functions(void **state) {
 
     const brim_binding empty[] = {
         data_binding(0, 7),
-        { .size = sizeof(brim_binding), .name = "keep", .kind = BRIM_BIND_FILTER }
+        { .size = sizeof(brim_binding), .name = "keep", .kind = BRIM_BINDING_FILTER }
     };
-    expect_unbuilt("callback @data | filter by=@keep", empty, 2, BRIM_INVALID, "`filter` is NULL");
+    expect_unbuilt("callback @data | filter by=@keep", empty, 2, BRIM_STATUS_INVALID,
+                   "`filter` is NULL");
 }
 
 int main(void) {

@@ -78,7 +78,7 @@ static void test_order_and_labels(void **state) {
         assert_int_equal(source->count, wanted.count);
         assert_int_equal(source->field_count, 2);
         assert_string_equal(source->field[0].name, "picture");
-        assert_true(source->field[0].deferred && source->field[0].form == BRIM_BYTES);
+        assert_true(source->field[0].deferred && source->field[0].form == BRIM_FORM_BYTES);
         assert_int_equal(source->field[0].view.shape.dim[0], 1);
         assert_null(source->field[0].images);
         assert_string_equal(source->field[1].name, "kind");
@@ -238,8 +238,8 @@ static void test_links_that_multiply(void **state) {
             }
         }
     }
-    assert_refused("m", "probe=no", BRIM_INVALID, "again and again");
-    assert_refused("m", "probe=no classes=no", BRIM_INVALID, "links=no");
+    assert_refused("m", "probe=no", BRIM_STATUS_INVALID, "again and again");
+    assert_refused("m", "probe=no classes=no", BRIM_STATUS_INVALID, "links=no");
     struct samples got = { 0 };
     assert_int_equal(try_folder(at("m").text, "probe=no links=no", &got, NULL), BRIM_OK);
     assert_int_equal(got.count, 7);
@@ -485,10 +485,10 @@ static void test_blobs(void **state) {
     assert_true(held.fd >= 0);
     brim__file_close(&held);
     blob = (struct brim__blob){ .path = "/nowhere/x" };
-    assert_int_equal(brim__blob_open(&blob, &own, &file, &offset, &bytes), BRIM_IO);
+    assert_int_equal(brim__blob_open(&blob, &own, &file, &offset, &bytes), BRIM_STATUS_IO);
     assert_detail_has("/nowhere/x: cannot be opened");
     blob.described = true; /* its path stands before the reason already */
-    assert_int_equal(brim__blob_open(&blob, &own, &file, &offset, &bytes), BRIM_IO);
+    assert_int_equal(brim__blob_open(&blob, &own, &file, &offset, &bytes), BRIM_STATUS_IO);
     assert_int_equal(strncmp(brim_detail(), "cannot be opened", 16), 0);
     brim__file_close(&own);
 }
@@ -508,7 +508,7 @@ static void test_guess(void **state) {
         assert_int_equal(brim_guess(at(names[i]).text, text, sizeof text), BRIM_OK);
         assert_string_equal(text, wanted);
     }
-    assert_int_equal(brim_guess(at("g/none").text, text, sizeof text), BRIM_IO);
+    assert_int_equal(brim_guess(at("g/none").text, text, sizeof text), BRIM_STATUS_IO);
     assert_detail_has("is a directory");
 }
 
@@ -524,20 +524,20 @@ static void test_refusals(void **state) {
     assert_int_equal(mkdir(at("x/nothing").text, 0755), 0);
     put("x/loose/1.jpg", "x", 1);
     assert_int_equal(mkdir(at("x/loose/sub").text, 0755), 0);
-    assert_refused("x/none", "", BRIM_IO, "no such directory");
-    assert_refused("x/file", "", BRIM_INVALID, "is no directory");
-    assert_refused("x/flat", "", BRIM_INVALID,
+    assert_refused("x/none", "", BRIM_STATUS_IO, "no such directory");
+    assert_refused("x/file", "", BRIM_STATUS_INVALID, "is no directory");
+    assert_refused("x/flat", "", BRIM_STATUS_INVALID,
                    "no files with the extension .jpg, .jpeg, .png or .webp in it; 1 other, such "
                    "as a.gif: say extensions=");
-    assert_refused("x/nothing", "", BRIM_INVALID, "no files with");
-    assert_refused("x/nothing", "classes=yes", BRIM_INVALID, "classes=no");
-    assert_refused("x/mixed", "", BRIM_INVALID, "2 of 3 classes have no files");
-    assert_refused("x/mixed", "", BRIM_INVALID, "empty, void; allow_empty=yes");
-    assert_refused("x/loose", "", BRIM_INVALID, "classes=no takes them");
-    assert_refused("x/mixed", "field=label", BRIM_INVALID, "allow_empty");
-    assert_refused("x/mixed", "field=label allow_empty=yes", BRIM_INVALID, "both 'label'");
-    assert_refused("x/mixed", "extensions=", BRIM_INVALID, "extensions=");
-    assert_refused("x/mixed", "field=no/name", BRIM_INVALID, "no/name");
+    assert_refused("x/nothing", "", BRIM_STATUS_INVALID, "no files with");
+    assert_refused("x/nothing", "classes=yes", BRIM_STATUS_INVALID, "classes=no");
+    assert_refused("x/mixed", "", BRIM_STATUS_INVALID, "2 of 3 classes have no files");
+    assert_refused("x/mixed", "", BRIM_STATUS_INVALID, "empty, void; allow_empty=yes");
+    assert_refused("x/loose", "", BRIM_STATUS_INVALID, "classes=no takes them");
+    assert_refused("x/mixed", "field=label", BRIM_STATUS_INVALID, "allow_empty");
+    assert_refused("x/mixed", "field=label allow_empty=yes", BRIM_STATUS_INVALID, "both 'label'");
+    assert_refused("x/mixed", "extensions=", BRIM_STATUS_INVALID, "extensions=");
+    assert_refused("x/mixed", "field=no/name", BRIM_STATUS_INVALID, "no/name");
     struct samples got = { 0 };
     assert_int_equal(try_folder(at("x/mixed").text, "allow_empty=yes", &got, NULL), BRIM_OK);
     assert_int_equal(got.count, 1);
@@ -563,7 +563,7 @@ static void test_paths_too_long(void **state) {
         close(file);
     }
     close(fd);
-    assert_refused("long", "classes=no probe=no", BRIM_IO, "4095");
+    assert_refused("long", "classes=no probe=no", BRIM_STATUS_IO, "4095");
     /* remove it from below: its paths are too long for remove_tree */
     char command[PATH_MAX + 16];
     snprintf(command, sizeof command, "rm -rf '%s'", root.text);
@@ -598,7 +598,7 @@ static void test_unreadable_directory(void **state) {
         const brim_status status = use.use.stage->open(&use.use, &session.opening, &session.source);
         const bool said = strstr(brim_detail(), "u/b: this directory cannot be opened") != NULL;
         remove_tree(cache);
-        _exit(status == BRIM_IO && said ? 0 : 1);
+        _exit(status == BRIM_STATUS_IO && said ? 0 : 1);
     }
     int result;
     assert_int_equal(waitpid(child, &result, 0), child);
@@ -615,7 +615,7 @@ static void test_a_place_that_cannot_be_written(void **state) {
     put("w/1.jpg", "x", 1);
     remove_tree(at("cache").text);
     put("cache", "a file where a directory is wanted", 5);
-    assert_refused("w", "", BRIM_IO, "index=beside");
+    assert_refused("w", "", BRIM_STATUS_IO, "index=beside");
     remove_tree(at("cache").text);
 }
 

@@ -60,8 +60,8 @@ static void test_sorter(void **state) {
             assert_memory_equal(key, keys[i], length);
             free(keys[i]);
         }
-        assert_int_equal(brim__sorter_next(&sorter, &key, &length), BRIM_END);
-        assert_int_equal(brim__sorter_next(&sorter, &key, &length), BRIM_END);
+        assert_int_equal(brim__sorter_next(&sorter, &key, &length), BRIM_STATUS_END);
+        assert_int_equal(brim__sorter_next(&sorter, &key, &length), BRIM_STATUS_END);
         brim__sorter_reset(&sorter);
     }
     brim__sorter_fini(&sorter);
@@ -112,7 +112,7 @@ static void test_many_files_in_little_memory(void **state) {
     struct session session;
     brim_budget *budget = new_root(64 * KIB);
     folder_use(&use, root.text, "allow_empty=yes");
-    assert_int_equal(open_in(&session, &use, budget), BRIM_BUDGET);
+    assert_int_equal(open_in(&session, &use, budget), BRIM_STATUS_BUDGET);
     assert_detail_has("listing");
     close_in(&session);
     brim_budget_free(budget);
@@ -162,7 +162,8 @@ static void test_every_fault(void **state) {
                     assert_same_samples(&got, &wanted);
                 } else {
                     assert_true(injected > 0 && brim_detail()[0] != '\0');
-                    assert_int_equal(status, kind <= BRIM__FAULT_MAP ? BRIM_MEMORY : BRIM_IO);
+                    assert_int_equal(status,
+                                     kind <= BRIM__FAULT_MAP ? BRIM_STATUS_MEMORY : BRIM_STATUS_IO);
                 }
                 drop_samples(&got);
                 assert_int_equal(open_descriptors(), descriptors);
@@ -239,7 +240,7 @@ static void test_progress(void **state) {
                                                   .progress_user = &asked };
         const brim_status status = use.use.stage->open(&use.use, &session.opening, &session.source);
         if (asked.give_up > 0 && asked.calls > 0) {
-            assert_int_equal(status, BRIM_INTERRUPTED);
+            assert_int_equal(status, BRIM_STATUS_INTERRUPTED);
             assert_detail_has("given up");
             assert_true(cached_files() <= 1); /* at most a whole listing, never its index */
         } else {
@@ -274,7 +275,7 @@ static void expect_right_or_refused(const char *root, const char *options,
     if (status == BRIM_OK) {
         assert_same_samples(&got, wanted);
     } else {
-        assert_int_equal(status, BRIM_CORRUPT);
+        assert_int_equal(status, BRIM_STATUS_CORRUPT);
         assert_detail_has("delete");
         for (size_t i = 0; i < got.count; i++) {
             assert_string_equal(got.path[i], wanted->path[i]);
@@ -411,7 +412,8 @@ static void test_paths_that_lead_outside(void **state) {
     for (size_t i = 0; i < BRIM__COUNT(paths); i++) {
         struct samples got = { 0 };
         forge_path(file.text, &facts, begin, paths[i], 7);
-        assert_int_equal(try_folder(root.text, "probe=no classes=no", &got, NULL), BRIM_CORRUPT);
+        assert_int_equal(try_folder(root.text, "probe=no classes=no", &got, NULL),
+                         BRIM_STATUS_CORRUPT);
         assert_detail_has("damaged");
         for (size_t k = 0; k < got.count; k++) {
             assert_string_equal(got.path[k], wanted.path[k]);

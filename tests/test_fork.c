@@ -63,7 +63,7 @@ static struct family begin_family(int32_t threads) {
     assert_int_equal(brim_budget_new(brim_runtime_budget(family.runtime), "model", 1 << 20, 4096,
                                      &family.budget),
                      BRIM_OK);
-    assert_int_equal(brim_budget_charge(family.budget, BRIM_HOST, 100), BRIM_OK);
+    assert_int_equal(brim_budget_charge(family.budget, BRIM_MEMORY_HOST, 100), BRIM_OK);
     family.loader = open_on(family.runtime, text, &options).loader;
     assert_int_equal(brim_loader_next(family.loader, BRIM_FOREVER, &family.batch), BRIM_OK);
     assert_int_equal(brim_batch_copy(family.batch, &family.copy), BRIM_OK);
@@ -104,23 +104,24 @@ static void use_runtime(const struct family *family) {
     uint64_t bytes = 7;
     brim_plan *plan = NULL;
     brim_loader *loader = NULL;
-    EXPECT(brim_runtime_usage(family->runtime, &usage) == BRIM_FORKED);
+    EXPECT(brim_runtime_usage(family->runtime, &usage) == BRIM_STATUS_FORKED);
     EXPECT(strstr(brim_detail(), "fork") != NULL);
-    EXPECT(brim_runtime_trim(family->runtime, &bytes) == BRIM_FORKED && bytes == 7);
-    EXPECT(brim_plan_new(family->runtime, family->pipeline, &options, &plan) == BRIM_FORKED);
-    EXPECT(brim_loader_open(family->runtime, family->pipeline, &options, &loader) == BRIM_FORKED);
+    EXPECT(brim_runtime_trim(family->runtime, &bytes) == BRIM_STATUS_FORKED && bytes == 7);
+    EXPECT(brim_plan_new(family->runtime, family->pipeline, &options, &plan) == BRIM_STATUS_FORKED);
+    EXPECT(brim_loader_open(family->runtime, family->pipeline, &options, &loader) ==
+           BRIM_STATUS_FORKED);
     EXPECT(plan == NULL && loader == NULL);
 }
 
 static void use_budget(brim_budget *budget) {
     brim_budget_info info = BRIM_BUDGET_INFO_INIT;
     brim_budget *below = NULL;
-    EXPECT(brim_budget_new(budget, "below", BRIM_UNLIMITED, 0, &below) == BRIM_FORKED);
+    EXPECT(brim_budget_new(budget, "below", BRIM_UNLIMITED, 0, &below) == BRIM_STATUS_FORKED);
     EXPECT(below == NULL);
-    EXPECT(brim_budget_charge(budget, BRIM_HOST, 1) == BRIM_FORKED);
-    EXPECT(brim_budget_read(budget, BRIM_HOST, &info) == BRIM_FORKED);
-    EXPECT(brim_budget_walk(budget, BRIM_HOST, no_visit, NULL) == BRIM_FORKED);
-    brim_budget_uncharge(budget, BRIM_HOST, 1);
+    EXPECT(brim_budget_charge(budget, BRIM_MEMORY_HOST, 1) == BRIM_STATUS_FORKED);
+    EXPECT(brim_budget_read(budget, BRIM_MEMORY_HOST, &info) == BRIM_STATUS_FORKED);
+    EXPECT(brim_budget_walk(budget, BRIM_MEMORY_HOST, no_visit, NULL) == BRIM_STATUS_FORKED);
+    brim_budget_uncharge(budget, BRIM_MEMORY_HOST, 1);
 }
 
 static void use_loader(const struct family *family) {
@@ -129,15 +130,15 @@ static void use_loader(const struct family *family) {
     brim_stats stats = BRIM_STATS_INIT;
     brim_stage_stats stage = BRIM_STAGE_STATS_INIT;
     char detail[64] = "";
-    EXPECT(brim_loader_next(family->loader, BRIM_FOREVER, &batch) == BRIM_FORKED);
-    EXPECT(brim_loader_next(family->loader, 0, &batch) == BRIM_FORKED && batch == NULL);
-    EXPECT(brim_loader_seek(family->loader, 0, 0) == BRIM_FORKED);
-    EXPECT(brim_loader_interrupt(family->loader) == BRIM_FORKED);
-    EXPECT(brim_loader_state(family->loader, &state) == BRIM_FORKED);
-    EXPECT(brim_loader_restore(family->loader, &family->state) == BRIM_FORKED);
-    EXPECT(brim_loader_stats(family->loader, &stats) == BRIM_FORKED);
-    EXPECT(brim_loader_stage_stats(family->loader, 0, &stage) == BRIM_FORKED);
-    EXPECT(brim_loader_error(family->loader, 0, detail, sizeof detail) == BRIM_FORKED);
+    EXPECT(brim_loader_next(family->loader, BRIM_FOREVER, &batch) == BRIM_STATUS_FORKED);
+    EXPECT(brim_loader_next(family->loader, 0, &batch) == BRIM_STATUS_FORKED && batch == NULL);
+    EXPECT(brim_loader_seek(family->loader, 0, 0) == BRIM_STATUS_FORKED);
+    EXPECT(brim_loader_interrupt(family->loader) == BRIM_STATUS_FORKED);
+    EXPECT(brim_loader_state(family->loader, &state) == BRIM_STATUS_FORKED);
+    EXPECT(brim_loader_restore(family->loader, &family->state) == BRIM_STATUS_FORKED);
+    EXPECT(brim_loader_stats(family->loader, &stats) == BRIM_STATUS_FORKED);
+    EXPECT(brim_loader_stage_stats(family->loader, 0, &stage) == BRIM_STATUS_FORKED);
+    EXPECT(brim_loader_error(family->loader, 0, detail, sizeof detail) == BRIM_STATUS_FORKED);
     brim_loader_detail(family->loader, detail, sizeof detail);
     EXPECT(brim_plan_get(brim_loader_plan(family->loader))->hold == 2); /* only looks */
 }
@@ -146,8 +147,8 @@ static void use_batch(const struct family *family, const brim_batch *batch) {
     brim_state state;
     brim_batch *copy = NULL;
     struct digest digest = { 0 };
-    EXPECT(brim_batch_state(batch, &state) == BRIM_FORKED);
-    EXPECT(brim_batch_copy(batch, &copy) == BRIM_FORKED && copy == NULL);
+    EXPECT(brim_batch_state(batch, &state) == BRIM_STATUS_FORKED);
+    EXPECT(brim_batch_copy(batch, &copy) == BRIM_STATUS_FORKED && copy == NULL);
     digest_batch(&digest, batch); /* its own memory, like all that was there */
     EXPECT(digest.value == family->digest.value);
 }
@@ -294,8 +295,8 @@ static void *charge_meanwhile(void *argument) {
     brim_budget *root = brim_runtime_budget(noise->runtime);
     while (!atomic_load(&noise->stop)) {
         brim_usage usage = BRIM_USAGE_INIT;
-        if (brim_budget_charge(root, BRIM_HOST, 4096) == BRIM_OK) {
-            brim_budget_uncharge(root, BRIM_HOST, 4096);
+        if (brim_budget_charge(root, BRIM_MEMORY_HOST, 4096) == BRIM_OK) {
+            brim_budget_uncharge(root, BRIM_MEMORY_HOST, 4096);
         }
         brim_runtime_usage(noise->runtime, &usage);
         brim_runtime_trim(noise->runtime, NULL);

@@ -71,8 +71,8 @@ static void test_magic(void **state) {
     expect("labels.gz", gzip.data, gzip.count, "idx %s");
     free(gzip.data);
     gzip = compressed("a,b\n1,2\n", 8, GZIP);
-    expect_nothing("x.csv.gz", gzip.data, gzip.count, BRIM_UNSUPPORTED, "gunzip");
-    expect_nothing("y.gz", gzip.data, 12, BRIM_CORRUPT, "end too early");
+    expect_nothing("x.csv.gz", gzip.data, gzip.count, BRIM_STATUS_UNSUPPORTED, "gunzip");
+    expect_nothing("y.gz", gzip.data, 12, BRIM_STATUS_CORRUPT, "end too early");
     free(gzip.data);
 }
 
@@ -88,13 +88,15 @@ static void test_images(void **state) {
         'R', 'I', 'F', 'F',  26, 0,    0, 0,    'W', 'E',  'B', 'P',  'V',  'P',  '8',  'L', 13,
         0,   0,   0,   0x2f, 4,  0xc0, 1, 0x10, 7,   0x10, 17,  0x11, 0x88, 0x88, 0xfe, 7,   0,
     };
-    expect_nothing("x.png", png, sizeof png, BRIM_UNSUPPORTED, "a PNG image of 3 x 2 pixels");
-    expect_nothing("named.txt", png, sizeof png, BRIM_UNSUPPORTED, "folder \"");
-    expect_nothing("x.webp", webp, sizeof webp, BRIM_UNSUPPORTED, "a WebP image of 5 x 8 pixels");
-    expect_nothing("cut.png", png, 20, BRIM_CORRUPT, "cut.png: ");
-    expect_nothing("x.jpg", "\xff\xd8\xff", 3, BRIM_CORRUPT, "x.jpg: ends after 3 bytes");
-    expect_nothing("text.JPG", "word\n", 5, BRIM_CORRUPT, "is no JPEG, PNG or WebP image");
-    expect_nothing("empty.png", "", 0, BRIM_UNSUPPORTED, "is empty");
+    expect_nothing("x.png", png, sizeof png, BRIM_STATUS_UNSUPPORTED,
+                   "a PNG image of 3 x 2 pixels");
+    expect_nothing("named.txt", png, sizeof png, BRIM_STATUS_UNSUPPORTED, "folder \"");
+    expect_nothing("x.webp", webp, sizeof webp, BRIM_STATUS_UNSUPPORTED,
+                   "a WebP image of 5 x 8 pixels");
+    expect_nothing("cut.png", png, 20, BRIM_STATUS_CORRUPT, "cut.png: ");
+    expect_nothing("x.jpg", "\xff\xd8\xff", 3, BRIM_STATUS_CORRUPT, "x.jpg: ends after 3 bytes");
+    expect_nothing("text.JPG", "word\n", 5, BRIM_STATUS_CORRUPT, "is no JPEG, PNG or WebP image");
+    expect_nothing("empty.png", "", 0, BRIM_STATUS_UNSUPPORTED, "is empty");
 }
 
 static void test_zip(void **state) {
@@ -103,13 +105,13 @@ static void test_zip(void **state) {
     static const char *const several[] = { "readme", "a b.npy", "c.npy" };
     struct bytes zip = make_zip(one, 2);
     expect("one.npz", zip.data, zip.count, "npz %s");
-    expect_nothing("cut.npz", zip.data, zip.count - 1, BRIM_CORRUPT, "cut short");
+    expect_nothing("cut.npz", zip.data, zip.count - 1, BRIM_STATUS_CORRUPT, "cut short");
     free(zip.data);
     zip = make_zip(several, 3);
     expect("several", zip.data, zip.count, "npz %s array=\"a b\"");
     free(zip.data);
     zip = make_zip(several, 1);
-    expect_nothing("x.zip", zip.data, zip.count, BRIM_UNSUPPORTED, "none of its 1 members");
+    expect_nothing("x.zip", zip.data, zip.count, BRIM_STATUS_UNSUPPORTED, "none of its 1 members");
     free(zip.data);
 }
 
@@ -126,7 +128,7 @@ static void test_tokens(void **state) {
     static const char index[34] = "MMIDIDX\0\0\1\0\0\0\0\0\0\0\x08";
     expect("mega.idx", index, sizeof index, "tokens %s length=1024");
     expect("mega.bin", "tokens", 6, "tokens %s length=1024");
-    expect_nothing("tokens.bin", "tokens", 6, BRIM_UNSUPPORTED, "length=1024");
+    expect_nothing("tokens.bin", "tokens", 6, BRIM_STATUS_UNSUPPORTED, "length=1024");
 }
 
 static void test_names(void **state) {
@@ -139,16 +141,16 @@ static void test_names(void **state) {
     expect("t.txt", "word\n", 5, "text %s");
     expect("lines.json", "{\"a\": 1}\n{\"a\": 2}\n", 18, "jsonl %s");
     expect("one.json", "{\"a\": 1} \r\n", 11, "jsonl %s");
-    expect_nothing("list.json", "[1, 2]\n", 7, BRIM_UNSUPPORTED, "JSON lines");
-    expect_nothing("pretty.json", "{\n  \"a\": 1\n}\n", 13, BRIM_UNSUPPORTED, "JSON lines");
+    expect_nothing("list.json", "[1, 2]\n", 7, BRIM_STATUS_UNSUPPORTED, "JSON lines");
+    expect_nothing("pretty.json", "{\n  \"a\": 1\n}\n", 13, BRIM_STATUS_UNSUPPORTED, "JSON lines");
     /* damaged, but meant: the reader says what is wrong */
     expect("bad.npy", "something", 9, "npy %s");
     expect("cut-idx3-ubyte", "\0\0\x08\3\0\0", 6, "idx %s");
     expect("bad.safetensors", "something", 9, "safetensors %s");
     /* begins like IDX, but is of another size, and has no name that says so */
-    expect_nothing("zeros", "\0\0\x08\1\0\0\0\3abcd", 12, BRIM_UNSUPPORTED, "known are npy");
-    expect_nothing("readme", "word\n", 5, BRIM_UNSUPPORTED, "known are npy, npz");
-    expect_nothing("empty.csv", "", 0, BRIM_UNSUPPORTED, "is empty");
+    expect_nothing("zeros", "\0\0\x08\1\0\0\0\3abcd", 12, BRIM_STATUS_UNSUPPORTED, "known are npy");
+    expect_nothing("readme", "word\n", 5, BRIM_STATUS_UNSUPPORTED, "known are npy, npz");
+    expect_nothing("empty.csv", "", 0, BRIM_STATUS_UNSUPPORTED, "is empty");
 }
 
 static void test_cifar(void **state) {
@@ -156,9 +158,10 @@ static void test_cifar(void **state) {
     uint8_t *bytes = calloc(2, 3074);
     expect("data_batch_1.bin", bytes, 2 * 3073, "cifar %s");
     expect("data_batch_2.bin", bytes, 2 * 3074, "cifar %s");
-    expect_nothing("data_batch_3.bin", bytes, 2 * 3074 - 1, BRIM_UNSUPPORTED, "records bytes=N");
-    expect_nothing("data.bin", bytes, 2 * 3073, BRIM_UNSUPPORTED, "records bytes=N");
-    expect_nothing("train.bin", bytes, 2 * 3074, BRIM_UNSUPPORTED, "records bytes=N");
+    expect_nothing("data_batch_3.bin", bytes, 2 * 3074 - 1, BRIM_STATUS_UNSUPPORTED,
+                   "records bytes=N");
+    expect_nothing("data.bin", bytes, 2 * 3073, BRIM_STATUS_UNSUPPORTED, "records bytes=N");
+    expect_nothing("train.bin", bytes, 2 * 3074, BRIM_STATUS_UNSUPPORTED, "records bytes=N");
     free(bytes);
 }
 
@@ -211,17 +214,17 @@ static void test_arguments(void **state) {
     const struct path path = scratch_path("t.csv");
     char text[1024], whole[1024];
     write_file(path.text, "a,b\n", 4);
-    assert_int_equal(brim_guess(NULL, text, sizeof text), BRIM_INVALID);
-    assert_int_equal(brim_guess(path.text, NULL, 0), BRIM_INVALID);
-    assert_int_equal(brim_guess(scratch_path("").text, text, sizeof text), BRIM_IO);
+    assert_int_equal(brim_guess(NULL, text, sizeof text), BRIM_STATUS_INVALID);
+    assert_int_equal(brim_guess(path.text, NULL, 0), BRIM_STATUS_INVALID);
+    assert_int_equal(brim_guess(scratch_path("").text, text, sizeof text), BRIM_STATUS_IO);
     assert_detail_has("directory");
-    assert_int_equal(brim_guess("/nowhere/x.csv", text, sizeof text), BRIM_IO);
+    assert_int_equal(brim_guess("/nowhere/x.csv", text, sizeof text), BRIM_STATUS_IO);
     assert_int_equal(brim_guess(path.text, whole, sizeof whole), BRIM_OK);
     const size_t needed = strlen(whole) + 1;
     for (size_t bytes = 0; bytes <= needed; bytes++) {
         memset(text, 'u', sizeof text);
         const brim_status status = brim_guess(path.text, text, bytes);
-        assert_int_equal(status, bytes == needed ? BRIM_OK : BRIM_INVALID);
+        assert_int_equal(status, bytes == needed ? BRIM_OK : BRIM_STATUS_INVALID);
         assert_int_equal(text[bytes], 'u');
         if (status != BRIM_OK) {
             assert_int_equal(text[0], 'u');

@@ -90,7 +90,7 @@ static void test_values(void **state) {
         assert_int_equal(source->count, 4);
         assert_int_equal(source->field_count, 1);
         assert_string_equal(source->field[0].name, "x");
-        assert_int_equal(view->dtype, BRIM_U8);
+        assert_int_equal(view->dtype, BRIM_DTYPE_U8);
         assert_false(view->swapped);
         assert_int_equal(view->shape.rank, 2);
         assert_int_equal(view->shape.dim[0], 2);
@@ -114,9 +114,12 @@ static void test_types(void **state) {
         size_t count;
         double value;
     } cases[] = {
-        { 0x08, BRIM_U8, "\xfe", 1, 254 },       { 0x09, BRIM_I8, "\xfe", 1, -2 },
-        { 0x0b, BRIM_I16, "\xff\xfe", 2, -2 },   { 0x0c, BRIM_I32, "\xff\xff\xff\xfe", 4, -2 },
-        { 0x0d, BRIM_F32, "\xc0\0\0\0", 4, -2 }, { 0x0e, BRIM_F64, "\xc0\0\0\0\0\0\0\0", 8, -2 },
+        { 0x08, BRIM_DTYPE_U8, "\xfe", 1, 254 },
+        { 0x09, BRIM_DTYPE_I8, "\xfe", 1, -2 },
+        { 0x0b, BRIM_DTYPE_I16, "\xff\xfe", 2, -2 },
+        { 0x0c, BRIM_DTYPE_I32, "\xff\xff\xff\xfe", 4, -2 },
+        { 0x0d, BRIM_DTYPE_F32, "\xc0\0\0\0", 4, -2 },
+        { 0x0e, BRIM_DTYPE_F64, "\xc0\0\0\0\0\0\0\0", 8, -2 },
     };
     for (size_t i = 0; i < BRIM__COUNT(cases); i++) {
         const struct path path = scratch_path("x-idx");
@@ -190,12 +193,12 @@ static void test_several_files(void **state) {
     idx.data[11] = 3; /* the second dimension */
     idx.data[15] = 2;
     write_bytes(path[1].text, &idx);
-    refuse_list(list, 3, BRIM_INVALID, "uint8 of shape 4x3x2");
+    refuse_list(list, 3, BRIM_STATUS_INVALID, "uint8 of shape 4x3x2");
     idx.data[11] = 2;
     idx.data[15] = 3;
     idx.data[2] = 9;
     write_bytes(path[1].text, &idx);
-    refuse_list(list, 3, BRIM_INVALID, "int8 of shape 4x2x3");
+    refuse_list(list, 3, BRIM_STATUS_INVALID, "int8 of shape 4x2x3");
     free(idx.data);
 }
 
@@ -206,18 +209,20 @@ static void test_headers_that_lie(void **state) {
         brim_status status;
         const char *part;
     } cases[] = {
-        { { 0x0a, 1, { 24 }, pixels, 24 }, BRIM_CORRUPT, "not an IDX file" },
-        { { 0x00, 1, { 24 }, pixels, 24 }, BRIM_CORRUPT, "not an IDX file" },
-        { { 0xff, 1, { 24 }, pixels, 24 }, BRIM_CORRUPT, "not an IDX file" },
-        { { 0x08, 0, { 0 }, pixels, 24 }, BRIM_INVALID, "0 dimensions" },
-        { { 0x08, 9, { 24, 1, 1, 1, 1, 1, 1, 1, 1 }, pixels, 24 }, BRIM_UNSUPPORTED, "9 dim" },
-        { { 0x08, 1, { 0 }, pixels, 0 }, BRIM_INVALID, "holds no samples" },
-        { { 0x08, 3, { 24, 0, 1 }, pixels, 0 }, BRIM_INVALID, "dimension 1 is 0" },
+        { { 0x0a, 1, { 24 }, pixels, 24 }, BRIM_STATUS_CORRUPT, "not an IDX file" },
+        { { 0x00, 1, { 24 }, pixels, 24 }, BRIM_STATUS_CORRUPT, "not an IDX file" },
+        { { 0xff, 1, { 24 }, pixels, 24 }, BRIM_STATUS_CORRUPT, "not an IDX file" },
+        { { 0x08, 0, { 0 }, pixels, 24 }, BRIM_STATUS_INVALID, "0 dimensions" },
+        { { 0x08, 9, { 24, 1, 1, 1, 1, 1, 1, 1, 1 }, pixels, 24 },
+          BRIM_STATUS_UNSUPPORTED,
+          "9 dim" },
+        { { 0x08, 1, { 0 }, pixels, 0 }, BRIM_STATUS_INVALID, "holds no samples" },
+        { { 0x08, 3, { 24, 0, 1 }, pixels, 0 }, BRIM_STATUS_INVALID, "dimension 1 is 0" },
         { { 0x0e, 3, { 0xffffffff, 0xffffffff, 0xffffffff }, pixels, 24 },
-          BRIM_CORRUPT,
+          BRIM_STATUS_CORRUPT,
           "more than 2^63" },
         { { 0x0e, 4, { 0, 0xffffffff, 0xffffffff, 0xffffffff }, pixels, 24 },
-          BRIM_CORRUPT,
+          BRIM_STATUS_CORRUPT,
           "more than 2^63" },
     };
     for (size_t i = 0; i < BRIM__COUNT(cases); i++) {
@@ -231,19 +236,19 @@ static void test_headers_that_lie(void **state) {
     struct array array = images;
     array.dim[0] = 5;
     struct bytes idx = make_idx(&array), gzip = compressed(idx.data, idx.count, GZIP);
-    refuse(&idx, BRIM_CORRUPT, "byte 40: the file ends");
+    refuse(&idx, BRIM_STATUS_CORRUPT, "byte 40: the file ends");
     assert_detail_has("end at byte 46");
-    refuse(&gzip, BRIM_CORRUPT, "after 40 bytes, but 46 were promised");
+    refuse(&gzip, BRIM_STATUS_CORRUPT, "after 40 bytes, but 46 were promised");
     free(idx.data);
     free(gzip.data);
     array.dim[0] = 3;
     idx = make_idx(&array), gzip = compressed(idx.data, idx.count, GZIP);
-    refuse(&idx, BRIM_CORRUPT, "end at byte 34");
-    refuse(&gzip, BRIM_CORRUPT,
+    refuse(&idx, BRIM_STATUS_CORRUPT, "end at byte 34");
+    refuse(&gzip, BRIM_STATUS_CORRUPT,
            "the length at the end of gzip is 40, but the header of IDX "
            "promises 34 bytes");
     gzip.data[gzip.count - 4] = 34; /* the same lie at the end: found when it is inflated */
-    refuse(&gzip, BRIM_CORRUPT, "go on after the 34 bytes that were promised");
+    refuse(&gzip, BRIM_STATUS_CORRUPT, "go on after the 34 bytes that were promised");
     free(idx.data);
     free(gzip.data);
 }
@@ -252,26 +257,26 @@ static void test_gzip_that_lies(void **state) {
     (void)state;
     struct bytes idx = make_idx(&images), gzip = compressed(idx.data, idx.count, GZIP);
     gzip.data[gzip.count - 5] ^= 1; /* of the CRC */
-    refuse(&gzip, BRIM_CORRUPT, "incorrect data check");
+    refuse(&gzip, BRIM_STATUS_CORRUPT, "incorrect data check");
     gzip.data[gzip.count - 5] ^= 1;
     gzip.data[gzip.count - 1] ^= 1; /* of the length: too much for the header, ... */
-    refuse(&gzip, BRIM_CORRUPT, "the length at the end of gzip is 16777256");
+    refuse(&gzip, BRIM_STATUS_CORRUPT, "the length at the end of gzip is 16777256");
     gzip.data[gzip.count - 1] ^= 1;
     gzip.data[gzip.count - 4] ^= 1 << 3; /* ... and too little for what comes out */
-    refuse(&gzip, BRIM_CORRUPT, "incorrect length check");
+    refuse(&gzip, BRIM_STATUS_CORRUPT, "incorrect length check");
     gzip.data[gzip.count - 4] ^= 1 << 3;
     gzip.data[2] = 7; /* the method */
-    refuse(&gzip, BRIM_CORRUPT, "unknown compression method");
+    refuse(&gzip, BRIM_STATUS_CORRUPT, "unknown compression method");
     gzip.data[2] = 8;
     const size_t good = gzip.count;
     add_text(&gzip, "more");
-    refuse(&gzip, BRIM_CORRUPT, "bytes follow that do not belong to the file");
+    refuse(&gzip, BRIM_STATUS_CORRUPT, "bytes follow that do not belong to the file");
     gzip.count = good;
     add(&gzip, "\0\0\0\0", 4);
-    refuse(&gzip, BRIM_CORRUPT, "4 bytes follow that do not belong");
+    refuse(&gzip, BRIM_STATUS_CORRUPT, "4 bytes follow that do not belong");
     gzip.count = good;
     add(&gzip, "\x1f mo\0\0\0\0", 8);
-    refuse(&gzip, BRIM_CORRUPT, "incorrect header check");
+    refuse(&gzip, BRIM_STATUS_CORRUPT, "incorrect header check");
     free(gzip.data);
 
     /* several members are one file, as gzip has it */
@@ -309,7 +314,7 @@ static void test_bombs(void **state) {
     };
     struct bytes idx = make_idx(&array);
     write_gzip(path.text, &idx);
-    assert_int_equal(open_within(&within, &use, UINT64_C(1) << 40), BRIM_CORRUPT);
+    assert_int_equal(open_within(&within, &use, UINT64_C(1) << 40), BRIM_STATUS_CORRUPT);
     assert_detail_has("cannot become");
     close_within(&within);
     free(idx.data);
@@ -317,7 +322,7 @@ static void test_bombs(void **state) {
     array.dim[0] = 1 << 9;
     idx = make_idx(&array);
     write_gzip(path.text, &idx);
-    assert_int_equal(open_within(&within, &use, 1 << 18), BRIM_BUDGET);
+    assert_int_equal(open_within(&within, &use, 1 << 18), BRIM_STATUS_BUDGET);
     assert_detail_has("bomb: is compressed and must be held in memory: 512.0 KiB (524288 bytes)");
     assert_detail_has("gunzip");
     close_within(&within);
@@ -331,7 +336,7 @@ static void test_bombs(void **state) {
     array.bytes = 1 << 20;
     idx = make_idx(&array);
     write_gzip(path.text, &idx);
-    assert_int_equal(open_within(&within, &use, 256 << 10), BRIM_CORRUPT);
+    assert_int_equal(open_within(&within, &use, 256 << 10), BRIM_STATUS_CORRUPT);
     assert_detail_has("the length at the end of gzip is 1048588");
     close_within(&within);
     free(idx.data);
@@ -399,8 +404,8 @@ static void test_progress(void **state) {
                                              .progress = give_up,
                                              .progress_user = &asked };
     const brim_status status = open_loaded(&use.use, &opened.opening, &opened.source);
-    if (status != BRIM_INTERRUPTED) { /* a machine that is done before anyone would ask */
-        assert_int_equal(status, BRIM_CORRUPT);
+    if (status != BRIM_STATUS_INTERRUPTED) { /* a machine that is done before anyone would ask */
+        assert_int_equal(status, BRIM_STATUS_CORRUPT);
         assert_int_equal(asked, 0);
     } else {
         assert_int_equal(asked, 1);

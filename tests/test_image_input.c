@@ -83,9 +83,9 @@ static void the_next_pieces_are_all_bytes(void **state) {
     struct brim__stop stop = { .flag = &flag };
     memory.stop = opened.input.stop = &stop;
     brim__input_seek(&memory, 0);
-    assert_int_equal(brim__input_next(&memory, &data, &bytes), BRIM_INTERRUPTED);
+    assert_int_equal(brim__input_next(&memory, &data, &bytes), BRIM_STATUS_INTERRUPTED);
     brim__input_seek(&opened.input, 0);
-    assert_int_equal(brim__input_next(&opened.input, &data, &bytes), BRIM_INTERRUPTED);
+    assert_int_equal(brim__input_next(&opened.input, &data, &bytes), BRIM_STATUS_INTERRUPTED);
     brim__file_close(&opened.file);
 }
 
@@ -99,18 +99,18 @@ static void past_the_end_is_refused(void **state) {
     struct brim__input *const inputs[] = { &opened.input, &memory };
     for (int i = 0; i < 2; i++) {
         assert_int_equal(brim__input_at(inputs[i], BYTES, 0, &data), BRIM_OK);
-        assert_int_equal(brim__input_at(inputs[i], BYTES - 3, 4, &data), BRIM_CORRUPT);
+        assert_int_equal(brim__input_at(inputs[i], BYTES - 3, 4, &data), BRIM_STATUS_CORRUPT);
         assert_detail_has("ends after 197385 bytes; 4 are needed at byte 197382");
-        assert_int_equal(brim__input_at(inputs[i], UINT64_MAX, 2, &data), BRIM_CORRUPT);
+        assert_int_equal(brim__input_at(inputs[i], UINT64_MAX, 2, &data), BRIM_STATUS_CORRUPT);
         assert_int_equal(brim__input_at(inputs[i], BYTES - 3, 3, &data), BRIM_OK);
     }
     /* a file that is shorter than it should be */
     size_t bytes;
     brim__input_file(&opened.input, &opened.file, BEFORE, BYTES + 1000, window);
     brim__input_seek(&opened.input, BYTES);
-    assert_int_equal(brim__input_next(&opened.input, &data, &bytes), BRIM_CORRUPT);
+    assert_int_equal(brim__input_next(&opened.input, &data, &bytes), BRIM_STATUS_CORRUPT);
     brim__input_file(&opened.input, &opened.file, UINT64_MAX, 10, window);
-    assert_int_equal(brim__input_at(&opened.input, 5, 1, &data), BRIM_CORRUPT);
+    assert_int_equal(brim__input_at(&opened.input, 5, 1, &data), BRIM_STATUS_CORRUPT);
     brim__file_close(&opened.file);
 }
 
@@ -122,9 +122,9 @@ static void a_failed_read_leaves_nothing_behind(void **state) {
     open_content(&opened);
     assert_int_equal(brim__input_at(&opened.input, 0, 100, &data), BRIM_OK);
     brim__fault_arm(1u << BRIM__FAULT_READ, 1, false);
-    assert_int_equal(brim__input_at(&opened.input, 100000, 100, &data), BRIM_IO);
+    assert_int_equal(brim__input_at(&opened.input, 100000, 100, &data), BRIM_STATUS_IO);
     brim__fault_arm(1u << BRIM__FAULT_READ, 1, false);
-    assert_int_equal(brim__input_next(&opened.input, &data, &bytes), BRIM_IO);
+    assert_int_equal(brim__input_next(&opened.input, &data, &bytes), BRIM_STATUS_IO);
     brim__fault_arm(0, 0, false);
     assert_int_equal(brim__input_at(&opened.input, 0, 100, &data), BRIM_OK);
     assert_memory_equal(data, content + BEFORE, 100);
@@ -166,7 +166,7 @@ static void what_is_no_image_is_named(void **state) {
         uint8_t *copy = malloc(cases[i].count + 1);
         memcpy(copy, cases[i].bytes, cases[i].count);
         brim__input_memory(&input, copy, cases[i].count);
-        assert_int_equal(brim__image_info(&input, true, &info), BRIM_CORRUPT);
+        assert_int_equal(brim__image_info(&input, true, &info), BRIM_STATUS_CORRUPT);
         assert_detail_has(cases[i].says);
         assert_int_equal(info.width, 77);
         free(copy);

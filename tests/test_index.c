@@ -40,7 +40,7 @@ struct scene {
     /* of the scan */
     uint64_t count;
     unsigned scans;
-    uint64_t fail_at;        /* BRIM_CORRUPT at this record; 0: never */
+    uint64_t fail_at;        /* BRIM_STATUS_CORRUPT at this record; 0: never */
     const char *grow;        /* appends to this file while scanning */
     uint64_t progress_calls; /* of the scan's progress function */
     bool give_up;
@@ -56,7 +56,7 @@ static brim_status scan(void *self, const struct brim__file *data,
     for (uint64_t i = 0; status == BRIM_OK && i < scene->count; i++) {
         const struct brim__index_entry entry = model(i);
         if (scene->fail_at > 0 && i + 1 == scene->fail_at) {
-            return brim__fail(BRIM_CORRUPT, "record %llu is bad", (unsigned long long)i);
+            return brim__fail(BRIM_STATUS_CORRUPT, "record %llu is bad", (unsigned long long)i);
         }
         status = brim__index_add(writer, &entry);
         if (status == BRIM_OK && i % BRIM__INDEX_PER_PAGE == 0) {
@@ -143,7 +143,7 @@ static bool read_all(const struct brim__index *index) {
         const size_t count = (size_t)brim__min(RUN, index->count - first);
         const brim_status status = brim__index_read(index, first, count, entries);
         if (status != BRIM_OK) {
-            assert_int_equal(status, BRIM_CORRUPT);
+            assert_int_equal(status, BRIM_STATUS_CORRUPT);
             whole = false;
             continue;
         }
@@ -348,7 +348,7 @@ static void test_damage_is_never_believed(void **state) {
         if (!whole) {
             noticed++;
             assert_detail_has("delete it");
-            assert_int_equal(brim__index_verify(&index), BRIM_CORRUPT);
+            assert_int_equal(brim__index_verify(&index), BRIM_STATUS_CORRUPT);
         }
         brim__index_close(&index);
     }
@@ -415,7 +415,7 @@ static void test_a_lying_index_leads_nowhere(void **state) {
         free(bytes);
         assert_int_equal(open_index(&scene, &index), BRIM_OK);
         assert_int_equal(brim__index_read(&index, 0, 1, entries), BRIM_OK);
-        assert_int_equal(brim__index_read(&index, 0, 3, entries), BRIM_CORRUPT);
+        assert_int_equal(brim__index_read(&index, 0, 3, entries), BRIM_STATUS_CORRUPT);
         assert_detail_has("does not lie inside");
         brim__index_close(&index);
         end(&scene);
@@ -449,19 +449,19 @@ static void test_bad_records_are_refused(void **state) {
     remove_all();
     begin(&scene, 5000, 1 << 20);
     brim_budget_info before = BRIM_BUDGET_INFO_INIT, after = BRIM_BUDGET_INFO_INIT;
-    brim_budget_read(scene.budget, BRIM_HOST, &before);
+    brim_budget_read(scene.budget, BRIM_MEMORY_HOST, &before);
     scene.fail_at = 4000; /* some pages are written by then */
-    assert_int_equal(open_index(&scene, &index), BRIM_CORRUPT);
+    assert_int_equal(open_index(&scene, &index), BRIM_STATUS_CORRUPT);
     assert_detail_has("record 3999 is bad");
     assert_int_equal(files_in_directory(), 1);
     assert_null(scene.list);
-    brim_budget_read(scene.budget, BRIM_HOST, &after);
+    brim_budget_read(scene.budget, BRIM_MEMORY_HOST, &after);
     assert_int_equal(before.charged, after.charged);
     assert_true(after.peak > after.charged);
 
     scene.fail_at = 0;
     scene.grow = scene.data.path;
-    assert_int_equal(open_index(&scene, &index), BRIM_CORRUPT);
+    assert_int_equal(open_index(&scene, &index), BRIM_STATUS_CORRUPT);
     assert_detail_has("changed while its index was made");
     assert_int_equal(files_in_directory(), 1);
     end(&scene);
@@ -488,7 +488,7 @@ static void test_records_outside_the_file_are_not_entered(void **state) {
         begin(&scene, 0, 0);
         scene.recipe.scan = scan_outside;
         scene.recipe.self = &entries[i];
-        assert_int_equal(open_index(&scene, &index), BRIM_CORRUPT);
+        assert_int_equal(open_index(&scene, &index), BRIM_STATUS_CORRUPT);
         assert_int_equal(files_in_directory(), 1);
         end(&scene);
     }
@@ -518,7 +518,7 @@ static void test_progress_is_told_and_may_give_up(void **state) {
     unlink(index_path().text);
     scene.list = NULL;
     scene.give_up = true;
-    assert_int_equal(open_index(&scene, &index), BRIM_INTERRUPTED);
+    assert_int_equal(open_index(&scene, &index), BRIM_STATUS_INTERRUPTED);
     assert_detail_has("given up");
     assert_int_equal(files_in_directory(), 1);
     end(&scene);
@@ -601,13 +601,13 @@ static void test_a_place_that_cannot_be_written(void **state) {
     const char *const places[] = { below_a_file.text, "/proc/brim" };
     for (size_t i = 0; i < BRIM__COUNT(places); i++) {
         scene.opening.cache_dir = places[i];
-        assert_int_equal(open_index(&scene, &index), BRIM_IO);
+        assert_int_equal(open_index(&scene, &index), BRIM_STATUS_IO);
         assert_detail_has("index=beside");
         assert_detail_has("--cache-dir");
     }
     scene.recipe.place = BRIM__INDEX_BESIDE; /* a directory is in the way */
     assert_int_equal(mkdir(index_path().text, 0700), 0);
-    assert_int_equal(open_index(&scene, &index), BRIM_IO);
+    assert_int_equal(open_index(&scene, &index), BRIM_STATUS_IO);
     assert_detail_has("index=cache");
     assert_int_equal(files_in_directory(), 2);
     assert_int_equal(rmdir(index_path().text), 0);
@@ -655,7 +655,7 @@ static void test_every_fault(void **state) {
                 assert_true(read_all(&index));
                 brim__index_close(&index);
             } else {
-                assert_true(status == BRIM_IO || status == BRIM_MEMORY);
+                assert_true(status == BRIM_STATUS_IO || status == BRIM_STATUS_MEMORY);
                 assert_true(brim_detail()[0] != '\0');
                 assert_int_equal(open_descriptors(), descriptors);
                 failed++;

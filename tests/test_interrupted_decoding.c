@@ -104,7 +104,7 @@ static void test_interrupt(void **state) {
             assert_int_equal(brim_loader_interrupt(session.loader), BRIM_OK);
             pthread_join(thread, NULL);
             assert_true(used_ns() - before < SOON_NS);
-            assert_int_equal(caller.status, BRIM_INTERRUPTED);
+            assert_int_equal(caller.status, BRIM_STATUS_INTERRUPTED);
         }
         brim_stats stats = BRIM_STATS_INIT;
         assert_int_equal(brim_loader_stats(session.loader, &stats), BRIM_OK);
@@ -129,7 +129,7 @@ static void test_close(void **state) {
         brim_loader_close(session.loader);
         pthread_join(thread, NULL);
         assert_true(used_ns() - before < SOON_NS);
-        assert_int_equal(caller.status, BRIM_CLOSED);
+        assert_int_equal(caller.status, BRIM_STATUS_CLOSED);
         brim_runtime_free(runtime);
     }
 }
@@ -153,10 +153,10 @@ static unsigned take_all(brim_loader *loader, struct digest *digest) {
     for (;;) {
         brim_batch *batch;
         const brim_status status = brim_loader_next(loader, BRIM_FOREVER, &batch);
-        if (status == BRIM_END) {
+        if (status == BRIM_STATUS_END) {
             return interrupted;
         }
-        if (status == BRIM_INTERRUPTED) {
+        if (status == BRIM_STATUS_INTERRUPTED) {
             interrupted++;
             /* only so often: an image is made from its beginning each time */
             loader->asked = interrupted == 3 ? never_stop : loader->asked;
@@ -203,13 +203,13 @@ static void test_made_again(void **state) {
             brim_open_options options = open_options("brief");
             const brim_field_spec field = { .size = sizeof field,
                                             .name = "image",
-                                            .dtype = BRIM_U8,
+                                            .dtype = BRIM_DTYPE_U8,
                                             .rank = 1,
                                             .shape = { (int64_t)brief.count },
-                                            .form = BRIM_BYTES };
+                                            .form = BRIM_FORM_BYTES };
             const brim_binding binding = { .size = sizeof binding,
                                            .name = "feed",
-                                           .kind = BRIM_BIND_STREAM,
+                                           .kind = BRIM_BINDING_STREAM,
                                            .user = &feed,
                                            .fields = &field,
                                            .field_count = 1,
@@ -246,7 +246,7 @@ static void test_too_many_scans(void **state) {
                             in_directory("slow.csv").text),
                 &options);
     brim_batch *batch;
-    assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_CORRUPT);
+    assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_STATUS_CORRUPT);
     assert_detail_has("slow.csv");
     assert_detail_has("4000x4000 pixels and more than 268 scans");
     brim_loader_close(session.loader);

@@ -309,7 +309,7 @@ static void test_too_little_memory(void **state) {
             struct brim__decoding decoding = whole_of(&input, &info);
             struct run run = { 0 };
             decoding.memory_bytes = bytes;
-            assert_int_equal(run_decoding(&decoding, &run), BRIM_CORRUPT);
+            assert_int_equal(run_decoding(&decoding, &run), BRIM_STATUS_CORRUPT);
             assert_detail_has("needs more than");
         }
         free(file.data);
@@ -369,7 +369,7 @@ static void test_file_window(void **state) {
 
 static brim_status refuse_row(void *user, const uint8_t *row, uint32_t y) {
     (void)user, (void)row;
-    return y == 3 ? brim__fail(BRIM_CALLBACK, "no more") : BRIM_OK;
+    return y == 3 ? brim__fail(BRIM_STATUS_CALLBACK, "no more") : BRIM_OK;
 }
 
 static void test_sink_ends_it(void **state) {
@@ -382,7 +382,7 @@ static void test_sink_ends_it(void **state) {
     assert_int_equal(brim__jpeg_info(&input, false, &info), BRIM_OK);
     struct brim__decoding decoding = whole_of(&input, &info);
     give_memory(&decoding);
-    assert_int_equal(brim__jpeg_decode(&decoding, refuse_row, NULL), BRIM_CALLBACK);
+    assert_int_equal(brim__jpeg_decode(&decoding, refuse_row, NULL), BRIM_STATUS_CALLBACK);
     assert_detail_has("no more");
     free(file.data);
 }

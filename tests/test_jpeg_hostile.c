@@ -45,18 +45,18 @@ static brim_status try_bytes(const uint8_t *data, size_t bytes, bool damaged) {
     brim__input_memory(&input, data, bytes);
     const brim_status status = brim__jpeg_info(&input, true, &info);
     if (status != BRIM_OK) {
-        assert_int_equal(status, BRIM_CORRUPT);
+        assert_int_equal(status, BRIM_STATUS_CORRUPT);
         assert_true(strlen(brim_detail()) > 10);
         return status;
     }
     if (info.memory > 1 << 20) {
-        return BRIM_BUDGET;
+        return BRIM_STATUS_BUDGET;
     }
     struct brim__decoding decoding = whole_of(&input, &info);
     decoding.damaged = damaged;
     const brim_status decoded = run_decoding(&decoding, &run);
     if (decoded != BRIM_OK) {
-        assert_int_equal(decoded, BRIM_CORRUPT);
+        assert_int_equal(decoded, BRIM_STATUS_CORRUPT);
         assert_null(strstr(brim_detail(), "needs more than"));
         assert_null(strstr(brim_detail(), "has changed"));
     }
@@ -74,7 +74,7 @@ static void test_truncation(void **state) {
                          BRIM_OK);
         for (size_t bytes = 0; bytes < file.count; bytes++) {
             const uint8_t *cut = to_edge(&edge, file.data, bytes);
-            if (try_bytes(cut, bytes, false) != BRIM_CORRUPT) {
+            if (try_bytes(cut, bytes, false) != BRIM_STATUS_CORRUPT) {
                 fail_msg("way %u: %zu of %zu bytes are taken for all", way, bytes, file.count);
             }
             (void)try_bytes(cut, bytes, true);
@@ -133,7 +133,7 @@ static void test_scan_bomb(void **state) {
         }
         put(&bomb, "\xff\xd9", 2);
         const brim_status status = try_bytes(bomb.data, bomb.count, true);
-        assert_int_equal(status, scans == 500 ? BRIM_OK : BRIM_CORRUPT);
+        assert_int_equal(status, scans == 500 ? BRIM_OK : BRIM_STATUS_CORRUPT);
         if (scans > 500) {
             assert_detail_has("scan bomb");
         }
@@ -156,7 +156,8 @@ static void test_work_is_bounded(void **state) {
         struct run run = { 0 };
         decoding.most_work = (uint64_t)allowed[i] * 400 * 300;
         const brim_status status = run_decoding(&decoding, &run);
-        assert_int_equal(status, allowed[i] == 0 || allowed[i] >= 30 ? BRIM_OK : BRIM_CORRUPT);
+        assert_int_equal(status,
+                         allowed[i] == 0 || allowed[i] >= 30 ? BRIM_OK : BRIM_STATUS_CORRUPT);
         if (status != BRIM_OK) {
             assert_detail_has(allowed[i] == 24 ? "400x300 pixels and more than 24 scans"
                                                : "more than 29 scans");
@@ -192,7 +193,7 @@ static void test_interrupted(void **state) {
         for (int damaged = 0; damaged < 2; damaged++) {
             struct run run = { 0 };
             decoding.damaged = damaged == 1;
-            assert_int_equal(run_decoding(&decoding, &run), BRIM_INTERRUPTED);
+            assert_int_equal(run_decoding(&decoding, &run), BRIM_STATUS_INTERRUPTED);
             assert_int_equal(run.next, 0);
         }
     }
@@ -207,7 +208,7 @@ static void test_interrupted(void **state) {
     assert_int_equal(brim__jpeg_info(&input, false, &info), BRIM_OK);
     input.stop = &stop;
     struct brim__decoding decoding = whole_of(&input, &info);
-    assert_int_equal(run_decoding(&decoding, &run), BRIM_INTERRUPTED);
+    assert_int_equal(run_decoding(&decoding, &run), BRIM_STATUS_INTERRUPTED);
     assert_int_equal(question.asked, 3);
     assert_true(atomic_load(&flag));
     free(files[0].data);
@@ -218,7 +219,7 @@ static void refuse(const struct bytes *file, const char *part) {
     struct brim__input input;
     struct brim__image_info info;
     brim__input_memory(&input, file->data, file->count);
-    assert_int_equal(brim__jpeg_info(&input, true, &info), BRIM_CORRUPT);
+    assert_int_equal(brim__jpeg_info(&input, true, &info), BRIM_STATUS_CORRUPT);
     assert_detail_has(part);
 }
 
@@ -317,7 +318,7 @@ static void test_changed_header(void **state) {
     assert_int_equal(brim__jpeg_info(&input, false, &info), BRIM_OK);
     brim__input_memory(&input, other.data, other.count);
     struct brim__decoding decoding = whole_of(&input, &info);
-    assert_int_equal(run_decoding(&decoding, &run), BRIM_CORRUPT);
+    assert_int_equal(run_decoding(&decoding, &run), BRIM_STATUS_CORRUPT);
     assert_detail_has("has changed");
     free(small.data);
     free(other.data);
@@ -341,7 +342,7 @@ static void test_failing_read(void **state) {
     assert_int_equal(truncate(path.text, (off_t)(2 * sizeof window)), 0);
     struct brim__decoding decoding = whole_of(&input, &info);
     decoding.damaged = true; /* reading is another matter */
-    assert_int_equal(run_decoding(&decoding, &run), BRIM_CORRUPT);
+    assert_int_equal(run_decoding(&decoding, &run), BRIM_STATUS_CORRUPT);
     assert_detail_has("short.jpg");
     brim__file_close(&opened);
     free(file.data);

@@ -162,7 +162,8 @@ static void damage(void **state) {
             memcpy(less, file.data, cut);
             const struct bytes part = { less, cut };
             const brim_status status = decode(&part, 8, true, BRIM__RGB, NULL, first);
-            assert_true(status == BRIM_CORRUPT || (status == BRIM_OK && cut > file.count / 2));
+            assert_true(status == BRIM_STATUS_CORRUPT ||
+                        (status == BRIM_OK && cut > file.count / 2));
             free(less);
         }
         for (unsigned round = 0; round < 300; round++) {
@@ -178,7 +179,7 @@ static void damage(void **state) {
                 info.height <= 1024) {
                 const brim_status status =
                     decode(&changed, round % 2 == 0 ? 8 : 4, true, BRIM__RGB, NULL, first);
-                assert_true(status == BRIM_OK || status == BRIM_CORRUPT);
+                assert_true(status == BRIM_OK || status == BRIM_STATUS_CORRUPT);
             }
         }
         free(copy);

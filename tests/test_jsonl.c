@@ -86,7 +86,7 @@ static const struct brim__source_field *find(const struct jsonl *jsonl, const ch
 static struct brim__span span_of(const struct jsonl *jsonl, const char *name) {
     const struct brim__source_field *field = find(jsonl, name);
     struct brim__span span;
-    assert_int_not_equal(field->form, BRIM_DENSE);
+    assert_int_not_equal(field->form, BRIM_FORM_DENSE);
     assert_int_equal(field->view.offset % 8, 0);
     memcpy(&span, jsonl->record + field->view.offset, sizeof span);
     assert_true(span.count <= field->view.shape.dim[0]);
@@ -95,7 +95,7 @@ static struct brim__span span_of(const struct jsonl *jsonl, const char *name) {
 
 static void assert_text(const struct jsonl *jsonl, const char *name, const char *text,
                         size_t length) {
-    assert_int_equal(find(jsonl, name)->form, BRIM_TEXT);
+    assert_int_equal(find(jsonl, name)->form, BRIM_FORM_TEXT);
     const struct brim__span span = span_of(jsonl, name);
     assert_int_equal(span.count, length);
     assert_memory_equal(span.data, text, length);
@@ -105,7 +105,7 @@ static void assert_text(const struct jsonl *jsonl, const char *name, const char 
 static void assert_element(const struct jsonl *jsonl, const char *name, brim_dtype dtype,
                            const void *wanted) {
     const struct brim__source_field *field = find(jsonl, name);
-    assert_int_equal(field->form, BRIM_DENSE);
+    assert_int_equal(field->form, BRIM_FORM_DENSE);
     assert_int_equal(field->view.dtype, dtype);
     assert_memory_equal(jsonl->record + field->view.offset, wanted, brim_dtype_bytes(dtype));
 }
@@ -113,7 +113,7 @@ static void assert_element(const struct jsonl *jsonl, const char *name, brim_dty
 static void assert_list(const struct jsonl *jsonl, const char *name, brim_dtype dtype,
                         const void *wanted, uint64_t count) {
     const struct brim__source_field *field = find(jsonl, name);
-    assert_int_equal(field->form, BRIM_RAGGED);
+    assert_int_equal(field->form, BRIM_FORM_RAGGED);
     assert_int_equal(field->view.dtype, dtype);
     const struct brim__span span = span_of(jsonl, name);
     assert_int_equal(span.count, count);
@@ -142,24 +142,24 @@ static void test_kinds_of_values(void **state) {
     assert_string_equal(jsonl.opened.source.field[0].name, "i");
     assert_string_equal(jsonl.opened.source.field[5].name, "w");
     fetch_good(&jsonl, 0);
-    assert_element(&jsonl, "i", BRIM_I64, &(int64_t){ -7 });
-    assert_element(&jsonl, "r", BRIM_F64, &(double){ 2.5 });
-    assert_element(&jsonl, "b", BRIM_BOOL, &(uint8_t){ 1 });
+    assert_element(&jsonl, "i", BRIM_DTYPE_I64, &(int64_t){ -7 });
+    assert_element(&jsonl, "r", BRIM_DTYPE_F64, &(double){ 2.5 });
+    assert_element(&jsonl, "b", BRIM_DTYPE_BOOL, &(uint8_t){ 1 });
     assert_text(&jsonl, "t", "h\xc3\xa9\n", 4);
-    assert_list(&jsonl, "v", BRIM_I64, (int64_t[]){ 1, 2, 3 }, 3);
-    assert_list(&jsonl, "w", BRIM_F64, (double[]){ 0.5 }, 1);
+    assert_list(&jsonl, "v", BRIM_DTYPE_I64, (int64_t[]){ 1, 2, 3 }, 3);
+    assert_list(&jsonl, "w", BRIM_DTYPE_F64, (double[]){ 0.5 }, 1);
     fetch_good(&jsonl, 1);
-    assert_element(&jsonl, "i", BRIM_I64, &(int64_t){ INT64_MAX });
-    assert_element(&jsonl, "r", BRIM_F64, &(double){ -0.0 });
-    assert_element(&jsonl, "b", BRIM_BOOL, &(uint8_t){ 0 });
+    assert_element(&jsonl, "i", BRIM_DTYPE_I64, &(int64_t){ INT64_MAX });
+    assert_element(&jsonl, "r", BRIM_DTYPE_F64, &(double){ -0.0 });
+    assert_element(&jsonl, "b", BRIM_DTYPE_BOOL, &(uint8_t){ 0 });
     assert_text(&jsonl, "t", "", 0);
-    assert_list(&jsonl, "v", BRIM_I64, (int64_t[]){ INT64_MIN }, 1);
-    assert_list(&jsonl, "w", BRIM_F64, NULL, 0);
+    assert_list(&jsonl, "v", BRIM_DTYPE_I64, (int64_t[]){ INT64_MIN }, 1);
+    assert_list(&jsonl, "w", BRIM_DTYPE_F64, NULL, 0);
     fetch_good(&jsonl, 2);
-    assert_element(&jsonl, "r", BRIM_F64, &(double){ 1000 });
+    assert_element(&jsonl, "r", BRIM_DTYPE_F64, &(double){ 1000 });
     assert_text(&jsonl, "t", "\"\\/\b\f\n\r\t\xf0\x9f\x98\x80\0", 13);
-    assert_list(&jsonl, "v", BRIM_I64, NULL, 0);
-    assert_list(&jsonl, "w", BRIM_F64, (double[]){ 1, 2e-3 }, 2);
+    assert_list(&jsonl, "v", BRIM_DTYPE_I64, NULL, 0);
+    assert_list(&jsonl, "w", BRIM_DTYPE_F64, (double[]){ 1, 2e-3 }, 2);
     close_lines(&jsonl);
 }
 
@@ -189,8 +189,8 @@ static void test_runs(void **state) {
             sprintf(wanted, "a\t%d", (int)i);
             jsonl.record = records + r * source->pitch;
             assert_text(&jsonl, "t", wanted, strlen(wanted));
-            assert_list(&jsonl, "v", BRIM_I64, (int64_t[]){ i, i + 1 }, 2);
-            assert_list(&jsonl, "u", BRIM_I64, (int64_t[]){ -i }, 1);
+            assert_list(&jsonl, "v", BRIM_DTYPE_I64, (int64_t[]){ i, i + 1 }, 2);
+            assert_list(&jsonl, "u", BRIM_DTYPE_I64, (int64_t[]){ -i }, 1);
         }
         sample += got;
     }
@@ -211,25 +211,25 @@ static void test_chosen_fields(void **state) {
         fetch_good(&jsonl, sample);
         for (int i = 0; i < 4; i++) {
             assert_string_equal(jsonl.opened.source.field[i].name, names[i]);
-            assert_element(&jsonl, names[i], BRIM_I64, &wanted[sample][i]);
+            assert_element(&jsonl, names[i], BRIM_DTYPE_I64, &wanted[sample][i]);
         }
     }
     close_lines(&jsonl);
     /* a key that another begins with is no object on the way to it */
     open_lines(&jsonl, "{\"a\":{\"c\":5},\"abc\":1}", OPTIONS("fields=abc"));
     fetch_good(&jsonl, 0);
-    assert_element(&jsonl, "abc", BRIM_I64, &(int64_t){ 1 });
+    assert_element(&jsonl, "abc", BRIM_DTYPE_I64, &(int64_t){ 1 });
     close_lines(&jsonl);
     /* a name has fewer characters than a key */
     open_lines(&jsonl, "{\"a b\":1,\"\\u00e9\\u00e9\":2,\"\":3}", NO_OPTIONS);
     fetch_good(&jsonl, 0);
-    assert_element(&jsonl, "a_b", BRIM_I64, &(int64_t){ 1 });
-    assert_element(&jsonl, "k1", BRIM_I64, &(int64_t){ 2 });
-    assert_element(&jsonl, "k2", BRIM_I64, &(int64_t){ 3 });
+    assert_element(&jsonl, "a_b", BRIM_DTYPE_I64, &(int64_t){ 1 });
+    assert_element(&jsonl, "k1", BRIM_DTYPE_I64, &(int64_t){ 2 });
+    assert_element(&jsonl, "k2", BRIM_DTYPE_I64, &(int64_t){ 3 });
     close_lines(&jsonl);
     open_lines(&jsonl, "{\"a b\":1}", OPTIONS("fields=a b", "types=a b:float32"));
     fetch_good(&jsonl, 0);
-    assert_element(&jsonl, "a_b", BRIM_F32, &(float){ 1 });
+    assert_element(&jsonl, "a_b", BRIM_DTYPE_F32, &(float){ 1 });
     close_lines(&jsonl);
 }
 
@@ -240,37 +240,41 @@ static void test_given_types(void **state) {
         brim_dtype dtype;
         uint8_t bytes[8];
     } cases[] = {
-        { "int8", "-128", { "128", "-129", "1.0", "1e1" }, BRIM_I8, { 0x80 } },
-        { "uint8", "255", { "256", "-1", "0.5", "true" }, BRIM_U8, { 0xff } },
-        { "int16", "-32768", { "32768", "-32769", "\"1\"", "[1]" }, BRIM_I16, { 0, 0x80 } },
-        { "uint16", "65535", { "65536", "-1", "{}", "1e0" }, BRIM_U16, { 0xff, 0xff } },
+        { "int8", "-128", { "128", "-129", "1.0", "1e1" }, BRIM_DTYPE_I8, { 0x80 } },
+        { "uint8", "255", { "256", "-1", "0.5", "true" }, BRIM_DTYPE_U8, { 0xff } },
+        { "int16", "-32768", { "32768", "-32769", "\"1\"", "[1]" }, BRIM_DTYPE_I16, { 0, 0x80 } },
+        { "uint16", "65535", { "65536", "-1", "{}", "1e0" }, BRIM_DTYPE_U16, { 0xff, 0xff } },
         { "int32",
           "2147483647",
           { "2147483648", "-2147483649", "false", "1." },
-          BRIM_I32,
+          BRIM_DTYPE_I32,
           { 0xff, 0xff, 0xff, 0x7f } },
         { "uint32",
           "4294967295",
           { "4294967296", "-1", "null", "01" },
-          BRIM_U32,
+          BRIM_DTYPE_U32,
           { 0xff, 0xff, 0xff, 0xff } },
         { "uint64",
           "18446744073709551615",
           { "18446744073709551616", "-1", "1.5", "+1" },
-          BRIM_U64,
+          BRIM_DTYPE_U64,
           { 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff } },
         { "int64",
           "-1",
           { "9223372036854775808", "1e5", "NaN", "Infinity" },
-          BRIM_I64,
+          BRIM_DTYPE_I64,
           { 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff } },
         { "float32",
           "0.1",
           { "\"0.1\"", "nan", ".5", "0x1" },
-          BRIM_F32,
+          BRIM_DTYPE_F32,
           { 0xcd, 0xcc, 0xcc, 0x3d } },
-        { "float64", "1", { "true", "[]", "-", "1e" }, BRIM_F64, { 0, 0, 0, 0, 0, 0, 0xf0, 0x3f } },
-        { "bool", "true", { "1", "0", "\"true\"", "True" }, BRIM_BOOL, { 1 } },
+        { "float64",
+          "1",
+          { "true", "[]", "-", "1e" },
+          BRIM_DTYPE_F64,
+          { 0, 0, 0, 0, 0, 0, 0xf0, 0x3f } },
+        { "bool", "true", { "1", "0", "\"true\"", "True" }, BRIM_DTYPE_BOOL, { 1 } },
     };
     for (size_t i = 0; i < BRIM__COUNT(cases); i++) {
         char text[256], option[64];
@@ -282,7 +286,7 @@ static void test_given_types(void **state) {
         fetch_good(&jsonl, 0);
         assert_element(&jsonl, "k", cases[i].dtype, cases[i].bytes);
         for (uint64_t sample = 1; sample < 5; sample++) {
-            if (fetch(&jsonl, sample) != BRIM_CORRUPT) {
+            if (fetch(&jsonl, sample) != BRIM_STATUS_CORRUPT) {
                 fail_msg("%s is taken as %s", cases[i].bad[sample - 1], cases[i].type);
             }
         }
@@ -301,7 +305,7 @@ static void test_dense_lists(void **state) {
                "{\"v\":[1,2,\"3\"],\"m\":[true,false]}\n",
                OPTIONS("types=v:float32[3],m:bool[2]", "fields=v,m"));
     const struct brim__source_field *field = find(&jsonl, "v");
-    assert_int_equal(field->form, BRIM_DENSE);
+    assert_int_equal(field->form, BRIM_FORM_DENSE);
     assert_int_equal(field->view.shape.rank, 1);
     assert_int_equal(field->view.shape.dim[0], 3);
     fetch_good(&jsonl, 0);
@@ -310,7 +314,7 @@ static void test_dense_lists(void **state) {
     static const char *const parts[] = { "has 2 elements, not 3", "more than 3", "holds a list",
                                          "is a number", "holds a string" };
     for (uint64_t sample = 1; sample < 6; sample++) {
-        assert_int_equal(fetch(&jsonl, sample), BRIM_CORRUPT);
+        assert_int_equal(fetch(&jsonl, sample), BRIM_STATUS_CORRUPT);
         assert_detail_has("key 'v'");
         assert_detail_has(parts[sample - 1]);
     }
@@ -318,9 +322,9 @@ static void test_dense_lists(void **state) {
     open_lines(&jsonl, "{\"v\":[1,2,3]}\n{\"v\":[1,2,3,4]}",
                OPTIONS("types=v:uint8[]", "max_length=3"));
     fetch_good(&jsonl, 0);
-    assert_list(&jsonl, "v", BRIM_U8, (uint8_t[]){ 1, 2, 3 }, 3);
+    assert_list(&jsonl, "v", BRIM_DTYPE_U8, (uint8_t[]){ 1, 2, 3 }, 3);
     assert_int_equal(find(&jsonl, "v")->view.shape.dim[0], 3);
-    assert_int_equal(fetch(&jsonl, 1), BRIM_CORRUPT);
+    assert_int_equal(fetch(&jsonl, 1), BRIM_STATUS_CORRUPT);
     assert_detail_has("raise max_length");
     close_lines(&jsonl);
 }
@@ -332,7 +336,7 @@ static void assert_rows(const struct jsonl *jsonl, const char *name, brim_dtype 
                         const void *wanted, uint64_t count, uint64_t inner) {
     const struct brim__source_field *field = find(jsonl, name);
     const struct brim__span span = span_of(jsonl, name);
-    assert_int_equal(field->form, BRIM_RAGGED);
+    assert_int_equal(field->form, BRIM_FORM_RAGGED);
     assert_int_equal(field->view.dtype, dtype);
     assert_int_equal(field->view.shape.rank, 2);
     assert_int_equal(field->view.shape.dim[1], inner);
@@ -352,26 +356,26 @@ static void test_rows(void **state) {
                "{\"r\":[[7]],\"b\":[[5 , 6,7,8]],\"v\":[]}\n",
                NO_OPTIONS);
     fetch_good(&jsonl, 0);
-    assert_rows(&jsonl, "b", BRIM_I64, NULL, 0, 4);
-    assert_list(&jsonl, "v", BRIM_I64, (int64_t[]){ 1 }, 1);
-    assert_rows(&jsonl, "r", BRIM_F64, (double[]){ 0.5, 2 }, 2, 1);
+    assert_rows(&jsonl, "b", BRIM_DTYPE_I64, NULL, 0, 4);
+    assert_list(&jsonl, "v", BRIM_DTYPE_I64, (int64_t[]){ 1 }, 1);
+    assert_rows(&jsonl, "r", BRIM_DTYPE_F64, (double[]){ 0.5, 2 }, 2, 1);
     fetch_good(&jsonl, 1);
-    assert_rows(&jsonl, "b", BRIM_I64, (int64_t[]){ 10, 20, 30, 40, 1, -2, 3, 4 }, 2, 4);
-    assert_list(&jsonl, "v", BRIM_I64, (int64_t[]){ 2, 3 }, 2);
-    assert_rows(&jsonl, "r", BRIM_F64, NULL, 0, 1);
+    assert_rows(&jsonl, "b", BRIM_DTYPE_I64, (int64_t[]){ 10, 20, 30, 40, 1, -2, 3, 4 }, 2, 4);
+    assert_list(&jsonl, "v", BRIM_DTYPE_I64, (int64_t[]){ 2, 3 }, 2);
+    assert_rows(&jsonl, "r", BRIM_DTYPE_F64, NULL, 0, 1);
     fetch_good(&jsonl, 2);
-    assert_rows(&jsonl, "b", BRIM_I64, (int64_t[]){ 5, 6, 7, 8 }, 1, 4);
-    assert_rows(&jsonl, "r", BRIM_F64, (double[]){ 7 }, 1, 1);
+    assert_rows(&jsonl, "b", BRIM_DTYPE_I64, (int64_t[]){ 5, 6, 7, 8 }, 1, 4);
+    assert_rows(&jsonl, "r", BRIM_DTYPE_F64, (double[]){ 7 }, 1, 1);
     close_lines(&jsonl);
     /* given, and in an object */
     open_lines(&jsonl,
                "{\"o\":{\"b\":[[1,2.5,3,4]]},\"m\":[[true,false]],\"d\":[[1,2,3],[4,5,6]]}\n",
                OPTIONS("fields=o.b,m,d", "types=float32[][4],bool[][2],uint8[2][3]"));
     fetch_good(&jsonl, 0);
-    assert_rows(&jsonl, "o.b", BRIM_F32, (float[]){ 1, 2.5f, 3, 4 }, 1, 4);
-    assert_rows(&jsonl, "m", BRIM_BOOL, (uint8_t[]){ 1, 0 }, 1, 2);
+    assert_rows(&jsonl, "o.b", BRIM_DTYPE_F32, (float[]){ 1, 2.5f, 3, 4 }, 1, 4);
+    assert_rows(&jsonl, "m", BRIM_DTYPE_BOOL, (uint8_t[]){ 1, 0 }, 1, 2);
     const struct brim__source_field *dense = find(&jsonl, "d");
-    assert_int_equal(dense->form, BRIM_DENSE);
+    assert_int_equal(dense->form, BRIM_FORM_DENSE);
     assert_int_equal(dense->view.shape.rank, 2);
     assert_int_equal(dense->view.shape.dim[0], 2);
     assert_int_equal(dense->view.shape.dim[1], 3);
@@ -412,13 +416,13 @@ static void test_wrong_rows(void **state) {
     struct jsonl jsonl;
     open_lines(&jsonl, text, OPTIONS("fields=b", "types=int64[][2]", "max_length=3"));
     for (size_t i = 0; i < BRIM__COUNT(cases); i++) {
-        if (fetch(&jsonl, 2 * i) != BRIM_CORRUPT) {
+        if (fetch(&jsonl, 2 * i) != BRIM_STATUS_CORRUPT) {
             fail_msg("%s is taken", cases[i].value);
         }
         assert_detail_has(cases[i].part);
         assert_true(i + 1 == BRIM__COUNT(cases) || strstr(brim_detail(), "key 'b'") != NULL);
         fetch_good(&jsonl, 2 * i + 1);
-        assert_rows(&jsonl, "b", BRIM_I64, (int64_t[]){ (int64_t)i, 1, 2, 3 }, 2, 2);
+        assert_rows(&jsonl, "b", BRIM_DTYPE_I64, (int64_t[]){ (int64_t)i, 1, 2, 3 }, 2, 2);
     }
     close_lines(&jsonl);
     open_lines(&jsonl, "{\"d\":[[1,2]]}\n{\"d\":[[1,2],[3,4],[5,6]]}\n{\"d\":[1,2]}\n",
@@ -426,7 +430,7 @@ static void test_wrong_rows(void **state) {
     static const char *const parts[] = { "has 1 lists, not 2", "more than 2 lists",
                                          "holds a number" };
     for (uint64_t sample = 0; sample < 3; sample++) {
-        assert_int_equal(fetch(&jsonl, sample), BRIM_CORRUPT);
+        assert_int_equal(fetch(&jsonl, sample), BRIM_STATUS_CORRUPT);
         assert_detail_has(parts[sample]);
     }
     close_lines(&jsonl);
@@ -437,7 +441,7 @@ static void test_wrong_rows(void **state) {
     }
     sprintf(text + length, "{\"b\":[[1,2]]}\n");
     open_lines(&jsonl, text, NO_OPTIONS);
-    assert_int_equal(fetch(&jsonl, 100), BRIM_CORRUPT);
+    assert_int_equal(fetch(&jsonl, 100), BRIM_STATUS_CORRUPT);
     assert_detail_has("key 'b': list 0 in its list has at least 2 elements, not 1");
     close_lines(&jsonl);
 }
@@ -449,10 +453,10 @@ static void test_missing_rows(void **state) {
     struct jsonl jsonl;
     open_lines(&jsonl, text, OPTIONS(fields, types, "missing=zero"));
     fetch_good(&jsonl, 0);
-    assert_rows(&jsonl, "b", BRIM_F32, (float[]){ 1, 0 }, 1, 2);
+    assert_rows(&jsonl, "b", BRIM_DTYPE_F32, (float[]){ 1, 0 }, 1, 2);
     for (uint64_t sample = 1; sample < 3; sample++) {
         fetch_good(&jsonl, sample);
-        assert_rows(&jsonl, "b", BRIM_F32, NULL, 0, 2);
+        assert_rows(&jsonl, "b", BRIM_DTYPE_F32, NULL, 0, 2);
         assert_memory_equal(jsonl.record + find(&jsonl, "d")->view.offset, ((double[]){ 0, 0 }),
                             16);
     }
@@ -462,7 +466,7 @@ static void test_missing_rows(void **state) {
     float row[2];
     memcpy(row, span_of(&jsonl, "b").data, sizeof row);
     assert_true(row[0] == 1 && isnan(row[1]));
-    assert_int_equal(fetch(&jsonl, 1), BRIM_CORRUPT);
+    assert_int_equal(fetch(&jsonl, 1), BRIM_STATUS_CORRUPT);
     assert_detail_has("make it empty");
     close_lines(&jsonl);
 }
@@ -477,24 +481,24 @@ static void test_guessed_types(void **state) {
         brim_form form;
         brim_dtype dtype;
     } cases[] = {
-        { { "1", "2", "-3" }, "error", BRIM_DENSE, BRIM_I64 },
-        { { "1", "2", "0.5" }, "error", BRIM_DENSE, BRIM_F64 },
-        { { "1", "2e3", "1" }, "error", BRIM_DENSE, BRIM_F64 },
-        { { "1", "18446744073709551615", "1" }, "error", BRIM_DENSE, BRIM_U64 },
-        { { "-1", "18446744073709551615", "1" }, "error", BRIM_DENSE, BRIM_F64 },
-        { { "1", "18446744073709551616", "1" }, "error", BRIM_DENSE, BRIM_F64 },
-        { { "1", "null", "2" }, "zero", BRIM_DENSE, BRIM_I64 },
-        { { "1", "null", "2" }, "nan", BRIM_DENSE, BRIM_F64 },
-        { { "true", "false", "null" }, "zero", BRIM_DENSE, BRIM_BOOL },
-        { { "\"\"", "\"1\"", "null" }, "zero", BRIM_TEXT, BRIM_U8 },
-        { { "[]", "[1]", "[]" }, "error", BRIM_RAGGED, BRIM_I64 },
-        { { "[]", "[1]", "[0.5]" }, "error", BRIM_RAGGED, BRIM_F64 },
-        { { "[]", "[]", "[]" }, "error", BRIM_RAGGED, BRIM_F64 },
-        { { "[1,null]", "[]", "[]" }, "nan", BRIM_RAGGED, BRIM_F64 },
-        { { "[]", "[[1,2]]", "[]" }, "error", BRIM_RAGGED, BRIM_I64 },
-        { { "[[1,2]]", "[]", "[[3,0.5]]" }, "error", BRIM_RAGGED, BRIM_F64 },
-        { { "[[18446744073709551615]]", "[]", "[]" }, "error", BRIM_RAGGED, BRIM_U64 },
-        { { "[[1,null]]", "null", "[]" }, "zero", BRIM_RAGGED, BRIM_I64 },
+        { { "1", "2", "-3" }, "error", BRIM_FORM_DENSE, BRIM_DTYPE_I64 },
+        { { "1", "2", "0.5" }, "error", BRIM_FORM_DENSE, BRIM_DTYPE_F64 },
+        { { "1", "2e3", "1" }, "error", BRIM_FORM_DENSE, BRIM_DTYPE_F64 },
+        { { "1", "18446744073709551615", "1" }, "error", BRIM_FORM_DENSE, BRIM_DTYPE_U64 },
+        { { "-1", "18446744073709551615", "1" }, "error", BRIM_FORM_DENSE, BRIM_DTYPE_F64 },
+        { { "1", "18446744073709551616", "1" }, "error", BRIM_FORM_DENSE, BRIM_DTYPE_F64 },
+        { { "1", "null", "2" }, "zero", BRIM_FORM_DENSE, BRIM_DTYPE_I64 },
+        { { "1", "null", "2" }, "nan", BRIM_FORM_DENSE, BRIM_DTYPE_F64 },
+        { { "true", "false", "null" }, "zero", BRIM_FORM_DENSE, BRIM_DTYPE_BOOL },
+        { { "\"\"", "\"1\"", "null" }, "zero", BRIM_FORM_TEXT, BRIM_DTYPE_U8 },
+        { { "[]", "[1]", "[]" }, "error", BRIM_FORM_RAGGED, BRIM_DTYPE_I64 },
+        { { "[]", "[1]", "[0.5]" }, "error", BRIM_FORM_RAGGED, BRIM_DTYPE_F64 },
+        { { "[]", "[]", "[]" }, "error", BRIM_FORM_RAGGED, BRIM_DTYPE_F64 },
+        { { "[1,null]", "[]", "[]" }, "nan", BRIM_FORM_RAGGED, BRIM_DTYPE_F64 },
+        { { "[]", "[[1,2]]", "[]" }, "error", BRIM_FORM_RAGGED, BRIM_DTYPE_I64 },
+        { { "[[1,2]]", "[]", "[[3,0.5]]" }, "error", BRIM_FORM_RAGGED, BRIM_DTYPE_F64 },
+        { { "[[18446744073709551615]]", "[]", "[]" }, "error", BRIM_FORM_RAGGED, BRIM_DTYPE_U64 },
+        { { "[[1,null]]", "null", "[]" }, "zero", BRIM_FORM_RAGGED, BRIM_DTYPE_I64 },
     };
     for (size_t i = 0; i < BRIM__COUNT(cases); i++) {
         char text[256], option[64];
@@ -529,35 +533,46 @@ static void assert_not_opened(const char *text, const char *const options[4], br
 
 static void test_refused_openings(void **state) {
     (void)state;
-    assert_not_opened("", NO_OPTIONS, BRIM_CORRUPT, "it is empty");
-    assert_not_opened("\n\r\n\n", NO_OPTIONS, BRIM_CORRUPT, "it is empty");
-    assert_not_opened("", OPTIONS("fields=a", "types=text"), BRIM_CORRUPT, "it is empty");
-    assert_not_opened("{\"a\":1}\n", OPTIONS("max_bytes=3"), BRIM_INVALID, "at most max_bytes");
-    assert_not_opened("\x1f\x8b\b\n", NO_OPTIONS, BRIM_CORRUPT, "compressed with gzip");
-    assert_not_opened("{}\n", NO_OPTIONS, BRIM_INVALID, "the first record has no key");
+    assert_not_opened("", NO_OPTIONS, BRIM_STATUS_CORRUPT, "it is empty");
+    assert_not_opened("\n\r\n\n", NO_OPTIONS, BRIM_STATUS_CORRUPT, "it is empty");
+    assert_not_opened("", OPTIONS("fields=a", "types=text"), BRIM_STATUS_CORRUPT, "it is empty");
+    assert_not_opened("{\"a\":1}\n", OPTIONS("max_bytes=3"), BRIM_STATUS_INVALID,
+                      "at most max_bytes");
+    assert_not_opened("\x1f\x8b\b\n", NO_OPTIONS, BRIM_STATUS_CORRUPT, "compressed with gzip");
+    assert_not_opened("{}\n", NO_OPTIONS, BRIM_STATUS_INVALID, "the first record has no key");
     assert_not_opened("{\"a\":{},\"b\":null,\"c\":[[[1]]],\"d\":[true],\"e\":[[1],[2,3]],"
                       "\"f\":[[1],2],\"g\":[[]],\"h\":[[\"x\"]],\"i\":[[1],[]],\"j\":[null,[1]]}",
-                      NO_OPTIONS, BRIM_INVALID, "the first record has no key");
-    assert_not_opened("hello\n[1]\n", NO_OPTIONS, BRIM_CORRUPT, "none of its first 2 records");
+                      NO_OPTIONS, BRIM_STATUS_INVALID, "the first record has no key");
+    assert_not_opened("hello\n[1]\n", NO_OPTIONS, BRIM_STATUS_CORRUPT,
+                      "none of its first 2 records");
     assert_detail_has("record 0: near byte");
-    assert_not_opened("[1]\n", OPTIONS("fields=a"), BRIM_CORRUPT, "is not a JSON object");
-    assert_not_opened("{\"a\":1}\n{\"a\":\"b\"}\n", NO_OPTIONS, BRIM_INVALID, "no common type");
-    assert_not_opened("{\"a\":1}\n{\"a\":[1]}\n", NO_OPTIONS, BRIM_INVALID, "no common type");
-    assert_not_opened("{\"a\":[[1]]}\n{\"a\":[1]}\n", NO_OPTIONS, BRIM_INVALID, "no common type");
-    assert_not_opened("{\"a\":[[1,2],3]}\n", OPTIONS("fields=a"), BRIM_INVALID, "no common type");
-    assert_not_opened("{\"a\":[[1,2]]}\n{\"a\":[[1]]}\n", NO_OPTIONS, BRIM_INVALID,
+    assert_not_opened("[1]\n", OPTIONS("fields=a"), BRIM_STATUS_CORRUPT, "is not a JSON object");
+    assert_not_opened("{\"a\":1}\n{\"a\":\"b\"}\n", NO_OPTIONS, BRIM_STATUS_INVALID,
+                      "no common type");
+    assert_not_opened("{\"a\":1}\n{\"a\":[1]}\n", NO_OPTIONS, BRIM_STATUS_INVALID,
+                      "no common type");
+    assert_not_opened("{\"a\":[[1]]}\n{\"a\":[1]}\n", NO_OPTIONS, BRIM_STATUS_INVALID,
+                      "no common type");
+    assert_not_opened("{\"a\":[[1,2],3]}\n", OPTIONS("fields=a"), BRIM_STATUS_INVALID,
+                      "no common type");
+    assert_not_opened("{\"a\":[[1,2]]}\n{\"a\":[[1]]}\n", NO_OPTIONS, BRIM_STATUS_INVALID,
                       "have no one length: say it, as types=a:float64[][2]");
-    assert_not_opened("{\"a\":[[]]}\n", OPTIONS("fields=a"), BRIM_INVALID, "no one length");
-    assert_not_opened("{\"a\":[[[1]]]}\n", OPTIONS("fields=a"), BRIM_INVALID, "are no fields");
-    assert_not_opened("{\"a\":true}\n{\"a\":1}\n", NO_OPTIONS, BRIM_INVALID, "no common type");
-    assert_not_opened("{\"a\":1}\n{\"a\":{}}\n", NO_OPTIONS, BRIM_INVALID, "'a' are objects");
-    assert_not_opened("{\"a\":{\"b\":1}}\n", OPTIONS("fields=a"), BRIM_INVALID, "a.KEY");
-    assert_not_opened("{\"a\":1}\n", OPTIONS("fields=b"), BRIM_INVALID,
+    assert_not_opened("{\"a\":[[]]}\n", OPTIONS("fields=a"), BRIM_STATUS_INVALID, "no one length");
+    assert_not_opened("{\"a\":[[[1]]]}\n", OPTIONS("fields=a"), BRIM_STATUS_INVALID,
+                      "are no fields");
+    assert_not_opened("{\"a\":true}\n{\"a\":1}\n", NO_OPTIONS, BRIM_STATUS_INVALID,
+                      "no common type");
+    assert_not_opened("{\"a\":1}\n{\"a\":{}}\n", NO_OPTIONS, BRIM_STATUS_INVALID,
+                      "'a' are objects");
+    assert_not_opened("{\"a\":{\"b\":1}}\n", OPTIONS("fields=a"), BRIM_STATUS_INVALID, "a.KEY");
+    assert_not_opened("{\"a\":1}\n", OPTIONS("fields=b"), BRIM_STATUS_INVALID,
                       "'b' has no value in the first 1 records");
-    assert_not_opened("{\"a\":1}\n", OPTIONS("types=int64,int64"), BRIM_INVALID, "more types");
-    assert_not_opened("{\"label\":1}\n", OPTIONS("types=lable:int64"), BRIM_INVALID,
+    assert_not_opened("{\"a\":1}\n", OPTIONS("types=int64,int64"), BRIM_STATUS_INVALID,
+                      "more types");
+    assert_not_opened("{\"label\":1}\n", OPTIONS("types=lable:int64"), BRIM_STATUS_INVALID,
                       "did you mean 'label'?");
-    assert_not_opened("{\"a\":1}\n", OPTIONS("types=a:int64,a:int8"), BRIM_INVALID, "two types");
+    assert_not_opened("{\"a\":1}\n", OPTIONS("types=a:int64,a:int8"), BRIM_STATUS_INVALID,
+                      "two types");
     static const char *const types[] = { "a:complex64",
                                          "a:float16",
                                          "a:number",
@@ -580,20 +595,20 @@ static void test_refused_openings(void **state) {
     for (size_t i = 0; i < BRIM__COUNT(types); i++) {
         char option[64];
         snprintf(option, sizeof option, "types=%s", types[i]);
-        assert_not_opened("{\"a\":1}\n", OPTIONS(option), BRIM_INVALID, "is no type of");
+        assert_not_opened("{\"a\":1}\n", OPTIONS(option), BRIM_STATUS_INVALID, "is no type of");
     }
-    assert_not_opened("{\"a b\":1,\"a_b\":2}\n", NO_OPTIONS, BRIM_INVALID,
+    assert_not_opened("{\"a b\":1,\"a_b\":2}\n", NO_OPTIONS, BRIM_STATUS_INVALID,
                       "two keys give a field of the name 'a_b'");
     char many[512] = "{\"k0\":0";
     for (int i = 1; i < 17; i++) {
         sprintf(many + strlen(many), ",\"k%d\":%d", i, i);
     }
     strcat(many, "}\n");
-    assert_not_opened(many, NO_OPTIONS, BRIM_INVALID, "more than 16 fields");
+    assert_not_opened(many, NO_OPTIONS, BRIM_STATUS_INVALID, "more than 16 fields");
     struct jsonl jsonl;
     open_lines(&jsonl, many, OPTIONS("fields=k16,k3"));
     fetch_good(&jsonl, 0);
-    assert_element(&jsonl, "k16", BRIM_I64, &(int64_t){ 16 });
+    assert_element(&jsonl, "k16", BRIM_DTYPE_I64, &(int64_t){ 16 });
     close_lines(&jsonl);
 }
 
@@ -605,15 +620,15 @@ static void test_bad_lines_first(void **state) {
     assert_int_equal(jsonl.opened.source.count, 4);
     assert_int_equal(jsonl.opened.source.field_count, 1);
     for (uint64_t sample = 0; sample < 3; sample++) {
-        assert_int_equal(fetch(&jsonl, sample), BRIM_CORRUPT);
+        assert_int_equal(fetch(&jsonl, sample), BRIM_STATUS_CORRUPT);
     }
     fetch_good(&jsonl, 3);
-    assert_element(&jsonl, "b", BRIM_I64, &(int64_t){ 1 });
+    assert_element(&jsonl, "b", BRIM_DTYPE_I64, &(int64_t){ 1 });
     close_lines(&jsonl);
     /* nor do bad ones behind it, up to where they are bad */
     open_lines(&jsonl, "{\"a\":[]}\n{\"a\":[[1,2\n{\"a\":\"x\",}\n{\"a\":[3]}\n", NO_OPTIONS);
     fetch_good(&jsonl, 3);
-    assert_list(&jsonl, "a", BRIM_I64, (int64_t[]){ 3 }, 1);
+    assert_list(&jsonl, "a", BRIM_DTYPE_I64, (int64_t[]){ 3 }, 1);
     close_lines(&jsonl);
 }
 
@@ -630,7 +645,7 @@ static void test_missing(void **state) {
     struct jsonl jsonl;
     open_lines(&jsonl, text, OPTIONS("fields=i,f,g,b,t,v,d", types));
     for (uint64_t sample = 1; sample < 4; sample++) {
-        assert_int_equal(fetch(&jsonl, sample), BRIM_CORRUPT);
+        assert_int_equal(fetch(&jsonl, sample), BRIM_STATUS_CORRUPT);
         assert_detail_has(sample == 1   ? "key 'i': is not there"
                           : sample == 2 ? "key 'i': is null"
                                         : "key 'v': null in its list");
@@ -640,17 +655,17 @@ static void test_missing(void **state) {
     open_lines(&jsonl, text, OPTIONS("fields=i,f,g,b,t,v,d", types, "missing=zero"));
     for (uint64_t sample = 1; sample < 3; sample++) {
         fetch_good(&jsonl, sample);
-        assert_element(&jsonl, "i", BRIM_I64, &(int64_t){ 0 });
-        assert_element(&jsonl, "f", BRIM_F64, &(double){ 0 });
-        assert_element(&jsonl, "g", BRIM_F32, &(float){ 0 });
-        assert_element(&jsonl, "b", BRIM_BOOL, &(uint8_t){ 0 });
+        assert_element(&jsonl, "i", BRIM_DTYPE_I64, &(int64_t){ 0 });
+        assert_element(&jsonl, "f", BRIM_DTYPE_F64, &(double){ 0 });
+        assert_element(&jsonl, "g", BRIM_DTYPE_F32, &(float){ 0 });
+        assert_element(&jsonl, "b", BRIM_DTYPE_BOOL, &(uint8_t){ 0 });
         assert_text(&jsonl, "t", "", 0);
-        assert_list(&jsonl, "v", BRIM_I64, NULL, 0);
+        assert_list(&jsonl, "v", BRIM_DTYPE_I64, NULL, 0);
         assert_memory_equal(jsonl.record + find(&jsonl, "d")->view.offset, ((double[]){ 0, 0 }),
                             16);
     }
     fetch_good(&jsonl, 3);
-    assert_list(&jsonl, "v", BRIM_I64, (int64_t[]){ 0 }, 1);
+    assert_list(&jsonl, "v", BRIM_DTYPE_I64, (int64_t[]){ 0 }, 1);
     close_lines(&jsonl);
 }
 
@@ -660,7 +675,7 @@ static void test_missing_nan(void **state) {
     open_lines(&jsonl, "{\"f\":1,\"g\":2,\"d\":[1,2],\"v\":[1,null]}\n{\"f\":null,\"v\":[]}\n",
                OPTIONS("missing=nan", "types=g:float32,d:float64[2]"));
     fetch_good(&jsonl, 0);
-    assert_element(&jsonl, "f", BRIM_F64, &(double){ 1 });
+    assert_element(&jsonl, "f", BRIM_DTYPE_F64, &(double){ 1 });
     const struct brim__span span = span_of(&jsonl, "v");
     double values[2];
     memcpy(values, span.data, sizeof values);
@@ -681,7 +696,7 @@ static void test_missing_nan(void **state) {
     static const char *const parts[] = { "int64 has no nan", "bool has no nan", "make it empty",
                                          "make it empty" };
     for (uint64_t sample = 1; sample < 5; sample++) {
-        assert_int_equal(fetch(&jsonl, sample), BRIM_CORRUPT);
+        assert_int_equal(fetch(&jsonl, sample), BRIM_STATUS_CORRUPT);
         assert_detail_has(parts[sample - 1]);
     }
     close_lines(&jsonl);
@@ -756,12 +771,12 @@ static void test_hostile_lines(void **state) {
     assert_int_equal(jsonl.opened.source.count, 2 * BRIM__COUNT(cases) + 1);
     for (size_t i = 0; i < BRIM__COUNT(cases); i++) {
         const brim_status status = fetch(&jsonl, 2 * i + 1);
-        if (status != BRIM_CORRUPT) {
+        if (status != BRIM_STATUS_CORRUPT) {
             fail_msg("%s: status %d", cases[i].line, (int)status);
         }
         assert_detail_has(cases[i].part);
         fetch_good(&jsonl, 2 * i + 2);
-        assert_element(&jsonl, "k", BRIM_I64, &(int64_t){ (int64_t)i });
+        assert_element(&jsonl, "k", BRIM_DTYPE_I64, &(int64_t){ (int64_t)i });
     }
     close_lines(&jsonl);
     /* zeros are no blanks */
@@ -769,7 +784,7 @@ static void test_hostile_lines(void **state) {
     use_lines(&jsonl.use, path.text, OPTIONS("fields=k", "types=int64"));
     assert_int_equal(open_use(&jsonl.opened, &jsonl.use, NULL, 0), BRIM_OK);
     jsonl.buffer = new_buffer(&jsonl.opened.source, 1);
-    assert_int_equal(fetch(&jsonl, 0), BRIM_CORRUPT);
+    assert_int_equal(fetch(&jsonl, 0), BRIM_STATUS_CORRUPT);
     close_lines(&jsonl);
 }
 
@@ -790,7 +805,7 @@ static void test_depth(void **state) {
         if (depth <= BRIM__JSON_DEPTH) {
             fetch_good(&jsonl, 0);
         } else {
-            assert_int_equal(fetch(&jsonl, 0), BRIM_CORRUPT);
+            assert_int_equal(fetch(&jsonl, 0), BRIM_STATUS_CORRUPT);
             assert_detail_has("nested deeper than 64");
         }
         close_lines(&jsonl);
@@ -800,7 +815,7 @@ static void test_depth(void **state) {
     memcpy(deep, "{\"k\":", 5);
     struct jsonl jsonl;
     open_lines(&jsonl, deep, OPTIONS("fields=k", "types=int64[]"));
-    assert_int_equal(fetch(&jsonl, 0), BRIM_CORRUPT);
+    assert_int_equal(fetch(&jsonl, 0), BRIM_STATUS_CORRUPT);
     close_lines(&jsonl);
 }
 
@@ -818,7 +833,7 @@ static brim_status parse_alone(struct brim__jsonl *jsonl, const char *line, size
     const brim_status status =
         brim__jsonl_parse(NULL, jsonl, bytes, length, (uint8_t *)&span, work);
     if (status == BRIM_OK) {
-        const bool text = jsonl->field[0].form == BRIM_TEXT;
+        const bool text = jsonl->field[0].form == BRIM_FORM_TEXT;
         const uint8_t *first = text ? bytes : work;
         const uint64_t room = text ? length : format.work_bytes;
         const uint64_t used = text ? span.count : span.count * jsonl->field[0].inner * 8;
@@ -837,7 +852,7 @@ static void test_lengths(void **state) {
     static char line[20000];
     struct brim__jsonl own = { .count = 1, .max_length = 1 };
     own.field[0] = (struct brim__jsonl_field){
-        .key = "k", .key_length = 1, .name = "k", .form = BRIM_TEXT, .dtype = BRIM_U8
+        .key = "k", .key_length = 1, .name = "k", .form = BRIM_FORM_TEXT, .dtype = BRIM_DTYPE_U8
     };
     for (size_t n = 0; n < 9000; n += n % 2048 < 40 || n % 2048 > 2000 ? 1 : 61) {
         for (int escaped = 0; escaped < 2; escaped++) {
@@ -848,7 +863,7 @@ static void test_lengths(void **state) {
             uint64_t told;
             assert_int_equal(parse_alone(&own, line, length, &told), BRIM_OK);
             assert_int_equal(told, n + 1);
-            assert_int_equal(parse_alone(&own, line, length - 2, &told), BRIM_CORRUPT);
+            assert_int_equal(parse_alone(&own, line, length - 2, &told), BRIM_STATUS_CORRUPT);
             assert_detail_has("ends too early");
         }
     }
@@ -856,7 +871,7 @@ static void test_lengths(void **state) {
     open_lines(&jsonl, "{\"k\":1}\n{\"k\":1,\"more\":\"of it\"}\n",
                OPTIONS("max_bytes=10", "fields=k"));
     fetch_good(&jsonl, 0);
-    assert_int_equal(fetch(&jsonl, 1), BRIM_CORRUPT);
+    assert_int_equal(fetch(&jsonl, 1), BRIM_STATUS_CORRUPT);
     assert_detail_has("max_bytes");
     close_lines(&jsonl);
     open_lines(&jsonl, "{\"k\":\"abc\"}", NO_OPTIONS); /* bounds are the longest line's */
@@ -915,15 +930,17 @@ static void test_crowded_rows(void **state) {
             struct brim__jsonl own = { .count = 1, .max_length = 4096 };
             uint64_t told;
             for (uint64_t wanted = 1; wanted < 2 * inner; wanted += wanted < 4 ? 1 : 13) {
-                own.field[0] = (struct brim__jsonl_field){
-                    .key = "", .name = "k0", .form = BRIM_RAGGED, .inner = wanted, .dtype = BRIM_I64
-                };
+                own.field[0] = (struct brim__jsonl_field){ .key = "",
+                                                           .name = "k0",
+                                                           .form = BRIM_FORM_RAGGED,
+                                                           .inner = wanted,
+                                                           .dtype = BRIM_DTYPE_I64 };
                 for (size_t cut = 5; cut <= length; cut += cut % 7 + 1) {
                     const brim_status status = parse_alone(&own, line, cut, &told);
-                    assert_true(status == BRIM_CORRUPT || cut == length);
+                    assert_true(status == BRIM_STATUS_CORRUPT || cut == length);
                 }
                 assert_int_equal(parse_alone(&own, line, length, &told),
-                                 wanted == inner ? BRIM_OK : BRIM_CORRUPT);
+                                 wanted == inner ? BRIM_OK : BRIM_STATUS_CORRUPT);
             }
         }
     }
@@ -960,7 +977,7 @@ static void test_flipped_bytes(void **state) {
             uint64_t got;
             const brim_status status =
                 fetch_run(source, sample, source->most_run, jsonl.buffer, &jsonl.record, &got);
-            assert_true(status == BRIM_OK || status == BRIM_CORRUPT);
+            assert_true(status == BRIM_OK || status == BRIM_STATUS_CORRUPT);
             assert_true(sample > 0 || status == BRIM_OK);
         }
         close_lines(&jsonl);
@@ -980,7 +997,7 @@ static brim_status write_event(void *user, enum brim__json_kind kind, const char
     const size_t used = strlen(log->text);
     snprintf(log->text + used, sizeof log->text - used, "%c%.*s ", marks[kind], (int)length,
              text == NULL ? "" : text);
-    return text != NULL && length == 4 && memcmp(text, "stop", 4) == 0 ? BRIM_END : BRIM_OK;
+    return text != NULL && length == 4 && memcmp(text, "stop", 4) == 0 ? BRIM_STATUS_END : BRIM_OK;
 }
 
 /* The same events, wherever the text is cut into pieces. */
@@ -1020,7 +1037,7 @@ static void test_pieces(void **state) {
     log.text[0] = '\0';
     assert_int_equal(brim__json_parse(stop, sizeof stop - 1, memory, brim__json_whole_bytes(16),
                                       write_event, &log),
-                     BRIM_END);
+                     BRIM_STATUS_END);
     assert_string_equal(log.text, "[ \"stop ");
 }
 

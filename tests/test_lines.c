@@ -78,7 +78,7 @@ static brim_status parse(const struct brim__source *source, void *self, uint8_t 
     (void)source;
     (void)self;
     if (length > 0 && bytes[0] == '!') {
-        return brim__fail(BRIM_CORRUPT, "a bad record");
+        return brim__fail(BRIM_STATUS_CORRUPT, "a bad record");
     }
     bytes[length] = 0; /* allowed, and seen by the sanitizer if it is not ours */
     memcpy(work, bytes, brim__min(length, WORK_BYTES));
@@ -212,7 +212,7 @@ static void test_files_are_split_as_the_model_does(void **state) {
         split(&model_of_file, &format, bytes, count);
         const brim_status status = open_lines(&scene, &format, path.text, NULL);
         if (model_of_file.count == 0) {
-            assert_int_equal(status, BRIM_CORRUPT);
+            assert_int_equal(status, BRIM_STATUS_CORRUPT);
             assert_detail_has("holds no records");
             end(&scene);
             continue;
@@ -319,7 +319,7 @@ static void test_long_records_are_bad_samples(void **state) {
     uint8_t *buffer = buffer_for(&scene.source, 3);
     assert_int_equal(fetch_run(&scene.source, 0, 3, buffer, &records, &got), BRIM_OK);
     assert_int_equal(got, 1);
-    assert_int_equal(fetch_run(&scene.source, 1, 2, buffer, &records, &got), BRIM_CORRUPT);
+    assert_int_equal(fetch_run(&scene.source, 1, 2, buffer, &records, &got), BRIM_STATUS_CORRUPT);
     assert_detail_has("max_bytes");
     assert_int_equal(fetch_run(&scene.source, 2, 1, buffer, &records, &got), BRIM_OK);
     assert_record(records, 0, (const uint8_t *)"short", 5);
@@ -338,7 +338,7 @@ static void test_bad_records_stop_a_run(void **state) {
     uint8_t *buffer = buffer_for(&scene.source, 4);
     assert_int_equal(fetch_run(&scene.source, 0, 4, buffer, &records, &got), BRIM_OK);
     assert_int_equal(got, 2);
-    assert_int_equal(fetch_run(&scene.source, 2, 2, buffer, &records, &got), BRIM_CORRUPT);
+    assert_int_equal(fetch_run(&scene.source, 2, 2, buffer, &records, &got), BRIM_STATUS_CORRUPT);
     assert_detail_has("a bad record");
     assert_int_equal(fetch_run(&scene.source, 3, 1, buffer, &records, &got), BRIM_OK);
     assert_record(records, 0, (const uint8_t *)"d", 1);
@@ -386,7 +386,7 @@ static void test_a_lying_index_stays_in_the_buffer(void **state) {
             const uint64_t most = brim__min(64, scene.source.count - sample);
             const brim_status status =
                 fetch_run(&scene.source, sample, most, buffer, &records, &got);
-            assert_true(status == BRIM_OK || status == BRIM_CORRUPT);
+            assert_true(status == BRIM_OK || status == BRIM_STATUS_CORRUPT);
             for (uint64_t i = 0; status == BRIM_OK && i < got; i++) {
                 struct brim__index_entry entry; /* what it says is what one gets */
                 assert_int_equal(brim__index_read(scene.lines->index, sample + i, 1, &entry),
@@ -423,7 +423,7 @@ static void test_faults_while_reading(void **state) {
         }
         const uint64_t injected = brim__fault_injected();
         brim__fault_arm(0, 0, false);
-        assert_true(status == BRIM_OK || status == BRIM_IO || status == BRIM_MEMORY);
+        assert_true(status == BRIM_OK || status == BRIM_STATUS_IO || status == BRIM_STATUS_MEMORY);
         end(&scene);
         assert_int_equal(open_descriptors(), descriptors);
         if (injected == 0) {
@@ -455,7 +455,7 @@ static void test_peeking_at_files(void **state) {
         assert_int_equal(length, strlen(wanted[i]));
         assert_string_equal((const char *)bytes, wanted[i]);
     }
-    assert_int_equal(brim__lines_peek(scene.lines, 3, &bytes, &length), BRIM_END);
+    assert_int_equal(brim__lines_peek(scene.lines, 3, &bytes, &length), BRIM_STATUS_END);
     brim__lines_format(scene.lines)->skip = 1;
     assert_int_equal(finish(&scene), BRIM_OK);
     assert_int_equal(scene.source.count, 2);
@@ -463,7 +463,7 @@ static void test_peeking_at_files(void **state) {
 
     format.max_bytes = 3;
     assert_int_equal(begin(&scene, &format, path.text, NULL), BRIM_OK);
-    assert_int_equal(brim__lines_peek(scene.lines, 0, &bytes, &length), BRIM_CORRUPT);
+    assert_int_equal(brim__lines_peek(scene.lines, 0, &bytes, &length), BRIM_STATUS_CORRUPT);
     assert_detail_has("max_bytes");
     end(&scene);
 }
@@ -516,7 +516,7 @@ static void assert_pulled(const struct brim__source *source, const struct lines 
         uint64_t got;
         const brim_status status =
             source->ops->pull(source, count, UINT64_MAX, buffer, &records, &got);
-        if (status == BRIM_END) {
+        if (status == BRIM_STATUS_END) {
             break;
         }
         assert_int_equal(status, BRIM_OK);
@@ -530,7 +530,7 @@ static void assert_pulled(const struct brim__source *source, const struct lines 
     assert_int_equal(sample, model->count);
     const uint8_t *records;
     uint64_t got;
-    assert_int_equal(source->ops->pull(source, count, 0, buffer, &records, &got), BRIM_END);
+    assert_int_equal(source->ops->pull(source, count, 0, buffer, &records, &got), BRIM_STATUS_END);
     free(buffer);
 }
 
@@ -572,7 +572,7 @@ static void test_streams_wait_no_longer_than_told(void **state) {
     /* nobody has opened it for writing yet: that is not the end */
     const uint64_t began = brim__now();
     assert_int_equal(ops->pull(&scene.source, 4, began + 30000000, buffer, &records, &got),
-                     BRIM_TIMEOUT);
+                     BRIM_STATUS_TIMEOUT);
     const uint64_t waited = brim__now() - began;
     assert_true(waited >= 30000000 && waited < UINT64_C(60000000000));
     const int fd = open(path.text, O_WRONLY);
@@ -581,12 +581,13 @@ static void test_streams_wait_no_longer_than_told(void **state) {
     assert_int_equal(ops->pull(&scene.source, 4, UINT64_MAX, buffer, &records, &got), BRIM_OK);
     assert_int_equal(got, 2);
     assert_record(records, 1, (const uint8_t *)"two", 3);
-    assert_int_equal(ops->pull(&scene.source, 4, 0, buffer, &records, &got), BRIM_TIMEOUT);
+    assert_int_equal(ops->pull(&scene.source, 4, 0, buffer, &records, &got), BRIM_STATUS_TIMEOUT);
     assert_int_equal(write(fd, "ee", 2), 2);
     assert_int_equal(close(fd), 0);
     assert_int_equal(ops->pull(&scene.source, 4, UINT64_MAX, buffer, &records, &got), BRIM_OK);
     assert_record(records, 0, (const uint8_t *)"three", 5);
-    assert_int_equal(ops->pull(&scene.source, 4, UINT64_MAX, buffer, &records, &got), BRIM_END);
+    assert_int_equal(ops->pull(&scene.source, 4, UINT64_MAX, buffer, &records, &got),
+                     BRIM_STATUS_END);
     free(buffer);
     end(&scene);
 }
@@ -616,7 +617,7 @@ static void test_streams_go_on_behind_bad_records(void **state) {
         const brim_status status =
             scene.source.ops->pull(&scene.source, 8, UINT64_MAX, buffer, &records, &got);
         if (wanted[i] == NULL) {
-            assert_int_equal(status, BRIM_CORRUPT);
+            assert_int_equal(status, BRIM_STATUS_CORRUPT);
             assert_detail_has(i == 1 ? "a bad record" : "max_bytes");
         } else {
             assert_int_equal(status, BRIM_OK);
@@ -625,7 +626,7 @@ static void test_streams_go_on_behind_bad_records(void **state) {
         }
     }
     assert_int_equal(scene.source.ops->pull(&scene.source, 8, UINT64_MAX, buffer, &records, &got),
-                     BRIM_END);
+                     BRIM_STATUS_END);
     free(buffer);
     end(&scene);
     feed_end(&feed);
@@ -653,7 +654,7 @@ static void test_peeking_at_streams_loses_nothing(void **state) {
         assert_int_equal(peeked[length], 0);
     }
     /* far behind what peeking holds */
-    assert_int_equal(brim__lines_peek(scene.lines, 100000, &peeked, &length), BRIM_END);
+    assert_int_equal(brim__lines_peek(scene.lines, 100000, &peeked, &length), BRIM_STATUS_END);
     assert_int_equal(finish(&scene), BRIM_OK);
     assert_pulled(&scene.source, &model_of_file, 0, 64);
     end(&scene);
@@ -679,7 +680,7 @@ static void test_waiting_to_peek_can_be_given_up(void **state) {
     assert_int_equal(begin(&scene, &plain, path.text, NULL), BRIM_OK);
     scene.opening.progress = give_up;
     scene.opening.progress_user = &calls;
-    assert_int_equal(brim__lines_peek(scene.lines, 0, &bytes, &length), BRIM_INTERRUPTED);
+    assert_int_equal(brim__lines_peek(scene.lines, 0, &bytes, &length), BRIM_STATUS_INTERRUPTED);
     assert_int_equal(calls, 1);
     end(&scene);
 }
@@ -738,21 +739,21 @@ static void test_sockets_and_devices(void **state) {
     close(client);
     close(server);
     assert_int_equal(scene.source.ops->pull(&scene.source, 1, UINT64_MAX, buffer, &records, &got),
-                     BRIM_END);
+                     BRIM_STATUS_END);
     end(&scene);
 
     assert_int_equal(open_lines(&scene, &plain, "/dev/null", NULL), BRIM_OK);
     assert_int_equal(scene.source.ops->pull(&scene.source, 1, UINT64_MAX, buffer, &records, &got),
-                     BRIM_END);
+                     BRIM_STATUS_END);
     end(&scene);
 
     /* one record without an end: bad once, and then nothing comes in time */
     assert_int_equal(open_lines(&scene, &plain, "/dev/zero", NULL), BRIM_OK);
     assert_int_equal(scene.source.ops->pull(&scene.source, 1, UINT64_MAX, buffer, &records, &got),
-                     BRIM_CORRUPT);
+                     BRIM_STATUS_CORRUPT);
     const uint64_t soon = brim__now() + 20000000;
     assert_int_equal(scene.source.ops->pull(&scene.source, 1, soon, buffer, &records, &got),
-                     BRIM_TIMEOUT);
+                     BRIM_STATUS_TIMEOUT);
     end(&scene);
     free(buffer);
 }
@@ -761,12 +762,12 @@ static void test_what_cannot_be_opened(void **state) {
     (void)state;
     struct scene scene;
     const struct path path = scratch_path("a");
-    assert_int_equal(open_lines(&scene, &plain, path.text, "-"), BRIM_INVALID);
+    assert_int_equal(open_lines(&scene, &plain, path.text, "-"), BRIM_STATUS_INVALID);
     assert_detail_has("cannot stand beside other files");
     end(&scene);
-    assert_int_equal(open_lines(&scene, &plain, scratch_path("none").text, NULL), BRIM_IO);
+    assert_int_equal(open_lines(&scene, &plain, scratch_path("none").text, NULL), BRIM_STATUS_IO);
     end(&scene);
-    assert_int_equal(open_lines(&scene, &plain, scratch_directory, NULL), BRIM_IO);
+    assert_int_equal(open_lines(&scene, &plain, scratch_directory, NULL), BRIM_STATUS_IO);
     assert_detail_has("a directory");
     end(&scene);
 }

@@ -124,7 +124,7 @@ static void test_joint_minimum_is_exact(void **state) {
     struct session first = open_on(runtime, training, &a);
     const uint64_t charged = usage_of(runtime).charged;
     brim_loader *second = NULL;
-    assert_int_equal(try_open(runtime, validation, &b, &second), BRIM_BUDGET);
+    assert_int_equal(try_open(runtime, validation, &b, &second), BRIM_STATUS_BUDGET);
     assert_null(second);
     assert_int_equal(usage_of(runtime).charged, charged);
     check_budget(runtime);
@@ -140,7 +140,7 @@ static void test_a_third_is_refused_and_fits_later(void **state) {
         const brim_open_options options = open_options("newcomer");
         brim_loader *third = NULL;
         const uint64_t charged = usage_of(pair.runtime).charged;
-        assert_int_equal(try_open(pair.runtime, training, &options, &third), BRIM_BUDGET);
+        assert_int_equal(try_open(pair.runtime, training, &options, &third), BRIM_STATUS_BUDGET);
         assert_null(third);
         assert_detail_has("training ");
         assert_detail_has("validation ");
@@ -165,7 +165,7 @@ static void test_a_third_is_refused_and_fits_later(void **state) {
 static struct session open_greedy(int32_t threads, uint64_t *minimum_of_other) {
     const brim_open_options other = open_options("validation");
     brim_open_options options = open_options("training");
-    options.growth = BRIM_FIXED;
+    options.growth = BRIM_GROWTH_FIXED;
     options.slots = 64;
     *minimum_of_other =
         plan_alone(threads, validation, &other).minimum_bytes - empty_runtime_bytes();
@@ -175,8 +175,9 @@ static struct session open_greedy(int32_t threads, uint64_t *minimum_of_other) {
     brim_runtime *runtime =
         make_runtime(threads, info.minimum_bytes + 2 * workers + 3 * *minimum_of_other / 2);
     struct session session = open_on(runtime, training, &options);
-    assert_true(brim__budget_free_now(brim_runtime_budget(runtime), BRIM_HOST) < *minimum_of_other);
-    assert_true(brim__budget_available(brim_runtime_budget(runtime), BRIM_HOST) >=
+    assert_true(brim__budget_free_now(brim_runtime_budget(runtime), BRIM_MEMORY_HOST) <
+                *minimum_of_other);
+    assert_true(brim__budget_available(brim_runtime_budget(runtime), BRIM_MEMORY_HOST) >=
                 *minimum_of_other);
     return session;
 }
@@ -247,18 +248,18 @@ static void test_a_users_charge_makes_loaders_give_way(void **state) {
         struct digest digest = { 0 };
         assert_true(take_more(greedy.loader, 5, &digest));
         assert_int_equal(brim_budget_new(root, "model", BRIM_UNLIMITED, 0, &model), BRIM_OK);
-        const uint64_t most = brim__budget_available(model, BRIM_HOST);
+        const uint64_t most = brim__budget_available(model, BRIM_MEMORY_HOST);
         const uint64_t elastic = usage_of(greedy.runtime).elastic;
-        assert_true(elastic > 0 && most > brim__budget_free_now(model, BRIM_HOST));
-        assert_int_equal(brim_budget_charge(model, BRIM_HOST, most + 1), BRIM_BUDGET);
+        assert_true(elastic > 0 && most > brim__budget_free_now(model, BRIM_MEMORY_HOST));
+        assert_int_equal(brim_budget_charge(model, BRIM_MEMORY_HOST, most + 1), BRIM_STATUS_BUDGET);
         assert_detail_has("training");
         assert_detail_has("model");
-        assert_int_equal(brim_budget_charge(model, BRIM_HOST, most), BRIM_OK);
+        assert_int_equal(brim_budget_charge(model, BRIM_MEMORY_HOST, most), BRIM_OK);
         assert_int_equal(usage_of(greedy.runtime).elastic, 0);
         assert_true(take_more(greedy.loader, 20, &digest)); /* on its minimum */
         assert_int_equal(usage_of(greedy.runtime).elastic, 0);
         check_budget(greedy.runtime);
-        brim_budget_uncharge(model, BRIM_HOST, most);
+        brim_budget_uncharge(model, BRIM_MEMORY_HOST, most);
         assert_true(take_more(greedy.loader, 20, &digest));
         assert_same(digest, first_batches(training, 45));
 
@@ -280,7 +281,7 @@ static void test_a_loader_obeys_the_budget_it_is_opened_in(void **state) {
         brim_budget *share = NULL;
         brim_budget_info info = BRIM_BUDGET_INFO_INIT;
         brim_open_options options = open_options("training");
-        options.growth = BRIM_FIXED;
+        options.growth = BRIM_GROWTH_FIXED;
         options.slots = 16;
         const uint64_t needs =
             plan_alone(threads, training, &options).minimum_bytes - empty_runtime_bytes();
@@ -293,7 +294,7 @@ static void test_a_loader_obeys_the_budget_it_is_opened_in(void **state) {
         struct digest digest = { 0 };
         assert_true(take_more(session.loader, 30, &digest));
         assert_same(digest, first_batches(training, 30));
-        assert_int_equal(brim_budget_read(share, BRIM_HOST, &info), BRIM_OK);
+        assert_int_equal(brim_budget_read(share, BRIM_MEMORY_HOST, &info), BRIM_OK);
         assert_true(info.peak <= needs + 2 * slot && info.charged >= needs);
         check_budget(runtime);
 
@@ -301,13 +302,13 @@ static void test_a_loader_obeys_the_budget_it_is_opened_in(void **state) {
         brim_loader *other = NULL;
         options.label = "validation";
         options.slots = 0;
-        assert_int_equal(try_open(runtime, validation, &options, &other), BRIM_BUDGET);
+        assert_int_equal(try_open(runtime, validation, &options, &other), BRIM_STATUS_BUDGET);
         assert_detail_has("training");
         options.budget = NULL;
         other = open_on(runtime, validation, &options).loader;
         brim_loader_close(other);
         brim_loader_close(session.loader);
-        assert_int_equal(brim_budget_read(share, BRIM_HOST, &info), BRIM_OK);
+        assert_int_equal(brim_budget_read(share, BRIM_MEMORY_HOST, &info), BRIM_OK);
         assert_int_equal(info.charged, 0);
         brim_budget_free(share);
 
@@ -315,7 +316,7 @@ static void test_a_loader_obeys_the_budget_it_is_opened_in(void **state) {
             brim_budget_new(brim_runtime_budget(runtime), "share", needs - 1, 0, &share), BRIM_OK);
         options.budget = share;
         options.slots = 16;
-        assert_int_equal(try_open(runtime, training, &options, &other), BRIM_BUDGET);
+        assert_int_equal(try_open(runtime, training, &options, &other), BRIM_STATUS_BUDGET);
         brim_budget_free(share);
         brim_runtime_free(runtime);
     }
@@ -338,7 +339,8 @@ static void test_holding_more_than_hold(void **state) {
             digest_batch(&digest, held[i]);
         }
         for (int again = 0; again < 3; again++) {
-            assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &held[3]), BRIM_HELD);
+            assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &held[3]),
+                             BRIM_STATUS_HELD);
             for (uint32_t i = 0; i < hold; i++) {
                 snprintf(text, sizeof text, "epoch 0 step %u", i);
                 assert_detail_has(text);
@@ -353,7 +355,8 @@ static void test_holding_more_than_hold(void **state) {
         digest_batch(&digest, held[0]);
         assert_same(digest, first_batches(training, hold + 1));
         /* named in their order, whatever slots they lie in: the last one may lie in the first */
-        assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &held[3]), BRIM_HELD);
+        assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &held[3]),
+                         BRIM_STATUS_HELD);
         const char *last = brim_detail();
         for (uint32_t step = 1; step <= hold; step++) {
             snprintf(text, sizeof text, "epoch 0 step %u", step);
@@ -388,8 +391,8 @@ static void test_copies(void **state) {
     assert_int_equal(brim_batch_state(batch, &original), BRIM_OK);
     assert_int_equal(brim_batch_state(copy, &copied), BRIM_OK);
     assert_memory_equal(&original, &copied, sizeof original);
-    assert_int_equal(brim_batch_copy(batch, &second), BRIM_BUDGET);
-    assert_int_equal(brim_batch_copy(copy, &second), BRIM_BUDGET);
+    assert_int_equal(brim_batch_copy(batch, &second), BRIM_STATUS_BUDGET);
+    assert_int_equal(brim_batch_copy(copy, &second), BRIM_STATUS_BUDGET);
     assert_detail_has("training");
     assert_null(second);
     assert_int_equal(usage_of(runtime).charged, charged + copy_bytes);
@@ -416,7 +419,7 @@ static void test_a_copy_takes_elastic_memory(void **state) {
     struct session greedy = open_greedy(2, &minimum);
     brim_batch *batch = take_batch(&greedy), *copy = NULL;
     struct digest digest = digest_of(batch);
-    if (brim__budget_free_now(brim_runtime_budget(greedy.runtime), BRIM_HOST) < minimum) {
+    if (brim__budget_free_now(brim_runtime_budget(greedy.runtime), BRIM_MEMORY_HOST) < minimum) {
         assert_int_equal(brim_batch_copy(batch, &copy), BRIM_OK);
         assert_same(digest_of(copy), digest);
     }
@@ -437,7 +440,7 @@ static void test_batches_outlive_loader_and_runtime(void **state) {
             const uint64_t empty = usage_of(runtime).charged;
             brim_open_options options = open_options("training");
             options.hold = 3;
-            options.growth = BRIM_FIXED;
+            options.growth = BRIM_GROWTH_FIXED;
             struct session session = open_on(runtime, training, &options);
             brim_batch *held[3];
             struct digest wanted[3];
@@ -474,7 +477,7 @@ static void test_batches_outlive_loader_and_runtime(void **state) {
 static void test_left_batches_count_as_taken(void **state) {
     (void)state;
     brim_open_options options = open_options("training");
-    options.growth = BRIM_FIXED;
+    options.growth = BRIM_GROWTH_FIXED;
     const brim_plan_info info = plan_alone(2, training, &options);
     brim_runtime *runtime = make_runtime(2, info.planned_bytes);
     struct session session = open_on(runtime, training, &options);
@@ -483,14 +486,14 @@ static void test_left_batches_count_as_taken(void **state) {
         assert_true(i < 100000);
         brim_batch_release(held);
         held = NULL;
-        assert_true(brim_loader_next(session.loader, BRIM_FOREVER, &held) <= BRIM_END);
+        assert_true(brim_loader_next(session.loader, BRIM_FOREVER, &held) <= BRIM_STATUS_END);
     }
     const struct digest digest = digest_of(held);
     brim_loader_close(session.loader);
     assert_int_equal(brim_runtime_trim(runtime, NULL), BRIM_OK);
     assert_int_equal(usage_of(runtime).elastic, 0);
-    assert_int_equal(brim__budget_available(brim_runtime_budget(runtime), BRIM_HOST),
-                     brim__budget_free_now(brim_runtime_budget(runtime), BRIM_HOST));
+    assert_int_equal(brim__budget_available(brim_runtime_budget(runtime), BRIM_MEMORY_HOST),
+                     brim__budget_free_now(brim_runtime_budget(runtime), BRIM_MEMORY_HOST));
     check_budget(runtime);
     assert_same(digest_of(held), digest);
     brim_batch_release(held);

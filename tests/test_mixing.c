@@ -95,7 +95,7 @@ static void test_bytes(void **state) {
             rows[0][i] = (uint8_t)i;
             rows[1][i] = (uint8_t)(i >> 8);
         }
-        const struct brim__mixed field = { .dtype = BRIM_U8, .row_bytes = sizeof rows[0] };
+        const struct brim__mixed field = { .dtype = BRIM_DTYPE_U8, .row_bytes = sizeof rows[0] };
         const struct brim__batch_call call = { .memory = rows[0], .rows = 2 };
         brim__mix_rows(&field, &call, lambdas[l]);
         for (unsigned i = 0; i < 65536; i++) {
@@ -115,13 +115,13 @@ static void test_nans(void **state) {
     };
     for (size_t i = 0; i < BRIM__COUNT(bits); i++) {
         uint32_t rows[2] = { bits[i][0], bits[i][1] };
-        const struct brim__mixed field = { .dtype = BRIM_F32, .row_bytes = 4 };
+        const struct brim__mixed field = { .dtype = BRIM_DTYPE_F32, .row_bytes = 4 };
         const struct brim__batch_call call = { .memory = (uint8_t *)rows, .rows = 2 };
         brim__mix_rows(&field, &call, i == 2 ? 0 : 0.5);
         assert_int_equal(rows[0], 0x7fc00000);
         assert_int_equal(rows[1], i == 2 ? 0x7f800000 : 0x7fc00000);
         double wide[2] = { (double)NAN, -1 };
-        const struct brim__mixed doubles = { .dtype = BRIM_F64, .row_bytes = 8 };
+        const struct brim__mixed doubles = { .dtype = BRIM_DTYPE_F64, .row_bytes = 8 };
         const struct brim__batch_call pair = { .memory = (uint8_t *)wide, .rows = 2 };
         uint64_t after;
         brim__mix_rows(&doubles, &pair, 0.5);

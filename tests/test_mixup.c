@@ -79,28 +79,32 @@ static int read_ragged(void *user, const brim_call *call, brim_value *outputs, s
 
 #define FIELD .size = sizeof(brim_field_spec)
 static const brim_field_spec image_fields[] = {
-    { FIELD, .name = "image", .dtype = BRIM_U8, .rank = 3, .shape = { HEIGHT, WIDTH, CHANNELS } },
-    { FIELD, .name = "mask", .dtype = BRIM_I32, .rank = 2, .shape = { HEIGHT, WIDTH } },
-    { FIELD, .name = "label", .dtype = BRIM_I64 },
+    { FIELD, .name = "image", .dtype = BRIM_DTYPE_U8, .rank = 3,
+      .shape = { HEIGHT, WIDTH, CHANNELS } },
+    { FIELD, .name = "mask", .dtype = BRIM_DTYPE_I32, .rank = 2, .shape = { HEIGHT, WIDTH } },
+    { FIELD, .name = "label", .dtype = BRIM_DTYPE_I64 },
 };
 static const brim_field_spec ragged_fields[] = {
-    { FIELD, .name = "tokens", .dtype = BRIM_U8, .rank = 1, .shape = { 5 }, .form = BRIM_RAGGED },
-    { FIELD, .name = "x", .dtype = BRIM_F32, .rank = 1, .shape = { 2 } },
-    { FIELD, .name = "label", .dtype = BRIM_F64, .rank = 1, .shape = { SAMPLES } },
+    { FIELD, .name = "tokens", .dtype = BRIM_DTYPE_U8, .rank = 1, .shape = { 5 },
+      .form = BRIM_FORM_RAGGED },
+    { FIELD, .name = "x", .dtype = BRIM_DTYPE_F32, .rank = 1, .shape = { 2 } },
+    { FIELD, .name = "label", .dtype = BRIM_DTYPE_F64, .rank = 1, .shape = { SAMPLES } },
 };
 static int marker;
 
 #define BINDING .size = sizeof(brim_binding), .field_count = 3
 static const brim_binding bindings[] = {
-    { BINDING, .name = "data", .kind = BRIM_BIND_SOURCE, .count = SAMPLES,
-      .flags = BRIM_PURE | BRIM_CONCURRENT, .fields = image_fields, .read = read_sample },
-    { BINDING, .name = "bad", .kind = BRIM_BIND_SOURCE, .count = SAMPLES,
-      .flags = BRIM_PURE | BRIM_CONCURRENT, .fields = image_fields, .user = &marker,
+    { BINDING, .name = "data", .kind = BRIM_BINDING_SOURCE, .count = SAMPLES,
+      .flags = BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT, .fields = image_fields,
       .read = read_sample },
-    { BINDING, .name = "events", .kind = BRIM_BIND_STREAM, .fields = image_fields,
+    { BINDING, .name = "bad", .kind = BRIM_BINDING_SOURCE, .count = SAMPLES,
+      .flags = BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT, .fields = image_fields,
+      .user = &marker, .read = read_sample },
+    { BINDING, .name = "events", .kind = BRIM_BINDING_STREAM, .fields = image_fields,
       .pull = pull_sample, .reopen = reopen_stream },
-    { BINDING, .name = "ragged", .kind = BRIM_BIND_SOURCE, .count = SAMPLES,
-      .flags = BRIM_PURE | BRIM_CONCURRENT, .fields = ragged_fields, .read = read_ragged },
+    { BINDING, .name = "ragged", .kind = BRIM_BINDING_SOURCE, .count = SAMPLES,
+      .flags = BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT, .fields = ragged_fields,
+      .read = read_ragged },
 };
 
 #define HOT    " | one_hot 60 dtype=float64"
@@ -128,7 +132,7 @@ struct rows {
 
 static struct rows copy_rows(const brim_field *field) {
     struct rows rows = { .field = *field };
-    assert_int_equal(field->form, BRIM_DENSE);
+    assert_int_equal(field->form, BRIM_FORM_DENSE);
     rows.row_bytes = (uint64_t)field->strides[0];
     rows.bytes = rows.row_bytes * (uint64_t)field->shape[0];
     rows.data = malloc(rows.bytes + 1);
@@ -145,27 +149,27 @@ static void mix_element(brim_dtype dtype, const uint8_t *own, const uint8_t *bef
     float x, y;
     double p, q;
     switch (dtype) {
-    case BRIM_U8:
+    case BRIM_DTYPE_U8:
         *to = (uint8_t)nearbyintf((float)*own * a + (float)*before * b);
         return;
-    case BRIM_F16:
-    case BRIM_BF16:
+    case BRIM_DTYPE_F16:
+    case BRIM_DTYPE_BF16:
         memcpy(&own_bits, own, 2);
         memcpy(&before_bits, before, 2);
-        bits = dtype == BRIM_F16 ? brim__f32_to_f16(brim__f16_to_f32(own_bits) * a +
-                                                    brim__f16_to_f32(before_bits) * b)
-                                 : brim__f32_to_bf16(brim__bf16_to_f32(own_bits) * a +
-                                                     brim__bf16_to_f32(before_bits) * b);
+        bits = dtype == BRIM_DTYPE_F16 ? brim__f32_to_f16(brim__f16_to_f32(own_bits) * a +
+                                                          brim__f16_to_f32(before_bits) * b)
+                                       : brim__f32_to_bf16(brim__bf16_to_f32(own_bits) * a +
+                                                           brim__bf16_to_f32(before_bits) * b);
         memcpy(to, &bits, 2);
         return;
-    case BRIM_F32:
+    case BRIM_DTYPE_F32:
         memcpy(&x, own, 4);
         memcpy(&y, before, 4);
         x = x * a + y * b;
         memcpy(to, &x, 4);
         return;
     default:
-        assert_int_equal(dtype, BRIM_F64);
+        assert_int_equal(dtype, BRIM_DTYPE_F64);
         memcpy(&p, own, 8);
         memcpy(&q, before, 8);
         p = p * lambda + q * (1 - lambda);
@@ -337,7 +341,7 @@ static void compare(const struct comparison *comparison, const struct how *how, 
         brim_batch *left, *right;
         const brim_status status = brim_loader_next(plain.loader, BRIM_FOREVER, &left);
         assert_int_equal(brim_loader_next(mixed.loader, BRIM_FOREVER, &right), status);
-        if (status == BRIM_END) {
+        if (status == BRIM_STATUS_END) {
             epoch++;
             continue;
         }
@@ -561,7 +565,7 @@ static void test_threads_and_memory(void **state) {
             const struct how ways[] = {
                 { .threads = threads, PLENTY },
                 { .threads = threads, .bytes = AT_MINIMUM, PLENTY },
-                { .threads = threads, .hold = 3, .growth = BRIM_FIXED, PLENTY },
+                { .threads = threads, .hold = 3, .growth = BRIM_GROWTH_FIXED, PLENTY },
             };
             for (size_t w = 0; w < BRIM__COUNT(ways); w++) {
                 const struct digest got = digest_of(every_way[i], &ways[w]);
@@ -644,7 +648,7 @@ static void test_states_of_other_mixing(void **state) {
         for (size_t to = 0; to < BRIM__COUNT(texts); to++) {
             session_open(&session, texts[to], &plain_how);
             assert_int_equal(brim_loader_restore(session.loader, &kept),
-                             from == to ? BRIM_OK : BRIM_MISMATCH);
+                             from == to ? BRIM_OK : BRIM_STATUS_MISMATCH);
             session_close(&session);
         }
     }
@@ -751,49 +755,53 @@ static void test_refusals(void **state) {
         brim_status status;
         const char *part;
     } cases[] = {
-        { "callback @data | batch 8 | mixup", BRIM_INVALID,
+        { "callback @data | batch 8 | mixup", BRIM_STATUS_INVALID,
           "labels 'label' are int64, which cannot be mixed: make class numbers vectors before "
           "batch, with `one_hot N on=label`" },
-        { "callback @data | cast float32 | batch 8 | mixup", BRIM_INVALID,
+        { "callback @data | cast float32 | batch 8 | mixup", BRIM_STATUS_INVALID,
           "labels 'label' are single numbers" },
-        { "callback @data" HOT " | batch 8 | mixup on=mask", BRIM_INVALID,
+        { "callback @data" HOT " | batch 8 | mixup on=mask", BRIM_STATUS_INVALID,
           "field 'mask' is int32, but only floats and uint8 are mixed: put `cast float32 "
           "on=mask`" },
-        { "callback @data" HOT " | batch 8 | mixup on=imge", BRIM_INVALID,
+        { "callback @data" HOT " | batch 8 | mixup on=imge", BRIM_STATUS_INVALID,
           "no field 'imge'; did you mean 'image'?; a batch's fields here are: image, mask, label" },
-        { "callback @data" HOT " | batch 8 | mixup labels=x", BRIM_INVALID, "no field 'x'" },
-        { "callback @data" HOT " | batch 8 | mixup on=image,label", BRIM_INVALID,
+        { "callback @data" HOT " | batch 8 | mixup labels=x", BRIM_STATUS_INVALID, "no field 'x'" },
+        { "callback @data" HOT " | batch 8 | mixup on=image,label", BRIM_STATUS_INVALID,
           "field 'label' cannot be both mixed and its labels" },
-        { "callback @data" HOT " | batch 8 | mixup alpha=0", BRIM_SYNTAX, "alpha must be" },
-        { "callback @data" HOT " | batch 8 | mixup alpha=1001", BRIM_SYNTAX, "alpha must be" },
-        { "callback @data" HOT " | batch 8 | mixup alpha=nan", BRIM_SYNTAX, "alpha must be" },
-        { "callback @data" HOT " | batch 8 | mixup p=1.5", BRIM_SYNTAX, "p must be" },
-        { "callback @data" HOT " | batch 8 | cutmix layout=cwh", BRIM_SYNTAX, "layout must be" },
-        { "callback @data | reshape 3 195 4" HOT " | batch 8 | cutmix", BRIM_INVALID,
+        { "callback @data" HOT " | batch 8 | mixup alpha=0", BRIM_STATUS_SYNTAX, "alpha must be" },
+        { "callback @data" HOT " | batch 8 | mixup alpha=1001", BRIM_STATUS_SYNTAX,
+          "alpha must be" },
+        { "callback @data" HOT " | batch 8 | mixup alpha=nan", BRIM_STATUS_SYNTAX,
+          "alpha must be" },
+        { "callback @data" HOT " | batch 8 | mixup p=1.5", BRIM_STATUS_SYNTAX, "p must be" },
+        { "callback @data" HOT " | batch 8 | cutmix layout=cwh", BRIM_STATUS_SYNTAX,
+          "layout must be" },
+        { "callback @data | reshape 3 195 4" HOT " | batch 8 | cutmix", BRIM_STATUS_INVALID,
           "could be first or last: say layout=chw or layout=hwc" },
-        { "callback @data | reshape 45 26 2" HOT " | batch 8 | cutmix", BRIM_INVALID,
+        { "callback @data | reshape 45 26 2" HOT " | batch 8 | cutmix", BRIM_STATUS_INVALID,
           "could be neither first nor last" },
-        { "callback @data | reshape 2340" HOT " | batch 8 | cutmix", BRIM_INVALID,
+        { "callback @data | reshape 2340" HOT " | batch 8 | cutmix", BRIM_STATUS_INVALID,
           "field 'image' is 2340, but an image has height and width" },
-        { "callback @data | reshape 26 30 3" HOT " | batch 8 | cutmix on=image,mask", BRIM_INVALID,
+        { "callback @data | reshape 26 30 3" HOT " | batch 8 | cutmix on=image,mask",
+          BRIM_STATUS_INVALID,
           "field 'mask' has 30x26 pixels, but the one before it in on= 26x30" },
-        { "callback @ragged | batch 8 | mixup on=tokens", BRIM_INVALID,
+        { "callback @ragged | batch 8 | mixup on=tokens", BRIM_STATUS_INVALID,
           "field 'tokens' differs in length" },
-        { "callback @ragged | pad on=tokens | batch 8 | mixup on=tokens labels=label", BRIM_INVALID,
-          "field 'tokens' differs in length" },
-        { "callback @data" HOT " | mixup | batch 8", BRIM_SYNTAX,
+        { "callback @ragged | pad on=tokens | batch 8 | mixup on=tokens labels=label",
+          BRIM_STATUS_INVALID, "field 'tokens' differs in length" },
+        { "callback @data" HOT " | mixup | batch 8", BRIM_STATUS_SYNTAX,
           "'mixup' acts on whole batches: put it behind batch" },
-        { "callback @data" HOT " | cutmix", BRIM_SYNTAX, "put it behind batch" },
-        { "mixup", BRIM_SYNTAX, "a pipeline begins with a source" },
-        { "mix 1 (callback @data" HOT " | mixup) | batch 8", BRIM_SYNTAX,
+        { "callback @data" HOT " | cutmix", BRIM_STATUS_SYNTAX, "put it behind batch" },
+        { "mixup", BRIM_STATUS_SYNTAX, "a pipeline begins with a source" },
+        { "mix 1 (callback @data" HOT " | mixup) | batch 8", BRIM_STATUS_SYNTAX,
           "'mixup' cannot stand inside parentheses" },
-        { "callback @data" HOT " | batch 8 | mixup | shuffle", BRIM_SYNTAX,
+        { "callback @data" HOT " | batch 8 | mixup | shuffle", BRIM_STATUS_SYNTAX,
           "'shuffle' stands after 'batch'" },
-        { "callback @data" HOT " | batch 8 | mixup | batch 8", BRIM_SYNTAX,
+        { "callback @data" HOT " | batch 8 | mixup | batch 8", BRIM_STATUS_SYNTAX,
           "'batch' stands after 'batch'" },
         { "callback @data" HOT " | batch 8 | mixup | mixup | mixup | mixup | mixup | mixup | mixup "
           "| mixup | mixup",
-          BRIM_UNSUPPORTED, "more than 8 stages behind 'batch'" },
+          BRIM_STATUS_UNSUPPORTED, "more than 8 stages behind 'batch'" },
     };
     for (size_t c = 0; c < BRIM__COUNT(cases); c++) {
         expect_refused(cases[c].text, &plain_how, cases[c].status, cases[c].part);

@@ -65,7 +65,7 @@ static void test_lists_and_manifests(void **state) {
     (void)state;
     static const char *const paths[] = { "pets/cat/0.jpg", "pets/dog/6.png" };
     brim_binding list = BRIM_BINDING_INIT;
-    list.kind = BRIM_BIND_FILES;
+    list.kind = BRIM_BINDING_FILES;
     list.name = "mine";
     list.paths = paths;
     list.count = 2;
@@ -87,8 +87,9 @@ static void test_lists_and_manifests(void **state) {
         brim_budget_new(brim_runtime_budget(planned.runtime), "model", BRIM_UNLIMITED, 0, &model),
         BRIM_OK);
     const brim_usage usage = usage_of(planned.runtime);
-    assert_int_equal(brim_budget_charge(model, BRIM_HOST, usage.limit - usage.charged), BRIM_OK);
-    assert_int_equal(brim_plan_sample_name(planned.plan, 0, name, sizeof name), BRIM_BUDGET);
+    assert_int_equal(brim_budget_charge(model, BRIM_MEMORY_HOST, usage.limit - usage.charged),
+                     BRIM_OK);
+    assert_int_equal(brim_plan_sample_name(planned.plan, 0, name, sizeof name), BRIM_STATUS_BUDGET);
     brim_budget_free(model);
     assert_name(planned.plan, 0, "$/pets/cat/0.jpg");
     end_plan(&planned);
@@ -109,10 +110,11 @@ static void test_parts(void **state) {
     assert_name(planned.plan, 8, "$/same/0.png");
     assert_name(planned.plan, 9, "$/same/1.png");
     char name[64] = "as it was";
-    assert_int_equal(brim_plan_sample_name(planned.plan, 10, name, sizeof name), BRIM_INVALID);
+    assert_int_equal(brim_plan_sample_name(planned.plan, 10, name, sizeof name),
+                     BRIM_STATUS_INVALID);
     assert_detail_has("sample 10: the sources have 10 samples in all");
     assert_int_equal(brim_plan_sample_name(planned.plan, UINT64_MAX, name, sizeof name),
-                     BRIM_INVALID);
+                     BRIM_STATUS_INVALID);
     assert_string_equal(name, "as it was");
     end_plan(&planned);
 }
@@ -144,9 +146,9 @@ static void test_streams_have_none(void **state) {
     (void)state;
     brim_field_spec field = BRIM_FIELD_SPEC_INIT;
     field.name = "x";
-    field.dtype = BRIM_I64;
+    field.dtype = BRIM_DTYPE_I64;
     brim_binding stream = BRIM_BINDING_INIT;
-    stream.kind = BRIM_BIND_STREAM;
+    stream.kind = BRIM_BINDING_STREAM;
     stream.name = "documents";
     stream.pull = pull_nothing;
     stream.fields = &field;
@@ -156,7 +158,8 @@ static void test_streams_have_none(void **state) {
     options.binding_count = 1;
     struct planned planned = plan_of("stream @documents | batch 2", &options);
     char name[64];
-    assert_int_equal(brim_plan_sample_name(planned.plan, 0, name, sizeof name), BRIM_UNSUPPORTED);
+    assert_int_equal(brim_plan_sample_name(planned.plan, 0, name, sizeof name),
+                     BRIM_STATUS_UNSUPPORTED);
     end_plan(&planned);
 }
 
@@ -170,14 +173,14 @@ static void test_room_for_the_text(void **state) {
     const size_t length = strlen(wanted);
     for (size_t room = 0; room <= length; room += 3) {
         name[0] = '?';
-        assert_int_equal(brim_plan_sample_name(planned.plan, 0, name, room), BRIM_INVALID);
+        assert_int_equal(brim_plan_sample_name(planned.plan, 0, name, room), BRIM_STATUS_INVALID);
         assert_int_equal(name[0], '?');
     }
-    assert_int_equal(brim_plan_sample_name(planned.plan, 0, name, length), BRIM_INVALID);
+    assert_int_equal(brim_plan_sample_name(planned.plan, 0, name, length), BRIM_STATUS_INVALID);
     assert_int_equal(brim_plan_sample_name(planned.plan, 0, name, length + 1), BRIM_OK);
     assert_string_equal(name, wanted);
-    assert_int_equal(brim_plan_sample_name(planned.plan, 0, NULL, 9), BRIM_INVALID);
-    assert_int_equal(brim_plan_sample_name(NULL, 0, name, 9), BRIM_INVALID);
+    assert_int_equal(brim_plan_sample_name(planned.plan, 0, NULL, 9), BRIM_STATUS_INVALID);
+    assert_int_equal(brim_plan_sample_name(NULL, 0, name, 9), BRIM_STATUS_INVALID);
     end_plan(&planned);
 }
 
@@ -238,7 +241,8 @@ static void test_after_fork(void **state) {
     assert_true(child >= 0);
     if (child == 0) {
         char name[64];
-        _exit(brim_plan_sample_name(planned.plan, 0, name, sizeof name) == BRIM_FORKED ? 0 : 1);
+        _exit(brim_plan_sample_name(planned.plan, 0, name, sizeof name) == BRIM_STATUS_FORKED ? 0
+                                                                                              : 1);
     }
     int how;
     assert_int_equal(waitpid(child, &how, 0), child);

@@ -59,11 +59,11 @@ static void check_values(const struct brim__source *source, uint64_t run) {
                 const int64_t k = (int64_t)((sample + r) * elements + i);
                 double value[2], wanted[2] = { (double)(k * 259 + 1), 0 };
                 read_element(view, records + r * source->pitch, i, value);
-                if (view->dtype == BRIM_BOOL) {
+                if (view->dtype == BRIM_DTYPE_BOOL) {
                     wanted[0] = k % 3 == 0;
-                } else if (view->dtype == BRIM_U8) {
+                } else if (view->dtype == BRIM_DTYPE_U8) {
                     wanted[0] = (uint8_t)(k * 259 + 1);
-                } else if (view->dtype == BRIM_I8) {
+                } else if (view->dtype == BRIM_DTYPE_I8) {
                     wanted[0] = (int8_t)(k * 259 + 1);
                 } else if (brim__dtype_is_complex(view->dtype)) {
                     wanted[1] = (double)(k - 4);
@@ -88,10 +88,11 @@ static void test_dtypes(void **state) {
         const char *code;
         brim_dtype dtype;
     } cases[] = {
-        { "b1", BRIM_BOOL }, { "u1", BRIM_U8 },    { "i1", BRIM_I8 },  { "u2", BRIM_U16 },
-        { "i2", BRIM_I16 },  { "u4", BRIM_U32 },   { "i4", BRIM_I32 }, { "u8", BRIM_U64 },
-        { "i8", BRIM_I64 },  { "f2", BRIM_F16 },   { "f4", BRIM_F32 }, { "f8", BRIM_F64 },
-        { "c8", BRIM_C64 },  { "c16", BRIM_C128 },
+        { "b1", BRIM_DTYPE_BOOL }, { "u1", BRIM_DTYPE_U8 },    { "i1", BRIM_DTYPE_I8 },
+        { "u2", BRIM_DTYPE_U16 },  { "i2", BRIM_DTYPE_I16 },   { "u4", BRIM_DTYPE_U32 },
+        { "i4", BRIM_DTYPE_I32 },  { "u8", BRIM_DTYPE_U64 },   { "i8", BRIM_DTYPE_I64 },
+        { "f2", BRIM_DTYPE_F16 },  { "f4", BRIM_DTYPE_F32 },   { "f8", BRIM_DTYPE_F64 },
+        { "c8", BRIM_DTYPE_C64 },  { "c16", BRIM_DTYPE_C128 },
     };
     for (size_t i = 0; i < BRIM__COUNT(cases); i++) {
         for (int big = 0; big < 2; big++) {
@@ -132,7 +133,7 @@ static void test_ranks_and_orders(void **state) {
                 snprintf(name, sizeof name, "rank%u-%s", rank, fortran ? "fortran" : "c");
                 const struct path path = fixture(name);
                 if (fortran && rank > 1 && !map) {
-                    assert_int_equal(refused(path.text, "no"), BRIM_INVALID);
+                    assert_int_equal(refused(path.text, "no"), BRIM_STATUS_INVALID);
                     assert_detail_has(name);
                     assert_detail_has("Fortran order");
                     assert_detail_has("map=yes");
@@ -186,27 +187,27 @@ static void test_refusals_explain(void **state) {
         brim_status status;
         const char *text;
     } cases[] = {
-        { "structured", BRIM_UNSUPPORTED, "zip" },
-        { "structured-utf8", BRIM_UNSUPPORTED, "structured dtype" },
-        { "object", BRIM_UNSUPPORTED, "pickle" },
-        { "void2", BRIM_UNSUPPORTED, "bfloat16" },
-        { "text", BRIM_UNSUPPORTED, "text" },
-        { "bytes", BRIM_UNSUPPORTED, "text" },
-        { "times", BRIM_UNSUPPORTED, "int64" },
-        { "longdouble", BRIM_UNSUPPORTED, "known are" },
-        { "rank0-c", BRIM_INVALID, "scalar" },
-        { "rank9", BRIM_UNSUPPORTED, "more than 8 dimensions" },
-        { "no-samples", BRIM_INVALID, "no samples" },
-        { "no-elements", BRIM_INVALID, "no elements" },
+        { "structured", BRIM_STATUS_UNSUPPORTED, "zip" },
+        { "structured-utf8", BRIM_STATUS_UNSUPPORTED, "structured dtype" },
+        { "object", BRIM_STATUS_UNSUPPORTED, "pickle" },
+        { "void2", BRIM_STATUS_UNSUPPORTED, "bfloat16" },
+        { "text", BRIM_STATUS_UNSUPPORTED, "text" },
+        { "bytes", BRIM_STATUS_UNSUPPORTED, "text" },
+        { "times", BRIM_STATUS_UNSUPPORTED, "int64" },
+        { "longdouble", BRIM_STATUS_UNSUPPORTED, "known are" },
+        { "rank0-c", BRIM_STATUS_INVALID, "scalar" },
+        { "rank9", BRIM_STATUS_UNSUPPORTED, "more than 8 dimensions" },
+        { "no-samples", BRIM_STATUS_INVALID, "no samples" },
+        { "no-elements", BRIM_STATUS_INVALID, "no elements" },
     };
     for (size_t i = 0; i < BRIM__COUNT(cases); i++) {
         assert_int_equal(refused(fixture(cases[i].name).text, "yes"), cases[i].status);
         assert_detail_has(cases[i].name);
         assert_detail_has(cases[i].text);
     }
-    assert_int_equal(refused("does/not/exist.npy", "no"), BRIM_IO);
+    assert_int_equal(refused("does/not/exist.npy", "no"), BRIM_STATUS_IO);
     assert_detail_has("does/not/exist.npy");
-    assert_int_equal(refused("/tmp", "no"), BRIM_IO);
+    assert_int_equal(refused("/tmp", "no"), BRIM_STATUS_IO);
 }
 
 /* -------------------------------------------------------- several files */
@@ -307,7 +308,7 @@ static void test_files_must_agree(void **state) {
         use_set(&use, "files", b.text);
         use_set(&use, "map", "yes");
         struct opened opened;
-        assert_int_equal(open_use(&opened, &use, NULL, 0), BRIM_INVALID);
+        assert_int_equal(open_use(&opened, &use, NULL, 0), BRIM_STATUS_INVALID);
         assert_detail_has(a.text);
         assert_detail_has(b.text);
         assert_detail_has(cases[i].says);
@@ -341,7 +342,7 @@ static void test_fortran_files(void **state) {
     }
     close_opened(&opened);
     write_npy(b.text, "{'descr':'|u1','fortran_order':True,'shape':(2,2)}", 6);
-    assert_int_equal(open_use(&opened, &use, NULL, 0), BRIM_INVALID);
+    assert_int_equal(open_use(&opened, &use, NULL, 0), BRIM_STATUS_INVALID);
     assert_detail_has(b.text);
     assert_detail_has("equally many");
     close_opened(&opened);
@@ -392,11 +393,11 @@ static void test_legal_headers(void **state) {
     write_npy(path.text, "{'descr':'>i1','fortran_order':False,'shape':(3,2)}", 6);
     struct opened single;
     assert_opens(&single, path.text, "no");
-    assert_int_equal(single.source.field[0].view.dtype, BRIM_I8);
+    assert_int_equal(single.source.field[0].view.dtype, BRIM_DTYPE_I8);
     assert_false(single.source.field[0].view.swapped);
     close_opened(&single);
     write_npy(path.text, "{'descr':'|u2','fortran_order':False,'shape':(3,2)}", 12);
-    assert_int_equal(refused(path.text, "no"), BRIM_UNSUPPORTED);
+    assert_int_equal(refused(path.text, "no"), BRIM_STATUS_UNSUPPORTED);
     /* a header of the longest size that is taken, and one byte more */
     for (size_t extra = 0; extra < 2; extra++) {
         const size_t text_bytes = BRIM__NPY_HEADER_BYTES + extra;
@@ -412,7 +413,7 @@ static void test_legal_headers(void **state) {
             assert_opens(&opened, path.text, "no");
             close_opened(&opened);
         } else {
-            assert_int_equal(refused(path.text, "no"), BRIM_CORRUPT);
+            assert_int_equal(refused(path.text, "no"), BRIM_STATUS_CORRUPT);
             assert_detail_has("byte 8");
         }
         free(text);
@@ -497,7 +498,7 @@ static void test_hostile_headers(void **state) {
                        build(file, version, cases[i].text, strlen(cases[i].text), 12));
             struct opened opened;
             const brim_status status = open_npy(&opened, path.text, "no");
-            if (status != BRIM_CORRUPT) {
+            if (status != BRIM_STATUS_CORRUPT) {
                 fail_msg("case %zu: status %d: %s", i, (int)status, brim_detail());
             }
             assert_true(opened.arena.bytes <= 65536);
@@ -534,7 +535,7 @@ static void test_hostile_sizes(void **state) {
     for (size_t i = 0; i < BRIM__COUNT(cases); i++) {
         write_npy(path.text, cases[i].text, cases[i].data_bytes);
         struct opened opened;
-        assert_int_equal(open_npy(&opened, path.text, "yes"), BRIM_CORRUPT);
+        assert_int_equal(open_npy(&opened, path.text, "yes"), BRIM_STATUS_CORRUPT);
         assert_true(opened.arena.bytes <= 65536);
         close_opened(&opened);
         assert_detail_has(path.text);
@@ -552,7 +553,7 @@ static void test_hostile_sizes(void **state) {
         memcpy(file + 8, &lengths[i], 4);
         write_file(path.text, file, bytes);
         struct opened opened;
-        assert_int_equal(open_npy(&opened, path.text, "no"), BRIM_CORRUPT);
+        assert_int_equal(open_npy(&opened, path.text, "no"), BRIM_STATUS_CORRUPT);
         assert_true(opened.arena.bytes <= 65536);
         close_opened(&opened);
         assert_detail_has(path.text);
@@ -580,7 +581,7 @@ static void test_truncated_everywhere(void **state) {
         for (size_t cut = 0; cut < bytes; cut++) {
             write_file(path.text, file, cut);
             for (int map = 0; map < 2; map++) {
-                assert_int_equal(refused(path.text, map ? "yes" : "no"), BRIM_CORRUPT);
+                assert_int_equal(refused(path.text, map ? "yes" : "no"), BRIM_STATUS_CORRUPT);
                 char where[600];
                 snprintf(where, sizeof where, "%s: byte %zu: ", path.text, cut);
                 assert_detail_has(where);
@@ -622,8 +623,8 @@ static void test_random_corruption(void **state) {
         const brim_status status = open_npy(&opened, path.text, map ? "yes" : "no");
         assert_true(opened.arena.bytes <= 65536);
         if (status != BRIM_OK) {
-            assert_true(status == BRIM_CORRUPT || status == BRIM_UNSUPPORTED ||
-                        status == BRIM_INVALID);
+            assert_true(status == BRIM_STATUS_CORRUPT || status == BRIM_STATUS_UNSUPPORTED ||
+                        status == BRIM_STATUS_INVALID);
             assert_detail_has(path.text);
         } else {
             const struct brim__source *source = &opened.source;

@@ -217,7 +217,7 @@ static void assert_numbers(const char *array, const char *map, bool in_memory) {
     }
     const struct brim__source *source = &opened.source;
     assert_int_equal(source->count, 4);
-    assert_int_equal(source->field[0].view.dtype, BRIM_I32);
+    assert_int_equal(source->field[0].view.dtype, BRIM_DTYPE_I32);
     assert_int_equal(source->field[0].view.shape.rank, 1);
     assert_int_equal(source->field[0].view.shape.dim[0], 3);
     assert_int_equal(source->in_memory, in_memory);
@@ -276,7 +276,7 @@ static void test_dtypes_and_orders(void **state) {
         write_zip(&member, 1, NULL);
         struct opened opened;
         if (!deflated) {
-            assert_int_equal(open_npz(&opened, NULL, "no"), BRIM_INVALID);
+            assert_int_equal(open_npz(&opened, NULL, "no"), BRIM_STATUS_INVALID);
             assert_detail_has("map=yes");
             close_opened(&opened);
         }
@@ -319,11 +319,11 @@ static void test_which_array(void **state) {
         { .name = "b.npy", .content = other }, { .name = "dir/c.npy", .content = npy },
         { .name = "note", .content = other },
     };
-    refuse(members, 5, NULL, NULL, BRIM_INVALID, "array=; they are: a, b, dir/c");
-    refuse(members, 5, NULL, "d", BRIM_INVALID, "no array 'd'; it holds 3: a, b, dir/c");
-    refuse(members, 5, NULL, "b.np", BRIM_INVALID, "no array 'b.np'");
-    refuse(members + 4, 1, NULL, NULL, BRIM_INVALID, "none of its 1 members is an array");
-    refuse(members, 0, NULL, NULL, BRIM_INVALID, "none of its 0 members");
+    refuse(members, 5, NULL, NULL, BRIM_STATUS_INVALID, "array=; they are: a, b, dir/c");
+    refuse(members, 5, NULL, "d", BRIM_STATUS_INVALID, "no array 'd'; it holds 3: a, b, dir/c");
+    refuse(members, 5, NULL, "b.np", BRIM_STATUS_INVALID, "no array 'b.np'");
+    refuse(members + 4, 1, NULL, NULL, BRIM_STATUS_INVALID, "none of its 1 members is an array");
+    refuse(members, 0, NULL, NULL, BRIM_STATUS_INVALID, "none of its 0 members");
     write_zip(members, 5, NULL);
     assert_numbers("dir/c", "no", false);
     assert_numbers("a.npy", "no", false);
@@ -343,7 +343,7 @@ static void test_long_list_is_cut(void **state) {
         snprintf(names[i], sizeof names[i], "array-number-%zu.npy", i);
         members[i] = (struct member){ .name = names[i], .content = npy, .deflated = i % 2 };
     }
-    refuse(members, 200, NULL, NULL, BRIM_INVALID, "holds 200 arrays");
+    refuse(members, 200, NULL, NULL, BRIM_STATUS_INVALID, "holds 200 arrays");
     assert_detail_has("array-number-0, array-number-1, ");
     assert_detail_has(", ...");
     assert_numbers("array-number-198", "no", false);
@@ -366,38 +366,39 @@ static void test_members_that_lie(void **state) {
         last[0].name = "first.npy";                 \
         refuse(last, 2, NULL, "a", status, part);   \
     } while (0)
-    REFUSE(BRIM_UNSUPPORTED, "encrypted", bad.flags = 1);
-    REFUSE(BRIM_UNSUPPORTED, "encrypted", bad.flags = 64);
-    REFUSE(BRIM_UNSUPPORTED, "patch", bad.flags = 32);
-    REFUSE(BRIM_UNSUPPORTED, "method 12", bad.method = 12);
-    REFUSE(BRIM_UNSUPPORTED, "method 93", bad.method = 93);
-    REFUSE(BRIM_UNSUPPORTED, "parts", bad.disk = 1);
-    REFUSE(BRIM_CORRUPT, "another method", bad.local_method = 8);
-    REFUSE(BRIM_CORRUPT, "another name", bad.local = "b.npy");
-    REFUSE(BRIM_CORRUPT, "another name", bad.local = "a.npz0");
-    REFUSE(BRIM_CORRUPT, "should begin here", bad.moved = 1);
-    REFUSE(BRIM_CORRUPT, "the members end", bad.moved = 1u << 30);
-    REFUSE(BRIM_CORRUPT, "the members end", bad.moved = UINT64_C(1) << 63; bad.zip64 = true);
-    REFUSE(BRIM_CORRUPT, "the members end", bad.moved = UINT64_MAX; bad.zip64 = true);
-    REFUSE(BRIM_CORRUPT, "no zip64 field explains", bad.zip64 = bad.no_zip64_field = true);
-    REFUSE(BRIM_CORRUPT, "stored as it is", bad.claimed = 5);
-    REFUSE(BRIM_CORRUPT, "stored as it is", bad.claimed = UINT64_MAX; bad.zip64 = true);
-    REFUSE(BRIM_CORRUPT, "CRC-32", bad.deflated = true; bad.crc_xor = 1);
-    REFUSE(BRIM_CORRUPT, "byte 175: the inflated member ends", bad.deflated = true;
+    REFUSE(BRIM_STATUS_UNSUPPORTED, "encrypted", bad.flags = 1);
+    REFUSE(BRIM_STATUS_UNSUPPORTED, "encrypted", bad.flags = 64);
+    REFUSE(BRIM_STATUS_UNSUPPORTED, "patch", bad.flags = 32);
+    REFUSE(BRIM_STATUS_UNSUPPORTED, "method 12", bad.method = 12);
+    REFUSE(BRIM_STATUS_UNSUPPORTED, "method 93", bad.method = 93);
+    REFUSE(BRIM_STATUS_UNSUPPORTED, "parts", bad.disk = 1);
+    REFUSE(BRIM_STATUS_CORRUPT, "another method", bad.local_method = 8);
+    REFUSE(BRIM_STATUS_CORRUPT, "another name", bad.local = "b.npy");
+    REFUSE(BRIM_STATUS_CORRUPT, "another name", bad.local = "a.npz0");
+    REFUSE(BRIM_STATUS_CORRUPT, "should begin here", bad.moved = 1);
+    REFUSE(BRIM_STATUS_CORRUPT, "the members end", bad.moved = 1u << 30);
+    REFUSE(BRIM_STATUS_CORRUPT, "the members end", bad.moved = UINT64_C(1) << 63; bad.zip64 = true);
+    REFUSE(BRIM_STATUS_CORRUPT, "the members end", bad.moved = UINT64_MAX; bad.zip64 = true);
+    REFUSE(BRIM_STATUS_CORRUPT, "no zip64 field explains", bad.zip64 = bad.no_zip64_field = true);
+    REFUSE(BRIM_STATUS_CORRUPT, "stored as it is", bad.claimed = 5);
+    REFUSE(BRIM_STATUS_CORRUPT, "stored as it is", bad.claimed = UINT64_MAX; bad.zip64 = true);
+    REFUSE(BRIM_STATUS_CORRUPT, "CRC-32", bad.deflated = true; bad.crc_xor = 1);
+    REFUSE(BRIM_STATUS_CORRUPT, "byte 175: the inflated member ends", bad.deflated = true;
            bad.claimed = 175);
-    REFUSE(BRIM_CORRUPT, "but 177 were promised", bad.deflated = true; bad.claimed = 177);
-    REFUSE(BRIM_CORRUPT, "7 bytes follow", bad.deflated = true; bad.garbage = true);
-    REFUSE(BRIM_CORRUPT, "cannot become", bad.deflated = true; bad.claimed = 200000);
-    REFUSE(BRIM_CORRUPT, "cannot become", bad.deflated = true; bad.claimed = UINT64_MAX;
+    REFUSE(BRIM_STATUS_CORRUPT, "but 177 were promised", bad.deflated = true; bad.claimed = 177);
+    REFUSE(BRIM_STATUS_CORRUPT, "7 bytes follow", bad.deflated = true; bad.garbage = true);
+    REFUSE(BRIM_STATUS_CORRUPT, "cannot become", bad.deflated = true; bad.claimed = 200000);
+    REFUSE(BRIM_STATUS_CORRUPT, "cannot become", bad.deflated = true; bad.claimed = UINT64_MAX;
            bad.zip64 = true);
     struct bytes longer = numbers_npy();
     add_text(&longer, "x");
-    REFUSE(BRIM_CORRUPT, "go on after the 176 bytes", bad.deflated = true; bad.content = longer;
-           bad.claimed = 176);
+    REFUSE(BRIM_STATUS_CORRUPT, "go on after the 176 bytes", bad.deflated = true;
+           bad.content = longer; bad.claimed = 176);
     free(longer.data);
     struct bytes junk = { 0 };
     add_text(&junk, "\7 begins a block of a kind that there is not");
-    REFUSE(BRIM_CORRUPT, "the compressed data are damaged", bad.method = 8; bad.content = junk);
+    REFUSE(BRIM_STATUS_CORRUPT, "the compressed data are damaged", bad.method = 8;
+           bad.content = junk);
     free(junk.data);
 #undef REFUSE
     /* nobody reads it, so that its CRC may be wrong */
@@ -416,13 +417,13 @@ static void test_names_that_lie(void **state) {
     longest[1500] = '\0';
     const struct member twice[] = { { .name = "a.npy", .content = npy },
                                     { .name = "a.npy", .content = npy } };
-    refuse(twice, 2, NULL, "a", BRIM_CORRUPT, "second member with the name a.npy");
+    refuse(twice, 2, NULL, "a", BRIM_STATUS_CORRUPT, "second member with the name a.npy");
     const struct member too_long[] = { { .name = longest, .content = npy } };
-    refuse(too_long, 1, NULL, NULL, BRIM_UNSUPPORTED, "name of 1500 bytes");
+    refuse(too_long, 1, NULL, NULL, BRIM_STATUS_UNSUPPORTED, "name of 1500 bytes");
     const struct member none[] = { { .name = "", .content = npy } };
-    refuse(none, 1, NULL, NULL, BRIM_UNSUPPORTED, "name of 0 bytes");
+    refuse(none, 1, NULL, NULL, BRIM_STATUS_UNSUPPORTED, "name of 0 bytes");
     const struct member escape[] = { { .name = "\033[2J.npy", .content = npy } };
-    refuse(escape, 1, NULL, NULL, BRIM_CORRUPT, "control character");
+    refuse(escape, 1, NULL, NULL, BRIM_STATUS_CORRUPT, "control character");
     free(npy.data);
 }
 
@@ -432,7 +433,7 @@ static void test_members_in_the_same_bytes(void **state) {
     /* b's local header is said to lie inside a */
     const struct member members[] = { { .name = "a.npy", .content = npy },
                                       { .name = "b.npy", .content = npy, .moved = 40 } };
-    refuse(members, 2, NULL, "a", BRIM_CORRUPT, "same bytes as a.npy");
+    refuse(members, 2, NULL, "a", BRIM_STATUS_CORRUPT, "same bytes as a.npy");
     free(npy.data);
 }
 
@@ -446,29 +447,29 @@ static void test_archives_that_lie(void **state) {
         const struct archive archive = { .zip64 = zip64 != 0, __VA_ARGS__ }; \
         refuse(&member, 1, &archive, NULL, status, part);                    \
     } while (0)
-        REFUSE(BRIM_UNSUPPORTED, "one of several parts", .disk = 1);
-        REFUSE(BRIM_CORRUPT, "members need 46 bytes each", .members = 60000);
-        REFUSE(BRIM_CORRUPT, "ends inside an entry", .members = 2, .extra_directory = 45);
-        REFUSE(BRIM_CORRUPT, "should begin here", .members = 2, .extra_directory = 60);
-        REFUSE(BRIM_CORRUPT, "goes on after its last entry", .extra_directory = 1);
-        REFUSE(BRIM_CORRUPT, "behind its own end", .directory = 0xfffffff0);
-        REFUSE(BRIM_CORRUPT, "behind its own end", .directory_bytes = 0xfffffff0);
-        REFUSE(BRIM_CORRUPT, "should begin here", .directory = 1);
+        REFUSE(BRIM_STATUS_UNSUPPORTED, "one of several parts", .disk = 1);
+        REFUSE(BRIM_STATUS_CORRUPT, "members need 46 bytes each", .members = 60000);
+        REFUSE(BRIM_STATUS_CORRUPT, "ends inside an entry", .members = 2, .extra_directory = 45);
+        REFUSE(BRIM_STATUS_CORRUPT, "should begin here", .members = 2, .extra_directory = 60);
+        REFUSE(BRIM_STATUS_CORRUPT, "goes on after its last entry", .extra_directory = 1);
+        REFUSE(BRIM_STATUS_CORRUPT, "behind its own end", .directory = 0xfffffff0);
+        REFUSE(BRIM_STATUS_CORRUPT, "behind its own end", .directory_bytes = 0xfffffff0);
+        REFUSE(BRIM_STATUS_CORRUPT, "should begin here", .directory = 1);
 #undef REFUSE
     }
     const struct archive many = { .zip64 = true, .members = 70000 };
-    refuse(&member, 1, &many, NULL, BRIM_UNSUPPORTED, "70000 members; at most 65536");
+    refuse(&member, 1, &many, NULL, BRIM_STATUS_UNSUPPORTED, "70000 members; at most 65536");
     const struct archive endless = { .zip64 = true, .members = UINT64_MAX };
-    refuse(&member, 1, &endless, NULL, BRIM_UNSUPPORTED, "members; at most 65536");
+    refuse(&member, 1, &endless, NULL, BRIM_STATUS_UNSUPPORTED, "members; at most 65536");
     const struct archive far_away = { .zip64 = true, .directory = UINT64_MAX - 7 };
-    refuse(&member, 1, &far_away, NULL, BRIM_CORRUPT, "behind its own end");
+    refuse(&member, 1, &far_away, NULL, BRIM_STATUS_CORRUPT, "behind its own end");
     free(npy.data);
 
     struct bytes file = { 0 };
     add_text(&file, "this is no zip file, but it is long enough to be one");
     write_bytes(zip_path().text, &file);
     struct opened opened;
-    assert_int_equal(open_npz(&opened, NULL, "no"), BRIM_CORRUPT);
+    assert_int_equal(open_npz(&opened, NULL, "no"), BRIM_STATUS_CORRUPT);
     assert_detail_has("not a zip file");
     close_opened(&opened);
     free(file.data);
@@ -481,11 +482,11 @@ static void test_arrays_that_lie(void **state) {
         brim_status status;
         const char *part;
     } cases[] = {
-        { "|O", "(4, 3)", BRIM_UNSUPPORTED, "pickle" },
-        { "<i4", "(5, 3)", BRIM_CORRUPT, "cut short" },
-        { "<i4", "(4294967296, 4294967296)", BRIM_CORRUPT, "more than 2^63" },
-        { "<i4", "()", BRIM_INVALID, "scalar" },
-        { "<i4", "(0, 3)", BRIM_INVALID, "holds no samples" },
+        { "|O", "(4, 3)", BRIM_STATUS_UNSUPPORTED, "pickle" },
+        { "<i4", "(5, 3)", BRIM_STATUS_CORRUPT, "cut short" },
+        { "<i4", "(4294967296, 4294967296)", BRIM_STATUS_CORRUPT, "more than 2^63" },
+        { "<i4", "()", BRIM_STATUS_INVALID, "scalar" },
+        { "<i4", "(0, 3)", BRIM_STATUS_INVALID, "holds no samples" },
     };
     for (size_t i = 0; i < BRIM__COUNT(cases); i++) {
         for (int deflated = 0; deflated < 2; deflated++) {
@@ -500,7 +501,8 @@ static void test_arrays_that_lie(void **state) {
     add_text(&tiny, "\x93NUMPY");
     for (int deflated = 0; deflated < 2; deflated++) {
         const struct member member = { .name = "a.npy", .content = tiny, .deflated = deflated };
-        refuse(&member, 1, NULL, NULL, BRIM_CORRUPT, "member ends inside the first 10 bytes");
+        refuse(&member, 1, NULL, NULL, BRIM_STATUS_CORRUPT,
+               "member ends inside the first 10 bytes");
     }
     free(tiny.data);
 }
@@ -520,14 +522,14 @@ static void test_budget(void **state) {
     assert_true(within.opened.source.in_memory);
     assert_records(&within.opened.source, zeros, 1 << 19);
     close_within(&within);
-    assert_int_equal(open_within(&within, &use, 1 << 18), BRIM_BUDGET);
+    assert_int_equal(open_within(&within, &use, 1 << 18), BRIM_STATUS_BUDGET);
     assert_detail_has("x.npz, a.npy");
     assert_detail_has("(524416 bytes)");
     assert_detail_has("numpy.savez instead of savez_compressed");
     assert_detail_has("raise the limit");
     close_within(&within);
     /* there is room for the array, but not for what inflating needs */
-    assert_int_equal(open_within(&within, &use, (1 << 19) + (20 << 10)), BRIM_BUDGET);
+    assert_int_equal(open_within(&within, &use, (1 << 19) + (20 << 10)), BRIM_STATUS_BUDGET);
     close_within(&within);
     /* stored it needs next to nothing */
     member.deflated = false;

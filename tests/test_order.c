@@ -48,7 +48,7 @@ static void random_part(struct brim__order *order) {
                                    { .text = "label" } };
     const brim_status status = pick(2) == 0 ? add_given(&brim__stage_fold, &site, fold)
                                             : add_given(&brim__stage_split, &site, split);
-    assert_true(status == BRIM_OK || status == BRIM_INVALID);
+    assert_true(status == BRIM_OK || status == BRIM_STATUS_INVALID);
 }
 
 static void random_draws(struct brim__order *order) {
@@ -62,7 +62,7 @@ static void random_draws(struct brim__order *order) {
     };
     const brim_status status = pick(2) == 0 ? add_given(&brim__stage_balance, &site, balance)
                                             : add_given(&brim__stage_weighted, &site, weighted);
-    assert_true(status == BRIM_OK || status == BRIM_INVALID);
+    assert_true(status == BRIM_OK || status == BRIM_STATUS_INVALID);
 }
 
 static void random_stage(struct brim__order *order) {
@@ -310,24 +310,24 @@ static void test_refusals(void **state) {
     (void)state;
     struct brim__order order;
     brim__order_init(&order);
-    assert_int_equal(brim__order_leaf(&order, 0, ((uint64_t)1 << 63) + 1), BRIM_UNSUPPORTED);
+    assert_int_equal(brim__order_leaf(&order, 0, ((uint64_t)1 << 63) + 1), BRIM_STATUS_UNSUPPORTED);
     assert_int_equal(brim__order_leaf(&order, 0, (uint64_t)1 << 40), BRIM_OK);
-    assert_int_equal(brim__order_repeat(&order, 0), BRIM_INVALID);
-    assert_int_equal(brim__order_repeat(&order, ((uint64_t)1 << 23) + 1), BRIM_INVALID);
-    assert_int_equal(brim__order_repeat(&order, UINT64_MAX), BRIM_INVALID);
-    assert_int_equal(brim__order_split(&order, 0, 1, (uint64_t)1 << 40), BRIM_INVALID);
-    assert_int_equal(brim__order_split(&order, 0, UINT64_MAX, 2), BRIM_INVALID);
+    assert_int_equal(brim__order_repeat(&order, 0), BRIM_STATUS_INVALID);
+    assert_int_equal(brim__order_repeat(&order, ((uint64_t)1 << 23) + 1), BRIM_STATUS_INVALID);
+    assert_int_equal(brim__order_repeat(&order, UINT64_MAX), BRIM_STATUS_INVALID);
+    assert_int_equal(brim__order_split(&order, 0, 1, (uint64_t)1 << 40), BRIM_STATUS_INVALID);
+    assert_int_equal(brim__order_split(&order, 0, UINT64_MAX, 2), BRIM_STATUS_INVALID);
     assert_int_equal(order.op_count, 1);
     assert_int_equal(brim__order_repeat(&order, (uint64_t)1 << 23), BRIM_OK);
     while (order.op_count < BRIM__ORDER_OPS) {
         assert_int_equal(brim__order_take(&order, 5), BRIM_OK);
     }
-    assert_int_equal(brim__order_take(&order, 5), BRIM_UNSUPPORTED);
+    assert_int_equal(brim__order_take(&order, 5), BRIM_STATUS_UNSUPPORTED);
     assert_non_null(strstr(brim_detail(), "take"));
     assert_int_equal(order.op_count, BRIM__ORDER_OPS);
     const double weight = 1;
     assert_int_equal(brim__order_mix(&order, &mixes[0], 0, &order.top, &weight, 1, 0),
-                     BRIM_UNSUPPORTED);
+                     BRIM_STATUS_UNSUPPORTED);
 }
 
 /* ------------------------------------------------------------------ stages */
@@ -347,7 +347,7 @@ static void test_rows(void **state) {
                          rows[i] == &brim__stage_mix || rows[i] == &brim__stage_concat);
         for (size_t k = 0; k < info->argument_count; k++) {
             assert_non_null(info->arguments[k].help);
-            assert_false((info->arguments[k].flags & BRIM_REQUIRED) != 0 &&
+            assert_false((info->arguments[k].flags & BRIM_ARGUMENT_REQUIRED) != 0 &&
                          info->arguments[k].fallback != NULL);
         }
     }

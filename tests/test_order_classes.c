@@ -158,7 +158,7 @@ static void test_most_classes(void **state) {
         brim__order_init(&order);
         brim__order_leaf(&order, 0, BRIM__CLASS_MOST + over);
         assert_int_equal(brim__classes_read(&site, "balance", "y", &classes),
-                         over == 0 ? BRIM_OK : BRIM_UNSUPPORTED);
+                         over == 0 ? BRIM_OK : BRIM_STATUS_UNSUPPORTED);
         assert_int_equal(order.fingerprint == 0, over == 1);
     }
     assert_non_null(strstr(brim_detail(), "balance: field 'y' has more than 1048576"));
@@ -252,24 +252,24 @@ static void test_balance_refusals(void **state) {
     struct brim__order order;
     label_with(3, 1, 4);
     forget_tables();
-    assert_int_equal(balance_of(&order, 0, 5, 1), BRIM_INVALID);
+    assert_int_equal(balance_of(&order, 0, 5, 1), BRIM_STATUS_INVALID);
     assert_non_null(strstr(brim_detail(), "balance: there are no samples"));
     const struct brim__order_site site = site_of(&order, 0);
     const struct given given[] = { { .text = "label" }, { .number = 0 }, { .number = 0 } };
     brim__order_init(&order);
     brim__order_leaf(&order, 0, 100);
     brim__order_shuffle(&order, 0, 0, true);
-    assert_int_equal(add_given(&brim__stage_balance, &site, given), BRIM_INVALID);
+    assert_int_equal(add_given(&brim__stage_balance, &site, given), BRIM_STATUS_INVALID);
     assert_non_null(strstr(brim_detail(), "balance: after a shuffle"));
     assert_int_equal(balance_of(&order, 100, 5, 1), BRIM_OK);
-    assert_int_equal(add_given(&brim__stage_balance, &site, given), BRIM_INVALID);
+    assert_int_equal(add_given(&brim__stage_balance, &site, given), BRIM_STATUS_INVALID);
     assert_non_null(strstr(brim_detail(), "balance: after balance"));
     /* classes that no memory could hold, so that the length overflows */
     const struct brim__classes huge = {
         .count = 1000, .samples = (uint64_t)1 << 62, .smallest = 1, .largest = (uint64_t)1 << 61
     };
     const struct brim__sampling *sampling;
-    assert_int_equal(brim__sampling_balanced(&site, &huge, 0, &sampling), BRIM_INVALID);
+    assert_int_equal(brim__sampling_balanced(&site, &huge, 0, &sampling), BRIM_STATUS_INVALID);
     assert_non_null(strstr(brim_detail(), "give a length"));
     assert_int_equal(brim__sampling_balanced(&site, &huge, 5, &sampling), BRIM_OK);
 }
@@ -368,13 +368,13 @@ static void test_weighted_refusals(void **state) {
     label_with(4, 1, 9);
     for (size_t i = 0; i < BRIM__COUNT(bad); i++) {
         forget_tables();
-        assert_int_equal(weighted_of(&order, 300, bad[i], 4, 0, 0), BRIM_INVALID);
+        assert_int_equal(weighted_of(&order, 300, bad[i], 4, 0, 0), BRIM_STATUS_INVALID);
         assert_int_equal(order.op_count, 1);
     }
     assert_non_null(strstr(brim_detail(), "weight 2 is inf"));
-    assert_int_equal(weighted_of(&order, 300, bad[0], 3, 0, 0), BRIM_INVALID);
+    assert_int_equal(weighted_of(&order, 300, bad[0], 3, 0, 0), BRIM_STATUS_INVALID);
     assert_non_null(strstr(brim_detail(), "3 weights for 4 classes"));
-    assert_int_equal(weighted_of(&order, 0, NULL, 0, 10, 0), BRIM_INVALID);
+    assert_int_equal(weighted_of(&order, 0, NULL, 0, 10, 0), BRIM_STATUS_INVALID);
     forget_tables();
 }
 
@@ -408,7 +408,7 @@ static int failing_call; /* of failing_labels, from 1 */
 static brim_status failing_labels(void *user, const char *field, uint64_t first, uint64_t count,
                                   int64_t *labels) {
     return --failing_call == 0
-               ? brim__fail(BRIM_CORRUPT, "sample %llu: bad", (unsigned long long)first)
+               ? brim__fail(BRIM_STATUS_CORRUPT, "sample %llu: bad", (unsigned long long)first)
                : label_run(user, field, first, count, labels);
 }
 
@@ -421,7 +421,7 @@ static void test_faults(void **state) {
     brim_budget *root = new_root(8 * MIB);
     const uint64_t before = read_info(root).charged;
     for (size_t i = 0; i < 4 * 2 * BRIM__COUNT(kinds); i++) {
-        brim_status status = BRIM_END;
+        brim_status status = BRIM_STATUS_END;
         uint64_t nth = 0;
         label_with(4, i % 2 == 0 ? 1 : 500, 3); /* a table, or runs */
         while (status != BRIM_OK) {
@@ -453,7 +453,7 @@ static void test_faults(void **state) {
         failing_call = call;
         brim__order_init(&order);
         brim__order_leaf(&order, 0, COUNT);
-        assert_int_equal(add_all(&site, 0), BRIM_CORRUPT);
+        assert_int_equal(add_all(&site, 0), BRIM_STATUS_CORRUPT);
         assert_non_null(strstr(brim_detail(), "balance: sample "));
         brim__arena_fini(&arena);
         assert_int_equal(read_info(root).charged, before);
@@ -476,7 +476,7 @@ static void test_small_budget(void **state) {
         brim__order_init(&order);
         brim__order_leaf(&order, 0, COUNT);
         const brim_status status = add_all(&site, 0);
-        assert_int_equal(status, i == 0 ? BRIM_BUDGET : BRIM_OK);
+        assert_int_equal(status, i == 0 ? BRIM_STATUS_BUDGET : BRIM_OK);
         if (i == 0) {
             assert_non_null(strstr(brim_detail(), "a table of 4 bytes a sample"));
         }

@@ -152,15 +152,15 @@ static void test_mix_refusals(void **state) {
     for (int k = 0; k < 17; k++) {
         weights[k] = 1;
     }
-    assert_int_equal(mix_of(&order, weights, counts, 0, 0), BRIM_INVALID);
-    assert_int_equal(mix_of(&order, weights, counts, 17, 0), BRIM_INVALID);
-    assert_int_equal(mix_of(&order, weights, counts, 3, 0), BRIM_INVALID);
+    assert_int_equal(mix_of(&order, weights, counts, 0, 0), BRIM_STATUS_INVALID);
+    assert_int_equal(mix_of(&order, weights, counts, 17, 0), BRIM_STATUS_INVALID);
+    assert_int_equal(mix_of(&order, weights, counts, 3, 0), BRIM_STATUS_INVALID);
     assert_non_null(strstr(brim_detail(), "part 3 of 3 has no samples"));
-    assert_int_equal(mix_of(&order, weights, counts, 2, UINT64_MAX), BRIM_INVALID);
+    assert_int_equal(mix_of(&order, weights, counts, 2, UINT64_MAX), BRIM_STATUS_INVALID);
     const double bad[] = { 0, -1, (double)NAN, (double)INFINITY, -0.0 };
     for (size_t i = 0; i < BRIM__COUNT(bad); i++) {
         weights[1] = bad[i];
-        assert_int_equal(mix_of(&order, weights, counts, 2, 0), BRIM_INVALID);
+        assert_int_equal(mix_of(&order, weights, counts, 2, 0), BRIM_STATUS_INVALID);
         assert_non_null(strstr(brim_detail(), "part 2"));
     }
 }
@@ -248,8 +248,8 @@ static void test_concat_refusals(void **state) {
     (void)state;
     struct brim__order order;
     uint64_t counts[PARTS] = { 0 };
-    assert_int_equal(concat_of(&order, counts, 0, false), BRIM_INVALID);
-    assert_int_equal(concat_of(&order, counts, PARTS, false), BRIM_INVALID);
+    assert_int_equal(concat_of(&order, counts, 0, false), BRIM_STATUS_INVALID);
+    assert_int_equal(concat_of(&order, counts, PARTS, false), BRIM_STATUS_INVALID);
     assert_non_null(strstr(brim_detail(), "33 parts"));
     assert_int_equal(concat_of(&order, counts, PARTS - 1, false), BRIM_OK);
     assert_int_equal(brim__order_count(&order), 0);
@@ -257,10 +257,10 @@ static void test_concat_refusals(void **state) {
     counts[1] = (uint64_t)1 << 63;
     assert_int_equal(concat_of(&order, counts, 2, false), BRIM_OK);
     counts[3] = 1;
-    assert_int_equal(concat_of(&order, counts, 5, false), BRIM_INVALID);
+    assert_int_equal(concat_of(&order, counts, 5, false), BRIM_STATUS_INVALID);
     assert_non_null(strstr(brim_detail(), "with part 4"));
     counts[3] = (uint64_t)1 << 63; /* the sum would wrap to 0 */
-    assert_int_equal(concat_of(&order, counts, 5, false), BRIM_INVALID);
+    assert_int_equal(concat_of(&order, counts, 5, false), BRIM_STATUS_INVALID);
     counts[1] = counts[3] = 1;
     assert_int_equal(concat_of(&order, counts, 2, false), BRIM_OK);
     while (order.op_count < BRIM__ORDER_OPS) {
@@ -269,7 +269,7 @@ static void test_concat_refusals(void **state) {
     uint64_t memory[8];
     const uint32_t top = order.top;
     assert_int_equal(brim__order_concat(&order, (struct brim__concat *)memory, &top, 1),
-                     BRIM_UNSUPPORTED);
+                     BRIM_STATUS_UNSUPPORTED);
     assert_int_equal(order.top, top);
 }
 

@@ -101,7 +101,7 @@ static void test_split_refusals(void **state) {
     struct brim__order part[3];
     for (size_t i = 0; i < BRIM__COUNT(known); i++) {
         assert_int_equal(split_parts(part, 100, known[i].validation, known[i].test, 0),
-                         BRIM_INVALID);
+                         BRIM_STATUS_INVALID);
         assert_non_null(strstr(brim_detail(), known[i].text));
     }
     assert_int_equal(split_parts(part, 100, 60, 0.4, 0), BRIM_OK);
@@ -121,15 +121,15 @@ static void test_split_stands_before_what_moves_samples(void **state) {
     assert_int_equal(ADD(brim__stage_split, &order, 0, 0, 0.1, 0, 0), BRIM_OK);
     brim__order_shuffle(&order, 0, 0, true);
     brim__order_skip(&order, 3);
-    assert_int_equal(ADD(brim__stage_split, &order, 0, 0, 0.1, 0, 0), BRIM_INVALID);
+    assert_int_equal(ADD(brim__stage_split, &order, 0, 0, 0.1, 0, 0), BRIM_STATUS_INVALID);
     assert_non_null(strstr(brim_detail(), "shuffle"));
     brim__order_init(&order);
     brim__order_leaf(&order, 0, 100);
     brim__order_repeat(&order, 2);
-    assert_int_equal(ADD(brim__stage_split, &order, 0, 0, 0.1, 0, 0), BRIM_INVALID);
+    assert_int_equal(ADD(brim__stage_split, &order, 0, 0, 0.1, 0, 0), BRIM_STATUS_INVALID);
     assert_non_null(strstr(brim_detail(), "repeat"));
     assert_int_equal(mix_of(&order, weights, counts, 2, 0), BRIM_OK);
-    assert_int_equal(ADD(brim__stage_split, &order, 0, 0, 0.1, 0, 0), BRIM_INVALID);
+    assert_int_equal(ADD(brim__stage_split, &order, 0, 0, 0.1, 0, 0), BRIM_STATUS_INVALID);
     assert_non_null(strstr(brim_detail(), "mix"));
 }
 
@@ -315,7 +315,7 @@ static void test_stratified_refusals(void **state) {
     forget_tables();
     brim__order_init(&order);
     brim__order_leaf(&order, 0, 100);
-    assert_int_equal(add_given(&brim__stage_split, &site, given), BRIM_INVALID);
+    assert_int_equal(add_given(&brim__stage_split, &site, given), BRIM_STATUS_INVALID);
     assert_string_equal(brim_detail(), "split: there is no field 'colour'");
     assert_int_equal(order.op_count, 1);
     /* nothing to divide is divided */
@@ -407,14 +407,14 @@ static void test_fold_refusals(void **state) {
     (void)state;
     struct brim__order order;
     forget_tables();
-    assert_int_equal(fold_of(&order, 100, 5, 5, false, false, 0), BRIM_INVALID);
+    assert_int_equal(fold_of(&order, 100, 5, 5, false, false, 0), BRIM_STATUS_INVALID);
     assert_non_null(strstr(brim_detail(), "number 5 of 5 folds of 100 samples"));
-    assert_int_equal(fold_of(&order, 4, 0, 5, false, false, 0), BRIM_INVALID);
-    assert_int_equal(fold_of(&order, 0, 0, 2, false, false, 0), BRIM_INVALID);
+    assert_int_equal(fold_of(&order, 4, 0, 5, false, false, 0), BRIM_STATUS_INVALID);
+    assert_int_equal(fold_of(&order, 0, 0, 2, false, false, 0), BRIM_STATUS_INVALID);
     assert_int_equal(fold_of(&order, 5, 4, 5, true, false, 0), BRIM_OK);
     assert_int_equal(brim__order_count(&order), 4);
     brim__order_shuffle(&order, 0, 0, true);
-    assert_int_equal(ADD(brim__stage_fold, &order, 0, 0, 2, 0), BRIM_INVALID);
+    assert_int_equal(ADD(brim__stage_fold, &order, 0, 0, 2, 0), BRIM_STATUS_INVALID);
     assert_non_null(strstr(brim_detail(), "fold: after a shuffle"));
 }
 
@@ -438,7 +438,7 @@ static void test_split_looks_into_a_concat(void **state) {
         assert_int_equal(brim__order_concat(&order, (struct brim__concat *)memory, tops, 2),
                          BRIM_OK);
         assert_int_equal(ADD(brim__stage_split, &order, 0, 0, 0.1, 0, 0),
-                         moving == 1 ? BRIM_INVALID : BRIM_OK);
+                         moving == 1 ? BRIM_STATUS_INVALID : BRIM_OK);
     }
 }
 
@@ -455,7 +455,7 @@ static void test_split_refuses_a_subset_that_repeats(void **state) {
         brim__order_leaf(&order, 0, 100);
         assert_int_equal(brim__order_subset(&order, &numbers), BRIM_OK);
         assert_int_equal(ADD(brim__stage_split, &order, 0, 0, 0.1, 0, 0),
-                         i == 2 ? BRIM_INVALID : BRIM_OK);
+                         i == 2 ? BRIM_STATUS_INVALID : BRIM_OK);
     }
     assert_non_null(strstr(brim_detail(), "names a sample twice"));
 }

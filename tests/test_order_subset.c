@@ -124,14 +124,14 @@ static void test_bad_text(void **state) {
     };
     for (size_t i = 0; i < BRIM__COUNT(known); i++) {
         write_list(known[i].text, strlen(known[i].text));
-        assert_refused(100, BRIM_INVALID, known[i].part);
+        assert_refused(100, BRIM_STATUS_INVALID, known[i].part);
     }
     write_list("1\0002\n", 4);
-    assert_refused(100, BRIM_INVALID, "line 1: is not");
+    assert_refused(100, BRIM_STATUS_INVALID, "line 1: is not");
     write_list("0\n", 2);
-    assert_refused(0, BRIM_INVALID, "no samples to name");
+    assert_refused(0, BRIM_STATUS_INVALID, "no samples to name");
     assert_int_equal(unlink(path), 0);
-    assert_refused(100, BRIM_IO, "cannot be opened");
+    assert_refused(100, BRIM_STATUS_IO, "cannot be opened");
 }
 
 /* Larger than any buffer, with numbers across its edges. */
@@ -177,7 +177,7 @@ static void test_npy_of_every_integer(void **state) {
         }
         write_npy_list(types[t], "(5,)", elements, 5 * bytes);
         assert_list(101, numbers, 5);
-        assert_refused(100, BRIM_INVALID, "element 3: sample 100");
+        assert_refused(100, BRIM_STATUS_INVALID, "element 3: sample 100");
     }
     /* numbers of more than 32 bits, where there are so many samples */
     const uint64_t large[2] = { ((uint64_t)1 << 40) - 1, (uint64_t)1 << 32 };
@@ -185,7 +185,7 @@ static void test_npy_of_every_integer(void **state) {
     assert_list((uint64_t)1 << 40, large, 2);
     const uint64_t last = UINT32_MAX;
     write_npy_list("<u8", "( 1L, )", &last, 8);
-    assert_refused(100, BRIM_UNSUPPORTED, "one dimension");
+    assert_refused(100, BRIM_STATUS_UNSUPPORTED, "one dimension");
     write_npy_list("<u8", "(1L, )", &last, 8);
     assert_list((uint64_t)1 << 32, &last, 1);
 }
@@ -198,19 +198,19 @@ static void test_bad_npy(void **state) {
         brim_status status;
         const char *part;
     } known[] = {
-        { "<i8", "(0,)", BRIM_INVALID, "has no numbers" },
-        { "<i8", "(33,)", BRIM_CORRUPT, "33 numbers of 8 bytes" },
-        { "<i8", "(99999999999999999999,)", BRIM_UNSUPPORTED, "one dimension" },
-        { "<i8", "(18446744073709551615,)", BRIM_CORRUPT, "cut short" },
-        { "<i8", "(4, 8)", BRIM_UNSUPPORTED, "one dimension" },
-        { "<i8", "()", BRIM_UNSUPPORTED, "one dimension" },
-        { "<i8", "(8)", BRIM_UNSUPPORTED, "one dimension" },
-        { "<f8", "(8,)", BRIM_UNSUPPORTED, "integers" },
-        { "|b1", "(8,)", BRIM_UNSUPPORTED, "flatnonzero" },
-        { "<i3", "(8,)", BRIM_UNSUPPORTED, "integers" },
-        { "i8", "(8,)", BRIM_UNSUPPORTED, "integers" },
-        { "|O", "(8,)", BRIM_UNSUPPORTED, "integers" },
-        { "", "(8,)", BRIM_UNSUPPORTED, "integers" },
+        { "<i8", "(0,)", BRIM_STATUS_INVALID, "has no numbers" },
+        { "<i8", "(33,)", BRIM_STATUS_CORRUPT, "33 numbers of 8 bytes" },
+        { "<i8", "(99999999999999999999,)", BRIM_STATUS_UNSUPPORTED, "one dimension" },
+        { "<i8", "(18446744073709551615,)", BRIM_STATUS_CORRUPT, "cut short" },
+        { "<i8", "(4, 8)", BRIM_STATUS_UNSUPPORTED, "one dimension" },
+        { "<i8", "()", BRIM_STATUS_UNSUPPORTED, "one dimension" },
+        { "<i8", "(8)", BRIM_STATUS_UNSUPPORTED, "one dimension" },
+        { "<f8", "(8,)", BRIM_STATUS_UNSUPPORTED, "integers" },
+        { "|b1", "(8,)", BRIM_STATUS_UNSUPPORTED, "flatnonzero" },
+        { "<i3", "(8,)", BRIM_STATUS_UNSUPPORTED, "integers" },
+        { "i8", "(8,)", BRIM_STATUS_UNSUPPORTED, "integers" },
+        { "|O", "(8,)", BRIM_STATUS_UNSUPPORTED, "integers" },
+        { "", "(8,)", BRIM_STATUS_UNSUPPORTED, "integers" },
     };
     for (size_t i = 0; i < BRIM__COUNT(known); i++) {
         write_npy_list(known[i].descr, known[i].shape, zeros, sizeof zeros);
@@ -218,7 +218,7 @@ static void test_bad_npy(void **state) {
     }
     const int64_t negative[2] = { 4, -4 };
     write_npy_list("<i8", "(2,)", negative, 16);
-    assert_refused(100, BRIM_INVALID, "element 1: is negative");
+    assert_refused(100, BRIM_STATUS_INVALID, "element 1: is negative");
     /* every way of cutting the file short */
     uint8_t whole[128 + 16];
     FILE *file = fopen(path, "rb");
@@ -338,7 +338,7 @@ static void test_budget_holds(void **state) {
         brim__order_leaf(&order, 0, wide == 0 ? 1000 : (uint64_t)1 << 33);
         assert_int_equal(
             add_given(&brim__stage_subset, &site, &(const struct given){ .text = path }),
-            wide == 0 ? BRIM_OK : BRIM_BUDGET);
+            wide == 0 ? BRIM_OK : BRIM_STATUS_BUDGET);
         brim__arena_fini(&arena);
     }
     brim_budget_free(root);
@@ -356,7 +356,7 @@ static void test_faults(void **state) {
             } else {
                 write_list("3\n4\n", 4);
             }
-            brim_status status = BRIM_END;
+            brim_status status = BRIM_STATUS_END;
             uint64_t nth = 0, failed = 0;
             while (status != BRIM_OK) {
                 struct brim__order order;
@@ -376,7 +376,7 @@ static void test_faults(void **state) {
     const struct brim__numbers list = { .count = 2, .narrow = narrow };
     bool repeat;
     brim__fault_arm(1u << BRIM__FAULT_ALLOC, 1, false);
-    assert_int_equal(brim__numbers_repeat(&list, NULL, &repeat), BRIM_MEMORY);
+    assert_int_equal(brim__numbers_repeat(&list, NULL, &repeat), BRIM_STATUS_MEMORY);
     brim__fault_arm(0, 0, false);
 }
 

@@ -73,15 +73,15 @@ static void given_up_it_leaves_nothing(void **state) {
 static void what_cannot_be_is_refused(void **state) {
     (void)state;
     brim_output *output;
-    assert_int_equal(brim_output_new(NULL, &output), BRIM_INVALID);
-    assert_int_equal(brim_output_new("", &output), BRIM_INVALID);
-    assert_int_equal(brim_output_new("x", NULL), BRIM_INVALID);
-    assert_int_equal(brim_output_commit(NULL), BRIM_INVALID);
+    assert_int_equal(brim_output_new(NULL, &output), BRIM_STATUS_INVALID);
+    assert_int_equal(brim_output_new("", &output), BRIM_STATUS_INVALID);
+    assert_int_equal(brim_output_new("x", NULL), BRIM_STATUS_INVALID);
+    assert_int_equal(brim_output_commit(NULL), BRIM_STATUS_INVALID);
     assert_int_equal(brim_output_file(NULL), -1);
-    assert_int_equal(write_new(in_directory("nowhere/file").text), BRIM_IO);
+    assert_int_equal(write_new(in_directory("nowhere/file").text), BRIM_STATUS_IO);
     assert_detail_has("nowhere/file");
     assert_int_equal(symlink("nowhere/file", in_directory("link").text), 0);
-    assert_int_equal(write_new(in_directory("link").text), BRIM_IO);
+    assert_int_equal(write_new(in_directory("link").text), BRIM_STATUS_IO);
     assert_detail_has("leads nowhere");
     assert_int_equal(unlink(in_directory("link").text), 0);
     assert_int_equal(count_entries(), 0);

@@ -262,7 +262,7 @@ static void check_refused(const struct refusal *refusal) {
     const char *detail = brim_detail();
     char place[32];
     snprintf(place, sizeof place, "at %zu: ", refusal->at);
-    if (status != BRIM_SYNTAX || strncmp(detail, place, strlen(place)) != 0 ||
+    if (status != BRIM_STATUS_SYNTAX || strncmp(detail, place, strlen(place)) != 0 ||
         strstr(detail, refusal->words) == NULL) {
         fail_msg("text: %s\nwanted: %s... %s\ngot: %s", refusal->text, place, refusal->words,
                  detail);
@@ -391,13 +391,13 @@ static void test_whole_message(void **state) {
     (void)state;
     brim_pipeline *pipeline;
     assert_int_equal(brim__pipeline_parse(test_table, "files a.npy | shufle seed=7", &pipeline),
-                     BRIM_SYNTAX);
+                     BRIM_STATUS_SYNTAX);
     assert_string_equal(brim_detail(), "at 15: unknown stage 'shufle'; did you mean 'shuffle'?\n"
                                        "  files a.npy | shufle seed=7\n"
                                        "                ^");
     /* Only the line with the place is shown; a tab is as wide as it is shown. */
     assert_int_equal(brim__pipeline_parse(test_table, "files a |\n\tbatch 0\n# end", &pipeline),
-                     BRIM_SYNTAX);
+                     BRIM_STATUS_SYNTAX);
     assert_non_null(strstr(brim_detail(), "\n   batch 0\n         ^"));
 }
 
@@ -408,7 +408,7 @@ static void test_long_texts_are_cut_around_the_place(void **state) {
         used += (size_t)snprintf(text + used, sizeof text - used, i == 250 ? "@ " : "\xc3\xa9 ");
     }
     brim_pipeline *pipeline;
-    assert_int_equal(brim__pipeline_parse(test_table, text, &pipeline), BRIM_SYNTAX);
+    assert_int_equal(brim__pipeline_parse(test_table, text, &pipeline), BRIM_STATUS_SYNTAX);
     const char *detail = brim_detail();
     assert_int_equal(strncmp(detail, "at 507: files: files must be a path, not '@'", 44), 0);
     const char *piece = strchr(detail, '\n') + 1;
@@ -424,7 +424,7 @@ static void test_long_texts_are_cut_around_the_place(void **state) {
     char word[5000];
     memset(word, 'w', sizeof word - 1);
     word[sizeof word - 1] = '\0';
-    assert_int_equal(brim__pipeline_parse(test_table, word, &pipeline), BRIM_SYNTAX);
+    assert_int_equal(brim__pipeline_parse(test_table, word, &pipeline), BRIM_STATUS_SYNTAX);
     assert_non_null(strstr(brim_detail(), "wwww...'\n"));
     assert_int_equal(brim_detail()[strlen(brim_detail()) - 1], '^');
 }
@@ -443,7 +443,7 @@ static void test_limits(void **state) {
     pipeline = NULL;
     text[most] = 'a';
     text[most + 1] = '\0';
-    assert_int_equal(brim__pipeline_parse(test_table, text, &pipeline), BRIM_SYNTAX);
+    assert_int_equal(brim__pipeline_parse(test_table, text, &pipeline), BRIM_STATUS_SYNTAX);
     assert_non_null(strstr(brim_detail(), "longer than 1048576 bytes"));
 
     /* The canonical text may be the longer one. */
@@ -452,7 +452,7 @@ static void test_limits(void **state) {
         memcpy(text + used, ",1e9", 5);
         used += 4;
     }
-    assert_int_equal(brim__pipeline_parse(test_table, text, &pipeline), BRIM_SYNTAX);
+    assert_int_equal(brim__pipeline_parse(test_table, text, &pipeline), BRIM_STATUS_SYNTAX);
     assert_non_null(strstr(brim_detail(), "at most 1048576 are allowed"));
 
     /* Many small pipelines in one text. */
@@ -476,15 +476,15 @@ static void test_limits(void **state) {
     brim_pipeline_free(pipeline);
     pipeline = NULL;
     snprintf(text + used, most - used, " | plain");
-    assert_int_equal(brim__pipeline_parse(test_table, text, &pipeline), BRIM_SYNTAX);
+    assert_int_equal(brim__pipeline_parse(test_table, text, &pipeline), BRIM_STATUS_SYNTAX);
     assert_int_equal(strncmp(brim_detail(), "at 513: a pipeline has at most 64 stages", 40), 0);
     free(text);
 
     pipeline = parse("join (join (join (join (join (join (join (join (plain))))))))");
     check_round_trip(pipeline);
     brim_pipeline_free(pipeline);
-    assert_int_equal(brim__pipeline_parse(test_table, NULL, &pipeline), BRIM_INVALID);
-    assert_int_equal(brim__pipeline_parse(test_table, "plain", NULL), BRIM_INVALID);
+    assert_int_equal(brim__pipeline_parse(test_table, NULL, &pipeline), BRIM_STATUS_INVALID);
+    assert_int_equal(brim__pipeline_parse(test_table, "plain", NULL), BRIM_STATUS_INVALID);
 }
 
 /* -------------------------------------------------------------------- fuzz */
@@ -524,7 +524,7 @@ static void test_random_texts_never_crash_and_round_trip(void **state) {
             check_round_trip(pipeline);
             brim_pipeline_free(pipeline);
         } else {
-            assert_int_equal(status, BRIM_SYNTAX);
+            assert_int_equal(status, BRIM_STATUS_SYNTAX);
             assert_int_equal(strncmp(brim_detail(), "at ", 3), 0);
             assert_null(pipeline);
         }
@@ -555,7 +555,7 @@ static void test_rows_of_the_table_are_sound(void **state) {
             assert_non_null(info->help);
             assert_true(info->least <= info->most);
             assert_int_equal(info->type == BRIM_TYPE_CHOICE, info->choices != NULL);
-            assert_false((info->flags & BRIM_REQUIRED) != 0 && info->fallback != NULL);
+            assert_false((info->flags & BRIM_ARGUMENT_REQUIRED) != 0 && info->fallback != NULL);
         }
         brim_pipeline *pipeline = NULL;
         if (brim_pipeline_parse(stage->example, &pipeline) != BRIM_OK) {

@@ -53,7 +53,7 @@ static void same_for_threads_and_budgets(void **state) {
         const struct how ways[] = { { .threads = 2 },
                                     { .bytes = AT_MINIMUM },
                                     { .bytes = AT_MINIMUM, .threads = 3 },
-                                    { .threads = 1, .growth = BRIM_FIXED } };
+                                    { .threads = 1, .growth = BRIM_GROWTH_FIXED } };
         for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++) {
             const uint64_t got = digest_of(text, &ways[w]);
             if (got != expected) {
@@ -163,8 +163,8 @@ static void labels_are_spared(void **state) {
                              in_directory("pets").text),
                  &how);
     brim_batch *batch = take_batch(&session);
-    assert_int_equal(brim_batch_find(batch, "image")->dtype, BRIM_F16);
-    assert_int_equal(brim_batch_find(batch, "label")->dtype, BRIM_I64);
+    assert_int_equal(brim_batch_find(batch, "image")->dtype, BRIM_DTYPE_F16);
+    assert_int_equal(brim_batch_find(batch, "label")->dtype, BRIM_DTYPE_I64);
     brim_batch_release(batch);
     session_close(&session);
 }
@@ -181,7 +181,7 @@ static void bytes_of_files(void **state) {
                  &how);
     brim_batch *batch = take_batch(&session);
     const brim_field *field = brim_batch_find(batch, "image");
-    assert_int_equal(field->form, BRIM_BYTES);
+    assert_int_equal(field->form, BRIM_FORM_BYTES);
     assert_int_equal(field->shape[0], 8);
     for (uint32_t i = 0; i < 8; i++) {
         static uint8_t file[1 << 16];
@@ -249,7 +249,7 @@ static void refusals(void **state) {
     brim_batch *batch;
     session_open(&session, format_text(text, "folder %s | decode | crop 500 | batch 2", pets),
                  &how);
-    assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_CORRUPT);
+    assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_STATUS_CORRUPT);
     assert_detail_has("too small");
     session_close(&session);
 }

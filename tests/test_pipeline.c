@@ -126,7 +126,7 @@ static void test_elements_lie_size_bytes_apart(void **state) {
     assert_string_equal(brim_pipeline_text(pipeline), "files a name=b");
     arguments[0].argument.size = sizeof(brim_argument) - 1;
     assert_int_equal(brim__pipeline_add(test_table, pipeline, "files", &arguments[0].argument, 1),
-                     BRIM_INVALID);
+                     BRIM_STATUS_INVALID);
     brim_pipeline_free(pipeline);
 }
 
@@ -156,42 +156,42 @@ static void test_refused_stages_change_nothing(void **state) {
         const brim_argument list[] = { __VA_ARGS__ };                      \
         check_add_fails(p, stage, list, BRIM__COUNT(list), status, words); \
     } while (0)
-    FAILS("shufle", BRIM_SYNTAX, "unknown stage 'shufle'; did you mean 'shuffle'?",
+    FAILS("shufle", BRIM_STATUS_SYNTAX, "unknown stage 'shufle'; did you mean 'shuffle'?",
           INTEGER("seed", 1));
-    FAILS("shuffle", BRIM_SYNTAX, "shuffle: unknown argument 'sed'; did you mean 'seed'?",
+    FAILS("shuffle", BRIM_STATUS_SYNTAX, "shuffle: unknown argument 'sed'; did you mean 'seed'?",
           INTEGER("sed", 1));
-    FAILS("shuffle", BRIM_SYNTAX, "given twice", INTEGER("seed", 1), INTEGER("seed", 2));
-    FAILS("files", BRIM_SYNTAX, "given twice", TEXT(NULL, "a"), TEXT("files", "b"));
-    FAILS("files", BRIM_SYNTAX, "given twice", TEXT("files", "a"), TEXT(NULL, "b"));
-    FAILS("batch", BRIM_SYNTAX, "from 1 to 1048576, not '0'", INTEGER(NULL, 0));
-    FAILS("batch", BRIM_SYNTAX, "must be an integer", REAL(NULL, 64.0));
-    FAILS("batch", BRIM_SYNTAX, "too many values", INTEGER(NULL, 1), INTEGER(NULL, 2));
-    FAILS("batch", BRIM_SYNTAX, "rows is missing", TEXT("remainder", "drop"));
-    FAILS("batch", BRIM_SYNTAX, "did you mean 'drop'?", INTEGER(NULL, 1),
+    FAILS("shuffle", BRIM_STATUS_SYNTAX, "given twice", INTEGER("seed", 1), INTEGER("seed", 2));
+    FAILS("files", BRIM_STATUS_SYNTAX, "given twice", TEXT(NULL, "a"), TEXT("files", "b"));
+    FAILS("files", BRIM_STATUS_SYNTAX, "given twice", TEXT("files", "a"), TEXT(NULL, "b"));
+    FAILS("batch", BRIM_STATUS_SYNTAX, "from 1 to 1048576, not '0'", INTEGER(NULL, 0));
+    FAILS("batch", BRIM_STATUS_SYNTAX, "must be an integer", REAL(NULL, 64.0));
+    FAILS("batch", BRIM_STATUS_SYNTAX, "too many values", INTEGER(NULL, 1), INTEGER(NULL, 2));
+    FAILS("batch", BRIM_STATUS_SYNTAX, "rows is missing", TEXT("remainder", "drop"));
+    FAILS("batch", BRIM_STATUS_SYNTAX, "did you mean 'drop'?", INTEGER(NULL, 1),
           TEXT("remainder", "dropp"));
-    FAILS("batch", BRIM_SYNTAX, "not a pipeline", PIPELINE(NULL, plain));
-    FAILS("normalize", BRIM_SYNTAX, "must be a number", REAL("max", NAN));
-    FAILS("normalize", BRIM_SYNTAX, "must be a number", REAL("max", INFINITY));
-    FAILS("bound", BRIM_SYNTAX, "such as @data", TEXT(NULL, "x"));
-    FAILS("mix", BRIM_SYNTAX, "a weight must stand before", PIPELINE(NULL, plain));
-    FAILS("mix", BRIM_SYNTAX, "must follow the weight '1'", INTEGER(NULL, 1));
-    FAILS("join", BRIM_SYNTAX, "nested deeper than 8", PIPELINE(NULL, deep));
-    FAILS("join", BRIM_INVALID, "is empty", PIPELINE(NULL, empty));
-    FAILS("join", BRIM_INVALID, "is NULL", PIPELINE(NULL, NULL));
-    FAILS("files", BRIM_INVALID, "is NULL", TEXT(NULL, NULL));
-    FAILS("files", BRIM_INVALID, "unknown kind 9",
+    FAILS("batch", BRIM_STATUS_SYNTAX, "not a pipeline", PIPELINE(NULL, plain));
+    FAILS("normalize", BRIM_STATUS_SYNTAX, "must be a number", REAL("max", NAN));
+    FAILS("normalize", BRIM_STATUS_SYNTAX, "must be a number", REAL("max", INFINITY));
+    FAILS("bound", BRIM_STATUS_SYNTAX, "such as @data", TEXT(NULL, "x"));
+    FAILS("mix", BRIM_STATUS_SYNTAX, "a weight must stand before", PIPELINE(NULL, plain));
+    FAILS("mix", BRIM_STATUS_SYNTAX, "must follow the weight '1'", INTEGER(NULL, 1));
+    FAILS("join", BRIM_STATUS_SYNTAX, "nested deeper than 8", PIPELINE(NULL, deep));
+    FAILS("join", BRIM_STATUS_INVALID, "is empty", PIPELINE(NULL, empty));
+    FAILS("join", BRIM_STATUS_INVALID, "is NULL", PIPELINE(NULL, NULL));
+    FAILS("files", BRIM_STATUS_INVALID, "is NULL", TEXT(NULL, NULL));
+    FAILS("files", BRIM_STATUS_INVALID, "unknown kind 9",
           { .size = sizeof(brim_argument), .kind = (brim_argument_kind)9 });
 #undef FAILS
-    check_add_fails(p, "batch", NULL, 0, BRIM_SYNTAX, "rows is missing");
-    check_add_fails(p, "batch", NULL, 1, BRIM_INVALID, "must not be NULL");
+    check_add_fails(p, "batch", NULL, 0, BRIM_STATUS_SYNTAX, "rows is missing");
+    check_add_fails(p, "batch", NULL, 1, BRIM_STATUS_INVALID, "must not be NULL");
     assert_null(strstr(brim_detail(), "at "));
-    assert_int_equal(brim__pipeline_add(test_table, NULL, "plain", NULL, 0), BRIM_INVALID);
-    assert_int_equal(brim__pipeline_add(test_table, p, NULL, NULL, 0), BRIM_INVALID);
+    assert_int_equal(brim__pipeline_add(test_table, NULL, "plain", NULL, 0), BRIM_STATUS_INVALID);
+    assert_int_equal(brim__pipeline_add(test_table, p, NULL, NULL, 0), BRIM_STATUS_INVALID);
 
     while (p->use_count < BRIM__PIPELINE_STAGES) {
         add(p, "plain", NULL, 0);
     }
-    check_add_fails(p, "plain", NULL, 0, BRIM_SYNTAX, "at most 64 stages");
+    check_add_fails(p, "plain", NULL, 0, BRIM_STATUS_SYNTAX, "at most 64 stages");
     brim_pipeline_free(deep);
     brim_pipeline_free(plain);
     brim_pipeline_free(empty);
@@ -220,7 +220,7 @@ static void test_text_bounds_what_is_built(void **state) {
             brim_pipeline_free(next);
         }
     }
-    assert_int_equal(status, BRIM_SYNTAX);
+    assert_int_equal(status, BRIM_STATUS_SYNTAX);
     assert_non_null(strstr(brim_detail(), "at most 1048576 are allowed"));
     assert_int_equal(rounds, 3);
     brim_pipeline_free(p);
@@ -255,8 +255,8 @@ static void test_copies_are_deep(void **state) {
     brim_pipeline_free(copy);
     brim_pipeline_free(p);
 
-    assert_int_equal(brim_pipeline_copy(NULL, &copy), BRIM_INVALID);
-    assert_int_equal(brim_pipeline_new(NULL), BRIM_INVALID);
+    assert_int_equal(brim_pipeline_copy(NULL, &copy), BRIM_STATUS_INVALID);
+    assert_int_equal(brim_pipeline_new(NULL), BRIM_STATUS_INVALID);
     assert_null(brim_pipeline_text(NULL));
     brim_pipeline_free(NULL);
 }
@@ -271,7 +271,7 @@ static void test_counting_and_cutting(void **state) {
     }
     assert_null(brim_pipeline_stage_at(p, 4));
     assert_null(brim_pipeline_stage_at(p, SIZE_MAX));
-    assert_int_equal(brim_pipeline_cut(p, 5), BRIM_INVALID);
+    assert_int_equal(brim_pipeline_cut(p, 5), BRIM_STATUS_INVALID);
     for (size_t count = 5; count-- > 0;) {
         char text[256] = "";
         for (size_t i = 0; i < count; i++) {
@@ -303,7 +303,7 @@ static void test_counting_and_cutting(void **state) {
     brim_pipeline_free(p);
     assert_int_equal(brim_pipeline_count(NULL), 0);
     assert_null(brim_pipeline_stage_at(NULL, 0));
-    assert_int_equal(brim_pipeline_cut(NULL, 0), BRIM_INVALID);
+    assert_int_equal(brim_pipeline_cut(NULL, 0), BRIM_STATUS_INVALID);
 }
 
 /* ------------------------------------------------------------------ faults */
@@ -320,7 +320,7 @@ static void test_a_refused_cut_changes_nothing(void **state) {
         brim__fault_arm(0, 0, false);
         assert_string_equal(brim_pipeline_text(p), status == BRIM_OK ? "files z | shuffle" : text);
         assert_int_equal(brim_pipeline_count(p), status == BRIM_OK ? 2 : 3);
-        assert_true(status == BRIM_OK || status == BRIM_MEMORY);
+        assert_true(status == BRIM_OK || status == BRIM_STATUS_MEMORY);
         brim_pipeline_free(p);
     } while (status != BRIM_OK);
     assert_true(nth > 3);
@@ -360,7 +360,7 @@ static void test_every_refused_allocation(void **state) {
             break;
         }
         refused++;
-        assert_int_equal(status, BRIM_MEMORY);
+        assert_int_equal(status, BRIM_STATUS_MEMORY);
         assert_int_equal(base->use_count, 4);
         assert_string_equal(brim_pipeline_text(base), "files z | shuffle | batch 1 | plain");
         /* It can be tried again. */
@@ -385,7 +385,7 @@ static void test_real_stages_are_found(void **state) {
     assert_int_equal(brim_pipeline_add(built, "range", range, 1), BRIM_OK);
     assert_int_equal(brim_pipeline_add(built, "shuffle", shuffle, 1), BRIM_OK);
     assert_int_equal(brim_pipeline_add(built, "batch", batch, 2), BRIM_OK);
-    assert_int_equal(brim_pipeline_add(built, "no_such_stage", NULL, 0), BRIM_SYNTAX);
+    assert_int_equal(brim_pipeline_add(built, "no_such_stage", NULL, 0), BRIM_STATUS_SYNTAX);
     const char *text = "range 1000 | shuffle seed=7 | batch 64 remainder=drop";
     assert_int_equal(brim_pipeline_parse(text, &parsed), BRIM_OK);
     assert_true(same_pipeline(built, parsed));

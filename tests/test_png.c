@@ -364,7 +364,7 @@ static uint64_t least_memory(const struct bytes *png, uint64_t enough) {
         if (status == BRIM_OK) {
             high = middle;
         } else {
-            assert_int_equal(status, BRIM_CORRUPT);
+            assert_int_equal(status, BRIM_STATUS_CORRUPT);
             assert_detail_has("needs more than");
             low = middle + 1;
         }
@@ -424,10 +424,10 @@ static void cut_files_are_refused(void **state) {
             struct decoded decoded;
             const brim_status status =
                 decode_bytes(png.data, left, BRIM__RGB, NULL, false, &decoded);
-            assert_int_equal(status, left >= end ? BRIM_OK : BRIM_CORRUPT);
+            assert_int_equal(status, left >= end ? BRIM_OK : BRIM_STATUS_CORRUPT);
             decoded_free(&decoded);
             const brim_status borne = decode_bytes(png.data, left, BRIM__RGB, NULL, true, &decoded);
-            assert_true(borne == BRIM_OK || borne == BRIM_CORRUPT);
+            assert_true(borne == BRIM_OK || borne == BRIM_STATUS_CORRUPT);
             decoded_free(&decoded);
         }
     }
@@ -456,7 +456,7 @@ static void wrong_checksums_are_refused_unless_damage_is_borne(void **state) {
         const bool matters = memcmp(png.data + at + 4, "tEXt", 4) != 0;
         png.data[at + 8 + length] ^= 1; /* of the checksum */
         brim_status status = decode_bytes(png.data, png.count, BRIM__RGBA, NULL, false, &decoded);
-        assert_int_equal(status, matters ? BRIM_CORRUPT : BRIM_OK);
+        assert_int_equal(status, matters ? BRIM_STATUS_CORRUPT : BRIM_OK);
         if (matters) {
             assert_detail_has("checksum");
         }
@@ -736,7 +736,7 @@ static void data_in_two_places_is_refused(void **state) {
 static brim_status stop(void *user, const uint8_t *row, uint32_t y) {
     (void)row;
     *(uint32_t *)user = y + 1;
-    return y == 2 ? BRIM_CALLBACK : BRIM_OK;
+    return y == 2 ? BRIM_STATUS_CALLBACK : BRIM_OK;
 }
 
 static void a_sink_that_fails_ends_the_decoding(void **state) {
@@ -761,7 +761,7 @@ static void a_sink_that_fails_ends_the_decoding(void **state) {
             .memory = memory,
             .memory_bytes = info.memory,
         };
-        assert_int_equal(brim__image_decode(&decoding, stop, &rows), BRIM_CALLBACK);
+        assert_int_equal(brim__image_decode(&decoding, stop, &rows), BRIM_STATUS_CALLBACK);
         assert_int_equal(rows, 3);
         free(memory);
         free(png.data);

@@ -86,7 +86,7 @@ static void check_refused(const char *text, int32_t threads, uint64_t minimum,
     brim_plan_free(plan);
     assert_int_equal(usage_of(runtime).charged, before.charged);
 
-    assert_int_equal(brim_loader_open(runtime, pipeline, options, &loader), BRIM_BUDGET);
+    assert_int_equal(brim_loader_open(runtime, pipeline, options, &loader), BRIM_STATUS_BUDGET);
     assert_null(loader);
     assert_detail_has(number);
     const brim_usage after = usage_of(runtime);
@@ -142,8 +142,8 @@ static void test_budgets_from_the_minimum_up(void **state) {
             if (is_thread_sanitized() && (way / 4 == 1 || way / 4 == 2)) {
                 continue; /* slow, and every value of each is still tried */
             }
-            check_recipe(text, threads[way % 4], way & 4 ? 2 : 1, way & 8 ? BRIM_FIXED : BRIM_GROW,
-                         wanted);
+            check_recipe(text, threads[way % 4], way & 4 ? 2 : 1,
+                         way & 8 ? BRIM_GROWTH_FIXED : BRIM_GROWTH_ON_DEMAND, wanted);
         }
     }
 }
@@ -174,7 +174,7 @@ static void test_a_budget_too_small_for_anything(void **state) {
     brim_runtime *runtime = NULL;
     options.threads = 0;
     options.host_bytes = BRIM__BUDGET_FLOOR - 1;
-    assert_int_equal(brim_runtime_new(&options, &runtime), BRIM_BUDGET);
+    assert_int_equal(brim_runtime_new(&options, &runtime), BRIM_STATUS_BUDGET);
     assert_null(runtime);
     assert_detail_has("128.0 KiB");
 
@@ -229,8 +229,8 @@ static int add_up(void *user, const brim_budget_info *info) {
 
 static void check_sums(brim_runtime *runtime, unsigned children, uint64_t own) {
     struct sums sums = { 0 };
-    assert_int_equal(brim_budget_walk(brim_runtime_budget(runtime), BRIM_HOST, add_up, &sums),
-                     BRIM_OK);
+    assert_int_equal(
+        brim_budget_walk(brim_runtime_budget(runtime), BRIM_MEMORY_HOST, add_up, &sums), BRIM_OK);
     const brim_usage usage = usage_of(runtime);
     assert_int_equal(sums.children, children);
     assert_int_equal(sums.root.charged, usage.charged);
@@ -251,7 +251,7 @@ static void test_usage_adds_up(void **state) {
     brim_budget *model = NULL, *part = NULL;
     brim_runtime *runtime = make_runtime(2, 0);
     brim_open_options options = open_options("training");
-    options.growth = BRIM_FIXED;
+    options.growth = BRIM_GROWTH_FIXED;
     const uint64_t own = usage_of(runtime).charged - brim__budget_node_bytes(); /* "workers" */
     check_sums(runtime, 1, own);
     struct session a = open_on(runtime, recipe_text("npy", text), &options);
@@ -261,8 +261,8 @@ static void test_usage_adds_up(void **state) {
     assert_int_equal(
         brim_budget_new(brim_runtime_budget(runtime), "model", 1 << 20, 1 << 16, &model), BRIM_OK);
     assert_int_equal(brim_budget_new(model, "weights", BRIM_UNLIMITED, 0, &part), BRIM_OK);
-    assert_int_equal(brim_budget_charge(part, BRIM_HOST, 12345), BRIM_OK);
-    assert_int_equal(brim__budget_reserve(part, BRIM_HOST, 777), BRIM_OK);
+    assert_int_equal(brim_budget_charge(part, BRIM_MEMORY_HOST, 12345), BRIM_OK);
+    assert_int_equal(brim__budget_reserve(part, BRIM_MEMORY_HOST, 777), BRIM_OK);
     check_sums(runtime, 4, own);
     const brim_usage usage = usage_of(runtime);
     assert_int_equal(usage.reserved, 777);
@@ -270,8 +270,8 @@ static void test_usage_adds_up(void **state) {
     assert_int_equal(usage.threads, 2);
 
     struct sums sums = { 0 };
-    assert_int_equal(brim_budget_walk(brim_runtime_budget(runtime), BRIM_HOST, add_up, &sums),
-                     BRIM_OK);
+    assert_int_equal(
+        brim_budget_walk(brim_runtime_budget(runtime), BRIM_MEMORY_HOST, add_up, &sums), BRIM_OK);
     assert_string_equal(sums.labels, "workers,training,loader 2,model,");
     assert_int_equal(sums.nodes, 6);
     brim_loader_close(a.loader);
@@ -292,9 +292,9 @@ static const char *const large =
 static uint8_t pixels[256][LARGE_WIDTH];
 static const brim_binding large_binding = { .size = sizeof(brim_binding),
                                             .name = "pixels",
-                                            .kind = BRIM_BIND_ARRAY,
+                                            .kind = BRIM_BINDING_ARRAY,
                                             .data = pixels,
-                                            .dtype = BRIM_U8,
+                                            .dtype = BRIM_DTYPE_U8,
                                             .rank = 2,
                                             .shape = { 256, LARGE_WIDTH } };
 
@@ -302,7 +302,7 @@ static struct digest run_with_trims(int32_t threads, uint64_t batches, uint64_t 
     struct digest digest = { 0 };
     brim_runtime *runtime = make_runtime(threads, 0);
     brim_open_options options = open_options("training");
-    options.growth = BRIM_FIXED;
+    options.growth = BRIM_GROWTH_FIXED;
     options.bindings = &large_binding;
     options.binding_count = 1;
     const struct session session = open_on(runtime, large, &options);
@@ -343,7 +343,7 @@ static void test_trim_shows_in_resident_memory(void **state) {
     struct digest digest = { 0 };
     brim_runtime *runtime = make_runtime(2, 0);
     brim_open_options options = open_options("training");
-    options.growth = BRIM_FIXED;
+    options.growth = BRIM_GROWTH_FIXED;
     options.hold = 2;
     options.slots = 6;
     options.bindings = &large_binding;
@@ -426,7 +426,7 @@ static void test_resident_memory_is_what_was_charged(void **state) {
         skip();
     }
     fill_random(data, sizeof data, 9);
-    write_npy("big.npy", BRIM_U8, 2, (const int64_t[]){ BIG_ROWS, BIG_BYTES }, data);
+    write_npy("big.npy", BRIM_DTYPE_U8, 2, (const int64_t[]){ BIG_ROWS, BIG_BYTES }, data);
     char program[256], command[TEXT_BYTES];
     const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     assert_true(length > 0);

@@ -40,7 +40,7 @@ static int read_wild(void *user, const brim_call *call, brim_value *outputs, siz
     memset(outputs[0].data, 1, outputs[0].bytes);
     outputs[0].shape[0] = wild->says;
     outputs[0].shape[1] = -1; /* not asked for */
-    outputs[0].form = BRIM_TEXT;
+    outputs[0].form = BRIM_FORM_TEXT;
     return 0;
 }
 
@@ -56,13 +56,13 @@ static void test_lengths_out_of_bounds(void **state) {
     struct wild wild = { 0 };
     const brim_field_spec field = { .size = sizeof field,
                                     .name = "x",
-                                    .dtype = BRIM_U16,
+                                    .dtype = BRIM_DTYPE_U16,
                                     .rank = 2,
                                     .shape = { 4, 3 },
-                                    .form = BRIM_RAGGED };
+                                    .form = BRIM_FORM_RAGGED };
     const brim_binding bindings[] = { { .size = sizeof(brim_binding),
                                         .name = "wild",
-                                        .kind = BRIM_BIND_SOURCE,
+                                        .kind = BRIM_BINDING_SOURCE,
                                         .user = &wild,
                                         .count = 9,
                                         .fields = &field,
@@ -71,7 +71,7 @@ static void test_lengths_out_of_bounds(void **state) {
                                       data_binding(0, 1),
                                       { .size = sizeof(brim_binding),
                                         .name = "map",
-                                        .kind = BRIM_BIND_MAP,
+                                        .kind = BRIM_BINDING_MAP,
                                         .user = &wild,
                                         .fields = &field,
                                         .field_count = 1,
@@ -103,13 +103,16 @@ static void test_specs_refused(void **state) {
         brim_field_spec spec;
         const char *part;
     } cases[] = {
-        { { .dtype = BRIM_U8, .rank = 0, .form = BRIM_RAGGED }, "rank 1 or more" },
-        { { .dtype = BRIM_U8, .rank = 1, .shape = { 0 }, .form = BRIM_RAGGED }, "at least 1" },
-        { { .dtype = BRIM_I8, .rank = 1, .shape = { 3 }, .form = BRIM_TEXT }, "uint8 of rank 1" },
-        { { .dtype = BRIM_U8, .rank = 2, .shape = { 3, 2 }, .form = BRIM_BYTES },
+        { { .dtype = BRIM_DTYPE_U8, .rank = 0, .form = BRIM_FORM_RAGGED }, "rank 1 or more" },
+        { { .dtype = BRIM_DTYPE_U8, .rank = 1, .shape = { 0 }, .form = BRIM_FORM_RAGGED },
+          "at least 1" },
+        { { .dtype = BRIM_DTYPE_I8, .rank = 1, .shape = { 3 }, .form = BRIM_FORM_TEXT },
           "uint8 of rank 1" },
-        { { .dtype = BRIM_U8, .rank = 1, .shape = { 3 }, .form = (brim_form)4 }, "not a form" },
-        { { .dtype = BRIM_U8, .rank = 1, .shape = { INT64_MAX }, .form = BRIM_TEXT },
+        { { .dtype = BRIM_DTYPE_U8, .rank = 2, .shape = { 3, 2 }, .form = BRIM_FORM_BYTES },
+          "uint8 of rank 1" },
+        { { .dtype = BRIM_DTYPE_U8, .rank = 1, .shape = { 3 }, .form = (brim_form)4 },
+          "not a form" },
+        { { .dtype = BRIM_DTYPE_U8, .rank = 1, .shape = { INT64_MAX }, .form = BRIM_FORM_TEXT },
           "more bytes than can be addressed" },
     };
     for (size_t c = 0; c < BRIM__COUNT(cases); c++) {
@@ -118,7 +121,7 @@ static void test_specs_refused(void **state) {
         spec.name = "x";
         const brim_binding bindings[] = { { .size = sizeof(brim_binding),
                                             .name = "source",
-                                            .kind = BRIM_BIND_SOURCE,
+                                            .kind = BRIM_BINDING_SOURCE,
                                             .count = 1,
                                             .fields = &spec,
                                             .field_count = 1,
@@ -126,20 +129,21 @@ static void test_specs_refused(void **state) {
                                           data_binding(0, 1),
                                           { .size = sizeof(brim_binding),
                                             .name = "map",
-                                            .kind = BRIM_BIND_MAP,
+                                            .kind = BRIM_BINDING_MAP,
                                             .fields = &spec,
                                             .field_count = 1,
                                             .map = map_wild } };
-        expect_unbuilt("callback @source", bindings, 3, BRIM_INVALID, cases[c].part);
-        expect_unbuilt("callback @data | map @map", bindings, 3, BRIM_INVALID, cases[c].part);
+        expect_unbuilt("callback @source", bindings, 3, BRIM_STATUS_INVALID, cases[c].part);
+        expect_unbuilt("callback @data | map @map", bindings, 3, BRIM_STATUS_INVALID,
+                       cases[c].part);
     }
     /* a caller from before there were forms: all is dense */
     struct {
         brim_field_spec spec;
     } old = { { .size = offsetof(brim_field_spec, form),
                 .name = "id",
-                .dtype = BRIM_I64,
-                .form = BRIM_RAGGED } };
+                .dtype = BRIM_DTYPE_I64,
+                .form = BRIM_FORM_RAGGED } };
     brim_binding binding = data_binding(0, 1);
     binding.fields = &old.spec;
     expect_output("callback @data", &binding, 1, 3, 4, "id=3");
@@ -172,23 +176,23 @@ static void test_map(void **state) {
     (void)state;
     const brim_field_spec fields[] = { { .size = sizeof(brim_field_spec),
                                          .name = "twice",
-                                         .dtype = BRIM_U8,
+                                         .dtype = BRIM_DTYPE_U8,
                                          .rank = 1,
                                          .shape = { 12 },
-                                         .form = BRIM_TEXT },
+                                         .form = BRIM_FORM_TEXT },
                                        { .size = sizeof(brim_field_spec),
                                          .name = "turned",
-                                         .dtype = BRIM_I32,
+                                         .dtype = BRIM_DTYPE_I32,
                                          .rank = 1,
                                          .shape = { 6 },
-                                         .form = BRIM_RAGGED } };
+                                         .form = BRIM_FORM_RAGGED } };
     const brim_binding bindings[] = { data_binding(4, 3),
                                       { .size = sizeof(brim_binding),
                                         .name = "turn",
-                                        .kind = BRIM_BIND_MAP,
+                                        .kind = BRIM_BINDING_MAP,
                                         .fields = fields,
                                         .field_count = 2,
-                                        .flags = BRIM_PURE | BRIM_CONCURRENT,
+                                        .flags = BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT,
                                         .map = turn } };
     expect_output("callback @data | map @turn", bindings, 2, 0, 4,
                   "twice='' turned=(); twice='aa' turned=(100); twice='abab' turned=(201 200); "
@@ -205,14 +209,14 @@ static void test_map_behind_pad(void **state) {
     struct wild wild = { 1 };
     const brim_field_spec field = { .size = sizeof field,
                                     .name = "x",
-                                    .dtype = BRIM_U16,
+                                    .dtype = BRIM_DTYPE_U16,
                                     .rank = 2,
                                     .shape = { 4, 3 },
-                                    .form = BRIM_RAGGED };
+                                    .form = BRIM_FORM_RAGGED };
     const brim_binding bindings[] = { data_binding(4, 1),
                                       { .size = sizeof(brim_binding),
                                         .name = "map",
-                                        .kind = BRIM_BIND_MAP,
+                                        .kind = BRIM_BINDING_MAP,
                                         .user = &wild,
                                         .fields = &field,
                                         .field_count = 1,
@@ -259,14 +263,14 @@ static void test_stages_for_dense_fields(void **state) {
     for (size_t i = 0; i < BRIM__COUNT(stages); i++) {
         char text[256];
         snprintf(text, sizeof text, "callback @data | %s on=tokens", stages[i]);
-        expect_unbuilt(text, &binding, 1, BRIM_INVALID, "field 'tokens' differs in length");
+        expect_unbuilt(text, &binding, 1, BRIM_STATUS_INVALID, "field 'tokens' differs in length");
         detail_has("pad", text);
         snprintf(text, sizeof text, "callback @data | %s on=word", stages[i]);
-        expect_unbuilt(text, &binding, 1, BRIM_INVALID, "field 'word' differs in length");
+        expect_unbuilt(text, &binding, 1, BRIM_STATUS_INVALID, "field 'word' differs in length");
         snprintf(text, sizeof text, "callback @data | %s", stages[i]);
-        expect_unbuilt(text, &ragged, 1, BRIM_INVALID, "pad");
+        expect_unbuilt(text, &ragged, 1, BRIM_STATUS_INVALID, "pad");
         snprintf(text, sizeof text, "callback @data | pad on=tokens | %s on=tokens", stages[i]);
-        expect_unbuilt(text, &ragged, 1, BRIM_INVALID, "field 'tokens' differs in length");
+        expect_unbuilt(text, &ragged, 1, BRIM_STATUS_INVALID, "field 'tokens' differs in length");
     }
     /* not named: the first and the last that are dense */
     const brim_binding mixed = data_binding(3, 2);
@@ -320,9 +324,9 @@ static void test_pad_to_the_longest(void **state) {
     const struct brim__program_field *field = made.program.field;
     float value;
     memcpy(&value, field[0].pad_value, sizeof value);
-    assert_true(field[0].padded && field[0].form == BRIM_RAGGED && value == 3);
+    assert_true(field[0].padded && field[0].form == BRIM_FORM_RAGGED && value == 3);
     assert_false(field[1].padded);
-    assert_true(field[2].padded && field[2].form == BRIM_RAGGED && field[2].pad_value[0] == 3);
+    assert_true(field[2].padded && field[2].form == BRIM_FORM_RAGGED && field[2].pad_value[0] == 3);
     assert_string_equal(run_samples(&made, 1, 3),
                         "tokens=(100) pairs=(0 0.5) word=(97) tokens_length=1 word_length=1; "
                         "tokens=(-56 -55) pairs=(0 0.5 1 1.5) word=(97 98) tokens_length=2 "
@@ -345,23 +349,23 @@ static void test_pad_refused(void **state) {
         brim_status status;
         const char *part;
     } cases[] = {
-        { "pad", BRIM_SYNTAX, "on" },
-        { "pad on=v", BRIM_INVALID, "field 'v' has one shape already" },
-        { "pad on=tokens | pad on=tokens", BRIM_INVALID, "is padded already" },
-        { "pad on=tokens to=3 | pad on=tokens", BRIM_INVALID, "has one shape already" },
-        { "pad on=nothing", BRIM_INVALID, "no field 'nothing'" },
-        { "pad on=tokens cut=yes", BRIM_INVALID, "cut=yes needs to=" },
-        { "pad on=tokens,pairs lengths=n", BRIM_INVALID, "one by one" },
-        { "pad on=tokens lengths=id", BRIM_INVALID, "there is a field 'id' already" },
-        { "pad on=tokens lengths='a b'", BRIM_INVALID, "the field name \"a b\"" },
-        { "pad on=tokens value=0.5", BRIM_INVALID, "int32, which has no value 0.5" },
-        { "pad on=tokens value=2147483648", BRIM_INVALID, "no value 2147483648" },
-        { "pad on=word value=-1", BRIM_INVALID, "uint8, which has no value -1" },
-        { "pad on=word value=256", BRIM_INVALID, "no value 256" },
-        { "cast uint64 on=word | pad on=word value=-1", BRIM_INVALID, "no value -1" },
-        { "cast bool on=word | pad on=word value=2", BRIM_INVALID, "no value 2" },
-        { "pad on=pairs value=1e39", BRIM_INVALID, "float32, which has no value 1e39" },
-        { "pad on=tokens | unbatch on=tokens", BRIM_INVALID, "put unbatch before pad" },
+        { "pad", BRIM_STATUS_SYNTAX, "on" },
+        { "pad on=v", BRIM_STATUS_INVALID, "field 'v' has one shape already" },
+        { "pad on=tokens | pad on=tokens", BRIM_STATUS_INVALID, "is padded already" },
+        { "pad on=tokens to=3 | pad on=tokens", BRIM_STATUS_INVALID, "has one shape already" },
+        { "pad on=nothing", BRIM_STATUS_INVALID, "no field 'nothing'" },
+        { "pad on=tokens cut=yes", BRIM_STATUS_INVALID, "cut=yes needs to=" },
+        { "pad on=tokens,pairs lengths=n", BRIM_STATUS_INVALID, "one by one" },
+        { "pad on=tokens lengths=id", BRIM_STATUS_INVALID, "there is a field 'id' already" },
+        { "pad on=tokens lengths='a b'", BRIM_STATUS_INVALID, "the field name \"a b\"" },
+        { "pad on=tokens value=0.5", BRIM_STATUS_INVALID, "int32, which has no value 0.5" },
+        { "pad on=tokens value=2147483648", BRIM_STATUS_INVALID, "no value 2147483648" },
+        { "pad on=word value=-1", BRIM_STATUS_INVALID, "uint8, which has no value -1" },
+        { "pad on=word value=256", BRIM_STATUS_INVALID, "no value 256" },
+        { "cast uint64 on=word | pad on=word value=-1", BRIM_STATUS_INVALID, "no value -1" },
+        { "cast bool on=word | pad on=word value=2", BRIM_STATUS_INVALID, "no value 2" },
+        { "pad on=pairs value=1e39", BRIM_STATUS_INVALID, "float32, which has no value 1e39" },
+        { "pad on=tokens | unbatch on=tokens", BRIM_STATUS_INVALID, "put unbatch before pad" },
     };
     const brim_binding binding = data_binding(0, 7);
     for (size_t c = 0; c < BRIM__COUNT(cases); c++) {
@@ -374,11 +378,11 @@ static void test_pad_refused(void **state) {
     brim_binding named = data_binding(4, 2);
     named.fields = fields;
     expect_unbuilt("callback @data | pad on=a-name-of-forty-one-characters-is-too-long", &named, 1,
-                   BRIM_INVALID, "give another with lengths=");
-    fields[0].dtype = BRIM_C64;
+                   BRIM_STATUS_INVALID, "give another with lengths=");
+    fields[0].dtype = BRIM_DTYPE_C64;
     expect_unbuilt("callback @data | pad on=a-name-of-forty-one-characters-is-too-long value=1 "
                    "lengths=n",
-                   &named, 1, BRIM_INVALID, "complex64, which has no value 1");
+                   &named, 1, BRIM_STATUS_INVALID, "complex64, which has no value 1");
 }
 
 /* ----------------------------------------------------------------- unbatch */
@@ -430,9 +434,9 @@ static void test_unbatch_of_views(void **state) {
     static const int16_t data[1][2][3] = { { { 2, 4, 6 }, { 8, 10, 12 } } };
     brim_binding array = { .size = sizeof array,
                            .name = "x",
-                           .kind = BRIM_BIND_ARRAY,
+                           .kind = BRIM_BINDING_ARRAY,
                            .data = data,
-                           .dtype = BRIM_I16,
+                           .dtype = BRIM_DTYPE_I16,
                            .rank = 3,
                            .shape = { 1, 2, 3 } };
     expect_output("array @x | normalize mean=0,1 std=2,1 axis=0 | unbatch", &array, 1, 0, 1,
@@ -457,12 +461,12 @@ static void test_unbatch_refused(void **state) {
         brim_status status;
         const char *part;
     } cases[] = {
-        { "unbatch", BRIM_INVALID, "field 'id' is one number" },
-        { "unbatch on=word", BRIM_INVALID, "field 'word' is text" },
-        { "unbatch on=odd,v", BRIM_INVALID, "field 'v' has 3 in its first dimension" },
-        { "unbatch on=v | unbatch on=tokens", BRIM_UNSUPPORTED, "only once" },
-        { "unbatch on=v | unbatch on=v", BRIM_INVALID, "field 'v' is one number" },
-        { "unbatch on=w", BRIM_INVALID, "no field 'w'" },
+        { "unbatch", BRIM_STATUS_INVALID, "field 'id' is one number" },
+        { "unbatch on=word", BRIM_STATUS_INVALID, "field 'word' is text" },
+        { "unbatch on=odd,v", BRIM_STATUS_INVALID, "field 'v' has 3 in its first dimension" },
+        { "unbatch on=v | unbatch on=tokens", BRIM_STATUS_UNSUPPORTED, "only once" },
+        { "unbatch on=v | unbatch on=v", BRIM_STATUS_INVALID, "field 'v' is one number" },
+        { "unbatch on=w", BRIM_STATUS_INVALID, "no field 'w'" },
     };
     const brim_binding binding = data_binding(0, 7);
     for (size_t c = 0; c < BRIM__COUNT(cases); c++) {
@@ -507,19 +511,19 @@ static void test_flat_map(void **state) {
     struct windows windows = { 0 };
     const brim_field_spec fields[] = { { .size = sizeof(brim_field_spec),
                                          .name = "pair",
-                                         .dtype = BRIM_I32,
+                                         .dtype = BRIM_DTYPE_I32,
                                          .rank = 1,
                                          .shape = { 2 } },
                                        { .size = sizeof(brim_field_spec),
                                          .name = "mark",
-                                         .dtype = BRIM_U8,
+                                         .dtype = BRIM_DTYPE_U8,
                                          .rank = 1,
                                          .shape = { 9 },
-                                         .form = BRIM_BYTES } };
+                                         .form = BRIM_FORM_BYTES } };
     brim_binding bindings[] = { data_binding(4, 1),
                                 { .size = sizeof(brim_binding),
                                   .name = "window",
-                                  .kind = BRIM_BIND_FLAT_MAP,
+                                  .kind = BRIM_BINDING_FLAT_MAP,
                                   .user = &windows,
                                   .count = 4,
                                   .fields = fields,
@@ -545,17 +549,19 @@ static void test_flat_map(void **state) {
     made_close(&made);
 
     expect_unbuilt("callback @data | flat_map @window | unbatch on=pair", bindings, 2,
-                   BRIM_UNSUPPORTED, "only once");
+                   BRIM_STATUS_UNSUPPORTED, "only once");
     bindings[1].count = 0;
-    expect_unbuilt("callback @data | flat_map @window", bindings, 2, BRIM_INVALID,
+    expect_unbuilt("callback @data | flat_map @window", bindings, 2, BRIM_STATUS_INVALID,
                    "its `count` is 0");
     bindings[1].count = 1000001;
-    expect_unbuilt("callback @data | flat_map @window", bindings, 2, BRIM_INVALID, "1 to 1000000");
+    expect_unbuilt("callback @data | flat_map @window", bindings, 2, BRIM_STATUS_INVALID,
+                   "1 to 1000000");
     bindings[1].count = 1;
     bindings[1].field_count = 0;
-    expect_unbuilt("callback @data | flat_map @window", bindings, 2, BRIM_INVALID, "0 fields");
+    expect_unbuilt("callback @data | flat_map @window", bindings, 2, BRIM_STATUS_INVALID,
+                   "0 fields");
     bindings[1].flat_map = NULL;
-    expect_unbuilt("callback @data | flat_map @window", bindings, 2, BRIM_INVALID,
+    expect_unbuilt("callback @data | flat_map @window", bindings, 2, BRIM_STATUS_INVALID,
                    "`flat_map` is NULL");
 }
 
@@ -575,11 +581,11 @@ static int note_key(void *user, const brim_call *call, const brim_value *inputs,
 static void test_keys_behind_an_expansion(void **state) {
     (void)state;
     struct windows windows = { 0 };
-    const brim_field_spec field = { .size = sizeof field, .name = "w", .dtype = BRIM_I16 };
+    const brim_field_spec field = { .size = sizeof field, .name = "w", .dtype = BRIM_DTYPE_I16 };
     const brim_binding bindings[] = { data_binding(3, 1),
                                       { .size = sizeof(brim_binding),
                                         .name = "note",
-                                        .kind = BRIM_BIND_MAP,
+                                        .kind = BRIM_BINDING_MAP,
                                         .user = &windows,
                                         .fields = &field,
                                         .field_count = 1,
@@ -621,10 +627,10 @@ static void check_batch(void *user, const brim_batch *batch) {
     int64_t longest = 0;
     check_ragged(batch, "tokens", 8);
     check_ragged(batch, "pairs", 8);
-    assert_int_equal(tokens->form, BRIM_RAGGED);
+    assert_int_equal(tokens->form, BRIM_FORM_RAGGED);
     assert_int_equal(tokens->rank, 2);
     assert_int_equal(pairs->rank, 3);
-    assert_int_equal(word->form, BRIM_DENSE);
+    assert_int_equal(word->form, BRIM_FORM_DENSE);
     for (uint64_t r = 0; r < info->rows; r++) {
         const int64_t s = (int64_t)info->samples[r];
         const char *letters = (const char *)word->data + (int64_t)r * word->strides[0];
@@ -696,16 +702,16 @@ static int flat_map_alone(void *user, const brim_call *call, uint64_t index,
 static void test_functions_are_serialised(void **state) {
     (void)state;
     struct alone alone[2] = { 0 };
-    const brim_field_spec field = { .size = sizeof field, .name = "id", .dtype = BRIM_I64 };
+    const brim_field_spec field = { .size = sizeof field, .name = "id", .dtype = BRIM_DTYPE_I64 };
     const brim_binding bindings[] = { data_binding(0, 7),
                                       { .size = sizeof(brim_binding),
                                         .name = "keep",
-                                        .kind = BRIM_BIND_FILTER,
+                                        .kind = BRIM_BINDING_FILTER,
                                         .user = &alone[0],
                                         .filter = filter_alone },
                                       { .size = sizeof(brim_binding),
                                         .name = "many",
-                                        .kind = BRIM_BIND_FLAT_MAP,
+                                        .kind = BRIM_BINDING_FLAT_MAP,
                                         .user = &alone[1],
                                         .count = 5,
                                         .fields = &field,

@@ -42,25 +42,25 @@ static int keep_image(void *user, const brim_call *call, const brim_value *input
 
 /* clang-format off */
 static const brim_field_spec fields[] = {
-    { sizeof(brim_field_spec), "image", BRIM_U8, 3, { HEIGHT, WIDTH, 3 }, 0, BRIM_DENSE },
-    { sizeof(brim_field_spec), "label", BRIM_I64, 0, { 0 }, 0, BRIM_DENSE },
+    { sizeof(brim_field_spec), "image", BRIM_DTYPE_U8, 3, { HEIGHT, WIDTH, 3 }, 0, BRIM_FORM_DENSE },
+    { sizeof(brim_field_spec), "label", BRIM_DTYPE_I64, 0, { 0 }, 0, BRIM_FORM_DENSE },
 };
 static char draws;
 #define BINDING .size = sizeof(brim_binding), .fields = fields
-#define SOURCE  BINDING, .kind = BRIM_BIND_SOURCE, .count = 8, .field_count = 2, .read = read_image
-#define MAP     BINDING, .kind = BRIM_BIND_MAP, .field_count = 1, .map = map_image
+#define SOURCE  BINDING, .kind = BRIM_BINDING_SOURCE, .count = 8, .field_count = 2, .read = read_image
+#define MAP     BINDING, .kind = BRIM_BINDING_MAP, .field_count = 1, .map = map_image
 static const brim_binding bindings[] = {
-    { SOURCE, .name = "data", .flags = BRIM_PURE | BRIM_CONCURRENT },
-    { SOURCE, .name = "loose", .flags = BRIM_CONCURRENT },
-    { SOURCE, .name = "dice", .flags = BRIM_PURE | BRIM_RANDOM },
-    { MAP, .name = "pure", .flags = BRIM_PURE },
+    { SOURCE, .name = "data", .flags = BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT },
+    { SOURCE, .name = "loose", .flags = BRIM_CALLBACK_CONCURRENT },
+    { SOURCE, .name = "dice", .flags = BRIM_CALLBACK_PURE | BRIM_CALLBACK_RANDOM },
+    { MAP, .name = "pure", .flags = BRIM_CALLBACK_PURE },
     { MAP, .name = "impure" },
-    { MAP, .name = "random", .flags = BRIM_PURE | BRIM_RANDOM, .user = &draws },
-    { MAP, .name = "both", .flags = BRIM_RANDOM, .user = &draws },
-    { .size = sizeof(brim_binding), .name = "keep", .kind = BRIM_BIND_FILTER,
+    { MAP, .name = "random", .flags = BRIM_CALLBACK_PURE | BRIM_CALLBACK_RANDOM, .user = &draws },
+    { MAP, .name = "both", .flags = BRIM_CALLBACK_RANDOM, .user = &draws },
+    { .size = sizeof(brim_binding), .name = "keep", .kind = BRIM_BINDING_FILTER,
       .filter = keep_image },
-    { .size = sizeof(brim_binding), .name = "draw", .kind = BRIM_BIND_FILTER,
-      .flags = BRIM_PURE | BRIM_RANDOM, .filter = keep_image },
+    { .size = sizeof(brim_binding), .name = "draw", .kind = BRIM_BINDING_FILTER,
+      .flags = BRIM_CALLBACK_PURE | BRIM_CALLBACK_RANDOM, .filter = keep_image },
 };
 
 /* random, impure: what the program calls the first such stage; NULL: there is none. */

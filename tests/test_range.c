@@ -15,7 +15,7 @@ static float reals[4 * 6 * 5 * 3];
 
 /* clang-format off */
 #define ARRAY(name_, dtype_, memory)                                                        \
-    { .size = sizeof(brim_binding), .name = (name_), .kind = BRIM_BIND_ARRAY, .rank = 4,      \
+    { .size = sizeof(brim_binding), .name = (name_), .kind = BRIM_BINDING_ARRAY, .rank = 4,      \
       .shape = { 4, 6, 5, 3 }, .dtype = (dtype_), .data = (memory) }
 /* clang-format on */
 
@@ -30,13 +30,13 @@ static int map_reals(void *user, const brim_call *call, const brim_value *inputs
 
 /* clang-format off */
 static struct how how_of(void) {
-    static const brim_field_spec mapped = { sizeof(brim_field_spec), "image", BRIM_F32, 3,
-                                            { 6, 5, 3 },             0,       BRIM_DENSE };
+    static const brim_field_spec mapped = { sizeof(brim_field_spec), "image", BRIM_DTYPE_F32, 3,
+                                            { 6, 5, 3 },             0,       BRIM_FORM_DENSE };
     static brim_binding bindings[] = {
-        ARRAY("u8", BRIM_U8, bytes_of),   ARRAY("u16", BRIM_U16, shorts),
-        ARRAY("real", BRIM_F32, reals),   ARRAY("bool", BRIM_BOOL, bools),
-        { .size = sizeof(brim_binding), .name = "map", .kind = BRIM_BIND_MAP, .fields = &mapped,
-          .field_count = 1, .map = map_reals, .flags = BRIM_PURE },
+        ARRAY("u8", BRIM_DTYPE_U8, bytes_of),   ARRAY("u16", BRIM_DTYPE_U16, shorts),
+        ARRAY("real", BRIM_DTYPE_F32, reals),   ARRAY("bool", BRIM_DTYPE_BOOL, bools),
+        { .size = sizeof(brim_binding), .name = "map", .kind = BRIM_BINDING_MAP, .fields = &mapped,
+          .field_count = 1, .map = map_reals, .flags = BRIM_CALLBACK_PURE },
     };
     return (struct how){ .bindings = bindings, .binding_count = 5 };
 }
@@ -175,7 +175,7 @@ static void refused_where_nobody_knows(void **state) {
         assert_int_equal(brim_runtime_new(&options, &runtime), BRIM_OK);
         assert_int_equal(brim_pipeline_parse(filled(text, cases[i].text), &pipeline), BRIM_OK);
         const brim_status status = brim_loader_open(runtime, pipeline, &open, &loader);
-        if (status != BRIM_INVALID) {
+        if (status != BRIM_STATUS_INVALID) {
             fail_msg("%s: %s", brim_status_name(status), text);
         }
         assert_detail_has(cases[i].part);

@@ -43,7 +43,7 @@ static void test_bytes(void **state) {
         assert_int_equal(opened.source.in_memory, map);
         assert_int_equal(opened.source.field_count, 1);
         assert_string_equal(opened.source.field[0].name, "raw");
-        assert_int_equal(opened.source.field[0].view.dtype, BRIM_U8);
+        assert_int_equal(opened.source.field[0].view.dtype, BRIM_DTYPE_U8);
         assert_int_equal(opened.source.field[0].view.shape.dim[0], RECORD);
         assert_records(&opened.source, content + SKIP, RECORDS * RECORD);
         close_opened(&opened);
@@ -76,9 +76,9 @@ static void test_fields(void **state) {
         uint32_t rank;
         double last; /* of its elements */
     } wanted[] = {
-        { "label", BRIM_U8, 0, 0, 7 },  { "image", BRIM_U8, 1, 2, 6 },
-        { "score", BRIM_F32, 7, 0, 1 }, { "count", BRIM_I16, 12, 0, -2 },
-        { "again", BRIM_U8, 0, 0, 7 },  { "next", BRIM_BOOL, 1, 0, 1 },
+        { "label", BRIM_DTYPE_U8, 0, 0, 7 },  { "image", BRIM_DTYPE_U8, 1, 2, 6 },
+        { "score", BRIM_DTYPE_F32, 7, 0, 1 }, { "count", BRIM_DTYPE_I16, 12, 0, -2 },
+        { "again", BRIM_DTYPE_U8, 0, 0, 7 },  { "next", BRIM_DTYPE_BOOL, 1, 0, 1 },
     };
     struct opened opened;
     assert_int_equal(open_fields(&opened, path.text, "16", fields, 6), BRIM_OK);
@@ -146,21 +146,21 @@ static void test_fields_that_are_none(void **state) {
     };
     struct opened opened;
     for (size_t i = 0; i < BRIM__COUNT(cases); i++) {
-        if (open_fields(&opened, path.text, "12", &cases[i].field, 1) != BRIM_INVALID) {
+        if (open_fields(&opened, path.text, "12", &cases[i].field, 1) != BRIM_STATUS_INVALID) {
             fail_msg("'%s': %s", cases[i].field, brim_detail());
         }
         assert_detail_has(cases[i].part);
         close_opened(&opened);
     }
     static const char *const twice[] = { "x:uint8", "x:int8" };
-    assert_int_equal(open_fields(&opened, path.text, "12", twice, 2), BRIM_INVALID);
+    assert_int_equal(open_fields(&opened, path.text, "12", twice, 2), BRIM_STATUS_INVALID);
     assert_detail_has("two fields have the name 'x'");
     close_opened(&opened);
     char long_name[400];
     memset(long_name, 'n', sizeof long_name);
     long_name[399] = '\0';
     const char *const longest = long_name;
-    assert_int_equal(open_fields(&opened, path.text, "12", &longest, 1), BRIM_INVALID);
+    assert_int_equal(open_fields(&opened, path.text, "12", &longest, 1), BRIM_STATUS_INVALID);
     assert_detail_has("too long");
     close_opened(&opened);
 }
@@ -176,13 +176,13 @@ static void test_sizes(void **state) {
         write_file(path.text, content, count);
         const brim_status status = open_and_read(&use);
         if (count < SKIP) {
-            assert_int_equal(status, BRIM_CORRUPT);
+            assert_int_equal(status, BRIM_STATUS_CORRUPT);
             assert_detail_has("inside the 4 bytes to be skipped");
         } else if (count == SKIP) {
-            assert_int_equal(status, BRIM_INVALID);
+            assert_int_equal(status, BRIM_STATUS_INVALID);
             assert_detail_has("holds no records");
         } else if ((count - SKIP) % RECORD != 0) {
-            assert_int_equal(status, BRIM_CORRUPT);
+            assert_int_equal(status, BRIM_STATUS_CORRUPT);
             assert_detail_has("r.bin: byte");
             assert_detail_has("no multiple of bytes=12");
         } else {
@@ -230,7 +230,7 @@ static void test_pipe(void **state) {
     uint8_t *buffer = new_buffer(source, source->most_run);
     const uint8_t *records;
     uint64_t got = 0;
-    assert_int_equal(pull(source, 5, buffer, &records, &got), BRIM_TIMEOUT);
+    assert_int_equal(pull(source, 5, buffer, &records, &got), BRIM_STATUS_TIMEOUT);
     /* byte by byte: nothing before a record is whole, and nothing is lost */
     for (size_t i = 0; i < SKIP + 2 * RECORD; i++) {
         assert_int_equal(write(fd, content + i, 1), 1);
@@ -241,7 +241,7 @@ static void test_pipe(void **state) {
             assert_int_equal(got, 1);
             assert_memory_equal(records, content + i + 1 - RECORD, RECORD);
         } else {
-            assert_int_equal(status, BRIM_TIMEOUT);
+            assert_int_equal(status, BRIM_STATUS_TIMEOUT);
         }
     }
     /* a record and a half, then the end */
@@ -250,10 +250,10 @@ static void test_pipe(void **state) {
     assert_int_equal(got, 1);
     assert_memory_equal(records, content + SKIP, RECORD);
     assert_int_equal(close(fd), 0);
-    assert_int_equal(pull(source, 5, buffer, &records, &got), BRIM_CORRUPT);
+    assert_int_equal(pull(source, 5, buffer, &records, &got), BRIM_STATUS_CORRUPT);
     assert_detail_has("ends inside record 3: 6 of its 12 bytes came");
-    assert_int_equal(pull(source, 5, buffer, &records, &got), BRIM_END);
-    assert_int_equal(pull(source, 5, buffer, &records, &got), BRIM_END);
+    assert_int_equal(pull(source, 5, buffer, &records, &got), BRIM_STATUS_END);
+    assert_int_equal(pull(source, 5, buffer, &records, &got), BRIM_STATUS_END);
     char text[200];
     source->ops->describe(source, 3, text, sizeof text);
     assert_non_null(strstr(text, "record 3"));
@@ -262,7 +262,7 @@ static void test_pipe(void **state) {
 
     /* a stream is no file among others */
     use_set(&use, "files", path.text);
-    assert_int_equal(open_use(&opened, &use, NULL, 0), BRIM_INVALID);
+    assert_int_equal(open_use(&opened, &use, NULL, 0), BRIM_STATUS_INVALID);
     assert_detail_has("alone");
     close_opened(&opened);
 }
@@ -283,9 +283,9 @@ static void test_pipe_that_ends_early(void **state) {
     uint8_t *buffer = new_buffer(&opened.source, 1);
     const uint8_t *records;
     uint64_t got = 0;
-    assert_int_equal(pull(&opened.source, 1, buffer, &records, &got), BRIM_CORRUPT);
+    assert_int_equal(pull(&opened.source, 1, buffer, &records, &got), BRIM_STATUS_CORRUPT);
     assert_detail_has("inside the 40 bytes to be skipped: 10 are missing");
-    assert_int_equal(pull(&opened.source, 1, buffer, &records, &got), BRIM_END);
+    assert_int_equal(pull(&opened.source, 1, buffer, &records, &got), BRIM_STATUS_END);
     free(buffer);
     close_opened(&opened);
 }
@@ -309,16 +309,16 @@ static void test_standard_input(void **state) {
     const uint8_t *records;
     uint64_t got;
     assert_pulls(source, content + SKIP, RECORDS);
-    assert_int_equal(pull(source, 1, buffer, &records, &got), BRIM_END);
+    assert_int_equal(pull(source, 1, buffer, &records, &got), BRIM_STATUS_END);
     for (uint64_t sample = 0; sample <= RECORDS; sample++) {
         assert_int_equal(source->ops->rewind(source, 1, sample), BRIM_OK);
         assert_pulls(source, content + SKIP + sample * RECORD, RECORDS - sample);
-        assert_int_equal(pull(source, 1, buffer, &records, &got), BRIM_END);
+        assert_int_equal(pull(source, 1, buffer, &records, &got), BRIM_STATUS_END);
     }
     assert_int_equal(source->ops->rewind(source, 1, RECORDS + 1), BRIM_OK);
-    assert_int_equal(pull(source, 1, buffer, &records, &got), BRIM_END);
+    assert_int_equal(pull(source, 1, buffer, &records, &got), BRIM_STATUS_END);
     assert_int_equal(source->ops->rewind(source, 1, UINT64_MAX), BRIM_OK);
-    assert_int_equal(pull(source, 1, buffer, &records, &got), BRIM_END);
+    assert_int_equal(pull(source, 1, buffer, &records, &got), BRIM_STATUS_END);
     free(buffer);
     close_opened(&opened);
     assert_int_equal(dup2(before, 0), 0);

@@ -21,7 +21,7 @@
 
 static bool has_device(void) {
     uint32_t count = 0;
-    return brim_device_count(BRIM_ON_OPENCL, &count) == BRIM_OK && count > 0;
+    return brim_device_count(BRIM_DEVICE_OPENCL, &count) == BRIM_OK && count > 0;
 }
 
 #define NEED_DEVICE()                                                  \
@@ -42,8 +42,8 @@ static int begin(void **state) {
     for (int64_t i = 0; i < SAMPLES; i++) {
         labels[i] = i * i;
     }
-    write_npy("images.npy", BRIM_U8, 4, (const int64_t[]){ SAMPLES, 12, 10, 3 }, pixels);
-    write_npy("labels.npy", BRIM_I64, 1, (const int64_t[]){ SAMPLES }, labels);
+    write_npy("images.npy", BRIM_DTYPE_U8, 4, (const int64_t[]){ SAMPLES, 12, 10, 3 }, pixels);
+    write_npy("labels.npy", BRIM_DTYPE_I64, 1, (const int64_t[]){ SAMPLES }, labels);
     return 0;
 }
 
@@ -99,7 +99,7 @@ static void test_same_batches(void **state) {
             pipeline_of(cached, s, e, "cache device | ");
             const struct digest wanted = run(plain, &(struct how){ 0 }, 3, NULL, NULL);
             for (int32_t threads = 0; threads <= 2; threads += 2) {
-                const struct how how = { .threads = threads, .device = BRIM_ON_OPENCL };
+                const struct how how = { .threads = threads, .device = BRIM_DEVICE_OPENCL };
                 brim_cache_stats stats;
                 assert_same(run(cached, &how, 3, &stats, NULL), wanted, cached);
                 assert_true(stats.hits > 0 && stats.filled > 0 && stats.bytes > 0);
@@ -117,8 +117,9 @@ static void test_order_behind_it(void **state) {
     pipeline_of(plain, 2, 0, "shuffle seed=5 | take 40 | repeat 2 | ");
     pipeline_of(text, 2, 0, "cache device | shuffle seed=5 | take 40 | repeat 2 | ");
     const struct digest wanted = run(plain, &(struct how){ 0 }, 3, NULL, NULL);
-    assert_same(run(text, &(struct how){ .threads = 1, .device = BRIM_ON_OPENCL }, 3, NULL, NULL),
-                wanted, text);
+    assert_same(
+        run(text, &(struct how){ .threads = 1, .device = BRIM_DEVICE_OPENCL }, 3, NULL, NULL),
+        wanted, text);
 }
 
 static void test_copied_once(void **state) {
@@ -127,7 +128,7 @@ static void test_copied_once(void **state) {
     char text[TEXT_BYTES];
     pipeline_of(text, 1, 0, "cache device | ");
     for (int32_t threads = 0; threads <= 2; threads++) {
-        const struct how how = { .threads = threads, .device = BRIM_ON_OPENCL };
+        const struct how how = { .threads = threads, .device = BRIM_DEVICE_OPENCL };
         uint64_t copied[4];
         brim_cache_stats stats;
         run(text, &how, 4, &stats, copied);
@@ -150,7 +151,7 @@ static void test_every_limit(void **state) {
     const struct digest wanted = run(plain, &(struct how){ 0 }, 3, NULL, NULL);
     struct session session;
     session_open(&session, text,
-                 &(struct how){ .device = BRIM_ON_OPENCL, .device_bytes = AT_MINIMUM });
+                 &(struct how){ .device = BRIM_DEVICE_OPENCL, .device_bytes = AT_MINIMUM });
     const brim_plan_info info = *brim_plan_get(brim_loader_plan(session.loader));
     session_close(&session);
     uint64_t filled = 0;
@@ -158,7 +159,7 @@ static void test_every_limit(void **state) {
         info.minimum_device_bytes + 4 * info.device_slot_bytes + SAMPLES * (ROW * 4 + 8 + 64);
     for (uint64_t limit = info.minimum_device_bytes; limit < all; limit += 4096) {
         const struct how how = { .threads = limit % 8192 == 0 ? 1 : 0,
-                                 .device = BRIM_ON_OPENCL,
+                                 .device = BRIM_DEVICE_OPENCL,
                                  .device_bytes = limit };
         brim_cache_stats stats;
         assert_same(run(text, &how, 3, &stats, NULL), wanted, text);
@@ -178,7 +179,8 @@ static void test_gives_way(void **state) {
     for (int32_t threads = 0; threads <= 2; threads++) {
         struct session session;
         struct digest digest = { 0 };
-        session_open(&session, text, &(struct how){ .threads = threads, .device = BRIM_ON_OPENCL });
+        session_open(&session, text,
+                     &(struct how){ .threads = threads, .device = BRIM_DEVICE_OPENCL });
         for (unsigned epoch = 0; epoch < 8; epoch++) {
             for (unsigned step = 0; step < 3; step++) {
                 brim_cache_stats stats = BRIM_CACHE_STATS_INIT;
@@ -210,7 +212,7 @@ static void large_batches(char text[TEXT_BYTES], const char *cache) {
 /* A device in which the slots that are planned have room, and half of the samples besides. */
 static uint64_t limit_for_half(const char *text) {
     struct session session;
-    session_open(&session, text, &(struct how){ .device = BRIM_ON_OPENCL });
+    session_open(&session, text, &(struct how){ .device = BRIM_DEVICE_OPENCL });
     const brim_plan_info *info = brim_plan_get(brim_loader_plan(session.loader));
     const uint64_t bytes =
         info->minimum_device_bytes +
@@ -255,8 +257,9 @@ static void test_takes_what_is_free(void **state) {
     const struct digest wanted = run(plain, &(struct how){ 0 }, 6, NULL, NULL);
     struct session session;
     struct digest digest = { 0 };
-    session_open(&session, text,
-                 &(struct how){ .device = BRIM_ON_OPENCL, .device_bytes = limit_for_half(text) });
+    session_open(
+        &session, text,
+        &(struct how){ .device = BRIM_DEVICE_OPENCL, .device_bytes = limit_for_half(text) });
     const brim_plan_info *info = brim_plan_get(brim_loader_plan(session.loader));
     const struct brim__resident *tier = brim__loader_resident(session.loader);
     assert_true(info->device_slots >= info->minimum_device_slots + 2);
@@ -282,14 +285,14 @@ static void test_beside_others(void **state) {
     char text[TEXT_BYTES];
     large_batches(text, "cache device | ");
     struct session session;
-    session_open(&session, text, &(struct how){ .device = BRIM_ON_OPENCL });
+    session_open(&session, text, &(struct how){ .device = BRIM_DEVICE_OPENCL });
     const uint64_t limit = brim_plan_get(brim_loader_plan(session.loader))->planned_device_bytes;
     session_close(&session);
     for (uint64_t rows = 0; rows <= 5; rows += 5) {
         struct digest digest = { 0 };
         brim_budget *other;
         session_open(&session, text,
-                     &(struct how){ .device = BRIM_ON_OPENCL, .device_bytes = limit });
+                     &(struct how){ .device = BRIM_DEVICE_OPENCL, .device_bytes = limit });
         const struct brim__resident *tier = brim__loader_resident(session.loader);
         assert_int_equal(brim_budget_new(brim_runtime_budget(session.runtime), "other",
                                          BRIM_UNLIMITED, 0, &other),
@@ -321,7 +324,7 @@ static brim_status write_nothing(struct brim__queue *queue, const struct brim__d
 }
 
 static brim_status poll_failure(struct brim__device *device, void *event) {
-    return driver.fails ? brim__fail(BRIM_DRIVER, "the copy failed on the device")
+    return driver.fails ? brim__fail(BRIM_STATUS_DRIVER, "the copy failed on the device")
                         : driver.real->event_poll(device, event);
 }
 
@@ -345,7 +348,7 @@ static void test_copies_that_fail(void **state) {
         struct session session;
         struct digest digest = { 0 };
         brim_batch *batch;
-        session_open(&session, text, &(struct how){ .device = BRIM_ON_OPENCL });
+        session_open(&session, text, &(struct how){ .device = BRIM_DEVICE_OPENCL });
         struct brim__device *device = &session.loader->ship->device;
         driver.real = device->ops;
         driver.ops = *device->ops;
@@ -353,7 +356,8 @@ static void test_copies_that_fail(void **state) {
         driver.ops.event_poll = poll_failure;
         device->ops = &driver.ops;
         driver.fails = true;
-        assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_DRIVER);
+        assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch),
+                         BRIM_STATUS_DRIVER);
         assert_detail_has("the copy failed on the device");
         driver.fails = false;
         for (unsigned i = 0; i < 3; i++) {
@@ -426,8 +430,8 @@ static brim_status poll_lost(struct brim__device *device, void *event) {
     }
     pthread_mutex_unlock(&careless.lock);
     return !lost  ? careless.real->event_poll(device, event)
-           : told ? brim__fail(BRIM_DRIVER, "the copy was lost")
-                  : BRIM_TIMEOUT;
+           : told ? brim__fail(BRIM_STATUS_DRIVER, "the copy was lost")
+                  : BRIM_STATUS_TIMEOUT;
 }
 
 static void free_lost(struct brim__device *device, void *event) {
@@ -506,7 +510,8 @@ static void lose_copies(const char *text, struct digest wanted, bool while_shipp
     brim_batch *batch = NULL;
     session_open(
         &session, text,
-        &(struct how){ .threads = 1, .growth = BRIM_FIXED, .device = BRIM_ON_OPENCL, .slots = 2 });
+        &(struct how){
+            .threads = 1, .growth = BRIM_GROWTH_FIXED, .device = BRIM_DEVICE_OPENCL, .slots = 2 });
     brim_loader *loader = session.loader;
     await_state(loader, true, BRIM__SLOT_READY, 2);
     begin_losing(loader);
@@ -528,7 +533,7 @@ static void lose_copies(const char *text, struct digest wanted, bool while_shipp
             sleep_a_little();
         }
         tell(0);
-        assert_int_equal(brim_loader_next(loader, 0, &batch), BRIM_TIMEOUT);
+        assert_int_equal(brim_loader_next(loader, 0, &batch), BRIM_STATUS_TIMEOUT);
         pthread_mutex_lock(&careless.lock);
         careless.stop = NULL;
         pthread_mutex_unlock(&careless.lock);
@@ -559,7 +564,7 @@ static void test_two_losses_are_told_once(void **state) {
         pipeline_of(text, 1, 0, kept ? "cache device | " : "");
         const struct digest wanted = run(text, &(struct how){ 0 }, 2, NULL, NULL);
         session_open(&session, text,
-                     &(struct how){ .threads = 1, .device = BRIM_ON_OPENCL, .slots = 2 });
+                     &(struct how){ .threads = 1, .device = BRIM_DEVICE_OPENCL, .slots = 2 });
         brim_loader *loader = session.loader;
         await_state(loader, true, BRIM__SLOT_READY, 2);
         begin_losing(loader);
@@ -571,7 +576,7 @@ static void test_two_losses_are_told_once(void **state) {
         await_state(loader, true, BRIM__SLOT_READY, 2);
         lose(false);
         tell(2);
-        assert_int_equal(brim_loader_next(loader, BRIM_FOREVER, &batch), BRIM_DRIVER);
+        assert_int_equal(brim_loader_next(loader, BRIM_FOREVER, &batch), BRIM_STATUS_DRIVER);
         assert_detail_has("the copy was lost");
         tell(0);
         await_none(loader, BRIM__SLOT_SHIPPED);
@@ -600,18 +605,18 @@ static void test_refusals(void **state) {
     (void)state;
     NEED_DEVICE();
     const struct path images = in_directory("images.npy");
-    const struct how how = { .device = BRIM_ON_OPENCL };
+    const struct how how = { .device = BRIM_DEVICE_OPENCL };
     char text[TEXT_BYTES];
     format_text(text, "npy %s | cache device | normalize unit | batch 4", images.text);
-    expect_refused(text, &how, BRIM_SYNTAX, "stands behind 'cache device'");
+    expect_refused(text, &how, BRIM_STATUS_SYNTAX, "stands behind 'cache device'");
     format_text(text, "npy %s | random_crop 8 | cache device | batch 4", images.text);
-    expect_refused(text, &how, BRIM_INVALID, "'random_crop' before it is random");
+    expect_refused(text, &how, BRIM_STATUS_INVALID, "'random_crop' before it is random");
     format_text(text, "npy %s | cache device verify=hit | batch 4", images.text);
-    expect_refused(text, &how, BRIM_UNSUPPORTED, "leave verify= out");
+    expect_refused(text, &how, BRIM_STATUS_UNSUPPORTED, "leave verify= out");
     format_text(text, "npy %s | cache device | cache device | batch 4", images.text);
-    expect_refused(text, &how, BRIM_SYNTAX, "there is one already");
+    expect_refused(text, &how, BRIM_STATUS_SYNTAX, "there is one already");
     format_text(text, "mix 1 (npy %s | cache device) | batch 4", images.text);
-    expect_refused(text, &how, BRIM_SYNTAX, "inside parentheses");
+    expect_refused(text, &how, BRIM_STATUS_SYNTAX, "inside parentheses");
 }
 
 static void test_frozen(void **state) {
@@ -624,8 +629,9 @@ static void test_frozen(void **state) {
     format_text(text, "npy %s | random_crop 8 | flip | cache device freeze=yes | batch 8",
                 images.text);
     const struct digest wanted = run(plain, &(struct how){ 0 }, 3, NULL, NULL);
-    assert_same(run(text, &(struct how){ .threads = 1, .device = BRIM_ON_OPENCL }, 3, NULL, NULL),
-                wanted, text);
+    assert_same(
+        run(text, &(struct how){ .threads = 1, .device = BRIM_DEVICE_OPENCL }, 3, NULL, NULL),
+        wanted, text);
 }
 
 int main(void) {

@@ -30,7 +30,7 @@ static brim_status collect(void *user, const uint8_t *row, uint32_t y) {
     struct collected *collected = user;
     assert_true(y < collected->count);
     if (y == collected->fail_at) {
-        return brim__fail(BRIM_CALLBACK, "no more");
+        return brim__fail(BRIM_STATUS_CALLBACK, "no more");
     }
     memcpy(collected->rows + y * collected->row_bytes, row, collected->row_bytes);
     collected->seen[y]++;
@@ -368,7 +368,7 @@ static void test_too_little_memory_is_refused(void **state) {
             if (status == BRIM_OK) {
                 break;
             }
-            assert_int_equal(status, BRIM_BUDGET);
+            assert_int_equal(status, BRIM_STATUS_BUDGET);
             assert_non_null(strstr(brim_detail(), "takes up to"));
         }
         /* and the least that is taken is enough */
@@ -407,7 +407,7 @@ static void test_senseless_axes_are_refused(void **state) {
         *(i % 2 == 0 ? &resize.x : &resize.y) = axes[i / 2];
         struct brim__resizer *resizer = NULL;
         assert_int_equal(brim__resize_begin(&resize, memory, 65536, collect, NULL, &resizer),
-                         BRIM_INVALID);
+                         BRIM_STATUS_INVALID);
         assert_non_null(strstr(brim_detail(), i % 2 == 0 ? "width" : "height"));
     }
     free(memory);
@@ -439,7 +439,7 @@ static void test_a_failing_sink_ends_the_rows(void **state) {
         struct brim__resizer *resizer = NULL;
         assert_int_equal(brim__resize_begin(&resize, memory, bytes, collect, &collected, &resizer),
                          BRIM_OK);
-        assert_int_equal(push_rows(&resize, resizer, pixels), BRIM_CALLBACK);
+        assert_int_equal(push_rows(&resize, resizer, pixels), BRIM_STATUS_CALLBACK);
         assert_int_equal(seen[3], 1);
         assert_int_equal(seen[5], 0);
         free(memory);
@@ -461,7 +461,7 @@ static void test_more_rows_than_needed_are_refused(void **state) {
     assert_int_equal(brim__resize_begin(&resize, memory, bytes, collect, &collected, &resizer),
                      BRIM_OK);
     assert_int_equal(push_rows(&resize, resizer, pixels), BRIM_OK);
-    assert_int_equal(brim__resize_row(resizer, pixels), BRIM_INVALID);
+    assert_int_equal(brim__resize_row(resizer, pixels), BRIM_STATUS_INVALID);
     assert_int_equal(seen[0] + seen[1] + seen[2], 3);
     free(memory);
 }

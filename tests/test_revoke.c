@@ -69,7 +69,7 @@ static void hold_kind(struct holder *holder, brim_budget *budget, brim_memory ki
 }
 
 static void hold(struct holder *holder, brim_budget *budget, uint64_t piece, uint64_t pieces) {
-    hold_kind(holder, budget, BRIM_HOST, piece, pieces);
+    hold_kind(holder, budget, BRIM_MEMORY_HOST, piece, pieces);
 }
 
 static void let_go(struct holder *holder) {
@@ -88,9 +88,9 @@ static void elastic_memory_gives_way_to_firm(void **state) {
     hold(&small, a, KIB, 2);
     hold(&large, b, KIB, 6);
     large.tries = small.tries = true;
-    assert_int_equal(brim__budget_free_now(root, BRIM_HOST), 2 * KIB);
-    assert_int_equal(brim__budget_available(root, BRIM_HOST), 10 * KIB);
-    assert_false(brim__budget_try(a, BRIM_HOST, 3 * KIB)); /* elastic takes from nobody */
+    assert_int_equal(brim__budget_free_now(root, BRIM_MEMORY_HOST), 2 * KIB);
+    assert_int_equal(brim__budget_available(root, BRIM_MEMORY_HOST), 10 * KIB);
+    assert_false(brim__budget_try(a, BRIM_MEMORY_HOST, 3 * KIB)); /* elastic takes from nobody */
     assert_int_equal(small.asked + large.asked, 0);
 
     assert_true(charges(a, 5 * KIB - 100));
@@ -103,10 +103,10 @@ static void elastic_memory_gives_way_to_firm(void **state) {
     assert_false(charges(a, 5 * KIB + 101)); /* one byte more than there is at all */
     assert_true(charges(a, 100));
     brim_budget *c;
-    assert_int_equal(brim_budget_new(root, "c", BRIM_UNLIMITED, 5 * KIB, &c), BRIM_BUDGET);
-    assert_int_equal(large.held + small.held, 0);     /* all was taken before refusing */
-    assert_true(brim__budget_try(a, BRIM_HOST, KIB)); /* and may be taken again */
-    brim__budget_return(a, BRIM_HOST, KIB);
+    assert_int_equal(brim_budget_new(root, "c", BRIM_UNLIMITED, 5 * KIB, &c), BRIM_STATUS_BUDGET);
+    assert_int_equal(large.held + small.held, 0);            /* all was taken before refusing */
+    assert_true(brim__budget_try(a, BRIM_MEMORY_HOST, KIB)); /* and may be taken again */
+    brim__budget_return(a, BRIM_MEMORY_HOST, KIB);
     brim__budget_check(root);
     let_go(&small);
     let_go(&large);
@@ -164,10 +164,10 @@ static void every_kind_gives_way(brim_memory kind, const char *where) {
 
 static void elastic_memory_of_every_kind_gives_way(void **state) {
     (void)state;
-    every_kind_gives_way(BRIM_PINNED, " of page-locked memory");
-    every_kind_gives_way(BRIM_DEVICE, " on cuda:0");
-    every_kind_gives_way((brim_memory)(BRIM_DEVICE + 7), " on cuda:7");
-    every_kind_gives_way((brim_memory)(BRIM_DEVICE + 9), " on opencl:1");
+    every_kind_gives_way(BRIM_MEMORY_PINNED, " of page-locked memory");
+    every_kind_gives_way(BRIM_MEMORY_DEVICE, " on cuda:0");
+    every_kind_gives_way((brim_memory)(BRIM_MEMORY_DEVICE + 7), " on cuda:7");
+    every_kind_gives_way((brim_memory)(BRIM_MEMORY_DEVICE + 9), " on opencl:1");
     every_kind_gives_way((brim_memory)(BRIM_MEMORY_KINDS - 1), " on opencl:7");
 }
 
@@ -175,7 +175,7 @@ static void elastic_memory_of_every_kind_gives_way(void **state) {
  * before caches, and nobody who is in use. */
 static void memory_is_made_free_by_those_who_give_way(void **state) {
     (void)state;
-    const brim_memory kind = BRIM_DEVICE;
+    const brim_memory kind = BRIM_MEMORY_DEVICE;
     brim_budget *root = new_root_of(kind, 12 * KIB);
     brim_budget *node[3];
     struct holder holder[3];
@@ -186,7 +186,7 @@ static void memory_is_made_free_by_those_who_give_way(void **state) {
         hold_kind(&holder[i], node[i], kind, KIB, 4);
         brim__budget_yields(node[i], yields[i]);
     }
-    brim__budget_make_free(root, BRIM_HOST, KIB); /* there is enough of that */
+    brim__budget_make_free(root, BRIM_MEMORY_HOST, KIB); /* there is enough of that */
     brim__budget_make_free(root, kind, 3 * KIB);
     assert_int_equal(holder[2].held, KIB);
     assert_int_equal(holder[0].asked + holder[1].asked, 0);
@@ -208,7 +208,7 @@ static void memory_is_made_free_by_those_who_give_way(void **state) {
 
 static void elastic_memory_gives_way_to_bounds(void **state) {
     (void)state;
-    const brim_memory kind = (brim_memory)(BRIM_DEVICE + 1);
+    const brim_memory kind = (brim_memory)(BRIM_MEMORY_DEVICE + 1);
     brim_budget *root = new_root_of(kind, 10 * KIB);
     brim_budget *a = new_child(root, "a", BRIM_UNLIMITED, 0);
     brim_budget *b = new_child(root, "b", BRIM_UNLIMITED, 0);
@@ -273,7 +273,7 @@ static void only_those_who_help_are_asked(void **state) {
 
     /* now the root: what "rich" holds is set aside for it and frees nothing */
     assert_true(charges(root, 9 * KIB));
-    assert_int_equal(brim__budget_free_now(root, BRIM_HOST), 0);
+    assert_int_equal(brim__budget_free_now(root, BRIM_MEMORY_HOST), 0);
     assert_int_equal(below_minimum.asked, 0);
     assert_int_equal(outside.held + inside.held, 2 * KIB);
     assert_false(charges(root, 2 * KIB + 1));
@@ -315,11 +315,11 @@ static void a_firm_charge_gets_what_is_available_and_no_more(void **state) {
         for (int step = 0; step < 100; step++) {
             const int i = 1 + (int)random_below(HOLDERS);
             const uint64_t elastic = random_below(4000);
-            if (brim__budget_try(nodes[i], BRIM_HOST, elastic)) {
+            if (brim__budget_try(nodes[i], BRIM_MEMORY_HOST, elastic)) {
                 holders[i].held += elastic;
             }
             const int j = (int)random_below(HOLDERS + 1);
-            const uint64_t available = brim__budget_available(nodes[j], BRIM_HOST);
+            const uint64_t available = brim__budget_available(nodes[j], BRIM_MEMORY_HOST);
             const uint64_t bytes = step % 4 ? random_below(4000) : available + step % 8 / 4;
             const bool fits = charges(nodes[j], bytes);
             assert_int_equal(fits, bytes <= available);
@@ -327,11 +327,11 @@ static void a_firm_charge_gets_what_is_available_and_no_more(void **state) {
             brim__budget_check(nodes[0]);
             if (random_below(4) == 0) {
                 const uint64_t minimum = random_below(2) * random_below(3000);
-                (void)sets(nodes[i], BRIM_HOST, minimum + random_below(9000), minimum);
+                (void)sets(nodes[i], BRIM_MEMORY_HOST, minimum + random_below(9000), minimum);
                 brim__budget_check(nodes[0]);
             }
             if (fits && random_below(4)) {
-                brim_budget_uncharge(nodes[j], BRIM_HOST, bytes);
+                brim_budget_uncharge(nodes[j], BRIM_MEMORY_HOST, bytes);
             }
         }
         for (int i = 1; i <= HOLDERS; i++) {
@@ -366,11 +366,11 @@ static void trimming_takes_everything_elastic(void **state) {
     struct holder above;
     hold(&below_minimum, a, KIB, 3);
     hold(&above, b, KIB, 5);
-    assert_int_equal(brim__budget_revoke(root, BRIM_HOST, 2 * KIB), 2 * KIB);
+    assert_int_equal(brim__budget_revoke(root, BRIM_MEMORY_HOST, 2 * KIB), 2 * KIB);
     assert_int_equal(above.held, 3 * KIB);
-    assert_int_equal(brim__budget_revoke(root, BRIM_HOST, UINT64_MAX), 6 * KIB);
+    assert_int_equal(brim__budget_revoke(root, BRIM_MEMORY_HOST, UINT64_MAX), 6 * KIB);
     assert_int_equal(read_info(root).elastic, 0);
-    assert_int_equal(brim__budget_revoke(root, BRIM_HOST, UINT64_MAX), 0);
+    assert_int_equal(brim__budget_revoke(root, BRIM_MEMORY_HOST, UINT64_MAX), 0);
     let_go(&above);
     let_go(&below_minimum);
     brim_budget_free(a);
@@ -386,7 +386,7 @@ static void *snatch(void *user) {
     struct holder *holder = user;
     while (!atomic_load(&stop)) {
         brim__lock(&holder->mutex);
-        if (brim__budget_try(holder->budget, BRIM_HOST, holder->piece)) {
+        if (brim__budget_try(holder->budget, BRIM_MEMORY_HOST, holder->piece)) {
             holder->held += holder->piece;
         }
         brim__unlock(&holder->mutex);
@@ -409,7 +409,7 @@ static void nobody_snatches_what_was_given_up(void **state) {
     for (int i = 0; i < 500; i++) {
         assert_true(charges(needy, 64 * KIB));
         assert_int_equal(read_info(root).elastic, 0);
-        brim_budget_uncharge(needy, BRIM_HOST, 64 * KIB);
+        brim_budget_uncharge(needy, BRIM_MEMORY_HOST, 64 * KIB);
     }
     atomic_store(&stop, true);
     for (int i = 0; i < SNATCHERS; i++) {
@@ -426,8 +426,8 @@ static void nobody_snatches_what_was_given_up(void **state) {
 static _Atomic int inside; /* 0: not yet, 1: inside, 2: may leave, 3: left */
 
 static uint64_t linger(void *user, brim_memory kind, uint64_t wanted) {
-    assert_int_equal(kind, BRIM_HOST);
-    brim__budget_return(user, BRIM_HOST, wanted);
+    assert_int_equal(kind, BRIM_MEMORY_HOST);
+    brim__budget_return(user, BRIM_MEMORY_HOST, wanted);
     atomic_store(&inside, 1);
     while (atomic_load(&inside) != 2) {
         usleep(100);
@@ -438,14 +438,14 @@ static uint64_t linger(void *user, brim_memory kind, uint64_t wanted) {
 }
 
 static void *charge_one(void *user) {
-    return brim_budget_charge(user, BRIM_HOST, KIB) == BRIM_OK ? user : NULL;
+    return brim_budget_charge(user, BRIM_MEMORY_HOST, KIB) == BRIM_OK ? user : NULL;
 }
 
 static void removing_a_holder_waits_for_who_is_inside(void **state) {
     (void)state;
     brim_budget *root = new_root(KIB + node_bytes());
     brim_budget *a = new_child(root, "a", BRIM_UNLIMITED, 0);
-    assert_true(brim__budget_try(a, BRIM_HOST, KIB));
+    assert_true(brim__budget_try(a, BRIM_MEMORY_HOST, KIB));
     brim__budget_on_revoke(a, linger, a);
     atomic_store(&inside, 0);
     pthread_t thread;
@@ -454,14 +454,14 @@ static void removing_a_holder_waits_for_who_is_inside(void **state) {
     while (atomic_load(&inside) != 1) {
         usleep(100);
     }
-    assert_false(brim__budget_try(a, BRIM_HOST, 1)); /* reading and trying do not block */
+    assert_false(brim__budget_try(a, BRIM_MEMORY_HOST, 1)); /* reading and trying do not block */
     atomic_store(&inside, 2);
     brim__budget_on_revoke(a, NULL, NULL);
     assert_int_equal(atomic_load(&inside), 3);
     brim_budget_free(a);
     pthread_join(thread, &result);
     assert_ptr_equal(result, root);
-    brim_budget_uncharge(root, BRIM_HOST, KIB);
+    brim_budget_uncharge(root, BRIM_MEMORY_HOST, KIB);
     brim__budget_unref(root);
 }
 
@@ -471,11 +471,11 @@ static void *charge_and_return(void *user) {
         if (brim_budget_new(user, "mine", BRIM_UNLIMITED, 100, &node) != BRIM_OK) {
             continue;
         }
-        if (brim_budget_charge(node, BRIM_HOST, 1000) == BRIM_OK && i % 2) {
-            brim_budget_uncharge(node, BRIM_HOST, 1000);
+        if (brim_budget_charge(node, BRIM_MEMORY_HOST, 1000) == BRIM_OK && i % 2) {
+            brim_budget_uncharge(node, BRIM_MEMORY_HOST, 1000);
         }
         char text[64];
-        brim__budget_holders(user, BRIM_HOST, text, sizeof text);
+        brim__budget_holders(user, BRIM_MEMORY_HOST, text, sizeof text);
         brim_budget_free(node);
     }
     return NULL;

@@ -62,10 +62,11 @@ static void test_dtypes(void **state) {
         const char *name;
         brim_dtype dtype;
     } cases[] = {
-        { "BOOL", BRIM_BOOL }, { "U8", BRIM_U8 },   { "I8", BRIM_I8 },     { "U16", BRIM_U16 },
-        { "I16", BRIM_I16 },   { "U32", BRIM_U32 }, { "I32", BRIM_I32 },   { "U64", BRIM_U64 },
-        { "I64", BRIM_I64 },   { "F16", BRIM_F16 }, { "BF16", BRIM_BF16 }, { "F32", BRIM_F32 },
-        { "F64", BRIM_F64 },   { "C64", BRIM_C64 },
+        { "BOOL", BRIM_DTYPE_BOOL }, { "U8", BRIM_DTYPE_U8 },     { "I8", BRIM_DTYPE_I8 },
+        { "U16", BRIM_DTYPE_U16 },   { "I16", BRIM_DTYPE_I16 },   { "U32", BRIM_DTYPE_U32 },
+        { "I32", BRIM_DTYPE_I32 },   { "U64", BRIM_DTYPE_U64 },   { "I64", BRIM_DTYPE_I64 },
+        { "F16", BRIM_DTYPE_F16 },   { "BF16", BRIM_DTYPE_BF16 }, { "F32", BRIM_DTYPE_F32 },
+        { "F64", BRIM_DTYPE_F64 },   { "C64", BRIM_DTYPE_C64 },
     };
     for (size_t i = 0; i < BRIM__COUNT(cases); i++) {
         const size_t bytes = brim_dtype_bytes(cases[i].dtype);
@@ -80,7 +81,7 @@ static void test_dtypes(void **state) {
         assert_int_equal(source->count, 5);
         assert_int_equal(source->field_count, 1);
         assert_string_equal(source->field[0].name, "x");
-        assert_int_equal(source->field[0].form, BRIM_DENSE);
+        assert_int_equal(source->field[0].form, BRIM_FORM_DENSE);
         assert_int_equal(source->field[0].view.dtype, cases[i].dtype);
         assert_false(source->field[0].view.swapped);
         assert_int_equal(source->field[0].view.shape.rank, 2);
@@ -135,13 +136,13 @@ static void test_chosen_by_name(void **state) {
         free(buffer);
         close_opened(&opened);
     }
-    assert_refused(header, 16, NULL, BRIM_INVALID, "holds 5 tensors");
+    assert_refused(header, 16, NULL, BRIM_STATUS_INVALID, "holds 5 tensors");
     assert_detail_has("'beta', 'empty', 'alpha', 'scalar', 'small'");
-    assert_refused(header, 16, "gamma", BRIM_INVALID, "no tensor 'gamma'");
-    assert_refused(header, 16, "scalar", BRIM_INVALID, "a scalar");
-    assert_refused(header, 16, "empty", BRIM_INVALID, "holds no samples");
-    assert_refused(header, 16, "small", BRIM_UNSUPPORTED, "F4");
-    assert_refused(header, 16, "__metadata__", BRIM_INVALID, "no tensor");
+    assert_refused(header, 16, "gamma", BRIM_STATUS_INVALID, "no tensor 'gamma'");
+    assert_refused(header, 16, "scalar", BRIM_STATUS_INVALID, "a scalar");
+    assert_refused(header, 16, "empty", BRIM_STATUS_INVALID, "holds no samples");
+    assert_refused(header, 16, "small", BRIM_STATUS_UNSUPPORTED, "F4");
+    assert_refused(header, 16, "__metadata__", BRIM_STATUS_INVALID, "no tensor");
 }
 
 /* ----------------------------------------------------------------- hostile */
@@ -176,7 +177,7 @@ static void test_lengths(void **state) {
         memcpy(bytes + 8 + length, tail, 4);
         write_file(path.text, bytes, 8 + length + 4);
         struct opened opened;
-        assert_int_equal(open_tensor(&opened, path.text, NULL), BRIM_CORRUPT);
+        assert_int_equal(open_tensor(&opened, path.text, NULL), BRIM_STATUS_CORRUPT);
         assert_detail_has(cases[i].part);
         assert_detail_has(path.text);
         close_opened(&opened);
@@ -186,7 +187,7 @@ static void test_lengths(void **state) {
         const struct path path = write_tensors(header, length, length, 4);
         assert_int_equal(truncate(path.text, (off_t)cut), 0);
         struct opened opened;
-        assert_int_equal(open_tensor(&opened, path.text, NULL), BRIM_CORRUPT);
+        assert_int_equal(open_tensor(&opened, path.text, NULL), BRIM_STATUS_CORRUPT);
         close_opened(&opened);
     }
 }
@@ -260,17 +261,19 @@ static void test_hostile_headers(void **state) {
         { "{" TENSOR("\xc0\xaf", "U8", "[2]", "[0,2]") "}", 2, "UTF-8" },
     };
     for (size_t i = 0; i < BRIM__COUNT(cases); i++) {
-        assert_refused(cases[i].header, cases[i].data, NULL, BRIM_CORRUPT, cases[i].part);
+        assert_refused(cases[i].header, cases[i].data, NULL, BRIM_STATUS_CORRUPT, cases[i].part);
     }
-    assert_refused("{}", 0, NULL, BRIM_INVALID, "holds no tensors");
-    assert_refused("{\"__metadata__\":{\"a\":\"b\"}}", 0, NULL, BRIM_INVALID, "holds no tensors");
-    assert_refused("{" TENSOR("a", "F8_E4M3", "[2]", "[0,2]") "}", 2, NULL, BRIM_UNSUPPORTED,
+    assert_refused("{}", 0, NULL, BRIM_STATUS_INVALID, "holds no tensors");
+    assert_refused("{\"__metadata__\":{\"a\":\"b\"}}", 0, NULL, BRIM_STATUS_INVALID,
+                   "holds no tensors");
+    assert_refused("{" TENSOR("a", "F8_E4M3", "[2]", "[0,2]") "}", 2, NULL, BRIM_STATUS_UNSUPPORTED,
                    "F8_E4M3");
-    assert_refused("{" TENSOR("a", "Q7", "[2]", "[0,2]") "}", 2, NULL, BRIM_UNSUPPORTED, "Q7");
-    assert_refused("{" TENSOR("a", "U8", "[2,0]", "[0,0]") "}", 0, NULL, BRIM_INVALID,
+    assert_refused("{" TENSOR("a", "Q7", "[2]", "[0,2]") "}", 2, NULL, BRIM_STATUS_UNSUPPORTED,
+                   "Q7");
+    assert_refused("{" TENSOR("a", "U8", "[2,0]", "[0,0]") "}", 0, NULL, BRIM_STATUS_INVALID,
                    "have no elements");
     assert_refused("{" TENSOR("a", "U8", "[1,1,1,1,1,1,1,1,2]", "[0,2]") "}", 2, NULL,
-                   BRIM_UNSUPPORTED, "9 dimensions");
+                   BRIM_STATUS_UNSUPPORTED, "9 dimensions");
 }
 
 /* Nesting is bounded long before the stack is. */
@@ -282,7 +285,7 @@ static void test_deep_header(void **state) {
     length += 3000;
     const struct path path = write_tensors(header, length, length, 0);
     struct opened opened;
-    assert_int_equal(open_tensor(&opened, path.text, NULL), BRIM_CORRUPT);
+    assert_int_equal(open_tensor(&opened, path.text, NULL), BRIM_STATUS_CORRUPT);
     close_opened(&opened);
 }
 
@@ -300,9 +303,9 @@ static brim_status read_within(const char *path, const char *wanted, uint64_t li
     assert_int_equal(brim__file_open(&file, path), BRIM_OK);
     brim_budget_info before = BRIM_BUDGET_INFO_INIT, info = BRIM_BUDGET_INFO_INIT;
     brim_budget *budget = brim_runtime_budget(runtime);
-    assert_int_equal(brim_budget_read(budget, BRIM_HOST, &before), BRIM_OK);
+    assert_int_equal(brim_budget_read(budget, BRIM_MEMORY_HOST, &before), BRIM_OK);
     const brim_status status = brim__safetensors_read(&file, wanted, budget, tensor);
-    assert_int_equal(brim_budget_read(budget, BRIM_HOST, &info), BRIM_OK);
+    assert_int_equal(brim_budget_read(budget, BRIM_MEMORY_HOST, &info), BRIM_OK);
     assert_int_equal(info.charged, before.charged); /* all was given back */
     *peak = info.peak;
     brim__file_close(&file);
@@ -332,9 +335,9 @@ static void test_many_tensors(void **state) {
     assert_int_equal(
         read_within(path.text, "layer.1000.weight==============", 64 << 20, &tensor, &peak),
         BRIM_OK);
-    assert_int_equal(tensor.dtype, BRIM_U16);
+    assert_int_equal(tensor.dtype, BRIM_DTYPE_U16);
     assert_int_equal(tensor.data, 8 + length + 4 * (count - 1 - 1000));
-    assert_int_equal(read_within(path.text, NULL, 64 << 20, &tensor, &peak), BRIM_INVALID);
+    assert_int_equal(read_within(path.text, NULL, 64 << 20, &tensor, &peak), BRIM_STATUS_INVALID);
     assert_detail_has("5000 tensors");
     assert_detail_has("...");
     /* one byte of some offset changed: there is a hole or a wrong size */
@@ -351,8 +354,8 @@ static void test_many_tensors(void **state) {
             read_within(path.text, "layer.0.weight", 64 << 20, &tensor, &peak);
         /* a digit of a name may change freely, unless it was the wanted one's, or
          * makes two of one */
-        assert_true(status == BRIM_OK || status == BRIM_CORRUPT || status == BRIM_INVALID ||
-                    status == BRIM_UNSUPPORTED);
+        assert_true(status == BRIM_OK || status == BRIM_STATUS_CORRUPT ||
+                    status == BRIM_STATUS_INVALID || status == BRIM_STATUS_UNSUPPORTED);
         header[at] = old;
     }
     free(header);
@@ -386,7 +389,7 @@ static void test_long_header(void **state) {
     }
     assert_int_equal(tensor.data, 8 + length);
     assert_true(peak < 8 << 20);
-    assert_int_equal(read_within(path.text, "t", 4 << 20, &tensor, &peak), BRIM_BUDGET);
+    assert_int_equal(read_within(path.text, "t", 4 << 20, &tensor, &peak), BRIM_STATUS_BUDGET);
     assert_detail_has("parsing its header of 12000000 bytes");
     char *quote = strstr(header, "\",\"key 1\"");
     assert_non_null(quote);
@@ -399,7 +402,7 @@ static void test_long_header(void **state) {
         assert_non_null(quote);
     }
     write_tensors(header, length, length, 4);
-    assert_int_equal(read_within(path.text, "t", 64 << 20, &tensor, &peak), BRIM_CORRUPT);
+    assert_int_equal(read_within(path.text, "t", 64 << 20, &tensor, &peak), BRIM_STATUS_CORRUPT);
     assert_detail_has("too long");
     assert_true(peak < 8 << 20);
     free(header);

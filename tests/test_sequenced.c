@@ -89,14 +89,14 @@ static int multiply(void *user, const brim_call *call, uint64_t index, const bri
 static const brim_field_spec document_fields[] = {
     { .size = sizeof(brim_field_spec),
       .name = "tokens",
-      .dtype = BRIM_I32,
+      .dtype = BRIM_DTYPE_I32,
       .rank = 1,
       .shape = { LONGEST },
-      .form = BRIM_RAGGED },
-    { .size = sizeof(brim_field_spec), .name = "label", .dtype = BRIM_I64 },
+      .form = BRIM_FORM_RAGGED },
+    { .size = sizeof(brim_field_spec), .name = "label", .dtype = BRIM_DTYPE_I64 },
 };
 static const brim_field_spec many_fields[] = {
-    { .size = sizeof(brim_field_spec), .name = "value", .dtype = BRIM_I64 },
+    { .size = sizeof(brim_field_spec), .name = "value", .dtype = BRIM_DTYPE_I64 },
 };
 static int marker;
 
@@ -104,48 +104,48 @@ static int marker;
 static const brim_binding bindings[] = {
     { .size = sizeof(brim_binding),
       .name = "documents",
-      .kind = BRIM_BIND_SOURCE,
+      .kind = BRIM_BINDING_SOURCE,
       .count = SAMPLES,
-      .flags = BRIM_PURE | BRIM_CONCURRENT,
+      .flags = BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT,
       .read = read_sample,
       DOCUMENTS },
     { .size = sizeof(brim_binding),
       .name = "bad",
-      .kind = BRIM_BIND_SOURCE,
+      .kind = BRIM_BINDING_SOURCE,
       .count = SAMPLES,
       .user = &marker,
-      .flags = BRIM_PURE | BRIM_CONCURRENT,
+      .flags = BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT,
       .read = read_sample,
       DOCUMENTS },
     { .size = sizeof(brim_binding),
       .name = "once",
-      .kind = BRIM_BIND_STREAM,
+      .kind = BRIM_BINDING_STREAM,
       .pull = pull_sample,
       DOCUMENTS },
     { .size = sizeof(brim_binding),
       .name = "again",
-      .kind = BRIM_BIND_STREAM,
+      .kind = BRIM_BINDING_STREAM,
       .pull = pull_sample,
       .reopen = reopen_stream,
       DOCUMENTS },
     { .size = sizeof(brim_binding),
       .name = "bad_stream",
-      .kind = BRIM_BIND_STREAM,
+      .kind = BRIM_BINDING_STREAM,
       .user = &marker,
       .pull = pull_sample,
       .reopen = reopen_stream,
       DOCUMENTS },
     { .size = sizeof(brim_binding),
       .name = "some",
-      .kind = BRIM_BIND_FILTER,
+      .kind = BRIM_BINDING_FILTER,
       .filter = keep_some,
-      .flags = BRIM_PURE | BRIM_CONCURRENT },
+      .flags = BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT },
     { .size = sizeof(brim_binding),
       .name = "multiply",
-      .kind = BRIM_BIND_FLAT_MAP,
+      .kind = BRIM_BINDING_FLAT_MAP,
       .count = 4,
       .flat_map = multiply,
-      .flags = BRIM_PURE | BRIM_CONCURRENT,
+      .flags = BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT,
       .fields = many_fields,
       .field_count = 1 },
 };
@@ -205,7 +205,7 @@ static void test_one_digest(void **state) {
                     how = with(thread_counts[t]);
                     how.hold = hold;
                     how.bytes = least ? AT_MINIMUM : 0;
-                    how.growth = hold == 3 ? BRIM_FIXED : BRIM_GROW;
+                    how.growth = hold == 3 ? BRIM_GROWTH_FIXED : BRIM_GROWTH_ON_DEMAND;
                     const struct digest got = digest_of(pipelines[i], &how, 3);
                     if (got.value != expected.value || got.batches != expected.batches) {
                         fail_msg("%s: threads %d, hold %u, least %d: another digest", pipelines[i],
@@ -299,17 +299,17 @@ static void test_seek(void **state) {
     }
     brim_batch *batch;
     assert_int_equal(brim_loader_seek(session.loader, 0, 80), BRIM_OK);
-    assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_END);
+    assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_STATUS_END);
     assert_int_equal(brim_loader_seek(session.loader, 0, 81), BRIM_OK);
-    assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_INVALID);
+    assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_STATUS_INVALID);
     assert_detail_has("80 steps");
     session_close(&session);
     text = "callback @documents | filter 'label!=2' | batch 9"; /* the last one is not full */
     session_open(&session, text, &how);
     assert_int_equal(brim_loader_seek(session.loader, 0, 89), BRIM_OK);
-    assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_END);
+    assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_STATUS_END);
     assert_int_equal(brim_loader_seek(session.loader, 0, 90), BRIM_OK);
-    assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_INVALID);
+    assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_STATUS_INVALID);
     assert_detail_has("89 steps");
     log_free(&log);
     session_close(&session);
@@ -359,11 +359,12 @@ static void test_dropping_everything_ends(void **state) {
         brim_batch *batch;
         session_open(&session, "callback @documents | filter 'label<0' | batch 8", &how);
         for (int epoch = 0; epoch < 4; epoch++) {
-            assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_END);
+            assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch),
+                             BRIM_STATUS_END);
         }
         const brim_state at = session_state(&session);
         session_restore(&session, &at);
-        assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_END);
+        assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_STATUS_END);
         session_close(&session);
     }
 }
@@ -396,7 +397,7 @@ static void collect_values(void *user, const brim_batch *batch) {
     struct values *values = user;
     const brim_field *field = brim_batch_field_at(batch, 0);
     for (int64_t r = 0; r < field->shape[0]; r++) {
-        values->value[values->count++] = field->dtype == BRIM_I64
+        values->value[values->count++] = field->dtype == BRIM_DTYPE_I64
                                              ? ((const int64_t *)field->data)[r]
                                              : ((const int32_t *)field->data)[r];
     }
@@ -484,7 +485,7 @@ static void check_bucket(void *user, const brim_batch *batch) {
     const int64_t width = tokens->shape[1];
     int64_t longest = 0;
     assert_true((int64_t)info->rows * width <= 256);
-    assert_int_equal(tokens->form, BRIM_DENSE);
+    assert_int_equal(tokens->form, BRIM_FORM_DENSE);
     for (uint64_t r = 0; r < info->rows; r++) {
         const int32_t *row = (const int32_t *)(const void *)((const char *)tokens->data +
                                                              (int64_t)r * tokens->strides[0]);
@@ -699,11 +700,13 @@ static void test_stream_that_is_read_once(void **state) {
         for (size_t i = 0; i < log.rows; i++) {
             assert_int_equal(log.row[i].id, i);
         }
-        assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_UNSEEKABLE);
-        assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_UNSEEKABLE);
+        assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch),
+                         BRIM_STATUS_UNSEEKABLE);
+        assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch),
+                         BRIM_STATUS_UNSEEKABLE);
         assert_detail_has("reopen");
-        assert_int_equal(brim_loader_seek(session.loader, 0, 0), BRIM_UNSEEKABLE);
-        assert_int_equal(brim_loader_restore(session.loader, &begin), BRIM_UNSEEKABLE);
+        assert_int_equal(brim_loader_seek(session.loader, 0, 0), BRIM_STATUS_UNSEEKABLE);
+        assert_int_equal(brim_loader_restore(session.loader, &begin), BRIM_STATUS_UNSEEKABLE);
         log_free(&log);
         session_close(&session);
     }
@@ -738,7 +741,8 @@ static void test_bad_samples(void **state) {
             for (int b = 0; b < 5; b++) {
                 brim_batch_release(take_batch(&session));
             }
-            assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_CORRUPT);
+            assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch),
+                             BRIM_STATUS_CORRUPT);
             assert_detail_has("max_errors=5");
             session_close(&session);
 
@@ -746,12 +750,13 @@ static void test_bad_samples(void **state) {
             format_text(text, "%s | filter 'label>=0' | batch 5", sources[i]);
             session_open(&session, text, &how);
             brim_batch_release(take_batch(&session)); /* 0 to 4; 7 is bad */
-            assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_CALLBACK);
+            assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch),
+                             BRIM_STATUS_CALLBACK);
             assert_detail_has("sevens are bad");
             if (i == 0) {
                 /* it is made again, and fails again */
                 assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch),
-                                 BRIM_CALLBACK);
+                                 BRIM_STATUS_CALLBACK);
                 assert_detail_has("sample 7");
             } else {
                 /* a stream goes on behind it */
@@ -789,7 +794,8 @@ static void test_stream_that_is_stuck(void **state) {
         struct digest digest = { 0 };
         assert_true(take_batches(&session, TO_THE_END, digest_batch, &digest));
         for (int i = 0; i < 3; i++) {
-            assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_CALLBACK);
+            assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch),
+                             BRIM_STATUS_CALLBACK);
             assert_detail_has("closed");
         }
         session_close(&session);
@@ -818,7 +824,8 @@ static void test_nothing_but_bad_samples(void **state) {
                      "max_errors=10",
                      &how);
         for (int i = 0; i < 2; i++) {
-            assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_CORRUPT);
+            assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch),
+                             BRIM_STATUS_CORRUPT);
             assert_detail_has("max_errors=10");
             assert_detail_has("always bad");
         }
@@ -896,26 +903,29 @@ static void test_refusals(void **state) {
         const char *text, *part;
         brim_status status;
     } cases[] = {
-        { "callback @documents | filter 'label>0' | shuffle | batch 4", "buffer=", BRIM_INVALID },
-        { "callback @documents | shuffle buffer=1MiB | batch 4", "leave it out", BRIM_INVALID },
+        { "callback @documents | filter 'label>0' | shuffle | batch 4",
+          "buffer=", BRIM_STATUS_INVALID },
+        { "callback @documents | shuffle buffer=1MiB | batch 4", "leave it out",
+          BRIM_STATUS_INVALID },
         { "callback @documents | filter 'label>0' | repeat 2 | batch 4", "no numbers",
-          BRIM_INVALID },
+          BRIM_STATUS_INVALID },
         { "callback @documents | filter 'label>0' | take 5 | filter 'label>1' | batch 4",
-          "take or skip", BRIM_UNSUPPORTED },
+          "take or skip", BRIM_STATUS_UNSUPPORTED },
         { "mix 1 (callback @documents | filter 'label>0') 1 (callback @documents) | batch 4",
-          "parentheses", BRIM_UNSUPPORTED },
-        { "zip (stream @once) (range 5) | batch 4", "stream", BRIM_UNSUPPORTED },
-        { "stream @once | batch 4 on_error=replace", "on_error=skip", BRIM_INVALID },
-        { "stream @once | batch 4 micro=2 remainder=drop", "micro", BRIM_UNSUPPORTED },
+          "parentheses", BRIM_STATUS_UNSUPPORTED },
+        { "zip (stream @once) (range 5) | batch 4", "stream", BRIM_STATUS_UNSUPPORTED },
+        { "stream @once | batch 4 on_error=replace", "on_error=skip", BRIM_STATUS_INVALID },
+        { "stream @once | batch 4 micro=2 remainder=drop", "micro", BRIM_STATUS_UNSUPPORTED },
         { "stream @once | pad on=tokens to=4096 | shuffle buffer=10KiB | batch 4", "at least",
-          BRIM_INVALID },
-        { "stream @once | bucket 64", "pad", BRIM_INVALID },
-        { "stream @once | pad on=tokens | bucket 16", "37", BRIM_INVALID },
-        { "stream @once | pack_sequences 8 on=label | batch 4", "label", BRIM_INVALID },
-        { "stream @once | pack_sequences 8 | cast int64 | batch 4", "before", BRIM_SYNTAX },
-        { "stream @once | pack_sequences 8 | pack_sequences 8 | batch 4", "twice", BRIM_SYNTAX },
+          BRIM_STATUS_INVALID },
+        { "stream @once | bucket 64", "pad", BRIM_STATUS_INVALID },
+        { "stream @once | pad on=tokens | bucket 16", "37", BRIM_STATUS_INVALID },
+        { "stream @once | pack_sequences 8 on=label | batch 4", "label", BRIM_STATUS_INVALID },
+        { "stream @once | pack_sequences 8 | cast int64 | batch 4", "before", BRIM_STATUS_SYNTAX },
+        { "stream @once | pack_sequences 8 | pack_sequences 8 | batch 4", "twice",
+          BRIM_STATUS_SYNTAX },
         { "callback @documents | unbatch on=tokens | flat_map @multiply | batch 4", "once",
-          BRIM_UNSUPPORTED },
+          BRIM_STATUS_UNSUPPORTED },
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         expect_refused(cases[i].text, &how, cases[i].status, cases[i].part);

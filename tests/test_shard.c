@@ -229,19 +229,19 @@ static void test_refusals(void **state) {
     (void)state;
     struct brim__shard shard;
     struct brim__batching batching = batching_of(4, false, 0, BRIM__KEEP);
-    assert_int_equal(brim__shard_init(&shard, &batching, 10, 0, 0), BRIM_INVALID);
-    assert_int_equal(brim__shard_init(&shard, &batching, 10, 2, 2), BRIM_INVALID);
+    assert_int_equal(brim__shard_init(&shard, &batching, 10, 0, 0), BRIM_STATUS_INVALID);
+    assert_int_equal(brim__shard_init(&shard, &batching, 10, 2, 2), BRIM_STATUS_INVALID);
     assert_non_null(strstr(brim_detail(), "rank 2 of a world of 2"));
     batching.global = true;
     assert_int_equal(brim__shard_init(&shard, &batching, 10, 0, 4), BRIM_OK);
-    assert_int_equal(brim__shard_init(&shard, &batching, 10, 0, 5), BRIM_INVALID);
+    assert_int_equal(brim__shard_init(&shard, &batching, 10, 0, 5), BRIM_STATUS_INVALID);
     assert_non_null(strstr(brim_detail(), "4 rows is smaller than the world of 5"));
     batching = batching_of(0, false, 0, BRIM__KEEP);
-    assert_int_equal(brim__shard_init(&shard, &batching, 10, 0, 1), BRIM_INVALID);
+    assert_int_equal(brim__shard_init(&shard, &batching, 10, 0, 1), BRIM_STATUS_INVALID);
     batching = batching_of(UINT64_MAX / 2, false, 0, BRIM__KEEP);
-    assert_int_equal(brim__shard_init(&shard, &batching, 10, 0, 3), BRIM_INVALID);
+    assert_int_equal(brim__shard_init(&shard, &batching, 10, 0, 3), BRIM_STATUS_INVALID);
     batching = batching_of((uint64_t)1 << 40, false, 1, BRIM__KEEP);
-    assert_int_equal(brim__shard_init(&shard, &batching, 10, 0, 1), BRIM_INVALID);
+    assert_int_equal(brim__shard_init(&shard, &batching, 10, 0, 1), BRIM_STATUS_INVALID);
 }
 
 static void test_batch_stage(void **state) {

@@ -19,9 +19,9 @@ static float table[SAMPLES][5];
 static const brim_binding bindings[] = {
     { .size = sizeof(brim_binding),
       .name = "table",
-      .kind = BRIM_BIND_ARRAY,
+      .kind = BRIM_BINDING_ARRAY,
       .data = table,
-      .dtype = BRIM_F32,
+      .dtype = BRIM_DTYPE_F32,
       .rank = 2,
       .shape = { SAMPLES, 5 } },
 };
@@ -249,9 +249,9 @@ static void test_padded_rows(void **state) {
 static void test_refused_worlds(void **state) {
     (void)state;
     struct how how = rank_of(3, 3);
-    expect_refused("array @table | batch 4", &how, BRIM_INVALID, "rank 3");
+    expect_refused("array @table | batch 4", &how, BRIM_STATUS_INVALID, "rank 3");
     how.rank = 0;
-    expect_refused("array @table | batch 2 per=global", &how, BRIM_INVALID, "smaller than");
+    expect_refused("array @table | batch 2 per=global", &how, BRIM_STATUS_INVALID, "smaller than");
 }
 
 /* --------------------------------------------------------- another world */

@@ -250,27 +250,34 @@ static int keep(void *user, const brim_call *call, const brim_value *inputs, siz
     return call->sample % 5 != 1;
 }
 
-static const brim_field_spec x_field = {
-    .size = sizeof(brim_field_spec), .name = "x", .dtype = BRIM_I64, .rank = 1, .shape = { WIDTH }
-};
-static const brim_field_spec y_field = {
-    .size = sizeof(brim_field_spec), .name = "y", .dtype = BRIM_I64, .rank = 1, .shape = { WIDTH }
-};
+static const brim_field_spec x_field = { .size = sizeof(brim_field_spec),
+                                         .name = "x",
+                                         .dtype = BRIM_DTYPE_I64,
+                                         .rank = 1,
+                                         .shape = { WIDTH } };
+static const brim_field_spec y_field = { .size = sizeof(brim_field_spec),
+                                         .name = "y",
+                                         .dtype = BRIM_DTYPE_I64,
+                                         .rank = 1,
+                                         .shape = { WIDTH } };
 
 #define BIND(place, ...) \
     { .size = sizeof(brim_binding), .fields = place, .field_count = 1, __VA_ARGS__ }
 static const brim_binding here[] = {
-    BIND(&x_field, .kind = BRIM_BIND_SOURCE, .name = "source", .count = 500, .read = read_sample),
-    BIND(&y_field, .kind = BRIM_BIND_MAP, .name = "function", .map = map_here),
-    BIND(&y_field, .kind = BRIM_BIND_FLAT_MAP, .name = "many", .count = 2, .flat_map = expand_here),
-    BIND(NULL, .kind = BRIM_BIND_FILTER, .name = "keep", .filter = keep),
+    BIND(&x_field, .kind = BRIM_BINDING_SOURCE, .name = "source", .count = 500,
+         .read = read_sample),
+    BIND(&y_field, .kind = BRIM_BINDING_MAP, .name = "function", .map = map_here),
+    BIND(&y_field, .kind = BRIM_BINDING_FLAT_MAP, .name = "many", .count = 2,
+         .flat_map = expand_here),
+    BIND(NULL, .kind = BRIM_BINDING_FILTER, .name = "keep", .filter = keep),
 };
 static const brim_binding there[] = {
-    BIND(&x_field, .kind = BRIM_BIND_SOURCE, .name = "source", .count = 500, .read = read_sample),
-    BIND(&y_field, .kind = BRIM_BIND_MAP, .name = "function", .map = map_there),
-    BIND(&y_field, .kind = BRIM_BIND_FLAT_MAP, .name = "many", .count = 2,
+    BIND(&x_field, .kind = BRIM_BINDING_SOURCE, .name = "source", .count = 500,
+         .read = read_sample),
+    BIND(&y_field, .kind = BRIM_BINDING_MAP, .name = "function", .map = map_there),
+    BIND(&y_field, .kind = BRIM_BINDING_FLAT_MAP, .name = "many", .count = 2,
          .flat_map = expand_there),
-    BIND(NULL, .kind = BRIM_BIND_FILTER, .name = "keep", .filter = keep),
+    BIND(NULL, .kind = BRIM_BINDING_FILTER, .name = "keep", .filter = keep),
 };
 enum { BINDINGS = sizeof here / sizeof here[0] };
 
@@ -366,7 +373,7 @@ static void test_the_plan_is_the_same(void **state) {
     const brim_open_options other = options_with(here, 2);
     brim_runtime *runtime = make_runtime(0, 0);
     brim_loader *loader = NULL;
-    assert_int_equal(try_open(runtime, direct, &other, &loader), BRIM_INVALID);
+    assert_int_equal(try_open(runtime, direct, &other, &loader), BRIM_STATUS_INVALID);
     assert_detail_has("shared=2");
     brim_runtime_free(runtime);
 }
@@ -396,7 +403,8 @@ static void test_pages(void **state) {
     assert_int_equal(brim__pages_new_shared(&pages[0], NULL, 1, false), BRIM_OK);
     assert_true(brim__pages_region(&pages[0]).number > last);
     brim__pages_free(&pages[0]);
-    assert_int_equal(brim__pages_new_shared(&pages[0], NULL, UINT64_MAX, false), BRIM_MEMORY);
+    assert_int_equal(brim__pages_new_shared(&pages[0], NULL, UINT64_MAX, false),
+                     BRIM_STATUS_MEMORY);
     assert_int_equal(brim__pages_new(&pages[0], NULL, 1, false, false), BRIM_OK);
     assert_null(brim__pages_region(&pages[0]).memory);
     brim__pages_free(&pages[0]);
@@ -414,7 +422,7 @@ static void test_what_is_given_back_leaves_the_system(void **state) {
     (void)state;
     enum { MOST = 16 };
     brim_open_options options = options_with(here, 1);
-    options.growth = BRIM_FIXED;
+    options.growth = BRIM_GROWTH_FIXED;
     brim_runtime *runtime = make_runtime(0, 0);
     const struct session session = open_on(runtime, direct, &options);
     const brim_plan *plan = brim_loader_plan(session.loader);
@@ -515,7 +523,7 @@ static void test_too_many_open_files(void **state) {
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
     const brim_status status = try_open(runtime, direct, &options, &loader);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
-    assert_int_equal(status, BRIM_MEMORY);
+    assert_int_equal(status, BRIM_STATUS_MEMORY);
     assert_null(loader);
     assert_detail_has("other processes");
     assert_detail_has("open files");
@@ -530,7 +538,7 @@ static void test_too_many_open_files(void **state) {
 
 static void run_scenario(void) {
     brim_open_options options = options_with(here, 1);
-    options.growth = BRIM_FIXED;
+    options.growth = BRIM_GROWTH_FIXED;
     begin_runtime(SIXTEEN_MIB);
     brim_loader *loader = open_text(now.scenario->text, &options);
     take(loader, 3);

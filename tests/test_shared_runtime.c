@@ -72,9 +72,9 @@ static void test_limits_that_are_not_given(void **state) {
     brim_runtime_options options = BRIM_RUNTIME_OPTIONS_INIT;
     options.host_bytes = 64 * MIB;
     brim_runtime *runtime = runtime_of(&options);
-    assert_int_equal(limit_of(runtime, BRIM_HOST), 64 * MIB);
-    assert_int_equal(limit_of(runtime, BRIM_PINNED), 64 * MIB);
-    for (int kind = BRIM_DEVICE; kind < BRIM_MEMORY_KINDS; kind++) {
+    assert_int_equal(limit_of(runtime, BRIM_MEMORY_HOST), 64 * MIB);
+    assert_int_equal(limit_of(runtime, BRIM_MEMORY_PINNED), 64 * MIB);
+    for (int kind = BRIM_MEMORY_DEVICE; kind < BRIM_MEMORY_KINDS; kind++) {
         assert_true(limit_of(runtime, kind) == BRIM_UNLIMITED);
     }
     const brim_usage usage = usage_of(runtime);
@@ -84,12 +84,12 @@ static void test_limits_that_are_not_given(void **state) {
     options.pinned_bytes = MIB;
     options.device_bytes = 3 * MIB;
     runtime = runtime_of(&options);
-    assert_int_equal(limit_of(runtime, BRIM_PINNED), MIB);
-    assert_int_equal(limit_of(runtime, BRIM_DEVICE), 3 * MIB);
+    assert_int_equal(limit_of(runtime, BRIM_MEMORY_PINNED), MIB);
+    assert_int_equal(limit_of(runtime, BRIM_MEMORY_DEVICE), 3 * MIB);
     assert_int_equal(limit_of(runtime, BRIM_MEMORY_KINDS - 1), 3 * MIB);
     brim_runtime_free(runtime);
     options.host_bytes = 1000;
-    refused(&options, BRIM_BUDGET, "too small for any pipeline");
+    refused(&options, BRIM_STATUS_BUDGET, "too small for any pipeline");
 }
 
 /* ------------------------------------------------------------------ trimming */
@@ -105,10 +105,11 @@ static uint64_t give(void *user, brim_memory kind, uint64_t wanted) {
     const uint64_t given = wanted < holder->held[kind] ? wanted : holder->held[kind];
     holder->held[kind] -= given;
     brim__budget_return(holder->budget, kind, given);
-    if (kind == BRIM_HOST && holder->held[BRIM_HOST] < holder->held[BRIM_PINNED]) {
-        const uint64_t unpinned = holder->held[BRIM_PINNED] - holder->held[BRIM_HOST];
-        holder->held[BRIM_PINNED] -= unpinned;
-        brim__budget_return(holder->budget, BRIM_PINNED, unpinned);
+    if (kind == BRIM_MEMORY_HOST &&
+        holder->held[BRIM_MEMORY_HOST] < holder->held[BRIM_MEMORY_PINNED]) {
+        const uint64_t unpinned = holder->held[BRIM_MEMORY_PINNED] - holder->held[BRIM_MEMORY_HOST];
+        holder->held[BRIM_MEMORY_PINNED] -= unpinned;
+        brim__budget_return(holder->budget, BRIM_MEMORY_PINNED, unpinned);
     }
     return given;
 }
@@ -124,10 +125,10 @@ static void test_trimming_takes_every_kind(void **state) {
         brim_budget_new(brim_runtime_budget(runtime), "holder", BRIM_UNLIMITED, 0, &holder.budget),
         BRIM_OK);
     brim__budget_on_revoke(holder.budget, give, &holder);
-    holder.held[BRIM_HOST] = 5 * MIB;
-    holder.held[BRIM_PINNED] = 3 * MIB;
-    holder.held[BRIM_DEVICE] = 2 * MIB;
-    holder.held[BRIM_DEVICE + 9] = MIB;
+    holder.held[BRIM_MEMORY_HOST] = 5 * MIB;
+    holder.held[BRIM_MEMORY_PINNED] = 3 * MIB;
+    holder.held[BRIM_MEMORY_DEVICE] = 2 * MIB;
+    holder.held[BRIM_MEMORY_DEVICE + 9] = MIB;
     for (int kind = 0; kind < BRIM_MEMORY_KINDS; kind++) {
         assert_true(brim__budget_try(holder.budget, (brim_memory)kind, holder.held[kind]));
     }
@@ -148,23 +149,23 @@ static void test_options_of_sharing(void **state) {
     (void)state;
     const char *name = own_name("options");
     brim_runtime_options options = sharing(NULL, 64 * MIB);
-    refused(&options, BRIM_INVALID, "no shared_name");
+    refused(&options, BRIM_STATUS_INVALID, "no shared_name");
     options = sharing("no/such", 64 * MIB);
-    refused(&options, BRIM_INVALID, "\"no/such\"");
+    refused(&options, BRIM_STATUS_INVALID, "\"no/such\"");
     options = sharing(name, 0);
-    refused(&options, BRIM_INVALID, "must say how much it has in all");
+    refused(&options, BRIM_STATUS_INVALID, "must say how much it has in all");
     options = sharing(name, 1000);
-    refused(&options, BRIM_BUDGET, name);
+    refused(&options, BRIM_STATUS_BUDGET, name);
     options = sharing(name, 100 << 10);
-    refused(&options, BRIM_BUDGET, "too small for any pipeline");
+    refused(&options, BRIM_STATUS_BUDGET, "too small for any pipeline");
     assert_false(name_exists(name));
 
     options = sharing(name, 64 * MIB);
     options.device_bytes = 5 * MIB;
     brim_runtime *all = runtime_of(&options);
-    assert_int_equal(limit_of(all, BRIM_HOST), 64 * MIB);
-    assert_int_equal(limit_of(all, BRIM_PINNED), 64 * MIB);
-    assert_int_equal(limit_of(all, BRIM_DEVICE), 5 * MIB);
+    assert_int_equal(limit_of(all, BRIM_MEMORY_HOST), 64 * MIB);
+    assert_int_equal(limit_of(all, BRIM_MEMORY_PINNED), 64 * MIB);
+    assert_int_equal(limit_of(all, BRIM_MEMORY_DEVICE), 5 * MIB);
     brim_usage usage = usage_of(all);
     assert_int_equal(usage.limit, 64 * MIB);
     assert_int_equal(usage.shared_limit, 64 * MIB);
@@ -174,12 +175,12 @@ static void test_options_of_sharing(void **state) {
     assert_non_null(strstr(usage.host_origin, "all of the shared budget \"test-"));
 
     options.shared_bytes = 32 * MIB;
-    refused(&options, BRIM_INVALID, "67108864 bytes hold");
+    refused(&options, BRIM_STATUS_INVALID, "67108864 bytes hold");
     options = sharing(name, 0);
     options.host_bytes = 16 * MIB;
     brim_runtime *part = runtime_of(&options);
-    assert_int_equal(limit_of(part, BRIM_HOST), 16 * MIB);
-    assert_int_equal(limit_of(part, BRIM_PINNED), 16 * MIB);
+    assert_int_equal(limit_of(part, BRIM_MEMORY_HOST), 16 * MIB);
+    assert_int_equal(limit_of(part, BRIM_MEMORY_PINNED), 16 * MIB);
     assert_string_equal(usage_of(part).host_origin, "given");
     usage = usage_of(part);
     assert_int_equal(usage.shared_used, 2 * usage.charged);
@@ -187,15 +188,15 @@ static void test_options_of_sharing(void **state) {
 
     /* what one process may have, and what all may */
     brim_budget *root = brim_runtime_budget(part);
-    assert_int_equal(brim_budget_charge(root, BRIM_HOST, 17 * MIB), BRIM_BUDGET);
+    assert_int_equal(brim_budget_charge(root, BRIM_MEMORY_HOST, 17 * MIB), BRIM_STATUS_BUDGET);
     assert_detail_has("budget \"runtime\" (limit 16.0 MiB)");
-    assert_int_equal(brim_budget_charge(root, BRIM_HOST, 15 * MIB), BRIM_OK);
-    assert_int_equal(brim_budget_charge(brim_runtime_budget(all), BRIM_HOST, 50 * MIB),
-                     BRIM_BUDGET);
+    assert_int_equal(brim_budget_charge(root, BRIM_MEMORY_HOST, 15 * MIB), BRIM_OK);
+    assert_int_equal(brim_budget_charge(brim_runtime_budget(all), BRIM_MEMORY_HOST, 50 * MIB),
+                     BRIM_STATUS_BUDGET);
     assert_detail_has("shared budget \"test-");
-    assert_int_equal(brim_budget_charge(root, BRIM_DEVICE, 3 * MIB), BRIM_OK);
-    assert_int_equal(brim_budget_charge(brim_runtime_budget(all), BRIM_DEVICE, 3 * MIB),
-                     BRIM_BUDGET);
+    assert_int_equal(brim_budget_charge(root, BRIM_MEMORY_DEVICE, 3 * MIB), BRIM_OK);
+    assert_int_equal(brim_budget_charge(brim_runtime_budget(all), BRIM_MEMORY_DEVICE, 3 * MIB),
+                     BRIM_STATUS_BUDGET);
     assert_detail_has("(limit 5.0 MiB on cuda:0)");
 
     /* of a program that was built with an older header */
@@ -290,7 +291,7 @@ static void test_loaders_of_two_processes(void **state) {
     brim_loader *loader;
     char who[64];
     snprintf(who, sizeof who, "process %d (test_shared_run)", (int)child);
-    assert_int_equal(try_open(runtime, text, &opening, &loader), BRIM_BUDGET);
+    assert_int_equal(try_open(runtime, text, &opening, &loader), BRIM_STATUS_BUDGET);
     assert_detail_has(who);
     assert_detail_has("this process");
 
@@ -363,7 +364,7 @@ static void test_a_full_cache_leaves_room_for_another_process(void **state) {
     char who[64];
     snprintf(who, sizeof who, "process %d (test_shared_run)", (int)child);
     assert_int_equal(try_open(runtime, "range 1000000 | batch 500000", &opening, &loader),
-                     BRIM_BUDGET);
+                     BRIM_STATUS_BUDGET);
     assert_detail_has(who);
     assert_detail_has(" of it elastic)");
     int status = 0;

@@ -40,8 +40,8 @@ static void many_begin_at_once(void **state) {
             }
         }
         brim_budget *root = join(name, 0);
-        assert_int_equal(sharing_of(root, BRIM_HOST).processes, PROCESSES + 1);
-        assert_int_equal(sharing_of(root, BRIM_HOST).used, (PROCESSES + 1) * join_bytes());
+        assert_int_equal(sharing_of(root, BRIM_MEMORY_HOST).processes, PROCESSES + 1);
+        assert_int_equal(sharing_of(root, BRIM_MEMORY_HOST).used, (PROCESSES + 1) * join_bytes());
         brim__budget_unref(root);
         /* they end at once too, some of them killed */
         for (int i = 0; i < PROCESSES; i++) {
@@ -57,7 +57,7 @@ static void many_begin_at_once(void **state) {
         }
         if (name_exists(name)) { /* who left last may not have seen that others were killed */
             root = join(name, 16 * MIB);
-            assert_int_equal(sharing_of(root, BRIM_HOST).processes, 1);
+            assert_int_equal(sharing_of(root, BRIM_MEMORY_HOST).processes, 1);
             brim__budget_unref(root);
         }
         assert_false(name_exists(name));
@@ -100,7 +100,7 @@ static uint64_t locked_sum(struct brim__segment *segment) {
     assert_int_equal(pthread_mutex_lock(&segment->lock), 0);
     for (uint32_t i = 0; i < BRIM__SHARED_ENTRIES; i++) {
         if (atomic_load(&segment->entry[i].number) != 0) {
-            sum += atomic_load(&segment->entry[i].bytes[BRIM_HOST]);
+            sum += atomic_load(&segment->entry[i].bytes[BRIM_MEMORY_HOST]);
         }
     }
     pthread_mutex_unlock(&segment->lock);
@@ -117,30 +117,30 @@ static bool charge_at_random(brim_budget *root, int charges_wanted) {
     for (int i = 0; i < charges_wanted; i++) {
         const uint64_t bytes = random_below(16 * KIB);
         if (random_below(2) == 0) {
-            const bool fits = brim_budget_charge(root, BRIM_HOST, bytes) == BRIM_OK;
+            const bool fits = brim_budget_charge(root, BRIM_MEMORY_HOST, bytes) == BRIM_OK;
             firm += fits ? bytes : 0;
             granted += fits;
             refused += !fits;
         } else {
-            const bool fits = brim__budget_try(root, BRIM_HOST, bytes);
+            const bool fits = brim__budget_try(root, BRIM_MEMORY_HOST, bytes);
             elastic += fits ? bytes : 0;
         }
         if (random_below(2) == 0) {
             const uint64_t back = random_below(firm + 1);
-            brim_budget_uncharge(root, BRIM_HOST, back);
+            brim_budget_uncharge(root, BRIM_MEMORY_HOST, back);
             firm -= back;
         }
         if (random_below(2) == 0) {
             const uint64_t back = random_below(elastic + 1);
-            brim__budget_return(root, BRIM_HOST, back);
+            brim__budget_return(root, BRIM_MEMORY_HOST, back);
             elastic -= back;
         }
     }
     brim_budget_info info = BRIM_BUDGET_INFO_INIT;
-    const bool right = brim_budget_read(root, BRIM_HOST, &info) == BRIM_OK &&
+    const bool right = brim_budget_read(root, BRIM_MEMORY_HOST, &info) == BRIM_OK &&
                        info.charged == join_bytes() + firm + elastic;
-    brim_budget_uncharge(root, BRIM_HOST, firm);
-    brim__budget_return(root, BRIM_HOST, elastic);
+    brim_budget_uncharge(root, BRIM_MEMORY_HOST, firm);
+    brim__budget_return(root, BRIM_MEMORY_HOST, elastic);
     brim__budget_check(root);
     return right && granted > 0 && refused > 0;
 }
@@ -166,10 +166,10 @@ static void the_limit_holds_under_load(void **state) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
             random_state = (uint64_t)i * 77 + 1;
             brim_budget *own = join_with(name, limits, &status);
-            bool right = own != NULL && brim_budget_charge(own, BRIM_HOST, KIB) == BRIM_OK;
+            bool right = own != NULL && brim_budget_charge(own, BRIM_MEMORY_HOST, KIB) == BRIM_OK;
             right = write(joined[1], &byte, 1) == 1 && read(go[0], &byte, 1) == 1 && right;
             if (right) {
-                brim_budget_uncharge(own, BRIM_HOST, KIB);
+                brim_budget_uncharge(own, BRIM_MEMORY_HOST, KIB);
                 right = charge_at_random(own, count);
             }
             brim__budget_unref(own);
@@ -212,16 +212,17 @@ static void *charge_in_thread(void *user) {
         const uint64_t bytes = 1 + (uint64_t)i * 37 % (20 * KIB);
         struct brim__sharing sharing;
         char text[128];
-        if (brim_budget_charge(work->root, BRIM_HOST, bytes) == BRIM_OK) {
-            brim_budget_uncharge(work->root, BRIM_HOST, bytes);
+        if (brim_budget_charge(work->root, BRIM_MEMORY_HOST, bytes) == BRIM_OK) {
+            brim_budget_uncharge(work->root, BRIM_MEMORY_HOST, bytes);
         }
-        if (brim__budget_try(work->root, BRIM_HOST, bytes)) {
-            brim__budget_return(work->root, BRIM_HOST, bytes);
+        if (brim__budget_try(work->root, BRIM_MEMORY_HOST, bytes)) {
+            brim__budget_return(work->root, BRIM_MEMORY_HOST, bytes);
         }
         if (i % 50 == 0) {
-            work->right = work->right && brim__budget_sharing(work->root, BRIM_HOST, &sharing);
-            brim__budget_holders(work->root, BRIM_HOST, text, sizeof text);
-            (void)brim__budget_available(work->root, BRIM_HOST);
+            work->right =
+                work->right && brim__budget_sharing(work->root, BRIM_MEMORY_HOST, &sharing);
+            brim__budget_holders(work->root, BRIM_MEMORY_HOST, text, sizeof text);
+            (void)brim__budget_available(work->root, BRIM_MEMORY_HOST);
         }
     }
     return NULL;
@@ -241,7 +242,7 @@ static void threads_of_two_runtimes_share(void **state) {
         pthread_join(threads[i], NULL);
         assert_true(work[i].right);
     }
-    assert_int_equal(sharing_of(roots[0], BRIM_HOST).used, 2 * join_bytes());
+    assert_int_equal(sharing_of(roots[0], BRIM_MEMORY_HOST).used, 2 * join_bytes());
     brim__budget_check(roots[0]);
     brim__budget_check(roots[1]);
     brim__budget_unref(roots[0]);
@@ -287,11 +288,11 @@ static void a_damaged_file_is_refused(void **state) {
 
     leave_behind(name);
     assert_int_equal(truncate(path, 100), 0);
-    refuses(name, BRIM_CORRUPT, "has 100 bytes, not ");
-    refuses(name, BRIM_CORRUPT, "delete it");
+    refuses(name, BRIM_STATUS_CORRUPT, "has 100 bytes, not ");
+    refuses(name, BRIM_STATUS_CORRUPT, "delete it");
     assert_true(name_exists(name)); /* it may be somebody else's */
     assert_int_equal(truncate(path, sizeof(struct brim__segment) + 1), 0);
-    refuses(name, BRIM_CORRUPT, "another version");
+    refuses(name, BRIM_STATUS_CORRUPT, "another version");
     assert_int_equal(unlink(path), 0);
 
     static const size_t fields[] = { offsetof(struct brim__segment, format),
@@ -302,27 +303,27 @@ static void a_damaged_file_is_refused(void **state) {
         const uint32_t other = 99;
         leave_behind(name);
         write_at(name, fields[i], &other, sizeof other);
-        refuses(name, BRIM_CORRUPT, "another version");
+        refuses(name, BRIM_STATUS_CORRUPT, "another version");
         assert_int_equal(unlink(path), 0);
     }
     leave_behind(name);
     write_at(name, 0, "Brim", 4);
-    refuses(name, BRIM_CORRUPT, "not a shared budget");
+    refuses(name, BRIM_STATUS_CORRUPT, "not a shared budget");
     assert_int_equal(unlink(path), 0);
 
     leave_behind(name);
     assert_int_equal(chmod(path, 0644), 0);
-    refuses(name, BRIM_CORRUPT, "open to other users");
+    refuses(name, BRIM_STATUS_CORRUPT, "open to other users");
     assert_int_equal(unlink(path), 0);
 
     assert_int_equal(mkdir(path, 0700), 0);
-    refuses(name, BRIM_IO, "cannot be opened");
+    refuses(name, BRIM_STATUS_IO, "cannot be opened");
     assert_int_equal(rmdir(path), 0);
     assert_int_equal(symlink("/dev/shm/elsewhere", path), 0);
-    refuses(name, BRIM_IO, "cannot be opened");
+    refuses(name, BRIM_STATUS_IO, "cannot be opened");
     assert_int_equal(unlink(path), 0);
     assert_int_equal(mkfifo(path, 0600), 0);
-    refuses(name, BRIM_CORRUPT, "not a file of this user");
+    refuses(name, BRIM_STATUS_CORRUPT, "not a file of this user");
     assert_int_equal(unlink(path), 0);
 }
 
@@ -344,12 +345,12 @@ static void a_file_of_somebody_else_is_left_alone(void **state) {
     assert_true(file >= 0);
     assert_int_equal(flock(file, LOCK_EX), 0);
     assert_int_equal(fchmod(file, 0666), 0);
-    refuses(name, BRIM_CORRUPT, "open to other users");
+    refuses(name, BRIM_STATUS_CORRUPT, "open to other users");
     is_untouched(path, geteuid());
     if (geteuid() == 0) { /* only root can make a file of another user */
         assert_int_equal(fchmod(file, 0600), 0);
         assert_int_equal(fchown(file, 65534, 65534), 0);
-        refuses(name, BRIM_CORRUPT, "not a file of this user");
+        refuses(name, BRIM_STATUS_CORRUPT, "not a file of this user");
         is_untouched(path, 65534);
     } else {
         print_message("not root: no file of another user is tried\n");
@@ -376,7 +377,7 @@ static void what_was_not_made_to_the_end_is_made_again(void **state) {
         brim_budget *root = join(name, join_bytes() + 10);
         assert_true(charges(root, 10));
         assert_false(charges(root, 1));
-        assert_int_equal(sharing_of(root, BRIM_HOST).processes, 1);
+        assert_int_equal(sharing_of(root, BRIM_MEMORY_HOST).processes, 1);
         brim__budget_unref(root);
         assert_false(name_exists(name));
     }
@@ -410,13 +411,13 @@ static void anything_may_stand_in_the_entries(void **state) {
         struct brim__sharing sharing;
         (void)charges(root, 11 * KIB);
         assert_false(charges(root, 10 * KIB + 1)); /* the limit that held when it joined */
-        (void)brim__budget_try(root, BRIM_HOST, 0);
-        brim__budget_holders(root, BRIM_HOST, text, sizeof text);
+        (void)brim__budget_try(root, BRIM_MEMORY_HOST, 0);
+        brim__budget_holders(root, BRIM_MEMORY_HOST, text, sizeof text);
         for (const char *c = text; *c != '\0'; c++) {
             assert_in_range(*c, ' ', '~');
         }
-        assert_true(brim__budget_sharing(root, BRIM_HOST, &sharing));
-        assert_true(brim__budget_available(root, BRIM_HOST) <= 10 * KIB);
+        assert_true(brim__budget_sharing(root, BRIM_MEMORY_HOST, &sharing));
+        assert_true(brim__budget_available(root, BRIM_MEMORY_HOST) <= 10 * KIB);
         const uint64_t limits[BRIM_MEMORY_KINDS] = { 0 };
         brim_status status;
         brim_budget *other = join_with(name, limits, &status); /* may or may not */
@@ -436,10 +437,10 @@ static void a_deleted_name_is_not_the_next_ones(void **state) {
     brim__segment_remove(name);
     assert_true(charges(old, MIB));
     brim_budget *other = join(name, 2 * MIB);
-    assert_int_equal(sharing_of(other, BRIM_HOST).processes, 1);
+    assert_int_equal(sharing_of(other, BRIM_MEMORY_HOST).processes, 1);
     brim__budget_unref(old);
     assert_true(name_exists(name));
-    assert_int_equal(sharing_of(other, BRIM_HOST).processes, 1);
+    assert_int_equal(sharing_of(other, BRIM_MEMORY_HOST).processes, 1);
     brim__budget_unref(other);
     assert_false(name_exists(name));
 }
@@ -455,7 +456,7 @@ static void a_name_must_be_one(void **state) {
     brim_status status;
     for (size_t i = 0; i < BRIM__COUNT(names); i++) {
         assert_null(join_with(names[i], limits, &status));
-        assert_int_equal(status, BRIM_INVALID);
+        assert_int_equal(status, BRIM_STATUS_INVALID);
         assert_non_null(strstr(brim_detail(), "the name of a shared budget"));
     }
     char longest[BRIM__SHARED_NAME_BYTES];
@@ -488,7 +489,7 @@ static void every_refusal_of_the_system_is_told(void **state) {
             break;
         }
         failures++;
-        assert_true(status == BRIM_IO || status == BRIM_MEMORY);
+        assert_true(status == BRIM_STATUS_IO || status == BRIM_STATUS_MEMORY);
         assert_true(strlen(brim_detail()) > 20);
         if (name_exists(name)) { /* made, and not even looked at: the next one takes it */
             brim_budget *next = join(name, 16 * MIB);
@@ -507,7 +508,7 @@ static void every_refusal_of_the_system_is_told(void **state) {
         brim__fault_arm(0, 0, false);
         assert_true(name_exists(name));
         root = join(name, 8 * MIB);
-        assert_int_equal(sharing_of(root, BRIM_HOST).processes, 1);
+        assert_int_equal(sharing_of(root, BRIM_MEMORY_HOST).processes, 1);
         brim__budget_unref(root);
         assert_false(name_exists(name));
     }
@@ -523,7 +524,7 @@ static int without_room(const char *name, const char *options, unsigned long fla
         return 77;
     }
     brim_budget *root = join_with(name, limits, &status);
-    if (root != NULL || (status != BRIM_IO && status != BRIM_MEMORY) ||
+    if (root != NULL || (status != BRIM_STATUS_IO && status != BRIM_STATUS_MEMORY) ||
         strstr(brim_detail(), words) == NULL || name_exists(name)) {
         fprintf(stderr, "%s\n", brim_detail());
         return 1;

@@ -120,15 +120,15 @@ struct watched {
 static void open_watched(brim_runtime *runtime, struct watched *watched) {
     static const brim_field_spec field = { .size = sizeof field,
                                            .name = "number",
-                                           .dtype = BRIM_U64 };
+                                           .dtype = BRIM_DTYPE_U64 };
     const brim_binding binding = { .size = sizeof binding,
                                    .name = "watched",
-                                   .kind = BRIM_BIND_SOURCE,
+                                   .kind = BRIM_BINDING_SOURCE,
                                    .user = &watched->name,
                                    .count = 4 * ROWS,
                                    .fields = &field,
                                    .field_count = 1,
-                                   .flags = BRIM_PURE | BRIM_CONCURRENT,
+                                   .flags = BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT,
                                    .read = read_watched };
     brim_open_options options = open_options(NULL);
     options.bindings = &binding;
@@ -294,7 +294,7 @@ static void test_what_is_lent_and_the_minimum_stay(void **state) {
     const brim_open_options b = slots_options("validation");
     brim_plan_info info;
     brim_runtime *runtime = make_room(&b, &info);
-    a.growth = BRIM_FIXED;
+    a.growth = BRIM_GROWTH_FIXED;
     struct session training = open_on(runtime, images, &a);
     struct session validation = open_on(runtime, images, &b);
     assert_int_equal(stats_of(training.loader).slots, SLOTS);
@@ -305,7 +305,7 @@ static void test_what_is_lent_and_the_minimum_stay(void **state) {
     brim_batch *lent = NULL;
     while (lent == NULL) {
         const brim_status status = brim_loader_next(training.loader, BRIM_FOREVER, &lent);
-        assert_true(status == BRIM_OK || status == BRIM_END);
+        assert_true(status == BRIM_OK || status == BRIM_STATUS_END);
     }
     const struct digest before = digest_of(lent);
     take_until(validation.loader, slots_of, SLOTS);
@@ -377,12 +377,12 @@ static void check_threads_come_before_slots(bool stop_workers) {
     assert_int_equal(brim_plan_get(brim_loader_plan(validation))->threads, THREADS);
     do { /* as if there had been no memory when its workers came */
         if (stop_workers) {
-            brim__budget_revoke(runtime->workers_budget, BRIM_HOST, UINT64_MAX);
+            brim__budget_revoke(runtime->workers_budget, BRIM_MEMORY_HOST, UINT64_MAX);
         }
-        brim__budget_revoke(validation->budget, BRIM_HOST, UINT64_MAX);
-        const uint64_t rest = brim__budget_free_now(model, BRIM_HOST);
-        taken += brim__budget_try(model, BRIM_HOST, rest) ? rest : 0;
-    } while (brim__budget_free_now(model, BRIM_HOST) > 0 || scratch_of(validation) > 1);
+        brim__budget_revoke(validation->budget, BRIM_MEMORY_HOST, UINT64_MAX);
+        const uint64_t rest = brim__budget_free_now(model, BRIM_MEMORY_HOST);
+        taken += brim__budget_try(model, BRIM_MEMORY_HOST, rest) ? rest : 0;
+    } while (brim__budget_free_now(model, BRIM_MEMORY_HOST) > 0 || scratch_of(validation) > 1);
     const uint32_t slots = slots_of(training);
     assert_true(slots > info.minimum_slots);
     take_until(validation, scratch_of, THREADS + 1);
@@ -393,7 +393,7 @@ static void check_threads_come_before_slots(bool stop_workers) {
     check_budget(runtime);
     brim_loader_close(validation);
     brim_loader_close(training);
-    brim__budget_return(model, BRIM_HOST, taken);
+    brim__budget_return(model, BRIM_MEMORY_HOST, taken);
     brim_budget_free(model);
     brim_runtime_free(runtime);
 }
@@ -411,12 +411,12 @@ static void test_threads_come_before_slots(void **state) {
 static void test_memory_on_devices_moves(void **state) {
     (void)state;
     uint32_t devices = 0;
-    if (brim_device_count(BRIM_ON_OPENCL, &devices) != BRIM_OK || devices == 0) {
+    if (brim_device_count(BRIM_DEVICE_OPENCL, &devices) != BRIM_OK || devices == 0) {
         print_message("no OpenCL device: %s\n", brim_detail());
         skip();
     }
     brim_open_options options = slots_options("either");
-    options.device_kind = BRIM_ON_OPENCL;
+    options.device_kind = BRIM_DEVICE_OPENCL;
     const brim_plan_info info = plan_alone(THREADS, images, &options);
     assert_true(info.device_slots > info.minimum_device_slots);
     for (int pinned = 0; pinned < 2; pinned++) {

@@ -131,10 +131,10 @@ static int read_encoded(void *user, const brim_call *call, brim_value *outputs, 
 
 /* clang-format off */
 static const brim_field_spec fields[] = {
-    { sizeof(brim_field_spec), "image", BRIM_U8, 1, { BOUND }, 0, BRIM_BYTES },
-    { sizeof(brim_field_spec), "mask", BRIM_U8, 1, { BOUND }, 0, BRIM_BYTES },
-    { sizeof(brim_field_spec), "boxes", BRIM_F32, 2, { BOXES, 4 }, 0, BRIM_RAGGED },
-    { sizeof(brim_field_spec), "label", BRIM_I64, 0, { 0 }, 0, BRIM_DENSE },
+    { sizeof(brim_field_spec), "image", BRIM_DTYPE_U8, 1, { BOUND }, 0, BRIM_FORM_BYTES },
+    { sizeof(brim_field_spec), "mask", BRIM_DTYPE_U8, 1, { BOUND }, 0, BRIM_FORM_BYTES },
+    { sizeof(brim_field_spec), "boxes", BRIM_DTYPE_F32, 2, { BOXES, 4 }, 0, BRIM_FORM_RAGGED },
+    { sizeof(brim_field_spec), "label", BRIM_DTYPE_I64, 0, { 0 }, 0, BRIM_FORM_DENSE },
 };
 /* clang-format on */
 
@@ -147,16 +147,16 @@ static int keep_all(void *user, const brim_call *call, const brim_value *inputs,
 static const brim_binding bindings[] = {
     { .size = sizeof(brim_binding),
       .name = "data",
-      .kind = BRIM_BIND_SOURCE,
+      .kind = BRIM_BINDING_SOURCE,
       .count = IMAGES,
       .fields = fields,
       .field_count = 4,
-      .flags = BRIM_PURE | BRIM_CONCURRENT,
+      .flags = BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT,
       .read = read_encoded },
     { .size = sizeof(brim_binding),
       .name = "all",
-      .kind = BRIM_BIND_FILTER,
-      .flags = BRIM_PURE | BRIM_CONCURRENT,
+      .kind = BRIM_BINDING_FILTER,
+      .flags = BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT,
       .filter = keep_all },
 };
 
@@ -230,7 +230,7 @@ static brim_status put_away(struct brim__program *program, struct rest *rest) {
         if (field->picture != NULL && !field->picture->extent.fixed) {
             status = brim__picture_shelve(program, f, &shelf[f]);
         }
-        if (status == BRIM_OK && field->form == BRIM_DENSE) {
+        if (status == BRIM_OK && field->form == BRIM_FORM_DENSE) {
             struct brim__operand to;
             assert_false(brim__shape_bytes_overflow(&field->pending.from.shape,
                                                     brim_dtype_bytes(field->pending.to), &bytes));
@@ -245,7 +245,8 @@ static brim_status put_away(struct brim__program *program, struct rest *rest) {
                 brim__shape_bytes_overflow(&unit, brim_dtype_bytes(field->pending.to), &bytes));
         }
         field->written = NULL;
-        *kept = (struct kept){ .at = field->at.offset, field->form == BRIM_DENSE, .unit = bytes };
+        *kept =
+            (struct kept){ .at = field->at.offset, field->form == BRIM_FORM_DENSE, .unit = bytes };
     }
     struct brim__step *step;
     if (status == BRIM_OK && (status = brim__program_step(program, &step)) == BRIM_OK) {
@@ -482,7 +483,7 @@ static void test_refusals(void **state) {
         static struct built built;
         char text[TEXT_BYTES];
         format_text(text, "callback @data | %s", refused[i].stages);
-        if (build(&built, text, true) != BRIM_INVALID) {
+        if (build(&built, text, true) != BRIM_STATUS_INVALID) {
             fail_msg("%s: not refused", text);
         }
         detail_has(refused[i].part, text);
@@ -602,7 +603,7 @@ static void test_hostile_bytes(void **state) {
     for (size_t i = 0; i < BRIM__COUNT(sizes); i++) {
         memcpy(spoiled_size, sizes[i], sizeof spoiled_size);
         const bool may_be = sizes[i][0] == 1;
-        assert_int_equal(run_one(&built, 0, 0), may_be ? BRIM_OK : BRIM_CORRUPT);
+        assert_int_equal(run_one(&built, 0, 0), may_be ? BRIM_OK : BRIM_STATUS_CORRUPT);
         if (!may_be) {
             detail_has("cache", "sizes");
         }
@@ -611,7 +612,7 @@ static void test_hostile_bytes(void **state) {
     static const int64_t counts[] = { 0, 1, 7, 8, 9, -1, -3, -1000 };
     for (size_t i = 0; i < BRIM__COUNT(counts); i++) {
         spoiled_count = counts[i];
-        assert_int_equal(run_one(&built, 0, 0), BRIM_CORRUPT);
+        assert_int_equal(run_one(&built, 0, 0), BRIM_STATUS_CORRUPT);
         detail_has("cache", "counts");
     }
     spoil = NULL;
@@ -629,9 +630,15 @@ static void test_bounds(void **state) {
         uint32_t width, height;
         brim_status expected;
     } cases[] = {
-        { 10, 10, BRIM_OK },      { 20, 5, BRIM_OK },      { 1, 1, BRIM_OK },
-        { 21, 4, BRIM_CORRUPT },  { 9, 11, BRIM_CORRUPT }, { 20, 6, BRIM_CORRUPT },
-        { 100, 1, BRIM_CORRUPT }, { 0, 5, BRIM_CORRUPT },  { 5, 0, BRIM_CORRUPT },
+        { 10, 10, BRIM_OK },
+        { 20, 5, BRIM_OK },
+        { 1, 1, BRIM_OK },
+        { 21, 4, BRIM_STATUS_CORRUPT },
+        { 9, 11, BRIM_STATUS_CORRUPT },
+        { 20, 6, BRIM_STATUS_CORRUPT },
+        { 100, 1, BRIM_STATUS_CORRUPT },
+        { 0, 5, BRIM_STATUS_CORRUPT },
+        { 5, 0, BRIM_STATUS_CORRUPT },
     };
     for (size_t i = 0; i < BRIM__COUNT(cases); i++) {
         static uint8_t data[8 + 3 * 200];

@@ -11,7 +11,7 @@
 
 #include <stdatomic.h>
 
-#define OPENCL BRIM_ON_OPENCL
+#define OPENCL BRIM_DEVICE_OPENCL
 
 static const char *const pipelines[] = {
     "npy $/numbers.npy | shuffle seed=3 | batch 8",
@@ -148,15 +148,15 @@ static int read_sample(void *user, const brim_call *call, brim_value *outputs, s
 
 static const brim_field_spec value_field = { .size = sizeof(brim_field_spec),
                                              .name = "value",
-                                             .dtype = BRIM_I64 };
+                                             .dtype = BRIM_DTYPE_I64 };
 static const brim_binding failing_source = { .size = sizeof(brim_binding),
                                              .name = "reader",
-                                             .kind = BRIM_BIND_SOURCE,
+                                             .kind = BRIM_BINDING_SOURCE,
                                              .count = SAMPLES,
                                              .fields = &value_field,
                                              .field_count = 1,
                                              .read = read_sample,
-                                             .flags = BRIM_CONCURRENT };
+                                             .flags = BRIM_CALLBACK_CONCURRENT };
 
 /* What every call of `next` gave. */
 struct transcript {
@@ -256,16 +256,16 @@ static void test_what_a_batch_says(void **state) {
     assert_non_null(y);
     assert_int_equal(x->device_kind, OPENCL);
     assert_int_equal(x->device_index, 0);
-    assert_int_equal(x->dtype, BRIM_F32);
+    assert_int_equal(x->dtype, BRIM_DTYPE_F32);
     assert_int_equal(x->rank, 4);
     assert_int_equal(x->shape[1], 3);
     assert_int_equal(x->strides[3], 4);
     assert_non_null(x->ready);
     assert_non_null(x->data);
     assert_true(x->data == y->data && x->offset != y->offset && y->offset % 64 == 0);
-    assert_int_equal(brim_batch_read(batch, 0, &byte, 1), BRIM_INVALID);
+    assert_int_equal(brim_batch_read(batch, 0, &byte, 1), BRIM_STATUS_INVALID);
     assert_detail_has("there is room for 1");
-    assert_int_equal(brim_batch_read(batch, 2, &byte, 1), BRIM_INVALID);
+    assert_int_equal(brim_batch_read(batch, 2, &byte, 1), BRIM_STATUS_INVALID);
     assert_detail_has("the batch has 2");
     MUST(brim_batch_wait(batch, NULL));
     /* pixels go there as they are: a quarter of what the batch has there */

@@ -10,7 +10,7 @@
 #include "base/fault.h"
 #include "engine/ship.h"
 
-#define CUDA     BRIM_ON_CUDA
+#define CUDA     BRIM_DEVICE_CUDA
 #define A_MINUTE INT64_C(60000000000)
 #define IMAGES                                                                        \
     "npy $/images.npy | shuffle seed=3 | normalize imagenet | layout chw | batch 12 " \
@@ -66,7 +66,7 @@ static void test_same_as_on_the_host(void **state) {
         for (unsigned way = 0; way < 18; way++) {
             const struct how how = { .threads = (int32_t)(way % 3),
                                      .hold = 1 + way / 3 % 2 * 2,
-                                     .growth = way % 2 ? BRIM_FIXED : BRIM_GROW,
+                                     .growth = way % 2 ? BRIM_GROWTH_FIXED : BRIM_GROWTH_ON_DEMAND,
                                      .device = CUDA,
                                      .device_index = way % 2,
                                      .bytes = way < 9 ? 0 : AT_MINIMUM,
@@ -105,7 +105,7 @@ static void test_default_streams(void **state) {
         }
     }
     check_standin();
-    expect_refused(text, &(struct how){ .device = CUDA, .queue = (void *)3 }, BRIM_INVALID,
+    expect_refused(text, &(struct how){ .device = CUDA, .queue = (void *)3 }, BRIM_STATUS_INVALID,
                    "is no stream");
     check_standin();
 }
@@ -120,7 +120,7 @@ static void test_the_driver_refuses_device_memory(void **state) {
     assert_true(info.device_slots >= info.minimum_device_slots + 2);
     for (uint32_t more = 0; more < 3; more++) {
         for (int32_t threads = 0; threads < 3; threads++) {
-            for (int growth = BRIM_GROW; growth <= BRIM_FIXED; growth++) {
+            for (int growth = BRIM_GROWTH_ON_DEMAND; growth <= BRIM_GROWTH_FIXED; growth++) {
                 cuda_standin_reset();
                 cuda_standin_limit(0, info.minimum_device_bytes + more * info.device_slot_bytes);
                 struct session session;
@@ -136,7 +136,7 @@ static void test_the_driver_refuses_device_memory(void **state) {
                 assert_same(digest, wanted);
                 assert_true(stats_of(session.loader).device_slots <=
                             info.minimum_device_slots + more);
-                if (growth == BRIM_FIXED) {
+                if (growth == BRIM_GROWTH_FIXED) {
                     assert_int_equal(stats_of(session.loader).device_slots,
                                      info.minimum_device_slots + more);
                 }
@@ -163,7 +163,7 @@ static void test_the_driver_refuses_the_minimum(void **state) {
     MUST(brim_runtime_new(&runtime_options, &runtime));
     MUST(try_open(runtime, text, &training, &first));
     const uint64_t charged = usage_of(runtime).charged;
-    assert_int_equal(try_open(runtime, text, &validation, &second), BRIM_MEMORY);
+    assert_int_equal(try_open(runtime, text, &validation, &second), BRIM_STATUS_MEMORY);
     assert_null(second);
     assert_detail_has("cuda:0: taking device memory");
     assert_detail_has("brim holds there: training");
@@ -193,7 +193,7 @@ static void test_slots_give_way_to_the_driver(void **state) {
     runtime_options.threads = 0;
     runtime_options.host_bytes = (uint64_t)64 << 20;
     runtime_options.device_bytes = (uint64_t)64 << 20;
-    training.growth = BRIM_FIXED;
+    training.growth = BRIM_GROWTH_FIXED;
     MUST(brim_runtime_new(&runtime_options, &runtime));
     MUST(try_open(runtime, text, &training, &first));
     assert_true(stats_of(first).device_slots > info.minimum_device_slots);
@@ -310,7 +310,8 @@ static void test_locking_pages_is_refused(void **state) {
             cuda_standin_reset();
             cuda_standin_limit_locked(limit);
             const struct how how = { .threads = threads,
-                                     .growth = threads == 1 ? BRIM_FIXED : BRIM_GROW,
+                                     .growth =
+                                         threads == 1 ? BRIM_GROWTH_FIXED : BRIM_GROWTH_ON_DEMAND,
                                      .device = CUDA };
             assert_same(run_epochs(text, &how, 2), wanted);
             assert_true(cuda_standin_get(CUDA_STANDIN_locked_bytes_peak) <= limit);
@@ -318,7 +319,7 @@ static void test_locking_pages_is_refused(void **state) {
         }
     }
     cuda_standin_limit_locked(info.minimum_pinned_bytes - 1);
-    expect_refused(text, &(struct how){ .device = CUDA }, BRIM_MEMORY, "page-locking");
+    expect_refused(text, &(struct how){ .device = CUDA }, BRIM_STATUS_MEMORY, "page-locking");
     check_standin();
 }
 
@@ -359,7 +360,8 @@ static void end_reads(struct reads *reads) {
 }
 
 static void check_error(const char *call, brim_status status) {
-    if ((status != BRIM_DRIVER && status != BRIM_MEMORY) || brim_detail()[0] == '\0') {
+    if ((status != BRIM_STATUS_DRIVER && status != BRIM_STATUS_MEMORY) ||
+        brim_detail()[0] == '\0') {
         fail_msg("%s failed, and brim says %s: %s", call, brim_status_name(status), brim_detail());
     }
 }
@@ -374,7 +376,7 @@ static bool life_with(const char *call, uint64_t nth, bool for_ever, const struc
     cuda_standin_reset();
     struct consumer consumer = consumer_new(CUDA);
     options.device_queue = consumer.queue;
-    options.growth = nth % 2 ? BRIM_FIXED : BRIM_GROW;
+    options.growth = nth % 2 ? BRIM_GROWTH_FIXED : BRIM_GROWTH_ON_DEMAND;
     /* asked for what is still under way, a driver may tell of anything */
     const bool under_way = strcmp(call, "cuEventQuery") == 0;
     cuda_standin_delay(!under_way ? 0 : truth->text == kept ? 20 : 300); /* there are more */
@@ -387,7 +389,7 @@ static bool life_with(const char *call, uint64_t nth, bool for_ever, const struc
     for (size_t taken = 0; loader != NULL && taken < truth->count;) {
         brim_batch *batch;
         status = brim_loader_next(loader, A_MINUTE, &batch);
-        if (status == BRIM_END) {
+        if (status == BRIM_STATUS_END) {
             continue;
         }
         if (status != BRIM_OK) {
@@ -413,7 +415,7 @@ static bool life_with(const char *call, uint64_t nth, bool for_ever, const struc
     brim_loader_close(loader);
     const bool met = cuda_standin_get(CUDA_STANDIN_failed) > 0;
     cuda_standin_fail(NULL, 0, CUDA_SUCCESS, false);
-    for (int kind = BRIM_PINNED; kind < BRIM_MEMORY_KINDS; kind++) {
+    for (int kind = BRIM_MEMORY_PINNED; kind < BRIM_MEMORY_KINDS; kind++) {
         assert_int_equal(budget_of(runtime, (brim_memory)kind).charged, 0);
     }
     brim_runtime_free(runtime);
@@ -575,12 +577,12 @@ static void test_all_slots_are_lost(void **state) {
     brim_batch_release_after(batch, consumer.queue);
     for (int i = 0; i < 2; i++) {
         const brim_status status = brim_loader_next(session.loader, A_MINUTE, &batch);
-        assert_true(status == BRIM_MEMORY || status == BRIM_DRIVER);
+        assert_true(status == BRIM_STATUS_MEMORY || status == BRIM_STATUS_DRIVER);
         assert_detail_has("cuda:0");
     }
     brim__fault_arm(0, 0, false);
     brim_status status;
-    while ((status = brim_loader_next(session.loader, A_MINUTE, &batch)) == BRIM_MEMORY) {
+    while ((status = brim_loader_next(session.loader, A_MINUTE, &batch)) == BRIM_STATUS_MEMORY) {
         /* a worker had met it before */
     }
     assert_int_equal(status, BRIM_OK);
@@ -611,7 +613,7 @@ static void test_a_lost_slot_is_somebody_elses(void **state) {
         brim__fault_arm(0, 0, false);
         MUST(brim_budget_charge(root, session.kind, bytes));
     }
-    assert_int_equal(brim_loader_next(session.loader, A_MINUTE, &batch), BRIM_BUDGET);
+    assert_int_equal(brim_loader_next(session.loader, A_MINUTE, &batch), BRIM_STATUS_BUDGET);
     assert_detail_has("others have the memory now");
     brim_budget_uncharge(root, session.kind, 2 * bytes);
     MUST(brim_loader_next(session.loader, A_MINUTE, &batch));
@@ -628,8 +630,9 @@ static void fail_a_copy_after_a_seek(uint64_t nth, struct digest wanted) {
     struct session session;
     struct digest digest = { 0 };
     struct consumer consumer = consumer_new(CUDA); /* its context is current here */
-    session_open(&session, text,
-                 &(struct how){ .threads = 1, .growth = BRIM_FIXED, .device = CUDA, .slots = 2 });
+    session_open(
+        &session, text,
+        &(struct how){ .threads = 1, .growth = BRIM_GROWTH_FIXED, .device = CUDA, .slots = 2 });
     brim_loader *loader = session.loader;
     await_berths(loader, 2); /* both are full: nobody ships any more */
     await_copies(loader);

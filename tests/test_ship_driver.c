@@ -11,7 +11,7 @@
 #include "base/fault.h"
 #include "engine/resident.h"
 
-#define CUDA     BRIM_ON_CUDA
+#define CUDA     BRIM_DEVICE_CUDA
 #define A_MINUTE INT64_C(60000000000)
 #define IMAGES   "npy $/images.npy | shuffle seed=3 | cast float32 | batch 12 remainder=keep"
 
@@ -179,7 +179,7 @@ static void test_rows_stay_while_a_batch_is_shipped(void **state) {
     assert_int_equal(count_shipped(loader), 0);
     brim__fault_arm(0, 0, false);
     assert_true(atomic_load(&tier->filled) < filled);
-    assert_int_equal(brim_batch_wait(batch, NULL), BRIM_DRIVER);
+    assert_int_equal(brim_batch_wait(batch, NULL), BRIM_STATUS_DRIVER);
     brim_batch_release(batch);
     MUST(brim_loader_seek(loader, 0, 0));
     for (int i = 0; i < 2; i++) {
@@ -201,7 +201,7 @@ static void test_a_sequenced_batch_keeps_a_slot(void **state) {
            text);
     brim_open_options options = open_options("training");
     options.device_kind = CUDA;
-    options.growth = BRIM_FIXED;
+    options.growth = BRIM_GROWTH_FIXED;
     const brim_plan_info info = plan_alone(1, text, &options);
     brim_runtime_options limits = BRIM_RUNTIME_OPTIONS_INIT;
     limits.threads = 1;
@@ -228,15 +228,15 @@ static void test_a_sequenced_batch_keeps_a_slot(void **state) {
     brim__fault_arm(0, 0, false);
     brim_budget *root = brim_runtime_budget(runtime);
     const brim_memory kind = brim_device_memory(CUDA, 0);
-    assert_int_equal(brim_budget_charge(root, kind, info.device_slot_bytes), BRIM_BUDGET);
+    assert_int_equal(brim_budget_charge(root, kind, info.device_slot_bytes), BRIM_STATUS_BUDGET);
     unsigned errors = 0;
     for (;;) {
         const brim_status status = brim_loader_next(loader, A_MINUTE, &batch);
-        if (status == BRIM_DRIVER) {
+        if (status == BRIM_STATUS_DRIVER) {
             errors++;
             continue;
         }
-        if (status == BRIM_END) {
+        if (status == BRIM_STATUS_END) {
             break;
         }
         MUST(status);

@@ -34,7 +34,7 @@
 /* A batch may have two failures to tell: of this call, and of its copy. */
 #define TRY(call)                                              \
     do {                                                       \
-        brim_status status_ = BRIM_DRIVER;                     \
+        brim_status status_ = BRIM_STATUS_DRIVER;              \
         for (int i_ = 0; i_ < 2 && status_ != BRIM_OK; i_++) { \
             forget_detail();                                   \
             status_ = (call);                                  \
@@ -74,7 +74,7 @@ static void take_there(brim_loader *loader, unsigned count) {
 
 /* Closes and looks for what was left, of all kinds of memory. */
 static void end_there(void) {
-    for (int kind = BRIM_PINNED; kind < BRIM_MEMORY_KINDS; kind++) {
+    for (int kind = BRIM_MEMORY_PINNED; kind < BRIM_MEMORY_KINDS; kind++) {
         const brim_budget_info info = budget_of(now.runtime, (brim_memory)kind);
         if (info.charged != 0 || info.reserved != 0 || info.peak > info.limit) {
             wrong("memory %d: %" PRIu64 " bytes charged in the end, %" PRIu64
@@ -87,7 +87,7 @@ static void end_there(void) {
 
 static void end_consumer(struct consumer *consumer) {
     consumer_close(consumer);
-    if (consumer->kind == BRIM_ON_CUDA &&
+    if (consumer->kind == BRIM_DEVICE_CUDA &&
         (cuda_standin_get(CUDA_STANDIN_violations) != 0 || !cuda_standin_empty())) {
         wrong("the stand-in has something left, or a violation: %s", cuda_standin_violation(0));
     }
@@ -106,7 +106,7 @@ static brim_open_options options_there(brim_device kind) {
 static struct brim__device keeper;
 
 static struct consumer consumer_in_keeper(void) {
-    const struct consumer none = { .kind = BRIM_ON_OPENCL, .context = keeper.context };
+    const struct consumer none = { .kind = BRIM_DEVICE_OPENCL, .context = keeper.context };
     return consumer_beside(&none);
 }
 
@@ -119,7 +119,7 @@ static void run_known(brim_device kind) {
     brim_open_options options = options_there(kind);
     options.device_queue = consumer.queue;
     options.hold = 2;
-    options.growth = BRIM_FIXED;
+    options.growth = BRIM_GROWTH_FIXED;
     brim_loader *loader = open_text(expand(now.scenario->text, text), &options);
     take_there(loader, 2);
     brim_batch *first = take_one(loader), *second = take_one(loader), *copy;
@@ -172,7 +172,7 @@ static void run_shared(void) {
     struct consumer consumer = consumer_in_keeper();
     char text[TEXT_BYTES];
     begin_runtime(SIXTEEN_MIB);
-    brim_open_options options = options_there(BRIM_ON_OPENCL);
+    brim_open_options options = options_there(BRIM_DEVICE_OPENCL);
     brim_loader *loader = open_text(expand(now.scenario->text, text), &options);
     for (int i = 0; i < 5; i++) {
         brim_batch *batch = take_one(loader), *copy = NULL;
@@ -217,7 +217,7 @@ static void run_released(brim_device kind) {
     char text[TEXT_BYTES];
     begin_runtime(SIXTEEN_MIB);
     brim_open_options options = options_there(kind);
-    if (kind == BRIM_ON_OPENCL) {
+    if (kind == BRIM_DEVICE_OPENCL) {
         known = consumer_beside(&consumer);
         options.device_queue = known.queue;
     }
@@ -245,13 +245,13 @@ static brim_cache_stats kept_by(brim_loader *loader) {
 
 /* Samples that stay on the device: all of them, half, none, and all again. */
 static void run_kept(brim_device kind) {
-    struct consumer consumer = kind == BRIM_ON_CUDA ? consumer_new(kind) : consumer_in_keeper();
+    struct consumer consumer = kind == BRIM_DEVICE_CUDA ? consumer_new(kind) : consumer_in_keeper();
     char text[TEXT_BYTES];
     begin_runtime(SIXTEEN_MIB);
     brim_budget *root = brim_runtime_budget(now.runtime);
     const brim_memory there = brim_device_memory(kind, 0);
     brim_open_options options = options_there(kind);
-    options.device_queue = kind == BRIM_ON_CUDA ? consumer.queue : NULL;
+    options.device_queue = kind == BRIM_DEVICE_CUDA ? consumer.queue : NULL;
     options.slots = 2;
     must(brim_budget_set(root, there, SIXTEEN_MIB, 0), "limit");
     brim_loader *loader = open_text(expand(now.scenario->text, text), &options);
@@ -292,7 +292,7 @@ static void run_two(brim_device kind) {
     char text[TEXT_BYTES];
     begin_runtime(SIXTEEN_MIB);
     brim_open_options options = options_there(kind);
-    options.growth = BRIM_FIXED;
+    options.growth = BRIM_GROWTH_FIXED;
     expand(now.scenario->text, text);
     brim_plan *plan;
     brim_pipeline *pipeline;
@@ -317,10 +317,10 @@ static void run_two(brim_device kind) {
 
 #define ON_BOTH(run)                 \
     static void run##_cuda(void) {   \
-        run(BRIM_ON_CUDA);           \
+        run(BRIM_DEVICE_CUDA);       \
     }                                \
     static void run##_opencl(void) { \
-        run(BRIM_ON_OPENCL);         \
+        run(BRIM_DEVICE_OPENCL);     \
     }
 ON_BOTH(run_known)
 ON_BOTH(run_short)
@@ -367,7 +367,7 @@ static struct scenario scenarios[] = {
 static bool on_opencl;
 
 static int begin(void **state) {
-    if (on_opencl && (brim__device_open(&keeper, BRIM_ON_OPENCL, 0, NULL, NULL) != BRIM_OK ||
+    if (on_opencl && (brim__device_open(&keeper, BRIM_DEVICE_OPENCL, 0, NULL, NULL) != BRIM_OK ||
                       brim__device_prepare(&keeper) != BRIM_OK)) {
         return -1;
     }
@@ -376,7 +376,7 @@ static int begin(void **state) {
 
 int main(int argc, char **argv) {
     size_t count = sizeof scenarios / sizeof scenarios[0];
-    on_opencl = has_device(BRIM_ON_OPENCL);
+    on_opencl = has_device(BRIM_DEVICE_OPENCL);
     if (!on_opencl) {
         printf("skipped on OpenCL: %s\n", brim_detail());
         count -= ON_OPENCL;

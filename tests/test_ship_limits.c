@@ -14,7 +14,7 @@
 #include "memory/budget.h"
 #include "plan/plan.h"
 
-#define OPENCL BRIM_ON_OPENCL
+#define OPENCL BRIM_DEVICE_OPENCL
 
 static const char *const texts[] = {
     "npy $/images.npy | shuffle seed=3 | normalize imagenet | layout chw | batch 12 remainder=keep",
@@ -43,10 +43,10 @@ struct range {
 };
 
 static struct range range_of(const brim_plan_info *info, brim_memory kind) {
-    if (kind == BRIM_HOST) {
+    if (kind == BRIM_MEMORY_HOST) {
         return (struct range){ info->minimum_bytes, info->planned_bytes, info->slot_bytes };
     }
-    return kind == BRIM_PINNED
+    return kind == BRIM_MEMORY_PINNED
                ? (struct range){ info->minimum_pinned_bytes, info->planned_pinned_bytes,
                                  info->slot_bytes }
                : (struct range){ info->minimum_device_bytes, info->planned_device_bytes,
@@ -55,9 +55,9 @@ static struct range range_of(const brim_plan_info *info, brim_memory kind) {
 
 static struct how limited(brim_memory kind, uint64_t bytes, int32_t threads, brim_growth growth) {
     struct how how = { .threads = threads, .growth = growth, .device = OPENCL };
-    if (kind == BRIM_HOST) {
+    if (kind == BRIM_MEMORY_HOST) {
         how.bytes = bytes;
-    } else if (kind == BRIM_PINNED) {
+    } else if (kind == BRIM_MEMORY_PINNED) {
         how.pinned_bytes = bytes;
     } else {
         how.device_bytes = bytes;
@@ -69,18 +69,18 @@ static struct how limited(brim_memory kind, uint64_t bytes, int32_t threads, bri
 static void test_every_limit_from_the_minimum_up(void **state) {
     (void)state;
     NEED_DEVICE(OPENCL);
-    const brim_memory kinds[] = { BRIM_HOST, BRIM_PINNED, kind_there() };
+    const brim_memory kinds[] = { BRIM_MEMORY_HOST, BRIM_MEMORY_PINNED, kind_there() };
     for (size_t t = 0; t < TEXTS; t++) {
         char text[TEXT_BYTES];
         expand(texts[t], text);
         const struct digest wanted = run_epochs(text, &(struct how){ .threads = 0 }, 1);
         for (unsigned k = 0; k < 3; k++) {
             for (unsigned way = 0; way < 2; way++) {
-                const brim_growth growth = way == 0 ? BRIM_GROW : BRIM_FIXED;
+                const brim_growth growth = way == 0 ? BRIM_GROWTH_ON_DEMAND : BRIM_GROWTH_FIXED;
                 /* workers' stacks are much memory: with them steps are larger */
-                const bool coarse = is_sanitized() || (kinds[k] == BRIM_HOST && way == 1);
+                const bool coarse = is_sanitized() || (kinds[k] == BRIM_MEMORY_HOST && way == 1);
                 const int32_t threads =
-                    kinds[k] == BRIM_HOST ? (int32_t)way * 2 : (int32_t)((t + k + way) % 3);
+                    kinds[k] == BRIM_MEMORY_HOST ? (int32_t)way * 2 : (int32_t)((t + k + way) % 3);
                 const brim_open_options options = options_there("limits");
                 const brim_plan_info info = plan_alone(threads, text, &options);
                 const struct range range = range_of(&info, kinds[k]);
@@ -138,7 +138,7 @@ static uint64_t edge(const struct range *range, unsigned which) {
 static void test_limits_at_every_edge(void **state) {
     (void)state;
     NEED_DEVICE(OPENCL);
-    const brim_memory kinds[] = { BRIM_HOST, BRIM_PINNED, kind_there() };
+    const brim_memory kinds[] = { BRIM_MEMORY_HOST, BRIM_MEMORY_PINNED, kind_there() };
     struct brim__device keeper; /* of kernels, which are built once for all who share them */
     MUST(brim__device_open(&keeper, OPENCL, 0, NULL, NULL));
     MUST(brim__device_prepare(&keeper));
@@ -154,13 +154,13 @@ static void test_limits_at_every_edge(void **state) {
         for (unsigned way = 0; way < 3 * EDGES; way += is_sanitized() ? 5 : 1) {
             const unsigned k = way / EDGES;
             const struct how how = limited(kinds[k], edge(&range[k], way % EDGES), 0,
-                                           way % 2 ? BRIM_FIXED : BRIM_GROW);
+                                           way % 2 ? BRIM_GROWTH_FIXED : BRIM_GROWTH_ON_DEMAND);
             assert_same(run_epochs(text, &how, 1), wanted);
         }
         for (unsigned way = 0; way < EDGES * EDGES; way += is_sanitized() ? 13 : 1) {
             const unsigned mixed = way * 7 + way / EDGES;
             const struct how how = { .device = OPENCL,
-                                     .growth = way % 2 ? BRIM_FIXED : BRIM_GROW,
+                                     .growth = way % 2 ? BRIM_GROWTH_FIXED : BRIM_GROWTH_ON_DEMAND,
                                      .bytes = edge(&range[0], way % EDGES),
                                      .pinned_bytes = edge(&range[1], way / EDGES),
                                      .device_bytes = edge(&range[2], mixed % EDGES) };
@@ -177,9 +177,9 @@ static void test_a_byte_less_is_refused(void **state) {
         brim_memory kind;
         const char *says[4];
     } cases[] = {
-        { BRIM_HOST,
+        { BRIM_MEMORY_HOST,
           { "needs at least", "held by: ", "make the batch smaller", "raise the budget" } },
-        { BRIM_PINNED,
+        { BRIM_MEMORY_PINNED,
           { "of page-locked memory (", "held by: nobody", "make the batch smaller",
             "or raise the limit" } },
         { kind_there(),
@@ -191,12 +191,13 @@ static void test_a_byte_less_is_refused(void **state) {
         const brim_plan_info info = plan_alone(0, expand(texts[t], text), &options);
         for (size_t c = 0; c < 3; c++) {
             const struct range range = range_of(&info, cases[c].kind);
-            const struct how how = limited(cases[c].kind, range.least - 1, 0, BRIM_GROW);
+            const struct how how =
+                limited(cases[c].kind, range.least - 1, 0, BRIM_GROWTH_ON_DEMAND);
             if (how.bytes > 0 && how.bytes < BRIM__BUDGET_FLOOR) {
                 continue; /* no runtime is made with so little */
             }
             for (int s = 0; s < 4; s++) {
-                expect_refused(text, &how, BRIM_BUDGET, cases[c].says[s]);
+                expect_refused(text, &how, BRIM_STATUS_BUDGET, cases[c].says[s]);
             }
         }
     }
@@ -222,11 +223,11 @@ static void test_larger_than_the_device_gives_at_once(void **state) {
     format_text(text, "range %llu | batch %llu", (unsigned long long)rows * 2,
                 (unsigned long long)rows);
     brim_pipeline *pipeline = parse(text);
-    assert_int_equal(brim_plan_new(runtime, pipeline, &options, &plan), BRIM_BUDGET);
+    assert_int_equal(brim_plan_new(runtime, pipeline, &options, &plan), BRIM_STATUS_BUDGET);
     assert_null(plan);
     assert_detail_has("is more than opencl:0 gives at once (");
     assert_detail_has("make the batch smaller, or use micro-batches");
-    assert_int_equal(brim_loader_open(runtime, pipeline, &options, &loader), BRIM_BUDGET);
+    assert_int_equal(brim_loader_open(runtime, pipeline, &options, &loader), BRIM_STATUS_BUDGET);
     assert_null(loader);
     assert_detail_has("gives at once");
     brim_pipeline_free(pipeline);
@@ -254,17 +255,17 @@ static void test_holders_are_named(void **state) {
     brim_budget *root = brim_runtime_budget(runtime);
     MUST(brim_budget_set(root, kind_there(), 2 * info.minimum_device_bytes - 1, 0));
     MUST(try_open(runtime, text, &training, &first));
-    assert_int_equal(try_open(runtime, text, &validation, &second), BRIM_BUDGET);
+    assert_int_equal(try_open(runtime, text, &validation, &second), BRIM_STATUS_BUDGET);
     assert_detail_has("\"validation\" needs at least");
     assert_detail_has(" on opencl:0 (");
     assert_detail_has("held by: training");
     assert_detail_has("or raise the limit");
     MUST(brim_budget_set(root, kind_there(), 2 * info.minimum_device_bytes, 0));
-    MUST(brim_budget_set(root, BRIM_PINNED, 2 * info.minimum_pinned_bytes - 1, 0));
-    assert_int_equal(try_open(runtime, text, &validation, &second), BRIM_BUDGET);
+    MUST(brim_budget_set(root, BRIM_MEMORY_PINNED, 2 * info.minimum_pinned_bytes - 1, 0));
+    assert_int_equal(try_open(runtime, text, &validation, &second), BRIM_STATUS_BUDGET);
     assert_detail_has("of page-locked memory");
     assert_detail_has("held by: training");
-    MUST(brim_budget_set(root, BRIM_PINNED, 2 * info.minimum_pinned_bytes, 0));
+    MUST(brim_budget_set(root, BRIM_MEMORY_PINNED, 2 * info.minimum_pinned_bytes, 0));
     MUST(try_open(runtime, text, &validation, &second));
     brim_loader_close(first);
     brim_loader_close(second);
@@ -280,8 +281,8 @@ struct charges {
 };
 
 static struct charges charges_of(brim_runtime *runtime) {
-    return (struct charges){ budget_of(runtime, BRIM_HOST).charged,
-                             budget_of(runtime, BRIM_PINNED).charged,
+    return (struct charges){ budget_of(runtime, BRIM_MEMORY_HOST).charged,
+                             budget_of(runtime, BRIM_MEMORY_PINNED).charged,
                              budget_of(runtime, kind_there()).charged };
 }
 
@@ -331,9 +332,9 @@ static void test_resets_by_seeking(void **state) {
         char text[TEXT_BYTES];
         expand(texts[t], text);
         /* all that is planned, and no more than the minimum: both leave nothing to grow */
-        reset_by_seeking(
-            text,
-            &(struct how){ .threads = (int32_t)(t % 3), .growth = BRIM_FIXED, .device = OPENCL });
+        reset_by_seeking(text, &(struct how){ .threads = (int32_t)(t % 3),
+                                              .growth = BRIM_GROWTH_FIXED,
+                                              .device = OPENCL });
         reset_by_seeking(text, &(struct how){ .threads = (int32_t)((t + 1) % 3),
                                               .device = OPENCL,
                                               .bytes = AT_MINIMUM,
@@ -402,7 +403,7 @@ static void test_two_loaders_on_one_device(void **state) {
     char text[TEXT_BYTES];
     brim_open_options training = options_there("training"),
                       validation = options_there("validation");
-    training.growth = BRIM_FIXED;
+    training.growth = BRIM_GROWTH_FIXED;
     expand(texts[0], text);
     for (int32_t threads = 0; threads < 3; threads++) {
         const brim_plan_info info = plan_alone(threads, text, &training);
@@ -411,7 +412,7 @@ static void test_two_loaders_on_one_device(void **state) {
         brim_budget *root = brim_runtime_budget(runtime);
         const uint64_t limit = 2 * info.minimum_device_bytes + info.device_slot_bytes / 2;
         MUST(brim_budget_set(root, kind_there(), limit, 0));
-        MUST(brim_budget_set(root, BRIM_PINNED, 2 * info.minimum_pinned_bytes + 100, 0));
+        MUST(brim_budget_set(root, BRIM_MEMORY_PINNED, 2 * info.minimum_pinned_bytes + 100, 0));
         struct session first = open_on(runtime, text, &training);
         struct digest a = { 0 }, b = { 0 };
         take_batches(&first, 2, digest_batch, &a);
@@ -443,8 +444,9 @@ static void test_trim_gives_slots_back(void **state) {
     for (int32_t threads = 0; threads < 3; threads++) {
         struct session session;
         struct digest digest = { 0 };
-        session_open(&session, text,
-                     &(struct how){ .threads = threads, .growth = BRIM_FIXED, .device = OPENCL });
+        session_open(
+            &session, text,
+            &(struct how){ .threads = threads, .growth = BRIM_GROWTH_FIXED, .device = OPENCL });
         const brim_plan_info *info = brim_plan_get(brim_loader_plan(session.loader));
         take_batches(&session, 2, digest_batch, &digest);
         assert_int_equal(budget_of(session.runtime, kind_there()).charged,
@@ -453,7 +455,7 @@ static void test_trim_gives_slots_back(void **state) {
         MUST(brim_runtime_trim(session.runtime, NULL));
         assert_int_equal(budget_of(session.runtime, kind_there()).charged,
                          info->minimum_device_bytes);
-        assert_int_equal(budget_of(session.runtime, BRIM_PINNED).charged,
+        assert_int_equal(budget_of(session.runtime, BRIM_MEMORY_PINNED).charged,
                          info->minimum_pinned_bytes);
         assert_int_equal(stats_of(session.loader).device_slots, info->minimum_device_slots);
         assert_true(take_batches(&session, TO_THE_END, digest_batch, &digest));
@@ -478,10 +480,10 @@ static void test_a_part_of_a_device(void **state) {
     const uint64_t limit = info.minimum_device_bytes + info.device_slot_bytes;
     MUST(brim_budget_set(part, kind_there(), info.minimum_device_bytes - 1, 0));
     options.budget = part;
-    assert_int_equal(try_open(runtime, text, &options, &refused), BRIM_BUDGET);
+    assert_int_equal(try_open(runtime, text, &options, &refused), BRIM_STATUS_BUDGET);
     assert_detail_has(" on opencl:0 (");
     MUST(brim_budget_set(part, kind_there(), limit, limit));
-    options.growth = BRIM_FIXED;
+    options.growth = BRIM_GROWTH_FIXED;
     struct session session = open_on(runtime, text, &options);
     struct digest digest = { 0 };
     brim_budget_info there = BRIM_BUDGET_INFO_INIT;
@@ -491,7 +493,7 @@ static void test_a_part_of_a_device(void **state) {
     MUST(brim_budget_set(part, kind_there(), info.minimum_device_bytes, 0));
     assert_int_equal(stats_of(session.loader).device_slots, info.minimum_device_slots);
     assert_int_equal(brim_budget_set(part, kind_there(), info.minimum_device_bytes - 1, 0),
-                     BRIM_BUDGET);
+                     BRIM_STATUS_BUDGET);
     assert_true(take_batches(&session, TO_THE_END, digest_batch, &digest));
     assert_same(digest, wanted);
     MUST(brim_budget_read(part, kind_there(), &there));
@@ -520,7 +522,7 @@ static void test_copies_are_charged(void **state) {
     MUST(brim_batch_copy(batch, &copy));
     assert_int_equal(charges_of(runtime).device,
                      info.minimum_device_bytes + info.device_slot_bytes);
-    assert_int_equal(brim_batch_copy(batch, &more), BRIM_BUDGET);
+    assert_int_equal(brim_batch_copy(batch, &more), BRIM_STATUS_BUDGET);
     assert_null(more);
     assert_detail_has("copies");
     assert_same(digest_of(copy), wanted);

@@ -22,7 +22,7 @@
 #define A_MOMENT     INT64_C(4000000) /* ns: for a batch that must not come */
 #define A_LOOK       10000000         /* ns: for something else that must not happen */
 
-static const brim_device both[] = { BRIM_ON_OPENCL, BRIM_ON_CUDA };
+static const brim_device both[] = { BRIM_DEVICE_OPENCL, BRIM_DEVICE_CUDA };
 static const char *const texts[] = {
     "npy $/images.npy | shuffle seed=3 | batch 4 remainder=keep",
     "npy $/images.npy | shuffle seed=3 | normalize imagenet | layout chw | batch 4 remainder=keep",
@@ -113,7 +113,7 @@ static void begin_race_with(struct race *race, const struct reads *truth, struct
         .truth = truth, .late = begin_reads(truth), .consumer = consumer, .knows = knows
     };
     how.device = consumer.kind;
-    how.queue = knows || consumer.kind == BRIM_ON_OPENCL ? race->consumer.queue : NULL;
+    how.queue = knows || consumer.kind == BRIM_DEVICE_OPENCL ? race->consumer.queue : NULL;
     session_open(&race->session, truth->text, &how);
 }
 
@@ -128,7 +128,7 @@ static void end_race(struct race *race) {
     }
     consumer_close(&race->consumer);
     end_reads(&race->late);
-    if (race->consumer.kind == BRIM_ON_CUDA) {
+    if (race->consumer.kind == BRIM_DEVICE_CUDA) {
         check_standin();
     }
 }
@@ -144,14 +144,14 @@ static void release_oldest(struct race *race) {
     memmove(race->held, race->held + 1, race->held_count * sizeof race->held[0]);
 }
 
-/* The next batch, across the end of an epoch; NULL: BRIM_TIMEOUT. */
+/* The next batch, across the end of an epoch; NULL: BRIM_STATUS_TIMEOUT. */
 static brim_batch *take_next(struct race *race, int64_t timeout) {
     brim_batch *batch;
     brim_status status = brim_loader_next(race->session.loader, timeout, &batch);
-    if (status == BRIM_END) {
+    if (status == BRIM_STATUS_END) {
         status = brim_loader_next(race->session.loader, timeout, &batch);
     }
-    if (status != BRIM_OK && status != BRIM_TIMEOUT) {
+    if (status != BRIM_OK && status != BRIM_STATUS_TIMEOUT) {
         fail_msg("next: %s: %s", brim_status_name(status), brim_detail());
     }
     return status == BRIM_OK ? batch : NULL;
@@ -237,9 +237,11 @@ static void test_nobody_overtakes_while_seeking_and_trimming(void **state) {
         take_all_that_is_free(&race);
         const size_t taken = race.taken;
         MUST(brim_loader_seek(race.session.loader, 0, 0));
-        assert_int_equal(brim_loader_next(race.session.loader, A_MOMENT, &batch), BRIM_TIMEOUT);
+        assert_int_equal(brim_loader_next(race.session.loader, A_MOMENT, &batch),
+                         BRIM_STATUS_TIMEOUT);
         MUST(brim_runtime_trim(race.session.runtime, NULL));
-        assert_int_equal(brim_loader_next(race.session.loader, A_MOMENT, &batch), BRIM_TIMEOUT);
+        assert_int_equal(brim_loader_next(race.session.loader, A_MOMENT, &batch),
+                         BRIM_STATUS_TIMEOUT);
         consumer_go_on(&race.consumer);
         consumer_finish(&race.consumer);
         assert_read(&truth, &race.late, 0, taken);
@@ -277,7 +279,7 @@ static void test_late_readers_while_samples_come_and_go(void **state) {
         struct race race;
         begin_race(&race, &truth, kind, true,
                    (struct how){ .threads = (int32_t)(way % 3),
-                                 .growth = way < 3 ? BRIM_GROW : BRIM_FIXED,
+                                 .growth = way < 3 ? BRIM_GROWTH_ON_DEMAND : BRIM_GROWTH_FIXED,
                                  .slots = 4,
                                  .device_bytes = 16 << 20 });
         brim_loader *loader = race.session.loader;
@@ -320,7 +322,7 @@ static void test_slow_readers(void **state) {
     for (unsigned way = 0; way < 3 * TEXTS; way++) {
         struct reads truth = read_on_host(texts[way % TEXTS]);
         struct race race;
-        begin_race(&race, &truth, BRIM_ON_CUDA, way % 2 == 0,
+        begin_race(&race, &truth, BRIM_DEVICE_CUDA, way % 2 == 0,
                    (struct how){ .threads = (int32_t)(way / TEXTS),
                                  .hold = 1 + way % 3,
                                  .slots = 2 + way % 3,
@@ -377,7 +379,7 @@ static void end_only_after(struct race *race, void *(*run)(void *), struct endin
 
 /* The session's loader has been closed by the test. */
 static void forget_loader(struct race *race) {
-    for (int kind = BRIM_PINNED; kind < BRIM_MEMORY_KINDS; kind++) {
+    for (int kind = BRIM_MEMORY_PINNED; kind < BRIM_MEMORY_KINDS; kind++) {
         assert_int_equal(budget_of(race->session.runtime, (brim_memory)kind).charged, 0);
     }
     brim_runtime_free(race->session.runtime);
@@ -477,8 +479,9 @@ static void test_releasing_while_closing(void **state) {
         struct race race;
         pthread_barrier_t start;
         pthread_t thread;
-        begin_race(&race, &truth, kind, true,
-                   (struct how){ .threads = (int32_t)(way % 2), .hold = 3, .growth = BRIM_FIXED });
+        begin_race(
+            &race, &truth, kind, true,
+            (struct how){ .threads = (int32_t)(way % 2), .hold = 3, .growth = BRIM_GROWTH_FIXED });
         cuda_standin_delay(way % 3 * 200);
         struct releasing releasing = { .start = &start,
                                        .queue = way % 4 < 2 ? race.consumer.queue : NULL };
@@ -561,7 +564,7 @@ static void test_two_queues(void **state) {
         brim_batch_release_after(batch, reader->queue);
     }
     brim_batch *batch;
-    assert_int_equal(brim_loader_next(race.session.loader, A_MOMENT, &batch), BRIM_TIMEOUT);
+    assert_int_equal(brim_loader_next(race.session.loader, A_MOMENT, &batch), BRIM_STATUS_TIMEOUT);
     consumer_go_on(&other);
     MUST(brim_loader_next(race.session.loader, A_MINUTE, &batch)); /* in the memory of the 2nd */
     assert_int_equal(brim_batch_get(batch)->step, 2);
@@ -582,7 +585,7 @@ static void test_two_queues(void **state) {
 /* OpenCL: the consumer's queue may work in any order but for barriers. */
 static void test_a_queue_that_works_out_of_order(void **state) {
     (void)state;
-    NEED_DEVICE(BRIM_ON_OPENCL);
+    NEED_DEVICE(BRIM_DEVICE_OPENCL);
     struct consumer consumer = consumer_out_of_order();
     if (consumer.queue == NULL) {
         print_message("skipped: the device has no queues that work out of order\n");
@@ -607,7 +610,7 @@ static void test_a_queue_that_works_out_of_order(void **state) {
             /* what reads is behind a copy that does not begin yet */
             begin_race_with(&race, &truth, consumer_out_of_order(), way % 2 == 0,
                             (struct how){ .threads = 0, .hold = 1 + way % 3 });
-            struct consumer own = { .kind = BRIM_ON_OPENCL,
+            struct consumer own = { .kind = BRIM_DEVICE_OPENCL,
                                     .context = race.consumer.context,
                                     .queue = race.session.loader->ship->queue.handle };
             consumer_hold(&own);
@@ -635,14 +638,14 @@ static void test_a_foreign_queue(void **state) {
     struct digest digest = { 0 };
     struct consumer consumer = { .kind = kind };
     CUcontext context = NULL, popped;
-    const char *says = kind == BRIM_ON_CUDA ? "is not of the primary context of cuda:0"
-                                            : "of another OpenCL context";
-    if (kind == BRIM_ON_CUDA) {
+    const char *says = kind == BRIM_DEVICE_CUDA ? "is not of the primary context of cuda:0"
+                                                : "of another OpenCL context";
+    if (kind == BRIM_DEVICE_CUDA) {
         assert_int_equal(cuDevicePrimaryCtxRetain(&context, 1), CUDA_SUCCESS);
         assert_int_equal(cuCtxPushCurrent_v2(context), CUDA_SUCCESS);
         consumer = consumer_beside(&consumer);
         expect_refused(truth.text, &(struct how){ .device = kind, .queue = consumer.queue },
-                       BRIM_INVALID, says);
+                       BRIM_STATUS_INVALID, says);
     } else {
         consumer = consumer_new(kind);
     }
@@ -650,10 +653,10 @@ static void test_a_foreign_queue(void **state) {
                  &(struct how){ .threads = 1, .device = kind, .device_bytes = AT_MINIMUM });
     for (int i = 0; i < 40; i++) {
         brim_batch *batch;
-        if (brim_loader_next(session.loader, A_MINUTE, &batch) == BRIM_END) {
+        if (brim_loader_next(session.loader, A_MINUTE, &batch) == BRIM_STATUS_END) {
             MUST(brim_loader_next(session.loader, A_MINUTE, &batch));
         }
-        assert_int_equal(brim_batch_wait(batch, consumer.queue), BRIM_INVALID);
+        assert_int_equal(brim_batch_wait(batch, consumer.queue), BRIM_STATUS_INVALID);
         assert_detail_has(says);
         brim_batch_release_after(batch, consumer.queue);
     }
@@ -663,7 +666,7 @@ static void test_a_foreign_queue(void **state) {
     }
     assert_same(digest, wanted);
     session_close(&session);
-    if (kind == BRIM_ON_CUDA) {
+    if (kind == BRIM_DEVICE_CUDA) {
         consumer_close_beside(&consumer);
         assert_int_equal(cuCtxPopCurrent_v2(&popped), CUDA_SUCCESS);
         assert_int_equal(cuDevicePrimaryCtxRelease_v2(1), CUDA_SUCCESS);

@@ -48,7 +48,7 @@ static void check_marks(struct marks before, struct marks after) {
 
 static struct session open_fixed(brim_runtime *runtime, const char *text) {
     brim_open_options options = open_options("soak");
-    options.growth = BRIM_FIXED;
+    options.growth = BRIM_GROWTH_FIXED;
     return open_on(runtime, text, &options);
 }
 
@@ -147,10 +147,10 @@ static void test_refusals(void **state) {
     const uint64_t minimum = plan_alone(0, text, &options).minimum_bytes;
     brim_runtime *runtime = make_runtime(2, minimum - 4096);
     brim_loader *loader;
-    assert_int_equal(try_open(runtime, text, &options, &loader), BRIM_BUDGET);
+    assert_int_equal(try_open(runtime, text, &options, &loader), BRIM_STATUS_BUDGET);
     const struct marks before = look(runtime);
     for (unsigned i = 0; i < times(1000); i++) {
-        assert_int_equal(try_open(runtime, text, &options, &loader), BRIM_BUDGET);
+        assert_int_equal(try_open(runtime, text, &options, &loader), BRIM_STATUS_BUDGET);
     }
     check_marks(before, look(runtime));
     brim_runtime_free(runtime);
@@ -194,8 +194,8 @@ static void test_nothing_is_taken_while_running(void **state) {
     for (size_t r = 0; r < recipe_count; r++) {
         char text[TEXT_BYTES];
         recipe_text(recipes[r].name, text);
-        check_steady(text, 0, r % 2 == 0 ? BRIM_GROW : BRIM_FIXED);
-        check_steady(text, 2, BRIM_FIXED);
+        check_steady(text, 0, r % 2 == 0 ? BRIM_GROWTH_ON_DEMAND : BRIM_GROWTH_FIXED);
+        check_steady(text, 2, BRIM_GROWTH_FIXED);
     }
 }
 

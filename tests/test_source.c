@@ -47,7 +47,7 @@ static void test_rows_are_complete(void **state) {
             const brim_argument_info *argument = &info->arguments[a];
             assert_non_null(argument->name);
             assert_true(argument->help != NULL && strlen(argument->help) > 8);
-            if (argument->flags & BRIM_REQUIRED) {
+            if (argument->flags & BRIM_ARGUMENT_REQUIRED) {
                 assert_null(argument->fallback);
             }
             assert_true((argument->type == BRIM_TYPE_CHOICE) == (argument->choices != NULL));
@@ -129,20 +129,20 @@ static void test_array_strides(void **state) {
     (void)state;
     static int32_t data[6 * 5 * 4];
     const int64_t shape[] = { 6, 5, 4 };
-    check_array(data, BRIM_I32, 3, shape, NULL);
-    check_array(data, BRIM_I32, 3, shape, (const int64_t[]){ 80, 16, 4 });
-    check_array(data, BRIM_I32, 3, shape, (const int64_t[]){ 4, 24, 120 }); /* Fortran */
-    check_array(data, BRIM_I32, 1, (const int64_t[]){ 120 }, NULL);
-    check_array(data, BRIM_I32, 1, (const int64_t[]){ 40 }, (const int64_t[]){ 12 });
-    check_array(data, BRIM_I32, 2, (const int64_t[]){ 3, 20 }, (const int64_t[]){ 160, 4 });
+    check_array(data, BRIM_DTYPE_I32, 3, shape, NULL);
+    check_array(data, BRIM_DTYPE_I32, 3, shape, (const int64_t[]){ 80, 16, 4 });
+    check_array(data, BRIM_DTYPE_I32, 3, shape, (const int64_t[]){ 4, 24, 120 }); /* Fortran */
+    check_array(data, BRIM_DTYPE_I32, 1, (const int64_t[]){ 120 }, NULL);
+    check_array(data, BRIM_DTYPE_I32, 1, (const int64_t[]){ 40 }, (const int64_t[]){ 12 });
+    check_array(data, BRIM_DTYPE_I32, 2, (const int64_t[]){ 3, 20 }, (const int64_t[]){ 160, 4 });
     /* reversed, in the samples and inside them */
-    check_array(data + 100, BRIM_I32, 3, shape, (const int64_t[]){ -80, 16, 4 });
-    check_array(data + 16, BRIM_I32, 3, shape, (const int64_t[]){ 80, -16, 4 });
-    check_array(data + 119, BRIM_I32, 3, shape, (const int64_t[]){ -80, -16, -4 });
+    check_array(data + 100, BRIM_DTYPE_I32, 3, shape, (const int64_t[]){ -80, 16, 4 });
+    check_array(data + 16, BRIM_DTYPE_I32, 3, shape, (const int64_t[]){ 80, -16, 4 });
+    check_array(data + 119, BRIM_DTYPE_I32, 3, shape, (const int64_t[]){ -80, -16, -4 });
     /* one sample, again and again */
-    check_array(data, BRIM_I32, 2, (const int64_t[]){ 100, 4 }, (const int64_t[]){ 0, 4 });
-    check_array((const uint8_t *)data + 1, BRIM_C128, 2, (const int64_t[]){ 3, 4 }, NULL);
-    check_array(data, BRIM_U8, 8, (const int64_t[]){ 2, 1, 2, 1, 2, 1, 2, 3 }, NULL);
+    check_array(data, BRIM_DTYPE_I32, 2, (const int64_t[]){ 100, 4 }, (const int64_t[]){ 0, 4 });
+    check_array((const uint8_t *)data + 1, BRIM_DTYPE_C128, 2, (const int64_t[]){ 3, 4 }, NULL);
+    check_array(data, BRIM_DTYPE_U8, 8, (const int64_t[]){ 2, 1, 2, 1, 2, 1, 2, 3 }, NULL);
 }
 
 static void test_array_refusals(void **state) {
@@ -151,46 +151,46 @@ static void test_array_refusals(void **state) {
     brim_binding good = BRIM_BINDING_INIT;
     good.name = "a";
     good.data = data;
-    good.dtype = BRIM_U8;
+    good.dtype = BRIM_DTYPE_U8;
     good.rank = 2;
     good.shape[0] = 4;
     good.shape[1] = 4;
     assert_int_equal(refuse_array(&good), BRIM_OK);
     brim_binding bad = good;
     bad.data = NULL;
-    assert_int_equal(refuse_array(&bad), BRIM_INVALID);
+    assert_int_equal(refuse_array(&bad), BRIM_STATUS_INVALID);
     assert_detail_has("array @a");
     bad = good;
     bad.dtype = (brim_dtype)77;
-    assert_int_equal(refuse_array(&bad), BRIM_INVALID);
+    assert_int_equal(refuse_array(&bad), BRIM_STATUS_INVALID);
     assert_detail_has("77");
     bad = good;
     bad.rank = 0;
-    assert_int_equal(refuse_array(&bad), BRIM_INVALID);
+    assert_int_equal(refuse_array(&bad), BRIM_STATUS_INVALID);
     bad.rank = BRIM_MAX_RANK + 1;
-    assert_int_equal(refuse_array(&bad), BRIM_INVALID);
+    assert_int_equal(refuse_array(&bad), BRIM_STATUS_INVALID);
     assert_detail_has("rank 9");
     for (int64_t dim = -1; dim <= 0; dim++) {
         for (int axis = 0; axis < 2; axis++) {
             bad = good;
             bad.shape[axis] = dim;
-            assert_int_equal(refuse_array(&bad), BRIM_INVALID);
+            assert_int_equal(refuse_array(&bad), BRIM_STATUS_INVALID);
             assert_detail_has("dimension");
         }
     }
     bad = good;
     bad.shape[0] = INT64_MAX;
-    assert_int_equal(refuse_array(&bad), BRIM_INVALID);
+    assert_int_equal(refuse_array(&bad), BRIM_STATUS_INVALID);
     bad = good;
     bad.strides[0] = INT64_MAX;
     bad.strides[1] = 1;
-    assert_int_equal(refuse_array(&bad), BRIM_INVALID);
+    assert_int_equal(refuse_array(&bad), BRIM_STATUS_INVALID);
     bad.strides[0] = INT64_MIN;
-    assert_int_equal(refuse_array(&bad), BRIM_INVALID);
+    assert_int_equal(refuse_array(&bad), BRIM_STATUS_INVALID);
     assert_detail_has("strides");
     struct opened opened;
     assert_int_equal(open_stage(&opened, &brim__stage_array, "array", "a", "a b", &good, 1),
-                     BRIM_INVALID);
+                     BRIM_STATUS_INVALID);
     assert_detail_has("array @a");
     close_opened(&opened);
     assert_int_equal(open_stage(&opened, &brim__stage_array, "array", "a", "b", &good, 1), BRIM_OK);
@@ -208,7 +208,7 @@ static void test_bindings_are_found_by_name(void **state) {
         bindings[i] = (brim_binding)BRIM_BINDING_INIT;
         bindings[i].name = i == 0 ? "one" : i == 1 ? "a" : "three";
         bindings[i].data = data;
-        bindings[i].dtype = BRIM_U8;
+        bindings[i].dtype = BRIM_DTYPE_U8;
         bindings[i].rank = 1;
         bindings[i].shape[0] = (int64_t)i + 1;
     }
@@ -217,27 +217,32 @@ static void test_bindings_are_found_by_name(void **state) {
     assert_int_equal(open_stage(&opened, stage, "array", "a", NULL, bindings, 3), BRIM_OK);
     assert_int_equal(opened.source.count, 2);
     close_opened(&opened);
-    assert_int_equal(open_stage(&opened, stage, "array", "two", NULL, bindings, 3), BRIM_UNBOUND);
+    assert_int_equal(open_stage(&opened, stage, "array", "two", NULL, bindings, 3),
+                     BRIM_STATUS_UNBOUND);
     assert_detail_has("array @two");
     assert_detail_has("@one, @a, @three");
     close_opened(&opened);
-    assert_int_equal(open_stage(&opened, stage, "array", "two", NULL, NULL, 0), BRIM_UNBOUND);
+    assert_int_equal(open_stage(&opened, stage, "array", "two", NULL, NULL, 0),
+                     BRIM_STATUS_UNBOUND);
     assert_detail_has("array @two: nothing is bound");
     close_opened(&opened);
     assert_int_equal(open_stage(&opened, &brim__stage_callback, "callback", "a", NULL, bindings, 3),
-                     BRIM_INVALID);
+                     BRIM_STATUS_INVALID);
     assert_detail_has("callback @a: is bound to an array");
     close_opened(&opened);
     bindings[2].name = "a";
-    assert_int_equal(open_stage(&opened, stage, "array", "a", NULL, bindings, 3), BRIM_INVALID);
+    assert_int_equal(open_stage(&opened, stage, "array", "a", NULL, bindings, 3),
+                     BRIM_STATUS_INVALID);
     assert_detail_has("two bindings");
     close_opened(&opened);
     bindings[2].name = NULL;
-    assert_int_equal(open_stage(&opened, stage, "array", "a", NULL, bindings, 3), BRIM_INVALID);
+    assert_int_equal(open_stage(&opened, stage, "array", "a", NULL, bindings, 3),
+                     BRIM_STATUS_INVALID);
     assert_detail_has("binding 2 has no name");
     close_opened(&opened);
     bindings[0].size = 0;
-    assert_int_equal(open_stage(&opened, stage, "array", "a", NULL, bindings, 3), BRIM_INVALID);
+    assert_int_equal(open_stage(&opened, stage, "array", "a", NULL, bindings, 3),
+                     BRIM_STATUS_INVALID);
     assert_detail_has("BRIM_BINDING_INIT");
     close_opened(&opened);
 
@@ -270,9 +275,9 @@ static void test_field_names(void **state) {
         assert_string_equal(name, good[i]);
     }
     for (size_t i = 0; i < BRIM__COUNT(bad); i++) {
-        assert_int_equal(brim__field_name(name, bad[i]), BRIM_INVALID);
+        assert_int_equal(brim__field_name(name, bad[i]), BRIM_STATUS_INVALID);
     }
-    assert_int_equal(brim__field_name(name, NULL), BRIM_INVALID);
+    assert_int_equal(brim__field_name(name, NULL), BRIM_STATUS_INVALID);
 }
 
 /* -------------------------------------------------------------- callback */
@@ -296,7 +301,7 @@ static int read_sample(void *user, const brim_call *call, brim_value *outputs, s
     }
     assert_int_equal(output_count, 2);
     assert_string_equal(outputs[0].name, "image");
-    assert_int_equal(outputs[0].dtype, BRIM_U8);
+    assert_int_equal(outputs[0].dtype, BRIM_DTYPE_U8);
     assert_int_equal(outputs[0].rank, 2);
     assert_int_equal(outputs[0].shape[0], 5);
     assert_int_equal(outputs[0].shape[1], 3);
@@ -317,14 +322,15 @@ static int read_sample(void *user, const brim_call *call, brim_value *outputs, s
 static void make_reader(brim_binding *binding, brim_field_spec fields[2], struct reader *reader) {
     fields[0] = (brim_field_spec){ .size = sizeof *fields,
                                    .name = "image",
-                                   .dtype = BRIM_U8,
+                                   .dtype = BRIM_DTYPE_U8,
                                    .rank = 2,
                                    .shape = { 5, 3 },
                                    .largest_bytes = 15 };
-    fields[1] = (brim_field_spec){ .size = sizeof *fields, .name = "label", .dtype = BRIM_I64 };
+    fields[1] =
+        (brim_field_spec){ .size = sizeof *fields, .name = "label", .dtype = BRIM_DTYPE_I64 };
     *binding = (brim_binding)BRIM_BINDING_INIT;
     binding->name = "reader";
-    binding->kind = BRIM_BIND_SOURCE;
+    binding->kind = BRIM_BINDING_SOURCE;
     binding->user = reader;
     binding->count = 10;
     binding->fields = fields;
@@ -370,19 +376,19 @@ static void test_callback_makes_samples(void **state) {
     const uint8_t *record;
     uint64_t got;
     reader.why = "the disk is on fire";
-    assert_int_equal(fetch_run(source, 3, 1, buffer, &record, &got), BRIM_CALLBACK);
+    assert_int_equal(fetch_run(source, 3, 1, buffer, &record, &got), BRIM_STATUS_CALLBACK);
     assert_detail_has("the disk is on fire");
     reader.why = "";
-    assert_int_equal(fetch_run(source, 3, 1, buffer, &record, &got), BRIM_CALLBACK);
+    assert_int_equal(fetch_run(source, 3, 1, buffer, &record, &got), BRIM_STATUS_CALLBACK);
     assert_detail_has("no reason");
     reader.why = "!";
-    assert_int_equal(fetch_run(source, 3, 1, buffer, &record, &got), BRIM_CALLBACK);
+    assert_int_equal(fetch_run(source, 3, 1, buffer, &record, &got), BRIM_STATUS_CALLBACK);
     assert_detail_has("wwwwwww (it returned 7)");
     free(buffer);
     close_opened(&opened);
 
     make_reader(&binding, fields, &reader);
-    binding.flags = BRIM_CONCURRENT;
+    binding.flags = BRIM_CALLBACK_CONCURRENT;
     assert_int_equal(open_reader(&opened, &binding), BRIM_OK);
     assert_false(opened.source.serial);
     close_opened(&opened);
@@ -458,7 +464,7 @@ static void test_callback_promises_are_checked(void **state) {
             binding.fields = NULL;
             break;
         }
-        assert_int_equal(open_reader(&opened, &binding), BRIM_INVALID);
+        assert_int_equal(open_reader(&opened, &binding), BRIM_STATUS_INVALID);
         assert_detail_has("callback");
         assert_detail_has("@reader");
         assert_detail_has(says[i]);
@@ -484,7 +490,7 @@ static void test_range(void **state) {
     const struct brim__source *source = &opened.source;
     assert_int_equal(source->count, 100000);
     assert_string_equal(source->field[0].name, "index");
-    assert_int_equal(source->field[0].view.dtype, BRIM_I64);
+    assert_int_equal(source->field[0].view.dtype, BRIM_DTYPE_I64);
     assert_int_equal(source->field[0].view.shape.rank, 0);
     uint8_t *buffer = new_buffer(source, source->most_run);
     for (uint64_t sample = 0; sample < 100000;) {
@@ -505,7 +511,7 @@ static void test_range(void **state) {
     assert_string_equal(opened.source.field[0].name, "n");
     close_opened(&opened);
     assert_int_equal(open_stage(&opened, &brim__stage_range, "count", "5", "n n", NULL, 0),
-                     BRIM_INVALID);
+                     BRIM_STATUS_INVALID);
     close_opened(&opened);
 }
 
@@ -587,7 +593,7 @@ static void test_every_refusal_of_the_system(void **state) {
                              (unsigned long long)nth, (int)status, (unsigned long long)injected);
                 }
                 if (injected > 0) {
-                    assert_true(status == BRIM_IO || status == BRIM_MEMORY);
+                    assert_true(status == BRIM_STATUS_IO || status == BRIM_STATUS_MEMORY);
                     assert_true(strlen(brim_detail()) > 0);
                 }
                 assert_int_equal(open_descriptors(), before);
@@ -618,7 +624,7 @@ static void test_too_many_files(void **state) {
     struct opened opened;
     const brim_status status = open_use(&opened, &use, NULL, 0);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
-    assert_int_equal(status, BRIM_MEMORY);
+    assert_int_equal(status, BRIM_STATUS_MEMORY);
     assert_detail_has("number 5 of 8");
     assert_detail_has("ulimit -n");
     close_opened(&opened);
@@ -626,7 +632,7 @@ static void test_too_many_files(void **state) {
 
     /* more than any list may have is refused before memory is taken */
     use.values[0].count = 100001;
-    assert_int_equal(open_use(&opened, &use, NULL, 0), BRIM_INVALID);
+    assert_int_equal(open_use(&opened, &use, NULL, 0), BRIM_STATUS_INVALID);
     assert_detail_has("100001 files");
     assert_int_equal(opened.arena.bytes, 0);
     close_opened(&opened);
@@ -647,7 +653,7 @@ static void test_file_shrinks(void **state) {
     const uint8_t *records;
     uint64_t got;
     assert_int_equal(fetch_run(&opened.source, 0, 4, buffer, &records, &got), BRIM_OK);
-    assert_int_equal(fetch_run(&opened.source, 20, 4, buffer, &records, &got), BRIM_CORRUPT);
+    assert_int_equal(fetch_run(&opened.source, 20, 4, buffer, &records, &got), BRIM_STATUS_CORRUPT);
     assert_detail_has("a.npy");
     free(buffer);
     close_opened(&opened);

@@ -209,7 +209,7 @@ static brim_binding bind_list(const char *text) {
     brim_binding binding = BRIM_BINDING_INIT;
     const bool with_root = strstr(text, "@rooted") != NULL;
     binding.name = with_root ? "rooted" : "list";
-    binding.kind = BRIM_BIND_FILES;
+    binding.kind = BRIM_BINDING_FILES;
     binding.count = 2;
     binding.paths = with_root ? rooted : list;
     return binding;
@@ -261,7 +261,7 @@ static int begin_stamps(void **state) {
     if (begin_format_tests(state) != 0) {
         return -1;
     }
-    write_npy("values.npy", BRIM_F32, 2, (const int64_t[]){ 60, 8 }, values);
+    write_npy("values.npy", BRIM_DTYPE_F32, 2, (const int64_t[]){ 60, 8 }, values);
     write_columns();
     write_megatron();
     make_folder("tree");
@@ -380,7 +380,7 @@ static void test_vanished_files(void **state) {
         const struct stamps before = take_stamps(&opened);
         snprintf(away, sizeof away, "%s.away", path.text);
         assert_int_equal(rename(path.text, away), 0);
-        assert_int_equal(try_one(&opened, 0, &stamp), BRIM_IO);
+        assert_int_equal(try_one(&opened, 0, &stamp), BRIM_STATUS_IO);
         assert_detail_has(subject->file);
         assert_detail_has("No such file");
         if (subject->other != NULL) {
@@ -412,7 +412,7 @@ static void test_system_failures(void **state) {
                     all ? try_all(&opened, &stamp) : try_one(&opened, 0, &stamp);
                 injected = brim__fault_injected();
                 brim__fault_arm(0, 0, false);
-                assert_int_equal(status, injected > 0 ? BRIM_IO : BRIM_OK);
+                assert_int_equal(status, injected > 0 ? BRIM_STATUS_IO : BRIM_OK);
             }
             assert_true(nth > 2); /* there was a point */
         }
@@ -518,7 +518,7 @@ static void test_looking_at_all_can_be_given_up(void **state) {
     open_text(&opened, "files list=@list | decode | resize 4 4", &binding);
     assert_int_equal(brim__sources_stamp_all(opened.leaf->source, 1, brim_runtime_budget(runtime),
                                              give_up, &told, &stamp),
-                     BRIM_INTERRUPTED);
+                     BRIM_STATUS_INTERRUPTED);
     assert_detail_has("given up");
     assert_int_equal(told.calls, 1);
     assert_true(told.done > 0 && told.done < MANY);
@@ -542,11 +542,11 @@ static void test_memory_is_charged(void **state) {
     open_text(&folder, directory_of(text, "folder $/tree"), NULL);
     open_text(&array, directory_of(text, "npy $/a"), NULL);
     assert_int_equal(brim__sources_stamp_all(folder.leaf->source, 1, small, NULL, NULL, &stamp),
-                     BRIM_BUDGET);
+                     BRIM_STATUS_BUDGET);
     assert_detail_has("looking at the files");
     assert_int_equal(brim__sources_stamp_all(array.leaf->source, 1, small, NULL, NULL, &stamp),
                      BRIM_OK);
-    assert_int_equal(brim_budget_read(small, BRIM_HOST, &info), BRIM_OK);
+    assert_int_equal(brim_budget_read(small, BRIM_MEMORY_HOST, &info), BRIM_OK);
     assert_int_equal(info.charged, 0);
     close_text(&folder);
     close_text(&array);

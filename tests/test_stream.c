@@ -21,7 +21,7 @@ static int pull(void *user, brim_value *outputs, size_t count, char *why, size_t
     struct feed *feed = user;
     feed->calls++;
     assert_int_equal(count, 2);
-    assert_int_equal(outputs[1].form, BRIM_TEXT);
+    assert_int_equal(outputs[1].form, BRIM_FORM_TEXT);
     assert_int_equal(outputs[1].shape[0], 4);
     assert_int_equal((uintptr_t)outputs[0].data % 64, 0);
     assert_int_equal((uintptr_t)outputs[1].data % 64, 0);
@@ -54,13 +54,13 @@ static int reopen(void *user, uint64_t epoch, uint64_t sample, char *why, size_t
 }
 
 static const brim_field_spec fields[] = {
-    { .size = sizeof(brim_field_spec), .name = "n", .dtype = BRIM_U64 },
+    { .size = sizeof(brim_field_spec), .name = "n", .dtype = BRIM_DTYPE_U64 },
     { .size = sizeof(brim_field_spec),
       .name = "word",
-      .dtype = BRIM_U8,
+      .dtype = BRIM_DTYPE_U8,
       .rank = 1,
       .shape = { 4 },
-      .form = BRIM_TEXT },
+      .form = BRIM_FORM_TEXT },
 };
 
 static struct feed new_feed(uint64_t end) {
@@ -70,7 +70,7 @@ static struct feed new_feed(uint64_t end) {
 static brim_binding feed_binding(struct feed *feed) {
     return (brim_binding){ .size = sizeof(brim_binding),
                            .name = "feed",
-                           .kind = BRIM_BIND_STREAM,
+                           .kind = BRIM_BINDING_STREAM,
                            .user = feed,
                            .fields = fields,
                            .field_count = 2,
@@ -123,7 +123,7 @@ static void test_runs(void **state) {
     }
     assert_int_equal(next, 1000);
     for (int again = 0; again < 3; again++) {
-        assert_int_equal(pull_some(&made, 7, 0, &got), BRIM_END);
+        assert_int_equal(pull_some(&made, 7, 0, &got), BRIM_STATUS_END);
     }
     assert_int_equal(feed.calls, 1001); /* not asked again after its end */
     char where[80];
@@ -148,17 +148,17 @@ static void test_bad_samples(void **state) {
             next += got;
         }
         assert_int_equal(next, bad);
-        brim__fail(BRIM_INVALID, "something else in between");
-        assert_int_equal(pull_some(&made, 10, next, &got), BRIM_CALLBACK);
+        brim__fail(BRIM_STATUS_INVALID, "something else in between");
+        assert_int_equal(pull_some(&made, 10, next, &got), BRIM_STATUS_CALLBACK);
         detail_has("is rotten (it returned -2)", "a bad sample");
         if (bad < 5) {
-            assert_int_equal(pull_some(&made, 10, next, &got), BRIM_CALLBACK);
+            assert_int_equal(pull_some(&made, 10, next, &got), BRIM_STATUS_CALLBACK);
             detail_has("field 'word' has 5 in its first dimension", "too long a sample");
         }
         for (next = bad + 2; next < 6; next += got) {
             assert_int_equal(pull_some(&made, 10, next, &got), BRIM_OK);
         }
-        assert_int_equal(pull_some(&made, 10, next, &got), BRIM_END);
+        assert_int_equal(pull_some(&made, 10, next, &got), BRIM_STATUS_END);
         assert_int_equal(feed.calls, 7);
         made_close(&made);
     }
@@ -196,11 +196,11 @@ static void test_rewind(void **state) {
     /* neither the bad sample that was kept nor the end is left over */
     assert_int_equal(ops->rewind(&made.source, 8, 4), BRIM_OK);
     assert_int_equal(pull_some(&made, 1, 4, &got), BRIM_OK);
-    assert_int_equal(pull_some(&made, 1, 5, &got), BRIM_END);
+    assert_int_equal(pull_some(&made, 1, 5, &got), BRIM_STATUS_END);
     assert_int_equal(ops->rewind(&made.source, 9, 4), BRIM_OK);
     assert_int_equal(pull_some(&made, 1, 4, &got), BRIM_OK);
     feed.refuse = 5;
-    assert_int_equal(ops->rewind(&made.source, 9, 2), BRIM_CALLBACK);
+    assert_int_equal(ops->rewind(&made.source, 9, 2), BRIM_STATUS_CALLBACK);
     detail_has("stream @feed cannot go to sample 2 of epoch 9: gone (it returned 5)", "rewind");
     made_close(&made);
 
@@ -230,7 +230,7 @@ static void test_identity(void **state) {
     assert_int_not_equal(identity("stream @feed", &binding), own);
     binding.field_count = 2;
     brim_field_spec other[] = { fields[0], fields[1] };
-    other[1].form = BRIM_BYTES;
+    other[1].form = BRIM_FORM_BYTES;
     binding.fields = other;
     assert_int_not_equal(identity("stream @feed", &binding), own);
 }
@@ -239,17 +239,18 @@ static void test_refused(void **state) {
     (void)state;
     struct feed feed = new_feed(1);
     brim_binding binding = feed_binding(&feed);
-    expect_unbuilt("stream @other", &binding, 1, BRIM_UNBOUND, "@other");
-    expect_unbuilt("callback @feed", &binding, 1, BRIM_INVALID, "BRIM_BIND_STREAM");
+    expect_unbuilt("stream @other", &binding, 1, BRIM_STATUS_UNBOUND, "@other");
+    expect_unbuilt("callback @feed", &binding, 1, BRIM_STATUS_INVALID, "BRIM_BINDING_STREAM");
     binding.field_count = 0;
-    expect_unbuilt("stream @feed", &binding, 1, BRIM_INVALID, "stream @feed: 0 fields");
+    expect_unbuilt("stream @feed", &binding, 1, BRIM_STATUS_INVALID, "stream @feed: 0 fields");
     binding = feed_binding(&feed);
     binding.pull = NULL;
-    expect_unbuilt("stream @feed", &binding, 1, BRIM_INVALID, "`pull` is NULL");
+    expect_unbuilt("stream @feed", &binding, 1, BRIM_STATUS_INVALID, "`pull` is NULL");
     const brim_field_spec twice[] = { fields[0], fields[0] };
     binding = feed_binding(&feed);
     binding.fields = twice;
-    expect_unbuilt("stream @feed", &binding, 1, BRIM_INVALID, "two fields have the name \"n\"");
+    expect_unbuilt("stream @feed", &binding, 1, BRIM_STATUS_INVALID,
+                   "two fields have the name \"n\"");
 }
 
 /* ------------------------------------------------------------------ loaders */

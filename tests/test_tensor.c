@@ -14,16 +14,16 @@
 
 static void test_dtype_names_and_sizes(void **state) {
     (void)state;
-    assert_string_equal(brim_dtype_name(BRIM_BOOL), "bool");
-    assert_string_equal(brim_dtype_name(BRIM_U8), "uint8");
-    assert_string_equal(brim_dtype_name(BRIM_BF16), "bfloat16");
-    assert_string_equal(brim_dtype_name(BRIM_C128), "complex128");
+    assert_string_equal(brim_dtype_name(BRIM_DTYPE_BOOL), "bool");
+    assert_string_equal(brim_dtype_name(BRIM_DTYPE_U8), "uint8");
+    assert_string_equal(brim_dtype_name(BRIM_DTYPE_BF16), "bfloat16");
+    assert_string_equal(brim_dtype_name(BRIM_DTYPE_C128), "complex128");
     assert_string_equal(brim_dtype_name((brim_dtype)0), "unknown");
     assert_string_equal(brim_dtype_name((brim_dtype)99), "unknown");
-    assert_int_equal(brim_dtype_bytes(BRIM_BOOL), 1);
-    assert_int_equal(brim_dtype_bytes(BRIM_F16), 2);
-    assert_int_equal(brim_dtype_bytes(BRIM_I64), 8);
-    assert_int_equal(brim_dtype_bytes(BRIM_C128), 16);
+    assert_int_equal(brim_dtype_bytes(BRIM_DTYPE_BOOL), 1);
+    assert_int_equal(brim_dtype_bytes(BRIM_DTYPE_F16), 2);
+    assert_int_equal(brim_dtype_bytes(BRIM_DTYPE_I64), 8);
+    assert_int_equal(brim_dtype_bytes(BRIM_DTYPE_C128), 16);
     assert_int_equal(brim_dtype_bytes((brim_dtype)0), 0);
     assert_int_equal(brim_dtype_bytes((brim_dtype)16), 0);
     assert_int_equal(brim_dtype_bytes((brim_dtype)-1), 0);
@@ -35,20 +35,24 @@ static void test_dtype_parse(void **state) {
         const char *name;
         brim_dtype dtype;
     } cases[] = {
-        { "bool", BRIM_BOOL },  { "u8", BRIM_U8 },         { "i8", BRIM_I8 },
-        { "u16", BRIM_U16 },    { "i16", BRIM_I16 },       { "u32", BRIM_U32 },
-        { "i32", BRIM_I32 },    { "u64", BRIM_U64 },       { "i64", BRIM_I64 },
-        { "f16", BRIM_F16 },    { "bf16", BRIM_BF16 },     { "f32", BRIM_F32 },
-        { "f64", BRIM_F64 },    { "c64", BRIM_C64 },       { "c128", BRIM_C128 },
-        { "half", BRIM_F16 },   { "float", BRIM_F32 },     { "double", BRIM_F64 },
-        { "uint16", BRIM_U16 }, { "bfloat16", BRIM_BF16 }, { "complex64", BRIM_C64 },
+        { "bool", BRIM_DTYPE_BOOL },     { "u8", BRIM_DTYPE_U8 },
+        { "i8", BRIM_DTYPE_I8 },         { "u16", BRIM_DTYPE_U16 },
+        { "i16", BRIM_DTYPE_I16 },       { "u32", BRIM_DTYPE_U32 },
+        { "i32", BRIM_DTYPE_I32 },       { "u64", BRIM_DTYPE_U64 },
+        { "i64", BRIM_DTYPE_I64 },       { "f16", BRIM_DTYPE_F16 },
+        { "bf16", BRIM_DTYPE_BF16 },     { "f32", BRIM_DTYPE_F32 },
+        { "f64", BRIM_DTYPE_F64 },       { "c64", BRIM_DTYPE_C64 },
+        { "c128", BRIM_DTYPE_C128 },     { "half", BRIM_DTYPE_F16 },
+        { "float", BRIM_DTYPE_F32 },     { "double", BRIM_DTYPE_F64 },
+        { "uint16", BRIM_DTYPE_U16 },    { "bfloat16", BRIM_DTYPE_BF16 },
+        { "complex64", BRIM_DTYPE_C64 },
     };
     for (size_t i = 0; i < BRIM__COUNT(cases); i++) {
         brim_dtype dtype = (brim_dtype)0;
         assert_int_equal(brim__dtype_parse(cases[i].name, &dtype), BRIM_OK);
         assert_int_equal(dtype, cases[i].dtype);
     }
-    for (int i = BRIM_BOOL; i <= BRIM_C128; i++) {
+    for (int i = BRIM_DTYPE_BOOL; i <= BRIM_DTYPE_C128; i++) {
         brim_dtype dtype = (brim_dtype)0;
         assert_int_equal(brim__dtype_parse(brim_dtype_name((brim_dtype)i), &dtype), BRIM_OK);
         assert_int_equal(dtype, i);
@@ -57,9 +61,9 @@ static void test_dtype_parse(void **state) {
 
 static void test_dtype_parse_refuses_with_the_names(void **state) {
     (void)state;
-    brim_dtype dtype = BRIM_U8;
-    assert_int_equal(brim__dtype_parse("flota32", &dtype), BRIM_INVALID);
-    assert_int_equal(dtype, BRIM_U8);
+    brim_dtype dtype = BRIM_DTYPE_U8;
+    assert_int_equal(brim__dtype_parse("flota32", &dtype), BRIM_STATUS_INVALID);
+    assert_int_equal(dtype, BRIM_DTYPE_U8);
     assert_non_null(strstr(brim_detail(), "\"flota32\""));
     assert_non_null(strstr(brim_detail(), "one of float32, bool, uint8"));
     assert_non_null(strstr(brim_detail(), "complex128, u8"));
@@ -68,37 +72,38 @@ static void test_dtype_parse_refuses_with_the_names(void **state) {
     const char *const first = strstr(brim_detail(), "float32");
     assert_null(strstr(first + 1, " float32"));
 
-    assert_int_equal(brim__dtype_parse("no such thing at all", &dtype), BRIM_INVALID);
+    assert_int_equal(brim__dtype_parse("no such thing at all", &dtype), BRIM_STATUS_INVALID);
     assert_non_null(strstr(brim_detail(), "one of bool, uint8"));
-    assert_int_equal(brim__dtype_parse("", &dtype), BRIM_INVALID);
-    assert_int_equal(brim__dtype_parse("Float32", &dtype), BRIM_INVALID);
+    assert_int_equal(brim__dtype_parse("", &dtype), BRIM_STATUS_INVALID);
+    assert_int_equal(brim__dtype_parse("Float32", &dtype), BRIM_STATUS_INVALID);
     char longest[5000];
     memset(longest, 'x', sizeof longest);
     longest[sizeof longest - 1] = 0;
-    assert_int_equal(brim__dtype_parse(longest, &dtype), BRIM_INVALID);
+    assert_int_equal(brim__dtype_parse(longest, &dtype), BRIM_STATUS_INVALID);
 }
 
 static void test_dtype_kinds(void **state) {
     (void)state;
     for (int i = -1; i <= 16; i++) {
         const brim_dtype dtype = (brim_dtype)i;
-        assert_int_equal(brim__dtype_is_integer(dtype), i >= BRIM_U8 && i <= BRIM_I64);
-        assert_int_equal(brim__dtype_is_float(dtype), i >= BRIM_F16 && i <= BRIM_F64);
-        assert_int_equal(brim__dtype_is_complex(dtype), i == BRIM_C64 || i == BRIM_C128);
+        assert_int_equal(brim__dtype_is_integer(dtype), i >= BRIM_DTYPE_U8 && i <= BRIM_DTYPE_I64);
+        assert_int_equal(brim__dtype_is_float(dtype), i >= BRIM_DTYPE_F16 && i <= BRIM_DTYPE_F64);
+        assert_int_equal(brim__dtype_is_complex(dtype),
+                         i == BRIM_DTYPE_C64 || i == BRIM_DTYPE_C128);
     }
 }
 
 /* Small types by trying all their values, the others by their limits. */
 static void test_dtype_holds(void **state) {
     (void)state;
-    for (int from = BRIM_BOOL; from <= BRIM_F64; from++) {
-        for (int to = BRIM_BOOL; to <= BRIM_F64; to++) {
+    for (int from = BRIM_DTYPE_BOOL; from <= BRIM_DTYPE_F64; from++) {
+        for (int to = BRIM_DTYPE_BOOL; to <= BRIM_DTYPE_F64; to++) {
             const size_t bytes = brim_dtype_bytes((brim_dtype)from);
             bool holds = true;
             if (bytes <= 2) {
                 for (uint32_t i = 0; i < (bytes == 1 ? 256u : 65536u) && holds; i++) {
                     uint8_t in[8] = { (uint8_t)i, (uint8_t)(i >> 8) }, there[8], back[8];
-                    if (from == BRIM_BOOL) {
+                    if (from == BRIM_DTYPE_BOOL) {
                         in[0] &= 1;
                     }
                     model_convert((brim_dtype)from, (brim_dtype)to, in, there, NULL, NULL);
@@ -111,9 +116,11 @@ static void test_dtype_holds(void **state) {
                 }
             } else {
                 holds =
-                    from == to || (from == BRIM_U32 && (to == BRIM_U64 || to == BRIM_I64)) ||
-                    (from == BRIM_I32 && to == BRIM_I64) ||
-                    ((from == BRIM_U32 || from == BRIM_I32 || from == BRIM_F32) && to == BRIM_F64);
+                    from == to ||
+                    (from == BRIM_DTYPE_U32 && (to == BRIM_DTYPE_U64 || to == BRIM_DTYPE_I64)) ||
+                    (from == BRIM_DTYPE_I32 && to == BRIM_DTYPE_I64) ||
+                    ((from == BRIM_DTYPE_U32 || from == BRIM_DTYPE_I32 || from == BRIM_DTYPE_F32) &&
+                     to == BRIM_DTYPE_F64);
             }
             if (brim__dtype_holds((brim_dtype)to, (brim_dtype)from) != holds) {
                 fail_msg("%s holds %s: should be %d", brim_dtype_name((brim_dtype)to),
@@ -121,13 +128,13 @@ static void test_dtype_holds(void **state) {
             }
         }
     }
-    assert_true(brim__dtype_holds(BRIM_C64, BRIM_F32));
-    assert_true(brim__dtype_holds(BRIM_C128, BRIM_C64));
-    assert_true(brim__dtype_holds(BRIM_C128, BRIM_I32));
-    assert_false(brim__dtype_holds(BRIM_C64, BRIM_F64));
-    assert_false(brim__dtype_holds(BRIM_F64, BRIM_C64));
-    assert_false(brim__dtype_holds(BRIM_F64, (brim_dtype)0));
-    assert_false(brim__dtype_holds((brim_dtype)77, BRIM_BOOL));
+    assert_true(brim__dtype_holds(BRIM_DTYPE_C64, BRIM_DTYPE_F32));
+    assert_true(brim__dtype_holds(BRIM_DTYPE_C128, BRIM_DTYPE_C64));
+    assert_true(brim__dtype_holds(BRIM_DTYPE_C128, BRIM_DTYPE_I32));
+    assert_false(brim__dtype_holds(BRIM_DTYPE_C64, BRIM_DTYPE_F64));
+    assert_false(brim__dtype_holds(BRIM_DTYPE_F64, BRIM_DTYPE_C64));
+    assert_false(brim__dtype_holds(BRIM_DTYPE_F64, (brim_dtype)0));
+    assert_false(brim__dtype_holds((brim_dtype)77, BRIM_DTYPE_BOOL));
 }
 
 /* ------------------------------------------------------- shapes and views */
@@ -174,7 +181,7 @@ static void test_shape_equal_and_text(void **state) {
 
 static void test_view_row_major(void **state) {
     (void)state;
-    struct brim__view view = { .dtype = BRIM_F32, .shape = { 3, { 2, 5, 7 } } };
+    struct brim__view view = { .dtype = BRIM_DTYPE_F32, .shape = { 3, { 2, 5, 7 } } };
     assert_false(brim__view_is_row_major(&view));
     brim__view_row_major(&view);
     assert_int_equal(view.stride[0], 140);
@@ -184,7 +191,7 @@ static void test_view_row_major(void **state) {
     view.stride[1] = -28;
     assert_false(brim__view_is_row_major(&view));
 
-    struct brim__view ones = { .dtype = BRIM_U8,
+    struct brim__view ones = { .dtype = BRIM_DTYPE_U8,
                                .shape = { 3, { 1, 4, 1 } },
                                .stride = { -77, 1, 99 } };
     assert_true(brim__view_is_row_major(&ones));
@@ -192,7 +199,7 @@ static void test_view_row_major(void **state) {
     assert_false(brim__view_is_row_major(&ones));
     ones.shape.dim[0] = 0;
     assert_true(brim__view_is_row_major(&ones));
-    const struct brim__view scalar = { .dtype = BRIM_F64 };
+    const struct brim__view scalar = { .dtype = BRIM_DTYPE_F64 };
     assert_true(brim__view_is_row_major(&scalar));
 }
 

@@ -126,8 +126,8 @@ static void test_lines_become_samples(void **state) {
     assert_int_equal(source->count, 4);
     assert_int_equal(source->field_count, 1);
     assert_string_equal(source->field[0].name, "text");
-    assert_int_equal(source->field[0].form, BRIM_TEXT);
-    assert_int_equal(source->field[0].view.dtype, BRIM_U8);
+    assert_int_equal(source->field[0].form, BRIM_FORM_TEXT);
+    assert_int_equal(source->field[0].view.dtype, BRIM_DTYPE_U8);
     assert_int_equal(source->field[0].view.shape.rank, 1);
     assert_int_equal(source->field[0].view.shape.dim[0], 6); /* the longest */
     assert_true(source->is_file && !source->in_memory && !source->stream);
@@ -151,7 +151,7 @@ static void test_text_must_be_utf8(void **state) {
     uint64_t got;
     assert_int_equal(fetch_run(&opened.source, 0, 3, buffer, &records, &got), BRIM_OK);
     assert_int_equal(got, 1);
-    assert_int_equal(fetch_run(&opened.source, 1, 2, buffer, &records, &got), BRIM_CORRUPT);
+    assert_int_equal(fetch_run(&opened.source, 1, 2, buffer, &records, &got), BRIM_STATUS_CORRUPT);
     assert_detail_has("byte 2 of the line (0xef)");
     assert_detail_has("form=bytes");
     assert_line(&opened.source, 2, "good again");
@@ -162,7 +162,7 @@ static void test_text_must_be_utf8(void **state) {
     use_set(&use, "name", "line");
     assert_int_equal(open_use(&opened, &use, NULL, 0), BRIM_OK);
     assert_string_equal(opened.source.field[0].name, "line");
-    assert_int_equal(opened.source.field[0].form, BRIM_BYTES);
+    assert_int_equal(opened.source.field[0].form, BRIM_FORM_BYTES);
     assert_line(&opened.source, 1, "na\xEFve");
     close_opened(&opened);
 }
@@ -180,7 +180,7 @@ static void test_the_bound_is_the_smaller_one(void **state) {
     uint8_t *buffer = new_buffer(&opened.source, 2);
     const uint8_t *records;
     uint64_t got;
-    assert_int_equal(fetch_run(&opened.source, 0, 2, buffer, &records, &got), BRIM_CORRUPT);
+    assert_int_equal(fetch_run(&opened.source, 0, 2, buffer, &records, &got), BRIM_STATUS_CORRUPT);
     assert_detail_has("max_bytes is 5");
     free(buffer);
     assert_line(&opened.source, 1, "1234");
@@ -194,15 +194,15 @@ static void test_refusals(void **state) {
     const size_t descriptors = open_descriptors();
     const struct path none = scratch_path("none");
     use_text(&use, none.text);
-    assert_int_equal(open_use(&opened, &use, NULL, 0), BRIM_IO);
+    assert_int_equal(open_use(&opened, &use, NULL, 0), BRIM_STATUS_IO);
     close_opened(&opened);
     use_set(&use, "name", "no name");
-    assert_int_equal(open_use(&opened, &use, NULL, 0), BRIM_INVALID);
+    assert_int_equal(open_use(&opened, &use, NULL, 0), BRIM_STATUS_INVALID);
     close_opened(&opened);
     const struct path empty = scratch_path("empty");
     write_file(empty.text, "", 0);
     use_text(&use, empty.text);
-    assert_int_equal(open_use(&opened, &use, NULL, 0), BRIM_CORRUPT);
+    assert_int_equal(open_use(&opened, &use, NULL, 0), BRIM_STATUS_CORRUPT);
     assert_detail_has("it is empty");
     close_opened(&opened);
     assert_int_equal(open_descriptors(), descriptors);

@@ -18,14 +18,14 @@ static const struct {
     brim_dtype dtype;
     uint8_t code; /* in a Megatron index */
 } kinds[KINDS] = {
-    [U16] = { "u16", BRIM_U16, 0 },
-    [U32] = { "u32", BRIM_U32, 0 },
-    [LLMC] = { "llmc", BRIM_U16, 0 },
-    [LLMC32] = { "llmc", BRIM_U32, 0 },
-    [MEGATRON_U16] = { "megatron", BRIM_U16, 8 },
-    [MEGATRON_I32] = { "megatron", BRIM_I32, 4 },
-    [MEGATRON_I64] = { "megatron", BRIM_I64, 5 },
-    [MEGATRON_U8] = { "megatron", BRIM_U8, 1 },
+    [U16] = { "u16", BRIM_DTYPE_U16, 0 },
+    [U32] = { "u32", BRIM_DTYPE_U32, 0 },
+    [LLMC] = { "llmc", BRIM_DTYPE_U16, 0 },
+    [LLMC32] = { "llmc", BRIM_DTYPE_U32, 0 },
+    [MEGATRON_U16] = { "megatron", BRIM_DTYPE_U16, 8 },
+    [MEGATRON_I32] = { "megatron", BRIM_DTYPE_I32, 4 },
+    [MEGATRON_I64] = { "megatron", BRIM_DTYPE_I64, 5 },
+    [MEGATRON_U8] = { "megatron", BRIM_DTYPE_U8, 1 },
 };
 
 struct file {
@@ -237,25 +237,25 @@ static void test_auto_finds_the_format(void **state) {
     (void)state;
     static struct file file;
     uint64_t random = 5;
-    make_tokens(&file, 100, &random, BRIM_U8);
+    make_tokens(&file, 100, &random, BRIM_DTYPE_U8);
     write_tokens("auto", U16, &file);
-    assert_format("auto.bin", BRIM_U16, 100);
+    assert_format("auto.bin", BRIM_DTYPE_U16, 100);
     write_tokens("auto", LLMC, &file);
-    assert_format("auto.bin", BRIM_U16, 100);
+    assert_format("auto.bin", BRIM_DTYPE_U16, 100);
     write_tokens("auto", LLMC32, &file);
-    assert_format("auto.bin", BRIM_U32, 100);
+    assert_format("auto.bin", BRIM_DTYPE_U32, 100);
     write_tokens("auto", MEGATRON_I32, &file);
-    assert_format("auto.bin", BRIM_I32, 100);
-    assert_format("auto.idx", BRIM_I32, 100);
+    assert_format("auto.bin", BRIM_DTYPE_I32, 100);
+    assert_format("auto.idx", BRIM_DTYPE_I32, 100);
     /* a neighbour that only has the name of an index */
     write_file(scratch_path("auto.idx").text, "MMIDIDY\0\0 and so on", 20);
     write_tokens("other", U16, &file);
     write_file(scratch_path("other.idx").text, "MMIDIDY\0\0 and so on", 20);
-    assert_format("other.bin", BRIM_U16, 100);
+    assert_format("other.bin", BRIM_DTYPE_U16, 100);
     write_file(scratch_path("other.idx").text, "MM", 2);
-    assert_format("other.bin", BRIM_U16, 100);
+    assert_format("other.bin", BRIM_DTYPE_U16, 100);
     unlink(scratch_path("auto.idx").text);
-    assert_format("auto.bin", BRIM_U16, 200);
+    assert_format("auto.bin", BRIM_DTYPE_U16, 200);
 
     /* without a suffix, a Megatron pair is named by what both begin with */
     write_tokens("auto", MEGATRON_U16, &file);
@@ -289,18 +289,18 @@ static void test_bad_plain_files(void **state) {
     const struct path path = scratch_path("bad.bin");
     static uint8_t bytes[2048];
     write_file(path.text, bytes, 101);
-    assert_int_equal(refuse("bad.bin", "4", "auto"), BRIM_CORRUPT);
+    assert_int_equal(refuse("bad.bin", "4", "auto"), BRIM_STATUS_CORRUPT);
     assert_detail_has("bad.bin: byte 100: ");
-    assert_int_equal(refuse("bad.bin", "4", "u32"), BRIM_CORRUPT);
+    assert_int_equal(refuse("bad.bin", "4", "u32"), BRIM_STATUS_CORRUPT);
     assert_detail_has("multiple of 4");
     write_file(path.text, bytes, 100);
-    assert_int_equal(refuse("bad.bin", "50", "u16"), BRIM_INVALID);
+    assert_int_equal(refuse("bad.bin", "50", "u16"), BRIM_STATUS_INVALID);
     assert_detail_has("51 tokens");
     write_file(path.text, bytes, 0);
-    assert_int_equal(refuse("bad.bin", "1", "u16"), BRIM_INVALID);
-    assert_int_equal(refuse("none.bin", "1", "u16"), BRIM_IO);
-    assert_int_equal(refuse("none.bin", "1", "megatron"), BRIM_IO);
-    assert_int_equal(refuse("none.idx", "1", "auto"), BRIM_IO);
+    assert_int_equal(refuse("bad.bin", "1", "u16"), BRIM_STATUS_INVALID);
+    assert_int_equal(refuse("none.bin", "1", "u16"), BRIM_STATUS_IO);
+    assert_int_equal(refuse("none.bin", "1", "megatron"), BRIM_STATUS_IO);
+    assert_int_equal(refuse("none.idx", "1", "auto"), BRIM_STATUS_IO);
 }
 
 static void test_bad_llmc_files(void **state) {
@@ -311,29 +311,29 @@ static void test_bad_llmc_files(void **state) {
     memcpy(bytes, header, sizeof header);
     for (size_t cut = 4; cut < 1224; cut++) {
         write_file(path.text, bytes, cut);
-        assert_int_equal(refuse("llmc.bin", "4", "auto"), BRIM_CORRUPT);
+        assert_int_equal(refuse("llmc.bin", "4", "auto"), BRIM_STATUS_CORRUPT);
         assert_detail_has("llmc.bin: byte ");
     }
     write_file(path.text, bytes, 1226);
-    assert_int_equal(refuse("llmc.bin", "4", "auto"), BRIM_CORRUPT);
+    assert_int_equal(refuse("llmc.bin", "4", "auto"), BRIM_STATUS_CORRUPT);
     assert_detail_has("100 tokens");
     assert_detail_has("202 bytes");
     header[1] = 2;
     memcpy(bytes, header, sizeof header);
     write_file(path.text, bytes, 1224);
-    assert_int_equal(refuse("llmc.bin", "4", "auto"), BRIM_UNSUPPORTED);
+    assert_int_equal(refuse("llmc.bin", "4", "auto"), BRIM_STATUS_UNSUPPORTED);
     assert_detail_has("byte 4: version 2");
     header[0] = 20240522;
     memcpy(bytes, header, sizeof header);
     write_file(path.text, bytes, 1224);
-    assert_int_equal(refuse("llmc.bin", "4", "llmc"), BRIM_CORRUPT);
+    assert_int_equal(refuse("llmc.bin", "4", "llmc"), BRIM_STATUS_CORRUPT);
     assert_detail_has("byte 0");
     header[0] = 20240520;
     header[1] = 1;
     header[2] = 0xffffffff;
     memcpy(bytes, header, sizeof header);
     write_file(path.text, bytes, 1224);
-    assert_int_equal(refuse("llmc.bin", "4", "llmc"), BRIM_CORRUPT);
+    assert_int_equal(refuse("llmc.bin", "4", "llmc"), BRIM_STATUS_CORRUPT);
     assert_detail_has("4294967295 tokens");
 }
 
@@ -341,7 +341,7 @@ static void test_files_must_agree(void **state) {
     (void)state;
     static struct file file;
     uint64_t random = 7;
-    make_tokens(&file, 100, &random, BRIM_U8);
+    make_tokens(&file, 100, &random, BRIM_DTYPE_U8);
     write_tokens("one", U16, &file);
     write_tokens("two", LLMC, &file);
     write_tokens("three", MEGATRON_I32, &file);
@@ -356,7 +356,7 @@ static void test_files_must_agree(void **state) {
         const struct path a = scratch_path(pairs[i][0]), b = scratch_path(pairs[i][1]);
         use_set(&use, "files", a.text);
         use_set(&use, "files", b.text);
-        assert_int_equal(open_use(&opened, &use, NULL, 0), BRIM_INVALID);
+        assert_int_equal(open_use(&opened, &use, NULL, 0), BRIM_STATUS_INVALID);
         assert_detail_has("must agree");
         close_opened(&opened);
     }
@@ -373,7 +373,7 @@ static void test_hostile_index(void **state) {
     static struct file file;
     static struct index index, broken;
     uint64_t random = 11;
-    make_tokens(&file, 3000, &random, BRIM_U16);
+    make_tokens(&file, 3000, &random, BRIM_DTYPE_U16);
     write_tokens("m", MEGATRON_U16, &file);
     const uint64_t sequences = make_index(&index, 8, file.count, false);
     assert_true(sequences > 600); /* several chunks */
@@ -421,7 +421,7 @@ static void test_hostile_index(void **state) {
         memcpy(broken.byte + cases[i].at, &cases[i].value, cases[i].bytes);
         write_file(path.text, broken.byte, broken.bytes);
         const brim_status status = refuse("m.idx", "4", "auto");
-        if (status != BRIM_CORRUPT && status != BRIM_UNSUPPORTED) {
+        if (status != BRIM_STATUS_CORRUPT && status != BRIM_STATUS_UNSUPPORTED) {
             fail_msg("case %zu: %d %s", i, (int)status, brim_detail());
         }
         assert_detail_has("/m.");
@@ -435,28 +435,28 @@ static void test_truncated_index_and_tokens(void **state) {
     static struct file file;
     static struct index index;
     uint64_t random = 13;
-    make_tokens(&file, 30, &random, BRIM_U16);
+    make_tokens(&file, 30, &random, BRIM_DTYPE_U16);
     write_tokens("cut", MEGATRON_U16, &file);
     make_index(&index, 8, file.count, false);
     const struct path idx = scratch_path("cut.idx"), bin = scratch_path("cut.bin");
     for (size_t cut = 0; cut < index.bytes; cut++) {
         write_file(idx.text, index.byte, cut);
-        assert_int_equal(refuse("cut.idx", "4", "auto"), BRIM_CORRUPT);
+        assert_int_equal(refuse("cut.idx", "4", "auto"), BRIM_STATUS_CORRUPT);
         assert_detail_has("cut.idx: byte ");
     }
     write_file(idx.text, index.byte, index.bytes);
     uint8_t bytes[64];
-    const size_t whole = pack(&file, BRIM_U16, bytes);
+    const size_t whole = pack(&file, BRIM_DTYPE_U16, bytes);
     for (size_t cut = 0; cut <= 64; cut++) {
         if (cut == whole) {
             continue;
         }
         write_file(bin.text, bytes, cut);
-        assert_int_equal(refuse("cut.idx", "4", "auto"), BRIM_CORRUPT);
+        assert_int_equal(refuse("cut.idx", "4", "auto"), BRIM_STATUS_CORRUPT);
         assert_detail_has("cut.bin: byte ");
     }
     write_file(bin.text, bytes, whole);
-    assert_format("cut.idx", BRIM_U16, 30);
+    assert_format("cut.idx", BRIM_DTYPE_U16, 30);
 }
 
 static void test_random_corruption_of_index(void **state) {
@@ -464,7 +464,7 @@ static void test_random_corruption_of_index(void **state) {
     static struct file file;
     static struct index index, broken;
     uint64_t random = 17;
-    make_tokens(&file, 60, &random, BRIM_U16);
+    make_tokens(&file, 60, &random, BRIM_DTYPE_U16);
     write_tokens("rot", MEGATRON_U16, &file);
     make_index(&index, 8, file.count, true);
     const struct path path = scratch_path("rot.idx");
@@ -500,7 +500,7 @@ static void test_identity(void **state) {
     (void)state;
     static struct file file;
     uint64_t random = 19, identity[4];
-    make_tokens(&file, 100, &random, BRIM_U16);
+    make_tokens(&file, 100, &random, BRIM_DTYPE_U16);
     write_tokens("same1", U16, &file);
     write_tokens("same2", U16, &file);
     static const char *const names[] = { "same1.bin", "same2.bin", "same1.bin", "same1.bin" };

@@ -233,7 +233,7 @@ static void another_users_in_the_cache_is_left_alone(void **state) {
     const struct found own = plan(CSV, "b.csv", 0);
     assert_int_equal(chown(own.path, SOMEBODY, SOMEBODY), 0);
     found = plan(CSV, "b.csv", 0);
-    assert_int_equal(found.status, BRIM_IO);
+    assert_int_equal(found.status, BRIM_STATUS_IO);
     assert_non_null(strstr(found.note, "trust_foreign"));
     assert_untouched(&kept);
 }
@@ -360,9 +360,9 @@ static struct ran run(int trust_foreign) {
     brim_loader *loader;
     brim_batch *batch;
     binding.name = "n";
-    binding.kind = BRIM_BIND_ARRAY;
+    binding.kind = BRIM_BINDING_ARRAY;
     binding.data = numbers;
-    binding.dtype = BRIM_I32;
+    binding.dtype = BRIM_DTYPE_I32;
     binding.rank = 1;
     binding.shape[0] = 6;
     open.bindings = &binding;

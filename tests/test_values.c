@@ -88,18 +88,18 @@ static void test_normalize(void **state) {
         uint32_t axis;
         double max;
     } cases[] = {
-        { BRIM_U8, { 5, 6, 4, 3 }, "normalize imagenet", mean, std, 3, 2, 255 },
-        { BRIM_U8, { 5, 3, 6, 4 }, "normalize imagenet", mean, std, 3, 0, 255 },
-        { BRIM_U8, { 5, 3, 6, 3 }, "normalize imagenet", mean, std, 3, 2, 255 },
-        { BRIM_U8, { 5, 3, 6, 3 }, "normalize imagenet axis=0", mean, std, 3, 0, 255 },
-        { BRIM_U8, { 5, 6, 3, 4 }, "normalize imagenet axis=-2", mean, std, 3, 1, 255 },
-        { BRIM_U8, { 5, 6, 4, 3 }, "normalize unit", zeros, ones, 1, 0, 255 },
-        { BRIM_U16, { 5, 6, 4, 3 }, "normalize unit", zeros, ones, 1, 0, 65535 },
-        { BRIM_BOOL, { 5, 6, 4, 3 }, "normalize unit", zeros, ones, 1, 0, 1 },
-        { BRIM_F32, { 5, 6, 4, 3 }, "normalize unit max=1", zeros, ones, 1, 0, 1 },
-        { BRIM_I32, { 5, 6, 4, 3 }, "normalize unit max=4", zeros, ones, 1, 0, 4 },
-        { BRIM_U8, { 5, 6, 4, 3 }, "normalize unit max=100", zeros, ones, 1, 0, 100 },
-        { BRIM_F16,
+        { BRIM_DTYPE_U8, { 5, 6, 4, 3 }, "normalize imagenet", mean, std, 3, 2, 255 },
+        { BRIM_DTYPE_U8, { 5, 3, 6, 4 }, "normalize imagenet", mean, std, 3, 0, 255 },
+        { BRIM_DTYPE_U8, { 5, 3, 6, 3 }, "normalize imagenet", mean, std, 3, 2, 255 },
+        { BRIM_DTYPE_U8, { 5, 3, 6, 3 }, "normalize imagenet axis=0", mean, std, 3, 0, 255 },
+        { BRIM_DTYPE_U8, { 5, 6, 3, 4 }, "normalize imagenet axis=-2", mean, std, 3, 1, 255 },
+        { BRIM_DTYPE_U8, { 5, 6, 4, 3 }, "normalize unit", zeros, ones, 1, 0, 255 },
+        { BRIM_DTYPE_U16, { 5, 6, 4, 3 }, "normalize unit", zeros, ones, 1, 0, 65535 },
+        { BRIM_DTYPE_BOOL, { 5, 6, 4, 3 }, "normalize unit", zeros, ones, 1, 0, 1 },
+        { BRIM_DTYPE_F32, { 5, 6, 4, 3 }, "normalize unit max=1", zeros, ones, 1, 0, 1 },
+        { BRIM_DTYPE_I32, { 5, 6, 4, 3 }, "normalize unit max=4", zeros, ones, 1, 0, 4 },
+        { BRIM_DTYPE_U8, { 5, 6, 4, 3 }, "normalize unit max=100", zeros, ones, 1, 0, 100 },
+        { BRIM_DTYPE_F16,
           { 5, 6, 4, 3 },
           "normalize mean=0.5,-1,7 std=2,0.125,3",
           own_mean,
@@ -107,7 +107,7 @@ static void test_normalize(void **state) {
           3,
           2,
           1 },
-        { BRIM_F64,
+        { BRIM_DTYPE_F64,
           { 5, 3, 4, 6 },
           "normalize mean=0.5,-1,7 std=2 max=4",
           own_mean,
@@ -115,8 +115,8 @@ static void test_normalize(void **state) {
           3,
           0,
           4 },
-        { BRIM_I8, { 5, 6, 4, 3 }, "normalize mean=0 std=1", zeros, ones, 1, 0, 1 },
-        { BRIM_BOOL, { 5, 6, 4, 3 }, "normalize mean=0 std=1", zeros, ones, 1, 0, 1 },
+        { BRIM_DTYPE_I8, { 5, 6, 4, 3 }, "normalize mean=0 std=1", zeros, ones, 1, 0, 1 },
+        { BRIM_DTYPE_BOOL, { 5, 6, 4, 3 }, "normalize mean=0 std=1", zeros, ones, 1, 0, 1 },
     };
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
         for (int turned = 0; turned < 2; turned++) {
@@ -145,9 +145,8 @@ static void test_normalize(void **state) {
 static void test_one_hot(void **state) {
     (void)state;
     static struct model_field model;
-    static const brim_dtype labels[] = {
-        BRIM_U8, BRIM_I8, BRIM_I16, BRIM_U32, BRIM_I64, BRIM_BOOL
-    };
+    static const brim_dtype labels[] = { BRIM_DTYPE_U8,  BRIM_DTYPE_I8,  BRIM_DTYPE_I16,
+                                         BRIM_DTYPE_U32, BRIM_DTYPE_I64, BRIM_DTYPE_BOOL };
     for (size_t i = 0; i < sizeof labels / sizeof labels[0]; i++) {
         for (int to = 0; to < REAL_DTYPES; to++) {
             struct data data = data_new("y", labels[i], 2, (const int64_t[]){ 4, 3 }, 0, i + 3);
@@ -182,12 +181,12 @@ static void test_one_hot_of_bad_labels(void **state) {
         int64_t label;
         const char *part;
     } cases[] = {
-        { BRIM_I64, 10, "is 10, outside 0 to 9" },
-        { BRIM_I8, -1, "is -1, outside 0 to 9" },
-        { BRIM_U64, -1, "outside 0 to 9" }, /* 2^64 - 1 */
-        { BRIM_U8, 255, "is 255, outside 0 to 9" },
-        { BRIM_I64, INT64_MIN, "outside 0 to 9" },
-        { BRIM_I64, 10 + (INT64_C(1) << 32), "outside 0 to 9" },
+        { BRIM_DTYPE_I64, 10, "is 10, outside 0 to 9" },
+        { BRIM_DTYPE_I8, -1, "is -1, outside 0 to 9" },
+        { BRIM_DTYPE_U64, -1, "outside 0 to 9" }, /* 2^64 - 1 */
+        { BRIM_DTYPE_U8, 255, "is 255, outside 0 to 9" },
+        { BRIM_DTYPE_I64, INT64_MIN, "outside 0 to 9" },
+        { BRIM_DTYPE_I64, 10 + (INT64_C(1) << 32), "outside 0 to 9" },
     };
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
         struct data data = data_new("y", cases[c].dtype, 1, (const int64_t[]){ 5 }, 0, 1);
@@ -198,7 +197,8 @@ static void test_one_hot_of_bad_labels(void **state) {
         struct session session;
         brim_batch *batch;
         session_open(&session, "array @y | one_hot 10 | batch 5", &how);
-        assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_CORRUPT);
+        assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch),
+                         BRIM_STATUS_CORRUPT);
         assert_detail_has(cases[c].part);
         assert_detail_has("array @y, sample 3");
         session_close(&session);
@@ -260,7 +260,7 @@ static void choose_normalize(struct stage *stage, const struct model_field *fiel
     stage->axis = field->rank > 0 ? (uint32_t)(next_random(random) % field->rank) : 0;
     const bool many = field->rank > 0 && field->shape[stage->axis] <= 8 && next_random(random) % 4;
     stage->channels = many ? field->shape[stage->axis] : 1;
-    stage->max = field->dtype == BRIM_U8 ? 255 : field->dtype == BRIM_U16 ? 65535 : 1;
+    stage->max = field->dtype == BRIM_DTYPE_U8 ? 255 : field->dtype == BRIM_DTYPE_U16 ? 65535 : 1;
     int length = snprintf(words, bytes, " | normalize on=%s mean=", field->name);
     for (int pass = 0; pass < 2; pass++) {
         for (int64_t c = 0; c < stage->channels; c++) {
@@ -360,7 +360,7 @@ static bool choose_stage(struct stage *stage, const struct model_field *fields, 
         stage->channels = 2; /* of what is 0 or 1 */
         snprintf(words, bytes, " | one_hot 2 dtype=%s on=%s", brim_dtype_name(stage->dtype),
                  field->name);
-        return field->dtype == BRIM_BOOL && field->rank < 5 &&
+        return field->dtype == BRIM_DTYPE_BOOL && field->rank < 5 &&
                model_elements(field) * 2 <= MOST_ELEMENTS;
     }
 }
@@ -442,8 +442,8 @@ static void test_values_of_sources(void **state) {
     }
     fill_random(rows, sizeof rows, 4);
     write_file("tokens.bin", tokens, sizeof tokens);
-    write_npy("one.npy", BRIM_I32, 2, (const int64_t[]){ 10, 3 }, rows[0]);
-    write_npy("two.npy", BRIM_I32, 2, (const int64_t[]){ ROWS - 10, 3 }, rows[10]);
+    write_npy("one.npy", BRIM_DTYPE_I32, 2, (const int64_t[]){ 10, 3 }, rows[0]);
+    write_npy("two.npy", BRIM_DTYPE_I32, 2, (const int64_t[]){ ROWS - 10, 3 }, rows[10]);
     char text[TEXT_BYTES];
     const struct how how = { 0 };
     struct session session;
@@ -533,19 +533,19 @@ static int compare_calls(void *user, const brim_call *call, const brim_value *in
  * once in every epoch of its source, and epochs from 0 without a gap. */
 static void check_calls(const char *text, unsigned parts, unsigned passes, unsigned epochs) {
     static const brim_field_spec field = {
-        .size = sizeof field, .name = "told", .dtype = BRIM_U64, .rank = 1, .shape = { 4 }
+        .size = sizeof field, .name = "told", .dtype = BRIM_DTYPE_U64, .rank = 1, .shape = { 4 }
     };
     const brim_binding bindings[] = {
         { .size = sizeof(brim_binding),
           .name = "teller",
-          .kind = BRIM_BIND_SOURCE,
+          .kind = BRIM_BINDING_SOURCE,
           .count = CALLED,
           .fields = &field,
           .field_count = 1,
           .read = tell_call },
         { .size = sizeof(brim_binding),
           .name = "compare",
-          .kind = BRIM_BIND_MAP,
+          .kind = BRIM_BINDING_MAP,
           .fields = &field,
           .field_count = 1,
           .map = compare_calls },
@@ -558,7 +558,7 @@ static void check_calls(const char *text, unsigned parts, unsigned passes, unsig
     for (unsigned ended = 0; ended < epochs;) {
         brim_batch *batch;
         const brim_status status = brim_loader_next(session.loader, BRIM_FOREVER, &batch);
-        if (status == BRIM_END) {
+        if (status == BRIM_STATUS_END) {
             ended++;
             continue;
         }
@@ -633,7 +633,7 @@ static void test_micro_batches(void **state) {
             brim_batch_release(batch);
         }
         brim_batch *batch;
-        assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_END);
+        assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_STATUS_END);
         session_close(&session);
     }
 }
@@ -642,7 +642,7 @@ static void test_micro_batches(void **state) {
 
 static void test_plan_says_what_batches_have(void **state) {
     (void)state;
-    struct data data = data_new("img", BRIM_U8, 4, (const int64_t[]){ 10, 4, 5, 3 }, 0, 1);
+    struct data data = data_new("img", BRIM_DTYPE_U8, 4, (const int64_t[]){ 10, 4, 5, 3 }, 0, 1);
     const struct how how = { .bindings = &data.binding, .binding_count = 1 };
     struct session session;
     session_open(&session, "array @img | normalize imagenet | layout chw | batch 4", &how);
@@ -659,7 +659,7 @@ static void test_plan_says_what_batches_have(void **state) {
     const brim_field *got = brim_batch_field_at(batch, 0);
     const brim_plan_field *field = brim_plan_field_at(plan, 0);
     assert_string_equal(field->name, "img");
-    assert_int_equal(field->dtype, BRIM_F32);
+    assert_int_equal(field->dtype, BRIM_DTYPE_F32);
     assert_int_equal(field->rank, got->rank);
     assert_memory_equal(field->shape, got->shape, got->rank * sizeof got->shape[0]);
     assert_int_equal(field->bytes, got->bytes);
@@ -678,10 +678,10 @@ static void test_plan_says_what_batches_have(void **state) {
 
 static void test_refused_pipelines(void **state) {
     (void)state;
-    struct data image = data_new("image", BRIM_U8, 4, (const int64_t[]){ 8, 4, 5, 3 }, 0, 1);
-    struct data label = data_new("label", BRIM_F32, 1, (const int64_t[]){ 8 }, 0, 1);
-    struct data complex = data_new("complex", BRIM_U64, 2, (const int64_t[]){ 8, 2 }, 0, 1);
-    complex.binding.dtype = BRIM_C64;
+    struct data image = data_new("image", BRIM_DTYPE_U8, 4, (const int64_t[]){ 8, 4, 5, 3 }, 0, 1);
+    struct data label = data_new("label", BRIM_DTYPE_F32, 1, (const int64_t[]){ 8 }, 0, 1);
+    struct data complex = data_new("complex", BRIM_DTYPE_U64, 2, (const int64_t[]){ 8, 2 }, 0, 1);
+    complex.binding.dtype = BRIM_DTYPE_C64;
     memset(complex.binding.strides, 0, sizeof complex.binding.strides);
     const brim_binding bindings[] = { image.binding, label.binding, complex.binding };
     const struct how how = { .bindings = bindings, .binding_count = 3 };
@@ -690,60 +690,63 @@ static void test_refused_pipelines(void **state) {
         brim_status status;
         const char *part;
     } cases[] = {
-        { "array @image | normalize imagenet axis=0", BRIM_INVALID, "axis 0 does not have 3" },
-        { "array @image | normalize imagenet axis=3", BRIM_INVALID, "axis 3" },
-        { "array @image | normalize imagenet axis=-4", BRIM_INVALID, "axis -4" },
-        { "array @image | normalize mean=1,2 std=1", BRIM_INVALID, "give axis=" },
-        { "array @image | normalize mean=1,2 std=1,2,3", BRIM_INVALID, "2 means but 3" },
-        { "array @image | normalize mean=1 std=0", BRIM_INVALID, "above 0" },
-        { "array @image | normalize mean=1", BRIM_INVALID, "std=" },
-        { "array @image | normalize unit mean=1", BRIM_INVALID, "not both" },
-        { "array @label | normalize imagenet", BRIM_INVALID, "channels" },
-        { "array @complex | normalize unit", BRIM_UNSUPPORTED, "complex" },
-        { "array @complex | cast float32", BRIM_UNSUPPORTED, "complex" },
-        { "array @image | cast complex64", BRIM_UNSUPPORTED, "complex" },
-        { "array @image | cast flaot32", BRIM_INVALID, "float32" },
-        { "array @image | layout chw from=hw", BRIM_INVALID, "3 dimensions" },
-        { "array @image | layout chx", BRIM_INVALID, "'chx' is not the letters of 'hwc'" },
-        { "array @image | layout cch", BRIM_INVALID, "'cch'" },
-        { "array @image | layout cch from=cch", BRIM_INVALID, "'cch'" },
-        { "array @image | reshape 7 -1", BRIM_INVALID, "60 elements" },
-        { "array @image | reshape -1 -1", BRIM_INVALID, "once" },
-        { "array @image | reshape 0 -1", BRIM_INVALID, "60 elements" },
-        { "array @image | reshape 61", BRIM_INVALID, "60 elements" },
-        { "array @image | reshape 1 1 1 1 1 1 1 60", BRIM_INVALID, "at most 7" },
-        { "array @label | one_hot 10", BRIM_INVALID, "not an integer" },
-        { "array @image | one_hot 10 dtype=complex64", BRIM_UNSUPPORTED, "complex" },
-        { "array @image | cast float32 on=imgae", BRIM_INVALID, "did you mean 'image'?" },
-        { "zip (array @image) (array @label) | cast uint8 on=label,images", BRIM_INVALID,
+        { "array @image | normalize imagenet axis=0", BRIM_STATUS_INVALID,
+          "axis 0 does not have 3" },
+        { "array @image | normalize imagenet axis=3", BRIM_STATUS_INVALID, "axis 3" },
+        { "array @image | normalize imagenet axis=-4", BRIM_STATUS_INVALID, "axis -4" },
+        { "array @image | normalize mean=1,2 std=1", BRIM_STATUS_INVALID, "give axis=" },
+        { "array @image | normalize mean=1,2 std=1,2,3", BRIM_STATUS_INVALID, "2 means but 3" },
+        { "array @image | normalize mean=1 std=0", BRIM_STATUS_INVALID, "above 0" },
+        { "array @image | normalize mean=1", BRIM_STATUS_INVALID, "std=" },
+        { "array @image | normalize unit mean=1", BRIM_STATUS_INVALID, "not both" },
+        { "array @label | normalize imagenet", BRIM_STATUS_INVALID, "channels" },
+        { "array @complex | normalize unit", BRIM_STATUS_UNSUPPORTED, "complex" },
+        { "array @complex | cast float32", BRIM_STATUS_UNSUPPORTED, "complex" },
+        { "array @image | cast complex64", BRIM_STATUS_UNSUPPORTED, "complex" },
+        { "array @image | cast flaot32", BRIM_STATUS_INVALID, "float32" },
+        { "array @image | layout chw from=hw", BRIM_STATUS_INVALID, "3 dimensions" },
+        { "array @image | layout chx", BRIM_STATUS_INVALID, "'chx' is not the letters of 'hwc'" },
+        { "array @image | layout cch", BRIM_STATUS_INVALID, "'cch'" },
+        { "array @image | layout cch from=cch", BRIM_STATUS_INVALID, "'cch'" },
+        { "array @image | reshape 7 -1", BRIM_STATUS_INVALID, "60 elements" },
+        { "array @image | reshape -1 -1", BRIM_STATUS_INVALID, "once" },
+        { "array @image | reshape 0 -1", BRIM_STATUS_INVALID, "60 elements" },
+        { "array @image | reshape 61", BRIM_STATUS_INVALID, "60 elements" },
+        { "array @image | reshape 1 1 1 1 1 1 1 60", BRIM_STATUS_INVALID, "at most 7" },
+        { "array @label | one_hot 10", BRIM_STATUS_INVALID, "not an integer" },
+        { "array @image | one_hot 10 dtype=complex64", BRIM_STATUS_UNSUPPORTED, "complex" },
+        { "array @image | cast float32 on=imgae", BRIM_STATUS_INVALID, "did you mean 'image'?" },
+        { "zip (array @image) (array @label) | cast uint8 on=label,images", BRIM_STATUS_INVALID,
           "did you mean 'image'?; the fields here are: image, label" },
-        { "array @image | normalize unit on=zebra", BRIM_INVALID, "no field 'zebra'" },
-        { "zip (array @image) (array @image)", BRIM_INVALID, "two fields are called 'image'" },
-        { "zip (array @image) (range 9)", BRIM_INVALID, "part 1 has 8 samples, part 2 has 9" },
-        { "zip (array @image | cast float32) (range 8)", BRIM_INVALID, "one source alone" },
-        { "mix 1 (array @image) 1 (array @label)", BRIM_INVALID, "image uint8 4x5x3" },
-        { "mix 1 (range 5) 1 (range 5 name=other)", BRIM_INVALID, "same fields" },
-        { "mix 1 (range 5) 1 (range 5 | cast int32)", BRIM_INVALID, "index int32" },
-        { "mix 1 (range 5) 1 (range 5 | take 0)", BRIM_INVALID, "no samples" },
-        { "mix 1 (range 5) 1 (range 5 | batch 2)", BRIM_SYNTAX, "parentheses" },
-        { "mix 1 (range 5) 1 (array @absent)", BRIM_UNBOUND, "mix: part 2" },
-        { "range 5 | batch 2 | shuffle", BRIM_SYNTAX, "'shuffle' stands after 'batch'" },
-        { "range 5 | batch 2 | batch 2", BRIM_SYNTAX, "after 'batch'" },
-        { "range 5 | range 6", BRIM_SYNTAX, "'range' can only begin a pipeline" },
-        { "range 5 | mix 1 (range 5)", BRIM_SYNTAX, "'mix' can only begin" },
-        { "shuffle | batch 2", BRIM_SYNTAX, "begins with a source" },
-        { "batch 2", BRIM_SYNTAX, "begins with a source" },
-        { "array @absent", BRIM_UNBOUND, "bound: @image, @label, @complex" },
-        { "callback @image", BRIM_INVALID, "is bound to an array" },
-        { "range 5 | map @label", BRIM_INVALID, "is bound to an array" },
-        { "range 5 | shuffle | split train", BRIM_INVALID, "put split first" },
-        { "range 5 | split train validation=6", BRIM_INVALID, "overlap" },
-        { "npy /nowhere/at/all.npy", BRIM_IO, "/nowhere/at/all.npy" },
+        { "array @image | normalize unit on=zebra", BRIM_STATUS_INVALID, "no field 'zebra'" },
+        { "zip (array @image) (array @image)", BRIM_STATUS_INVALID,
+          "two fields are called 'image'" },
+        { "zip (array @image) (range 9)", BRIM_STATUS_INVALID,
+          "part 1 has 8 samples, part 2 has 9" },
+        { "zip (array @image | cast float32) (range 8)", BRIM_STATUS_INVALID, "one source alone" },
+        { "mix 1 (array @image) 1 (array @label)", BRIM_STATUS_INVALID, "image uint8 4x5x3" },
+        { "mix 1 (range 5) 1 (range 5 name=other)", BRIM_STATUS_INVALID, "same fields" },
+        { "mix 1 (range 5) 1 (range 5 | cast int32)", BRIM_STATUS_INVALID, "index int32" },
+        { "mix 1 (range 5) 1 (range 5 | take 0)", BRIM_STATUS_INVALID, "no samples" },
+        { "mix 1 (range 5) 1 (range 5 | batch 2)", BRIM_STATUS_SYNTAX, "parentheses" },
+        { "mix 1 (range 5) 1 (array @absent)", BRIM_STATUS_UNBOUND, "mix: part 2" },
+        { "range 5 | batch 2 | shuffle", BRIM_STATUS_SYNTAX, "'shuffle' stands after 'batch'" },
+        { "range 5 | batch 2 | batch 2", BRIM_STATUS_SYNTAX, "after 'batch'" },
+        { "range 5 | range 6", BRIM_STATUS_SYNTAX, "'range' can only begin a pipeline" },
+        { "range 5 | mix 1 (range 5)", BRIM_STATUS_SYNTAX, "'mix' can only begin" },
+        { "shuffle | batch 2", BRIM_STATUS_SYNTAX, "begins with a source" },
+        { "batch 2", BRIM_STATUS_SYNTAX, "begins with a source" },
+        { "array @absent", BRIM_STATUS_UNBOUND, "bound: @image, @label, @complex" },
+        { "callback @image", BRIM_STATUS_INVALID, "is bound to an array" },
+        { "range 5 | map @label", BRIM_STATUS_INVALID, "is bound to an array" },
+        { "range 5 | shuffle | split train", BRIM_STATUS_INVALID, "put split first" },
+        { "range 5 | split train validation=6", BRIM_STATUS_INVALID, "overlap" },
+        { "npy /nowhere/at/all.npy", BRIM_STATUS_IO, "/nowhere/at/all.npy" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         expect_refused(cases[i].text, &how, cases[i].status, cases[i].part);
     }
-    expect_refused("array @image", &(struct how){ 0 }, BRIM_UNBOUND, "nothing is bound");
+    expect_refused("array @image", &(struct how){ 0 }, BRIM_STATUS_UNBOUND, "nothing is bound");
     free(image.memory);
     free(label.memory);
     free(complex.memory);
@@ -761,7 +764,7 @@ static void test_refused_budgets(void **state) {
     char part[TEXT_BYTES];
     how.bytes = minimum - 1;
     expect_refused(
-        text, &how, BRIM_BUDGET,
+        text, &how, BRIM_STATUS_BUDGET,
         format_text(part, "fits into a budget of %llu bytes", (unsigned long long)minimum));
 }
 

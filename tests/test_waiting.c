@@ -98,7 +98,7 @@ static void test_interrupting_a_call_that_waits(void **state) {
         }
         pthread_join(thread, NULL);
         assert_true(good);
-        assert_int_equal(caller.status, BRIM_INTERRUPTED);
+        assert_int_equal(caller.status, BRIM_STATUS_INTERRUPTED);
         assert_null(caller.batch);
     }
     gate_open();
@@ -122,7 +122,8 @@ static void test_a_program_that_is_asked(void **state) {
     struct session session = open_on(make_runtime(0, 0), training, &options);
     brim_batch *batch = NULL;
     struct digest digest = { 0 };
-    assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_INTERRUPTED);
+    assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch),
+                     BRIM_STATUS_INTERRUPTED);
     assert_int_equal(asked, 1);
     assert_true(take_more(session.loader, 6, &digest));
     assert_same(digest, first_batches(training, 6));
@@ -135,7 +136,8 @@ static void test_a_program_that_is_asked(void **state) {
     assert_true(take_more(session.loader, 2, &digest));
     gate_await(2); /* they have all of the next batch */
     asked = 0;
-    assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_INTERRUPTED);
+    assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch),
+                     BRIM_STATUS_INTERRUPTED);
     assert_int_equal(asked, 1);
     assert_null(batch);
     close_gated(&session);
@@ -153,7 +155,7 @@ static void test_interrupting_before_a_call(void **state) {
             assert_int_equal(brim_loader_interrupt(session.loader), BRIM_OK);
             assert_int_equal(brim_loader_interrupt(session.loader), BRIM_OK); /* counts once */
             assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch),
-                             BRIM_INTERRUPTED);
+                             BRIM_STATUS_INTERRUPTED);
             assert_null(batch);
             assert_true(take_more(session.loader, 1, &digest));
         }
@@ -182,7 +184,7 @@ static void test_closing_while_another_thread_waits(void **state) {
     pthread_join(thread, NULL);
     pthread_join(closer, NULL);
     assert_true(good);
-    assert_int_equal(caller.status, BRIM_CLOSED);
+    assert_int_equal(caller.status, BRIM_STATUS_CLOSED);
     assert_int_equal(brim_runtime_trim(session.runtime, NULL), BRIM_OK);
     assert_int_equal(usage_of(session.runtime).charged, empty_runtime_bytes());
     brim_runtime_free(session.runtime);
@@ -207,8 +209,8 @@ static void test_closing_at_any_moment_of_a_call(void **state) {
         brim_loader_close(session.loader);
         brim_runtime_free(runtime);
         pthread_join(thread, NULL);
-        assert_true(caller.status == BRIM_OK || caller.status == BRIM_CLOSED ||
-                    (caller.status == BRIM_TIMEOUT && i % 5 == 0));
+        assert_true(caller.status == BRIM_OK || caller.status == BRIM_STATUS_CLOSED ||
+                    (caller.status == BRIM_STATUS_TIMEOUT && i % 5 == 0));
         if (caller.status == BRIM_OK) {
             assert_same(digest_of(caller.batch), first_batches(i % 2 ? training : validation, 1));
             brim_batch_release(caller.batch);
@@ -222,7 +224,7 @@ static void test_closing_at_any_moment_of_the_workers(void **state) {
     brim_runtime *runtime = make_runtime(2, 0);
     for (unsigned i = 0; i < CLOSINGS; i++) {
         brim_open_options options = open_options(NULL);
-        options.growth = i % 3 ? BRIM_GROW : BRIM_FIXED;
+        options.growth = i % 3 ? BRIM_GROWTH_ON_DEMAND : BRIM_GROWTH_FIXED;
         struct session session = open_on(runtime, i % 2 ? training : validation, &options);
         struct digest digest = { 0 };
         const uint64_t batches = next_random(&random) % 4;
@@ -260,11 +262,11 @@ static void test_time_outs(void **state) {
             if (status == BRIM_OK) {
                 digest_batch(&digest, batch);
                 brim_batch_release(batch);
-            } else if (status == BRIM_TIMEOUT) {
+            } else if (status == BRIM_STATUS_TIMEOUT) {
                 assert_null(batch);
                 sleep_ns(1000);
             } else {
-                assert_int_equal(status, BRIM_END);
+                assert_int_equal(status, BRIM_STATUS_END);
             }
         }
         assert_same(digest, first_batches(training, 20));
@@ -335,7 +337,8 @@ static void test_no_waiting_for_workers_that_are_gone(void **state) {
     brim_budget *model = NULL;
     brim_budget *root = brim_runtime_budget(runtime);
     assert_int_equal(brim_budget_new(root, "model", BRIM_UNLIMITED, 0, &model), BRIM_OK);
-    assert_int_equal(brim_budget_charge(model, BRIM_HOST, brim__budget_available(model, BRIM_HOST)),
+    assert_int_equal(brim_budget_charge(model, BRIM_MEMORY_HOST,
+                                        brim__budget_available(model, BRIM_MEMORY_HOST)),
                      BRIM_OK);
     assert_int_equal(usage_of(runtime).threads, 0);
     uint64_t fastest = UINT64_MAX;
@@ -386,7 +389,7 @@ static void test_a_time_out_is_kept(void **state) {
     gate_await(2);
     for (int64_t timeout = 0; timeout <= 20000000; timeout += 10000000) {
         const uint64_t began = brim__now();
-        assert_int_equal(brim_loader_next(session.loader, timeout, &batch), BRIM_TIMEOUT);
+        assert_int_equal(brim_loader_next(session.loader, timeout, &batch), BRIM_STATUS_TIMEOUT);
         const uint64_t took = brim__now() - began;
         assert_true(took >= (uint64_t)timeout && took < (uint64_t)timeout + AT_ONCE_NS);
         assert_null(batch);
@@ -420,11 +423,11 @@ static uint64_t take_in_slices(brim_loader *loader, int64_t timeout_ns, struct d
         if (status == BRIM_OK) {
             digest_batch(digest, batch);
             brim_batch_release(batch);
-        } else if (status == BRIM_TIMEOUT) {
+        } else if (status == BRIM_STATUS_TIMEOUT) {
             assert_true(brim__now() - began >= (uint64_t)timeout_ns);
             in_vain++;
         } else {
-            assert_int_equal(status, BRIM_END);
+            assert_int_equal(status, BRIM_STATUS_END);
             return in_vain;
         }
     }
@@ -434,9 +437,9 @@ static void test_waiting_in_slices(void **state) {
     (void)state;
     brim_field_spec field = BRIM_FIELD_SPEC_INIT;
     field.name = "x";
-    field.dtype = BRIM_I64;
+    field.dtype = BRIM_DTYPE_I64;
     brim_binding source = BRIM_BINDING_INIT;
-    source.kind = BRIM_BIND_SOURCE;
+    source.kind = BRIM_BINDING_SOURCE;
     source.name = "slow";
     source.count = 8;
     source.read = take_long;
@@ -478,7 +481,7 @@ static void test_slices_are_slept_through(void **state) {
     bool slept = false; /* in some of them: a machine may count what others did in one */
     for (int i = 0; i < 8; i++) {
         const uint64_t began = brim__now(), used = thread_cpu_ns();
-        assert_int_equal(brim_loader_next(session.loader, SLICE_NS, &batch), BRIM_TIMEOUT);
+        assert_int_equal(brim_loader_next(session.loader, SLICE_NS, &batch), BRIM_STATUS_TIMEOUT);
         slept |= thread_cpu_ns() - used < (brim__now() - began) / 2;
     }
     assert_true(slept);

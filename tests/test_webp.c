@@ -410,7 +410,7 @@ static void a_bomb_of_chunks_is_refused(void **state) {
         struct brim__image_info info;
         brim__input_memory(&input, file, bytes);
         assert_int_equal(brim__image_info(&input, false, &info),
-                         cases[i].found ? BRIM_OK : BRIM_CORRUPT);
+                         cases[i].found ? BRIM_OK : BRIM_STATUS_CORRUPT);
         if (cases[i].turned) {
             struct decoded decoded;
             assert_int_equal(brim__image_info(&input, true, &info), BRIM_OK);
@@ -516,7 +516,8 @@ static void a_small_file_that_asks_for_much_is_known_to(void **state) {
     assert_int_equal(brim__image_info(&input, false, &many), BRIM_OK);
     assert_true(many.outside < 4 << 20);
     struct decoded decoded;
-    assert_int_equal(decode_bytes(file, bytes, BRIM__RGB, NULL, false, &decoded), BRIM_CORRUPT);
+    assert_int_equal(decode_bytes(file, bytes, BRIM__RGB, NULL, false, &decoded),
+                     BRIM_STATUS_CORRUPT);
     decoded_free(&decoded);
 }
 
@@ -530,11 +531,11 @@ static void cut_files_are_refused(void **state) {
         for (size_t left = 0; left < webp.bytes; left += step) {
             struct decoded decoded;
             assert_int_equal(decode_bytes(webp.data, left, BRIM__RGB, NULL, false, &decoded),
-                             BRIM_CORRUPT);
+                             BRIM_STATUS_CORRUPT);
             decoded_free(&decoded);
             const brim_status borne =
                 decode_bytes(webp.data, left, BRIM__RGB, NULL, true, &decoded);
-            assert_true(borne == BRIM_OK || borne == BRIM_CORRUPT);
+            assert_true(borne == BRIM_OK || borne == BRIM_STATUS_CORRUPT);
             decoded_free(&decoded);
         }
         free(webp.data);

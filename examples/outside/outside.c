@@ -33,7 +33,7 @@ int main(void) {
         }
         brim_batch_release(batch);
     }
-    if (status != BRIM_END) {
+    if (status != BRIM_STATUS_END) {
         fprintf(stderr, "outside: %s\n", brim_detail());
     } else {
         printf("brim %d.%d.%d, library %s, sum %" PRId64 "\n", BRIM_VERSION_MAJOR,
@@ -42,5 +42,5 @@ int main(void) {
     brim_loader_close(loader);
     brim_pipeline_free(pipeline);
     brim_runtime_free(runtime);
-    return status == BRIM_END && sum == 499500 ? 0 : 1;
+    return status == BRIM_STATUS_END && sum == 499500 ? 0 : 1;
 }

@@ -20,11 +20,14 @@ static const struct {
     const char *format;    /* of the buffer protocol; NULL: it has none */
     const char *interface; /* of __array_interface__ */
 } dtypes[] = {
-    { BRIM_BOOL, "?", "|b1" }, { BRIM_U8, "B", "|u1" },    { BRIM_I8, "b", "|i1" },
-    { BRIM_U16, "H", "<u2" },  { BRIM_I16, "h", "<i2" },   { BRIM_U32, "I", "<u4" },
-    { BRIM_I32, "i", "<i4" },  { BRIM_U64, "L", "<u8" },   { BRIM_I64, "l", "<i8" },
-    { BRIM_F16, "e", "<f2" },  { BRIM_BF16, NULL, "<V2" }, { BRIM_F32, "f", "<f4" },
-    { BRIM_F64, "d", "<f8" },  { BRIM_C64, "Zf", "<c8" },  { BRIM_C128, "Zd", "<c16" },
+    { BRIM_DTYPE_BOOL, "?", "|b1" },   { BRIM_DTYPE_U8, "B", "|u1" },
+    { BRIM_DTYPE_I8, "b", "|i1" },     { BRIM_DTYPE_U16, "H", "<u2" },
+    { BRIM_DTYPE_I16, "h", "<i2" },    { BRIM_DTYPE_U32, "I", "<u4" },
+    { BRIM_DTYPE_I32, "i", "<i4" },    { BRIM_DTYPE_U64, "L", "<u8" },
+    { BRIM_DTYPE_I64, "l", "<i8" },    { BRIM_DTYPE_F16, "e", "<f2" },
+    { BRIM_DTYPE_BF16, NULL, "<V2" },  { BRIM_DTYPE_F32, "f", "<f4" },
+    { BRIM_DTYPE_F64, "d", "<f8" },    { BRIM_DTYPE_C64, "Zf", "<c8" },
+    { BRIM_DTYPE_C128, "Zd", "<c16" },
 };
 #define DTYPES (sizeof(dtypes) / sizeof(dtypes[0]))
 
@@ -43,13 +46,13 @@ brim_dtype brim_py_dtype_of_format(const char *format) {
         format++;
     }
     if (strcmp(format, "q") == 0) {
-        return BRIM_I64;
+        return BRIM_DTYPE_I64;
     }
     if (strcmp(format, "Q") == 0) {
-        return BRIM_U64;
+        return BRIM_DTYPE_U64;
     }
     if (standard && (strcmp(format, "l") == 0 || strcmp(format, "L") == 0)) {
-        return format[0] == 'l' ? BRIM_I32 : BRIM_U32;
+        return format[0] == 'l' ? BRIM_DTYPE_I32 : BRIM_DTYPE_U32;
     }
     for (size_t i = 0; i < DTYPES; i++) {
         if (dtypes[i].format != NULL && strcmp(dtypes[i].format, format) == 0) {
@@ -94,7 +97,7 @@ PyObject *brim_py_array_new(PyObject *owner, void *data, brim_dtype dtype, int r
     self->owner = Py_XNewRef(owner);
     self->data = data;
     self->offset = 0;
-    self->device_kind = BRIM_ON_HOST;
+    self->device_kind = BRIM_DEVICE_HOST;
     self->device_index = 0;
     self->field = 0;
     self->skip = 0;
@@ -114,7 +117,7 @@ PyObject *brim_py_array_new(PyObject *owner, void *data, brim_dtype dtype, int r
 
 PyObject *brim_py_array_of(PyObject *owner, const brim_field *field, size_t number, uint64_t skip,
                            int rank, const int64_t *shape, const int64_t *strides) {
-    const int opencl = field->device_kind == BRIM_ON_OPENCL;
+    const int opencl = field->device_kind == BRIM_DEVICE_OPENCL;
     void *data = opencl ? field->data : (uint8_t *)field->data + skip;
     PyObject *object = brim_py_array_new(owner, data, field->dtype, rank, shape, strides, 0);
     if (object != NULL) {
@@ -291,7 +294,7 @@ PyObject *brim_py_array_numpy(PyObject *object, PyObject *unused) {
 }
 
 static PyObject *array_to_host(PyObject *object, PyObject *unused) {
-    if (((ArrayObject *)object)->device_kind == BRIM_ON_HOST) {
+    if (((ArrayObject *)object)->device_kind == BRIM_DEVICE_HOST) {
         return brim_py_array_numpy(object, unused);
     }
     PyObject *copy = brim_py_array_copy((ArrayObject *)object);
@@ -358,7 +361,7 @@ static PyObject *array_repr(PyObject *object) {
     PyObject *text = NULL;
     if (shape != NULL && device != NULL) {
         const char *type = brim_dtype_name(self->dtype);
-        text = self->device_kind == BRIM_ON_HOST
+        text = self->device_kind == BRIM_DEVICE_HOST
                    ? PyUnicode_FromFormat("brim.Array(shape=%R, dtype=%s)", shape, type)
                    : PyUnicode_FromFormat("brim.Array(shape=%R, dtype=%s, device=%U)", shape, type,
                                           device);

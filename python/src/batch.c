@@ -33,7 +33,7 @@ PyObject *brim_py_batch_new(brim_batch *batch, PyObject *bindings, struct lendin
     self->is_beyond = 0;
     self->views = 0;
     const brim_field *field = brim_batch_field_at(batch, 0);
-    self->on_device = field != NULL && field->device_kind != BRIM_ON_HOST;
+    self->on_device = field != NULL && field->device_kind != BRIM_DEVICE_HOST;
     self->queue = self->on_device ? brim_py_queue_behind(lending->handle) : NULL;
     self->looked_at = 0;
     lending->references++;
@@ -213,8 +213,8 @@ static PyObject *batch_ids(PyObject *object, void *unused) {
     }
     /* as signed numbers, in which a row that only fills the batch up is -1 */
     const int64_t shape = (int64_t)info->rows;
-    return brim_py_array_new(object, (void *)(uintptr_t)info->samples, BRIM_I64, 1, &shape, NULL,
-                             1);
+    return brim_py_array_new(object, (void *)(uintptr_t)info->samples, BRIM_DTYPE_I64, 1, &shape,
+                             NULL, 1);
 }
 
 static PyObject *batch_valid(PyObject *object, void *unused) {
@@ -224,7 +224,8 @@ static PyObject *batch_valid(PyObject *object, void *unused) {
         return NULL;
     }
     const int64_t shape = (int64_t)info->rows;
-    return brim_py_array_new(object, (void *)(uintptr_t)info->valid, BRIM_BOOL, 1, &shape, NULL, 1);
+    return brim_py_array_new(object, (void *)(uintptr_t)info->valid, BRIM_DTYPE_BOOL, 1, &shape,
+                             NULL, 1);
 }
 
 static PyObject *name_of(const brim_plan *plan, uint64_t sample) {
@@ -244,7 +245,7 @@ static PyObject *batch_names(PyObject *object, void *unused) {
         return NULL;
     }
     if (self->lending->loader == NULL) {
-        return brim_py_raise_text(BRIM_CLOSED,
+        return brim_py_raise_text(BRIM_STATUS_CLOSED,
                                   "names are looked up in the loader, and it is closed");
     }
     const brim_plan *plan = brim_loader_plan(self->lending->loader);
@@ -291,7 +292,7 @@ static PyObject *batch_device(PyObject *object, void *unused) {
         return NULL;
     }
     const brim_field *field = brim_batch_field_at(batch, 0);
-    return field == NULL ? brim_py_device_text(BRIM_ON_HOST, 0)
+    return field == NULL ? brim_py_device_text(BRIM_DEVICE_HOST, 0)
                          : brim_py_device_text(field->device_kind, field->device_index);
 }
 
@@ -346,7 +347,7 @@ static PyObject *batch_wait(PyObject *object, PyObject *args) {
         return NULL;
     }
     const brim_field *field = brim_batch_field_at(batch, 0);
-    const int32_t kind = field == NULL ? BRIM_ON_HOST : field->device_kind;
+    const int32_t kind = field == NULL ? BRIM_DEVICE_HOST : field->device_kind;
     /* a queue may be an object of Python's, whose code can release the batch */
     return brim_py_queue(given, kind, &queue) == 0 && get(object) != NULL &&
                    brim_py_batch_await((BatchObject *)object, queue) == 0
@@ -406,8 +407,9 @@ int brim_py_state_read(PyObject *object, brim_state *state) {
     Py_XDECREF(text);
     if (!good) {
         PyErr_Clear();
-        brim_py_raise_text(BRIM_MISMATCH, "this is not a state of brim's: give what state_dict() "
-                                          "or a batch's `state` has given");
+        brim_py_raise_text(BRIM_STATUS_MISMATCH,
+                           "this is not a state of brim's: give what state_dict() "
+                           "or a batch's `state` has given");
         return -1;
     }
     return 0;

@@ -23,10 +23,10 @@ static const struct {
     const char *name;
     brim_binding_kind kind;
 } kinds[] = {
-    { "array", BRIM_BIND_ARRAY },   { "source", BRIM_BIND_SOURCE },
-    { "map", BRIM_BIND_MAP },       { "stream", BRIM_BIND_STREAM },
-    { "filter", BRIM_BIND_FILTER }, { "flat_map", BRIM_BIND_FLAT_MAP },
-    { "files", BRIM_BIND_FILES },   { "batch_map", BRIM_BIND_BATCH_MAP },
+    { "array", BRIM_BINDING_ARRAY },   { "source", BRIM_BINDING_SOURCE },
+    { "map", BRIM_BINDING_MAP },       { "stream", BRIM_BINDING_STREAM },
+    { "filter", BRIM_BINDING_FILTER }, { "flat_map", BRIM_BINDING_FLAT_MAP },
+    { "files", BRIM_BINDING_FILES },   { "batch_map", BRIM_BINDING_BATCH_MAP },
 };
 #define KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
@@ -303,26 +303,26 @@ static int take_function(BindingObject *self, PyObject *object, PyObject *reopen
     }
     self->function.call = Py_NewRef(object);
     switch (binding->kind) {
-    case BRIM_BIND_SOURCE:
+    case BRIM_BINDING_SOURCE:
         binding->read = brim_py_read;
         break;
-    case BRIM_BIND_MAP:
+    case BRIM_BINDING_MAP:
         binding->map = brim_py_map;
         break;
-    case BRIM_BIND_STREAM:
+    case BRIM_BINDING_STREAM:
         binding->pull = brim_py_pull;
         break;
-    case BRIM_BIND_FILTER:
+    case BRIM_BINDING_FILTER:
         binding->filter = brim_py_filter;
         break;
-    case BRIM_BIND_FLAT_MAP:
+    case BRIM_BINDING_FLAT_MAP:
         binding->flat_map = brim_py_flat_map;
         break;
-    case BRIM_BIND_BATCH_MAP:
+    case BRIM_BINDING_BATCH_MAP:
         binding->batch_map = brim_py_batch_map;
         break;
-    case BRIM_BIND_ARRAY:
-    case BRIM_BIND_FILES:
+    case BRIM_BINDING_ARRAY:
+    case BRIM_BINDING_FILES:
         break;
     }
     if (reopen != Py_None) {
@@ -334,8 +334,8 @@ static int take_function(BindingObject *self, PyObject *object, PyObject *reopen
     }
     PyObject *spawn;
     Py_ssize_t count;
-    if (binding->kind != BRIM_BIND_SOURCE && binding->kind != BRIM_BIND_MAP &&
-        binding->kind != BRIM_BIND_FILTER && binding->kind != BRIM_BIND_BATCH_MAP) {
+    if (binding->kind != BRIM_BINDING_SOURCE && binding->kind != BRIM_BINDING_MAP &&
+        binding->kind != BRIM_BINDING_FILTER && binding->kind != BRIM_BINDING_BATCH_MAP) {
         PyErr_Format(brim_py_pipeline_error,
                      "@%U: processes run functions of map, filter, batch_map and dataset alone",
                      self->name);
@@ -365,9 +365,10 @@ static int fill(BindingObject *self, const char *kind, PyObject *object,
     binding->user = self;
     binding->name = PyUnicode_AsUTF8AndSize(self->name, NULL);
     binding->count = options->count;
-    binding->flags = (options->pure ? BRIM_PURE : 0) | (options->random ? BRIM_RANDOM : 0) |
-                     (options->concurrent ? BRIM_CONCURRENT : 0) |
-                     (options->probed ? BRIM_PROBED : 0);
+    binding->flags = (options->pure ? BRIM_CALLBACK_PURE : 0) |
+                     (options->random ? BRIM_CALLBACK_RANDOM : 0) |
+                     (options->concurrent ? BRIM_CALLBACK_CONCURRENT : 0) |
+                     (options->probed ? BRIM_CALLBACK_PROBED : 0);
     size_t i = 0;
     while (i < KINDS && strcmp(kinds[i].name, kind) != 0) {
         i++;
@@ -384,16 +385,16 @@ static int fill(BindingObject *self, const char *kind, PyObject *object,
         return -1;
     }
     switch (binding->kind) {
-    case BRIM_BIND_ARRAY:
+    case BRIM_BINDING_ARRAY:
         return take_array(self, object, options->dtype, options->shape);
-    case BRIM_BIND_FILES:
+    case BRIM_BINDING_FILES:
         return take_files(self, object, options->labels);
-    case BRIM_BIND_SOURCE:
-    case BRIM_BIND_MAP:
-    case BRIM_BIND_STREAM:
-    case BRIM_BIND_FILTER:
-    case BRIM_BIND_FLAT_MAP:
-    case BRIM_BIND_BATCH_MAP:
+    case BRIM_BINDING_SOURCE:
+    case BRIM_BINDING_MAP:
+    case BRIM_BINDING_STREAM:
+    case BRIM_BINDING_FILTER:
+    case BRIM_BINDING_FLAT_MAP:
+    case BRIM_BINDING_BATCH_MAP:
         break;
     }
     return take_function(self, object, options->reopen, options->processes);

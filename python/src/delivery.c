@@ -105,7 +105,7 @@ static PyObject *raise_with(LoaderObject *self, brim_status status, const char *
 
 PyObject *brim_py_loader_raise(LoaderObject *self, brim_status status) {
     return raise_with(self, status,
-                      status == BRIM_HELD
+                      status == BRIM_STATUS_HELD
                           ? " (a variable of an earlier loop may still refer to one: del it)"
                           : "");
 }
@@ -120,7 +120,8 @@ void brim_py_loader_drop_pending(LoaderObject *self) {
 /* Raises a failure to make a batch. Who catches it and asks again gets the same batch, and with
  * data that stay as they are the same failure: the text says how to come past it. */
 static void raise_of_batch(LoaderObject *self, brim_status status) {
-    if (status == BRIM_IO || status == BRIM_CORRUPT || status == BRIM_CALLBACK) {
+    if (status == BRIM_STATUS_IO || status == BRIM_STATUS_CORRUPT ||
+        status == BRIM_STATUS_CALLBACK) {
         raise_with(self, status,
                    " (asked again, the loader makes the same batch again; batch(..., "
                    "on_error=\"skip\") leaves out bad samples, not what a batch_map refuses; "
@@ -130,7 +131,7 @@ static void raise_of_batch(LoaderObject *self, brim_status status) {
     }
 }
 
-/* The next batch of the library's, in slices. BRIM_INTERRUPTED with an exception
+/* The next batch of the library's, in slices. BRIM_STATUS_INTERRUPTED with an exception
  * set: a signal's. */
 static brim_status wait_for_batch(LoaderObject *self, int64_t timeout_ns, brim_batch **batch) {
     brim_loader *const loader = self->loader;
@@ -148,14 +149,14 @@ static brim_status wait_for_batch(LoaderObject *self, int64_t timeout_ns, brim_b
             if (status == BRIM_OK) {
                 self->pending = *batch;
             }
-            self->end_unsaid = status == BRIM_END;
-            return BRIM_INTERRUPTED;
+            self->end_unsaid = status == BRIM_STATUS_END;
+            return BRIM_STATUS_INTERRUPTED;
         }
-        if (status != BRIM_TIMEOUT) {
+        if (status != BRIM_STATUS_TIMEOUT) {
             return status;
         }
         if (self->closing || (deadline != BRIM_PY_NEVER && now_ns() >= deadline)) {
-            return BRIM_TIMEOUT;
+            return BRIM_STATUS_TIMEOUT;
         }
     }
 }
@@ -249,7 +250,7 @@ PyObject *brim_py_loader_take(LoaderObject *self, int64_t timeout_ns) {
     self->failed = 0;
     if (self->end_unsaid) {
         self->end_unsaid = 0;
-        status = BRIM_END;
+        status = BRIM_STATUS_END;
     } else if (batch == NULL) {
         status = wait_for_batch(self, timeout_ns, &batch);
     }
@@ -272,7 +273,7 @@ PyObject *brim_py_loader_take(LoaderObject *self, int64_t timeout_ns) {
         }
         return result;
     }
-    if (status == BRIM_END) {
+    if (status == BRIM_STATUS_END) {
         if (self->from_state && self->taken == 0) {
             self->from_state = 0; /* it stood at the end: what follows is the next epoch */
             self->epoch++;
@@ -286,7 +287,7 @@ PyObject *brim_py_loader_take(LoaderObject *self, int64_t timeout_ns) {
     if (PyErr_Occurred()) {
         return NULL; /* a signal's, which counts as `break` */
     }
-    if (status == BRIM_TIMEOUT && !self->closing) {
+    if (status == BRIM_STATUS_TIMEOUT && !self->closing) {
         PyErr_SetString(PyExc_TimeoutError, "no batch within the time given");
     } else {
         raise_of_batch(self, status);

@@ -72,13 +72,13 @@ PyObject *brim_py_devices(PyObject *module, PyObject *args) {
 }
 
 PyObject *brim_py_device_text(int32_t kind, uint32_t index) {
-    return kind == BRIM_ON_HOST
+    return kind == BRIM_DEVICE_HOST
                ? PyUnicode_FromString("cpu")
                : PyUnicode_FromFormat("%s:%u", brim_device_name((brim_device)kind), index);
 }
 
 int brim_py_need_host(int32_t kind, uint32_t index, PyObject *exception) {
-    if (kind == BRIM_ON_HOST) {
+    if (kind == BRIM_DEVICE_HOST) {
         return 0;
     }
     PyErr_Format(exception, "on %s:%u: use .to_host() or DLPack",
@@ -138,18 +138,18 @@ int brim_py_queue(PyObject *object, int32_t kind, void **queue) {
     if (object == Py_None) {
         return 0;
     }
-    if (kind == BRIM_ON_HOST) {
+    if (kind == BRIM_DEVICE_HOST) {
         PyErr_SetString(PyExc_ValueError, "a queue is of a device: give device= too");
         return -1;
     }
     PyObject *number = number_of(object);
-    const int is_null = kind == BRIM_ON_OPENCL && number != NULL && PyObject_Not(number) == 1;
+    const int is_null = kind == BRIM_DEVICE_OPENCL && number != NULL && PyObject_Not(number) == 1;
     const int bad = number == NULL || (!is_null && brim_py_read_stream(number, &value) != 0);
     Py_XDECREF(number);
     if (bad) {
         return -1;
     }
-    if (kind == BRIM_ON_OPENCL && value < FIRST_ADDRESS) {
+    if (kind == BRIM_DEVICE_OPENCL && value < FIRST_ADDRESS) {
         PyErr_Format(PyExc_ValueError,
                      "queue=%R is no cl_command_queue: give the handle of one, or leave it out",
                      object);
@@ -194,7 +194,7 @@ int brim_py_batch_await(BatchObject *batch, void *stream) {
         batch->queue = behind; /* before another thread names one */
     }
     status = wait_in(batch, stream);
-    if (status == BRIM_INVALID) { /* it is none, so nobody uses it */
+    if (status == BRIM_STATUS_INVALID) { /* it is none, so nobody uses it */
         batch->queue = before;
     }
     return status == BRIM_OK ? 0 : -1;
@@ -242,7 +242,7 @@ PyObject *brim_py_array_copy(const ArrayObject *array) {
 PyObject *brim_py_cuda_interface(PyObject *object, void *unused) {
     const ArrayObject *self = (ArrayObject *)object;
     (void)unused;
-    if (self->device_kind != BRIM_ON_CUDA) {
+    if (self->device_kind != BRIM_DEVICE_CUDA) {
         PyErr_SetString(PyExc_AttributeError, "not in the memory of a CUDA device");
         return NULL;
     }

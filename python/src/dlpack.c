@@ -127,31 +127,31 @@ static struct dl_type type_of(brim_dtype dtype) {
     enum { INTEGER = 0, UNSIGNED = 1, FLOAT = 2, BFLOAT = 4, COMPLEX = 5, BOOL = 6 };
     uint8_t code = FLOAT;
     switch (dtype) {
-    case BRIM_BOOL:
+    case BRIM_DTYPE_BOOL:
         code = BOOL;
         break;
-    case BRIM_U8:
-    case BRIM_U16:
-    case BRIM_U32:
-    case BRIM_U64:
+    case BRIM_DTYPE_U8:
+    case BRIM_DTYPE_U16:
+    case BRIM_DTYPE_U32:
+    case BRIM_DTYPE_U64:
         code = UNSIGNED;
         break;
-    case BRIM_I8:
-    case BRIM_I16:
-    case BRIM_I32:
-    case BRIM_I64:
+    case BRIM_DTYPE_I8:
+    case BRIM_DTYPE_I16:
+    case BRIM_DTYPE_I32:
+    case BRIM_DTYPE_I64:
         code = INTEGER;
         break;
-    case BRIM_BF16:
+    case BRIM_DTYPE_BF16:
         code = BFLOAT;
         break;
-    case BRIM_C64:
-    case BRIM_C128:
+    case BRIM_DTYPE_C64:
+    case BRIM_DTYPE_C128:
         code = COMPLEX;
         break;
-    case BRIM_F16:
-    case BRIM_F32:
-    case BRIM_F64:
+    case BRIM_DTYPE_F16:
+    case BRIM_DTYPE_F32:
+    case BRIM_DTYPE_F64:
         break;
     }
     return (struct dl_type){ code, (uint8_t)(8 * brim_dtype_bytes(dtype)), 1 };
@@ -159,11 +159,11 @@ static struct dl_type type_of(brim_dtype dtype) {
 
 static struct dl_device device_of(const ArrayObject *self) {
     switch ((brim_device)self->device_kind) {
-    case BRIM_ON_CUDA:
+    case BRIM_DEVICE_CUDA:
         return (struct dl_device){ ON_CUDA, (int32_t)self->device_index };
-    case BRIM_ON_OPENCL:
+    case BRIM_DEVICE_OPENCL:
         return (struct dl_device){ ON_OPENCL, (int32_t)self->device_index };
-    case BRIM_ON_HOST:
+    case BRIM_DEVICE_HOST:
         break;
     }
     return (struct dl_device){ ON_CPU, 0 };
@@ -204,14 +204,14 @@ static int wants_copy(const ArrayObject *self, PyObject *wanted, PyObject *copy)
 /* Has the consumer's stream wait for what is on a device. */
 static int await(const ArrayObject *self, PyObject *stream) {
     uintptr_t number = 1; /* CUDA's legacy default stream */
-    if (self->device_kind != BRIM_ON_CUDA) {
+    if (self->device_kind != BRIM_DEVICE_CUDA) {
         if (stream != Py_None) {
-            PyErr_SetString(PyExc_BufferError, self->device_kind == BRIM_ON_HOST
+            PyErr_SetString(PyExc_BufferError, self->device_kind == BRIM_DEVICE_HOST
                                                    ? "arrays in host memory have no stream"
                                                    : "OpenCL has no streams: leave stream out");
             return -1;
         }
-        if (self->device_kind == BRIM_ON_HOST) {
+        if (self->device_kind == BRIM_DEVICE_HOST) {
             return 0;
         }
         if (((BatchObject *)self->owner)->queue != NULL) {

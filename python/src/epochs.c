@@ -299,7 +299,7 @@ static void move(LoaderObject *self) {
     brim_stats stats = BRIM_STATS_INIT;
     brim_batch *none;
     if (brim_loader_stats(self->loader, &stats) == BRIM_OK && stats.ended) {
-        BRIM_WITHOUT_LOCK((void)brim_loader_next(self->loader, 0, &none)); /* BRIM_END */
+        BRIM_WITHOUT_LOCK((void)brim_loader_next(self->loader, 0, &none)); /* BRIM_STATUS_END */
     }
     self->generation++;
     self->began = self->ended = self->end_unsaid = self->failed = 0;

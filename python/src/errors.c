@@ -91,34 +91,34 @@ int brim_py_errors_init(PyObject *module) {
 
 static PyObject *exception_of(brim_status status) {
     switch (status) {
-    case BRIM_BUDGET:
-    case BRIM_MEMORY:
-    case BRIM_THREAD:
+    case BRIM_STATUS_BUDGET:
+    case BRIM_STATUS_MEMORY:
+    case BRIM_STATUS_THREAD:
         return brim_py_budget_error;
-    case BRIM_HELD:
+    case BRIM_STATUS_HELD:
         return brim_py_held_error;
-    case BRIM_INVALID:
-    case BRIM_SYNTAX:
-    case BRIM_UNBOUND:
-    case BRIM_UNSUPPORTED:
+    case BRIM_STATUS_INVALID:
+    case BRIM_STATUS_SYNTAX:
+    case BRIM_STATUS_UNBOUND:
+    case BRIM_STATUS_UNSUPPORTED:
         return brim_py_pipeline_error;
-    case BRIM_IO:
-    case BRIM_CORRUPT:
+    case BRIM_STATUS_IO:
+    case BRIM_STATUS_CORRUPT:
         return brim_py_data_error;
-    case BRIM_CALLBACK:
+    case BRIM_STATUS_CALLBACK:
         return brim_py_function_error;
-    case BRIM_MISMATCH:
-    case BRIM_UNSEEKABLE:
+    case BRIM_STATUS_MISMATCH:
+    case BRIM_STATUS_UNSEEKABLE:
         return brim_py_state_error;
-    case BRIM_DRIVER:
+    case BRIM_STATUS_DRIVER:
         return brim_py_device_error;
-    case BRIM_CLOSED:
-    case BRIM_FORKED:
+    case BRIM_STATUS_CLOSED:
+    case BRIM_STATUS_FORKED:
         return brim_py_closed_error;
     case BRIM_OK:
-    case BRIM_END:
-    case BRIM_TIMEOUT:
-    case BRIM_INTERRUPTED:
+    case BRIM_STATUS_END:
+    case BRIM_STATUS_TIMEOUT:
+    case BRIM_STATUS_INTERRUPTED:
         break;
     }
     return brim_py_error;

@@ -184,12 +184,12 @@ static PyObject *value_to_array(const brim_value *value, int readonly, struct vi
 
 static PyObject *value_to_object(const brim_value *value, int readonly, struct views *views) {
     switch (value->form) {
-    case BRIM_TEXT:
+    case BRIM_FORM_TEXT:
         return PyUnicode_DecodeUTF8(value->data, (Py_ssize_t)value->shape[0], "replace");
-    case BRIM_BYTES:
+    case BRIM_FORM_BYTES:
         return PyBytes_FromStringAndSize(value->data, (Py_ssize_t)value->shape[0]);
-    case BRIM_DENSE:
-    case BRIM_RAGGED:
+    case BRIM_FORM_DENSE:
+    case BRIM_FORM_RAGGED:
         break;
     }
     return value_to_array(value, readonly, views);
@@ -274,7 +274,7 @@ static int take_lengths(PyObject *lengths, brim_value *outputs, size_t count) {
     }
     for (size_t i = 0; lengths != Py_None && i < count; i++) {
         PyObject *length = PyTuple_GetItem(lengths, (Py_ssize_t)i);
-        if (length == Py_None || outputs[i].form == BRIM_DENSE) {
+        if (length == Py_None || outputs[i].form == BRIM_FORM_DENSE) {
             continue;
         }
         outputs[i].shape[0] = PyLong_AsLongLong(length);

@@ -75,7 +75,7 @@ static int grow_bounce(struct handover *handover, uint64_t bytes, char *why, siz
     bytes = (bytes + BOUNCE_STEP - 1) / BOUNCE_STEP * BOUNCE_STEP;
     const uint64_t more = bytes - handover->bounce_bytes;
     brim_budget *budget = bounce_budget(handover->budget);
-    if (budget == NULL || brim_budget_charge(budget, BRIM_HOST, more) != BRIM_OK) {
+    if (budget == NULL || brim_budget_charge(budget, BRIM_MEMORY_HOST, more) != BRIM_OK) {
         snprintf(why, why_bytes, "memory to hand the sample to a worker process: %s",
                  brim_detail());
         return -1;
@@ -94,7 +94,7 @@ static int grow_bounce(struct handover *handover, uint64_t bytes, char *why, siz
         /* what the file cannot give back stays charged */
         if (handover->bounce_file < 0 ||
             ftruncate(handover->bounce_file, (off_t)handover->bounce_bytes) == 0) {
-            brim_budget_uncharge(budget, BRIM_HOST, more);
+            brim_budget_uncharge(budget, BRIM_MEMORY_HOST, more);
         }
         return -1;
     }
@@ -228,7 +228,7 @@ void brim_py_take_back(const struct handover *handover, struct work *work) {
             memcpy(output->data, handover->bounce + wire->offset, wire->bytes);
             work->copied.out += wire->bytes;
         }
-        if (output->form != BRIM_DENSE) {
+        if (output->form != BRIM_FORM_DENSE) {
             output->shape[0] = work->reply->length[i]; /* the library checks it */
         }
     }

@@ -12,7 +12,8 @@
 /* The text of a pipeline, which is freed. */
 static PyObject *take_text(brim_pipeline *pipeline) {
     const char *text = brim_pipeline_text(pipeline);
-    PyObject *result = text == NULL ? brim_py_raise(BRIM_MEMORY) : PyUnicode_FromString(text);
+    PyObject *result =
+        text == NULL ? brim_py_raise(BRIM_STATUS_MEMORY) : PyUnicode_FromString(text);
     brim_pipeline_free(pipeline);
     return result;
 }
@@ -189,10 +190,10 @@ static PyObject *describe_argument(const brim_argument_info *argument) {
     const uint32_t flags = argument->flags;
     return Py_BuildValue(
         "{s:s,s:s,s:N,s:N,s:N,s:z,s:d,s:d,s:N,s:s}", "name", argument->name, "type",
-        types[argument->type], "required", PyBool_FromLong(flags & BRIM_REQUIRED), "positional",
-        PyBool_FromLong(flags & BRIM_POSITIONAL), "list", PyBool_FromLong(flags & BRIM_LIST),
-        "default", argument->fallback, "least", argument->least, "most", argument->most, "choices",
-        choices, "help", argument->help);
+        types[argument->type], "required", PyBool_FromLong(flags & BRIM_ARGUMENT_REQUIRED),
+        "positional", PyBool_FromLong(flags & BRIM_ARGUMENT_POSITIONAL), "list",
+        PyBool_FromLong(flags & BRIM_ARGUMENT_LIST), "default", argument->fallback, "least",
+        argument->least, "most", argument->most, "choices", choices, "help", argument->help);
 }
 
 static PyObject *describe_stage(const brim_stage_info *stage) {

@@ -45,7 +45,7 @@ static PyObject *ragged_offsets(PyObject *object, void *unused) {
     const RaggedObject *self = (RaggedObject *)object;
     const int64_t shape = (int64_t)ragged_rows(self) + 1;
     (void)unused;
-    return brim_py_array_new(self->owner, (void *)(uintptr_t)self->field.offsets, BRIM_I64, 1,
+    return brim_py_array_new(self->owner, (void *)(uintptr_t)self->field.offsets, BRIM_DTYPE_I64, 1,
                              &shape, NULL, 1);
 }
 
@@ -66,17 +66,17 @@ static PyObject *ragged_item(PyObject *object, Py_ssize_t row) {
     }
     const int64_t first = self->field.offsets[row], end = self->field.offsets[row + 1];
     const char *data = (const char *)self->field.data + first;
-    if (self->field.form != BRIM_RAGGED &&
+    if (self->field.form != BRIM_FORM_RAGGED &&
         brim_py_need_host(self->field.device_kind, self->field.device_index, PyExc_TypeError)) {
         return NULL;
     }
     switch (self->field.form) {
-    case BRIM_TEXT:
+    case BRIM_FORM_TEXT:
         return PyUnicode_DecodeUTF8(data, (Py_ssize_t)(end - first), "replace");
-    case BRIM_BYTES:
+    case BRIM_FORM_BYTES:
         return PyBytes_FromStringAndSize(data, (Py_ssize_t)(end - first));
-    case BRIM_DENSE:
-    case BRIM_RAGGED:
+    case BRIM_FORM_DENSE:
+    case BRIM_FORM_RAGGED:
         break;
     }
     return ragged_part(self, first, end);
@@ -136,7 +136,7 @@ static PyObject *ragged_to_host(PyObject *object, PyObject *unused) {
     brim_field field = self->field;
     const size_t before = (size_t)(ragged_rows(self) + 1) * sizeof(*field.offsets);
     (void)unused;
-    if (field.device_kind == BRIM_ON_HOST) {
+    if (field.device_kind == BRIM_DEVICE_HOST) {
         return Py_NewRef(object);
     }
     PyObject *memory = brim_py_read_field((BatchObject *)self->owner, self->number, before);
@@ -147,7 +147,7 @@ static PyObject *ragged_to_host(PyObject *object, PyObject *unused) {
     memcpy(data, field.offsets, before);
     field.offsets = (const int64_t *)(void *)data;
     field.data = data + before;
-    field.device_kind = BRIM_ON_HOST;
+    field.device_kind = BRIM_DEVICE_HOST;
     field.device_index = 0;
     PyObject *copy = brim_py_ragged_new(memory, &field, 0);
     Py_DECREF(memory);

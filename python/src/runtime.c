@@ -161,7 +161,7 @@ static int read_bindings(struct given *given, PyObject *sequence) {
         }
         const BindingObject *binding = (BindingObject *)item;
         given->bindings[i] = binding->binding;
-        if (binding->function.processes != NULL && given->options.device_kind != BRIM_ON_HOST) {
+        if (binding->function.processes != NULL && given->options.device_kind != BRIM_DEVICE_HOST) {
             PyErr_Format(brim_py_pipeline_error,
                          "@%s runs in worker processes, whose memory cannot be page-locked for "
                          "copies to a device: leave processes= out, or deliver on the host "
@@ -189,7 +189,7 @@ static void given_fini(struct given *given) {
 }
 
 static int read_device(brim_open_options *options, const char *device, PyObject *queue) {
-    brim_device kind = BRIM_ON_HOST;
+    brim_device kind = BRIM_DEVICE_HOST;
     const brim_status status =
         device == NULL ? BRIM_OK : brim_device_parse(device, &kind, &options->device_index);
     if (status != BRIM_OK) {
@@ -228,7 +228,7 @@ static int given_init(struct given *given, PyObject *args, PyObject *keywords) {
     if (shared != Py_None && (options.shared = PyObject_IsTrue(shared)) < 0) {
         return -1;
     }
-    options.growth = fixed ? BRIM_FIXED : BRIM_GROW;
+    options.growth = fixed ? BRIM_GROWTH_FIXED : BRIM_GROWTH_ON_DEMAND;
     options.progress = ask;
     options.progress_user = &given->progress;
     options.interrupted = ask_signals;
@@ -361,7 +361,7 @@ static int add_kind(PyObject *dict, brim_budget *budget, brim_memory kind, PyObj
     if (status != BRIM_OK) {
         brim_py_raise(status);
         bad = 1;
-    } else if (!bad && (info.peak > 0 || kind == BRIM_HOST)) {
+    } else if (!bad && (info.peak > 0 || kind == BRIM_MEMORY_HOST)) {
         PyObject *holders = list_holders(budget, kind);
         bad = holders == NULL || PyDict_SetItem(dict, name, holders) != 0;
         Py_XDECREF(holders);
@@ -372,12 +372,12 @@ static int add_kind(PyObject *dict, brim_budget *budget, brim_memory kind, PyObj
 
 /* {"host": [...], "pinned": [...], "cuda:0": [...]} */
 static PyObject *list_kinds(brim_runtime *runtime) {
-    static const brim_device devices[] = { BRIM_ON_CUDA, BRIM_ON_OPENCL };
+    static const brim_device devices[] = { BRIM_DEVICE_CUDA, BRIM_DEVICE_OPENCL };
     brim_budget *budget = brim_runtime_budget(runtime);
     PyObject *dict = PyDict_New();
     int bad = dict == NULL ||
-              add_kind(dict, budget, BRIM_HOST, PyUnicode_FromString("host")) != 0 ||
-              add_kind(dict, budget, BRIM_PINNED, PyUnicode_FromString("pinned")) != 0;
+              add_kind(dict, budget, BRIM_MEMORY_HOST, PyUnicode_FromString("host")) != 0 ||
+              add_kind(dict, budget, BRIM_MEMORY_PINNED, PyUnicode_FromString("pinned")) != 0;
     for (uint32_t i = 0; !bad && i < 2 * BRIM_MOST_DEVICES; i++) {
         const brim_device kind = devices[i / BRIM_MOST_DEVICES];
         const uint32_t index = i % BRIM_MOST_DEVICES;
@@ -452,7 +452,7 @@ struct amount {
 
 static int read_amount(struct amount *amount, PyObject *args) {
     const char *device = "cpu";
-    *amount = (struct amount){ .device = BRIM_ON_HOST };
+    *amount = (struct amount){ .device = BRIM_DEVICE_HOST };
     if (!PyArg_ParseTuple(args, "O&|sp", brim_py_unsigned, &amount->bytes, &device,
                           &amount->pinned)) {
         return -1;
@@ -480,22 +480,22 @@ static brim_status limit_device(brim_budget *budget, const struct amount *amount
     const uint64_t left = info.free_bytes == BRIM_UNKNOWN ? info.total_bytes : info.free_bytes;
     /* refused where a loader that opens meanwhile has set it, and taken more */
     status = brim_budget_set(budget, kind, left / 4, 0);
-    return status == BRIM_BUDGET ? BRIM_OK : status;
+    return status == BRIM_STATUS_BUDGET ? BRIM_OK : status;
 }
 
 static brim_status charge(brim_budget *budget, const struct amount *amount) {
-    if (amount->device != BRIM_ON_HOST) {
+    if (amount->device != BRIM_DEVICE_HOST) {
         const brim_status status = limit_device(budget, amount);
         return status != BRIM_OK
                    ? status
                    : brim_budget_charge(budget, brim_device_memory(amount->device, amount->index),
                                         amount->bytes);
     }
-    brim_status status = brim_budget_charge(budget, BRIM_HOST, amount->bytes);
+    brim_status status = brim_budget_charge(budget, BRIM_MEMORY_HOST, amount->bytes);
     if (status == BRIM_OK && amount->pinned) {
-        status = brim_budget_charge(budget, BRIM_PINNED, amount->bytes);
+        status = brim_budget_charge(budget, BRIM_MEMORY_PINNED, amount->bytes);
         if (status != BRIM_OK) {
-            brim_budget_uncharge(budget, BRIM_HOST, amount->bytes);
+            brim_budget_uncharge(budget, BRIM_MEMORY_HOST, amount->bytes);
         }
     }
     return status;
@@ -520,12 +520,12 @@ static PyObject *runtime_uncharge(PyObject *object, PyObject *args) {
         return NULL;
     }
     brim_budget *budget = brim_runtime_budget(runtime);
-    if (amount.device != BRIM_ON_HOST) {
+    if (amount.device != BRIM_DEVICE_HOST) {
         brim_budget_uncharge(budget, brim_device_memory(amount.device, amount.index), amount.bytes);
     } else {
-        brim_budget_uncharge(budget, BRIM_HOST, amount.bytes);
+        brim_budget_uncharge(budget, BRIM_MEMORY_HOST, amount.bytes);
         if (amount.pinned) {
-            brim_budget_uncharge(budget, BRIM_PINNED, amount.bytes);
+            brim_budget_uncharge(budget, BRIM_MEMORY_PINNED, amount.bytes);
         }
     }
     leave(object);

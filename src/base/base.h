@@ -5,7 +5,7 @@
  * the one way to fail: brim__fail() writes the calling thread's detail text and
  * returns the status, so that an error is raised where it is known in one line:
  *
- *     return brim__fail(BRIM_CORRUPT, "%s: byte %llu: ...", path, at);
+ *     return brim__fail(BRIM_STATUS_CORRUPT, "%s: byte %llu: ...", path, at);
  */
 #ifndef BRIM_BASE_H
 #define BRIM_BASE_H

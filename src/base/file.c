@@ -82,19 +82,19 @@ brim_status brim__file_open(struct brim__file *file, const char *path) {
     if (fd < 0) {
         /* what the process or the machine is short of is not the file's fault */
         const bool shortage = errno == EMFILE || errno == ENFILE || errno == ENOMEM;
-        return brim__fail(shortage ? BRIM_MEMORY : BRIM_IO, "%s: cannot be opened: %s", path,
-                          brim__error_text(errno, why));
+        return brim__fail(shortage ? BRIM_STATUS_MEMORY : BRIM_STATUS_IO,
+                          "%s: cannot be opened: %s", path, brim__error_text(errno, why));
     }
     struct stat facts;
     if (stat_once(fd, &facts) != 0) {
         const int error = errno;
         close(fd);
-        return brim__fail(BRIM_IO, "%s: its size cannot be read: %s", path,
+        return brim__fail(BRIM_STATUS_IO, "%s: its size cannot be read: %s", path,
                           brim__error_text(error, why));
     }
     if (!S_ISREG(facts.st_mode)) {
         close(fd);
-        return brim__fail(BRIM_IO, "%s: is %s; a regular file is needed", path,
+        return brim__fail(BRIM_STATUS_IO, "%s: is %s; a regular file is needed", path,
                           kind_of(facts.st_mode));
     }
     file->fd = fd;
@@ -122,7 +122,7 @@ brim_status brim__file_read(const struct brim__file *file, uint64_t offset, void
                             size_t bytes) {
     uint64_t end;
     if (brim__add_overflows(offset, bytes, &end) || end > file->bytes) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "%s: %llu bytes are needed at byte %llu, but the file ends at byte %llu",
                           file->path, (unsigned long long)bytes, (unsigned long long)offset,
                           (unsigned long long)file->bytes);
@@ -135,12 +135,12 @@ brim_status brim__file_read(const struct brim__file *file, uint64_t offset, void
         }
         if (got < 0) {
             char why[BRIM__ERROR_TEXT];
-            return brim__fail(BRIM_IO, "%s: %llu bytes at byte %llu cannot be read: %s", file->path,
-                              (unsigned long long)(end - offset), (unsigned long long)offset,
-                              brim__error_text(errno, why));
+            return brim__fail(BRIM_STATUS_IO, "%s: %llu bytes at byte %llu cannot be read: %s",
+                              file->path, (unsigned long long)(end - offset),
+                              (unsigned long long)offset, brim__error_text(errno, why));
         }
         if (got == 0) {
-            return brim__fail(BRIM_CORRUPT,
+            return brim__fail(BRIM_STATUS_CORRUPT,
                               "%s: ends at byte %llu; it had %llu bytes when it was opened, so it "
                               "was cut while in use",
                               file->path, (unsigned long long)offset,
@@ -167,7 +167,7 @@ brim_status brim__file_map(struct brim__file *file) {
         char size[BRIM__SIZE_TEXT];
         char why[BRIM__ERROR_TEXT];
         const int error = errno;
-        return brim__fail(error == ENOMEM ? BRIM_MEMORY : BRIM_IO,
+        return brim__fail(error == ENOMEM ? BRIM_STATUS_MEMORY : BRIM_STATUS_IO,
                           "%s: cannot be mapped (%s): %s; read it instead (map=no)", file->path,
                           brim__size_text(file->bytes, size), brim__error_text(error, why));
     }
@@ -266,9 +266,10 @@ brim_status brim__file_stamp(const char *path, bool may_lack, uint64_t *stamp) {
         const int error = errno;
         char why[BRIM__ERROR_TEXT];
         *stamp = 0;
-        return may_lack && is_lack(error) ? BRIM_OK
-                                          : brim__fail(BRIM_IO, "%s: cannot be looked at: %s", path,
-                                                       brim__error_text(error, why));
+        return may_lack && is_lack(error)
+                   ? BRIM_OK
+                   : brim__fail(BRIM_STATUS_IO, "%s: cannot be looked at: %s", path,
+                                brim__error_text(error, why));
     }
     *stamp = hash_facts((uint64_t)facts.st_size, nanoseconds(&facts.st_mtim),
                         nanoseconds(&facts.st_ctim), facts.st_ino);

@@ -35,13 +35,13 @@ enum brim__trust brim__trust_of(uint32_t owner, uint32_t mode);
  * nothing is there. For choosing a place to write, not for trusting what is read. */
 bool brim__file_owner(const char *path, uint32_t *owner, uint32_t *mode);
 
-/* Regular files only; close-on-exec. BRIM_IO otherwise, or BRIM_MEMORY if the process has
+/* Regular files only; close-on-exec. BRIM_STATUS_IO otherwise, or BRIM_STATUS_MEMORY if the process has
  * too many files open. */
 brim_status brim__file_open(struct brim__file *file, const char *path);
 void brim__file_close(struct brim__file *file); /* also unmaps; harmless twice */
 /* All of [offset, offset + bytes) or an error; EINTR is retried. A range past
- * the size seen when opening is BRIM_CORRUPT, a shrunken file too, a failing
- * system BRIM_IO. */
+ * the size seen when opening is BRIM_STATUS_CORRUPT, a shrunken file too, a failing
+ * system BRIM_STATUS_IO. */
 brim_status brim__file_read(const struct brim__file *file, uint64_t offset, void *buffer,
                             size_t bytes);
 /* Maps the whole file for reading: file->map. Once for an open file. */
@@ -63,7 +63,7 @@ void brim__file_unmap_shared(void *memory, size_t bytes);
  * not count, whose number is another one after the machine was restarted. If the file was
  * changed this very moment, the grain of its clock is waited for, some ms: what is read
  * after that has this stamp for good. One whose clock is too coarse for that gets a stamp
- * that never comes again. BRIM_IO: it cannot be looked at. may_lack: where nothing is
+ * that never comes again. BRIM_STATUS_IO: it cannot be looked at. may_lack: where nothing is
  * that could be opened, the stamp is 0. */
 brim_status brim__file_stamp(const char *path, bool may_lack, uint64_t *stamp);
 /* The same of the file as opening saw it. */

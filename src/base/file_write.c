@@ -40,7 +40,8 @@
 
 static brim_status fail_at(const char *path, const char *what) {
     char why[BRIM__ERROR_TEXT];
-    return brim__fail(BRIM_IO, "%s: cannot be %s: %s", path, what, brim__error_text(errno, why));
+    return brim__fail(BRIM_STATUS_IO, "%s: cannot be %s: %s", path, what,
+                      brim__error_text(errno, why));
 }
 
 /* Each door to the system asks first whether a test wants it shut. */

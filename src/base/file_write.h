@@ -20,7 +20,7 @@ struct brim__new_file {
     char temporary[PATH_MAX];
 };
 
-/* For reading and writing by its owner only. All failures are BRIM_IO. */
+/* For reading and writing by its owner only. All failures are BRIM_STATUS_IO. */
 brim_status brim__new_file_begin(struct brim__new_file *file, const char *path);
 /* The same with another mode, less the process's umask. */
 brim_status brim__new_file_begin_as(struct brim__new_file *file, const char *path, unsigned mode);

@@ -42,7 +42,7 @@
 brim_status brim__mutex_init(brim__mutex *mutex) {
     char why[BRIM__ERROR_TEXT];
     const int error = pthread_mutex_init(mutex, NULL);
-    return error ? brim__fail(BRIM_MEMORY, "a lock could not be made: %s",
+    return error ? brim__fail(BRIM_STATUS_MEMORY, "a lock could not be made: %s",
                               brim__error_text(error, why))
                  : BRIM_OK;
 }
@@ -62,7 +62,7 @@ brim_status brim__condition_init(brim__condition *condition) {
         }
         pthread_condattr_destroy(&attributes);
     }
-    return error ? brim__fail(BRIM_MEMORY, "a condition could not be made: %s",
+    return error ? brim__fail(BRIM_STATUS_MEMORY, "a condition could not be made: %s",
                               brim__error_text(error, why))
                  : BRIM_OK;
 }
@@ -125,8 +125,9 @@ brim_status brim__thread_start(brim__thread *thread, void *stack, size_t stack_b
     if (error) {
         char size[BRIM__SIZE_TEXT];
         char why[BRIM__ERROR_TEXT];
-        return brim__fail(BRIM_THREAD, "thread \"%s\" with a stack of %s could not be started: %s",
-                          name, brim__size_text(stack_bytes, size), brim__error_text(error, why));
+        return brim__fail(BRIM_STATUS_THREAD,
+                          "thread \"%s\" with a stack of %s could not be started: %s", name,
+                          brim__size_text(stack_bytes, size), brim__error_text(error, why));
     }
     char short_name[16];
     brim__copy_text(short_name, sizeof short_name, name);

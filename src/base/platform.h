@@ -45,7 +45,7 @@ typedef pthread_t brim__thread;
 /* stack: page-aligned, without its guard. The name shows in debuggers (cut to
  * 15 characters). All signals are blocked in the thread, but for those that it
  * raises itself by a fault (SIGSEGV and the like), so that a program's own
- * crash reports still work. Refused: BRIM_THREAD. */
+ * crash reports still work. Refused: BRIM_STATUS_THREAD. */
 brim_status brim__thread_start(brim__thread *thread, void *stack, size_t stack_bytes,
                                const char *name, void *(*run)(void *), void *argument);
 void brim__thread_join(brim__thread thread);

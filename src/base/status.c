@@ -16,8 +16,8 @@ static _Thread_local char detail[BRIM__DETAIL_BYTES];
 const char *brim_status_name(brim_status status) {
     switch (status) {
 #define X(name, number, text) \
-    case BRIM_##name:         \
-        return "BRIM_" #name;
+    case name:                \
+        return #name;
         BRIM_STATUSES(X)
 #undef X
     }
@@ -27,7 +27,7 @@ const char *brim_status_name(brim_status status) {
 const char *brim_status_text(brim_status status) {
     switch (status) {
 #define X(name, number, text) \
-    case BRIM_##name:         \
+    case name:                \
         return text;
         BRIM_STATUSES(X)
 #undef X
@@ -58,7 +58,7 @@ void brim__refusal_begin(void) {
 }
 
 brim_status brim__refusal_end(brim_status status) {
-    if (status == BRIM_BUDGET) {
+    if (status == BRIM_STATUS_BUDGET) {
         refusal.told.others_bytes = refusal.others_bytes;
         refusal.told.blocked = refusal.blocked;
     } else {
@@ -69,7 +69,7 @@ brim_status brim__refusal_end(brim_status status) {
 
 brim_status brim_refused(brim_refusal *out) {
     if (out == NULL || out->size < offsetof(brim_refusal, blocked) + sizeof out->blocked) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "refusal is NULL or its size is not set; use BRIM_REFUSAL_INIT");
     }
     const size_t size = out->size;

@@ -44,7 +44,7 @@ static inline bool brim__stopped(struct brim__stop *stop) {
 }
 
 static inline brim_status brim__interrupted(void) {
-    return brim__fail(BRIM_INTERRUPTED, "interrupted");
+    return brim__fail(BRIM_STATUS_INTERRUPTED, "interrupted");
 }
 
 #endif

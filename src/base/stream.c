@@ -74,13 +74,13 @@ brim_status brim__stream_open(struct brim__stream *stream, const char *path) {
         fd = open_once(path);
     } while (fd < 0 && errno == EINTR);
     if (fd < 0) {
-        return brim__fail(BRIM_IO, "%s: cannot be opened: %s", brim__stream_name(path),
+        return brim__fail(BRIM_STATUS_IO, "%s: cannot be opened: %s", brim__stream_name(path),
                           brim__error_text(errno, why));
     }
     struct stat facts;
     if (brim__fault(BRIM__FAULT_OPEN) || fstat(fd, &facts) != 0 || S_ISDIR(facts.st_mode)) {
         close(fd);
-        return brim__fail(BRIM_IO, "%s: cannot be read as a stream of bytes",
+        return brim__fail(BRIM_STATUS_IO, "%s: cannot be read as a stream of bytes",
                           brim__stream_name(path));
     }
     const off_t position = S_ISREG(facts.st_mode) ? lseek(fd, 0, SEEK_CUR) : -1;
@@ -129,7 +129,7 @@ brim_status brim__stream_read(struct brim__stream *stream, void *buffer, size_t 
                               uint64_t deadline_ns, size_t *got) {
     for (;;) {
         if (!stream->seekable && !wait_for_bytes(stream->fd, deadline_ns)) {
-            return brim__fail(BRIM_TIMEOUT, "%s: nothing came in time",
+            return brim__fail(BRIM_STATUS_TIMEOUT, "%s: nothing came in time",
                               brim__stream_name(stream->path));
         }
         const ssize_t count = read_once(stream, buffer, bytes);
@@ -140,8 +140,8 @@ brim_status brim__stream_read(struct brim__stream *stream, void *buffer, size_t 
         }
         if (errno != EINTR && errno != EAGAIN) {
             char why[BRIM__ERROR_TEXT];
-            return brim__fail(BRIM_IO, "%s: cannot be read: %s", brim__stream_name(stream->path),
-                              brim__error_text(errno, why));
+            return brim__fail(BRIM_STATUS_IO, "%s: cannot be read: %s",
+                              brim__stream_name(stream->path), brim__error_text(errno, why));
         }
     }
 }

@@ -23,7 +23,7 @@ bool brim__stream_is(const char *path);
 brim_status brim__stream_open(struct brim__stream *stream, const char *path);
 void brim__stream_close(struct brim__stream *stream); /* harmless twice */
 /* What there is, 1 .. bytes of it, waiting until deadline_ns of brim__now() at
- * most: then BRIM_TIMEOUT. *got is 0 at the end. */
+ * most: then BRIM_STATUS_TIMEOUT. *got is 0 at the end. */
 brim_status brim__stream_read(struct brim__stream *stream, void *buffer, size_t bytes,
                               uint64_t deadline_ns, size_t *got);
 /* Back to where it was when opened; only if seekable. */

@@ -7,7 +7,7 @@
  * Fields whose rows differ in length are not shown to it; they stay as they are, and
  * so must not be there when fields are declared.
  *
- * A function that is not declared BRIM_CONCURRENT runs under the mutex of its name and
+ * A function that is not declared BRIM_CALLBACK_CONCURRENT runs under the mutex of its name and
  * no other lock. What it is handed is a description made for that call. It is not
  * called for a batch without valid rows.
  */
@@ -30,7 +30,7 @@ struct batch_map {
     brim_batch_map_callback *call;
     void *user;
     uint64_t key;
-    brim__mutex *serial; /* NULL: declared BRIM_CONCURRENT */
+    brim__mutex *serial; /* NULL: declared BRIM_CALLBACK_CONCURRENT */
     uint32_t input_count, output_count;
     struct shown input[BRIM__MAX_FIELDS], output[BRIM__MAX_FIELDS];
 };
@@ -76,7 +76,7 @@ static brim_status run(const struct brim__batch_step *step, const struct brim__b
     }
     why[sizeof(why) - 1] = '\0';
     return result == 0 ? BRIM_OK
-                       : brim__fail(BRIM_CALLBACK,
+                       : brim__fail(BRIM_STATUS_CALLBACK,
                                     "batch_map @%s, the batch from position %llu of epoch %llu: "
                                     "it returned %d%s%s",
                                     self->name, (unsigned long long)batch->number,
@@ -89,7 +89,7 @@ static brim_status run(const struct brim__batch_step *step, const struct brim__b
 static struct shown shown_of(const struct brim__batch_field *field) {
     struct brim__shape shape = { .rank = field->shape.rank + 1, .dim = { 1 } };
     memcpy(shape.dim + 1, field->shape.dim, field->shape.rank * sizeof(shape.dim[0]));
-    struct shown shown = { .value = brim__spec_value(NULL, BRIM_DENSE, field->dtype, &shape),
+    struct shown shown = { .value = brim__spec_value(NULL, BRIM_FORM_DENSE, field->dtype, &shape),
                            .offset = field->offset,
                            .row_bytes = field->row_bytes };
     brim__copy_text(shown.name, sizeof(shown.name), field->name);
@@ -101,7 +101,7 @@ static brim_status show_inputs(struct batch_map *self, const struct brim__batch_
     for (uint32_t f = 0; f < site->field_count; f++) {
         const struct brim__batch_field *field = &site->field[f];
         if (!field->dense && declares) {
-            return brim__fail(BRIM_INVALID,
+            return brim__fail(BRIM_STATUS_INVALID,
                               "batch_map @%s declares fields, which take the place of all others, "
                               "but the rows of field '%s' differ in length, and such fields are "
                               "not shown to it: put `pad to=N on=%s` before batch, or declare none",
@@ -116,7 +116,7 @@ static brim_status show_inputs(struct batch_map *self, const struct brim__batch_
     }
     return self->input_count > 0
                ? BRIM_OK
-               : brim__fail(BRIM_INVALID,
+               : brim__fail(BRIM_STATUS_INVALID,
                             "batch_map @%s: the rows of all fields differ in length, and such "
                             "fields are not shown to it: put `pad to=N` before batch",
                             self->name);
@@ -130,16 +130,16 @@ static brim_status declare_output(struct batch_map *self, const brim_binding *bi
     if (status != BRIM_OK) {
         return brim__fail_within(status, "batch_map");
     }
-    if (spec.form != BRIM_DENSE) {
-        return brim__fail(BRIM_UNSUPPORTED,
+    if (spec.form != BRIM_FORM_DENSE) {
+        return brim__fail(BRIM_STATUS_UNSUPPORTED,
                           "batch_map @%s, field '%s': it can only put out dense fields (form "
-                          "BRIM_DENSE), whose rows all have the shape that is declared",
+                          "BRIM_FORM_DENSE), whose rows all have the shape that is declared",
                           self->name, spec.name);
     }
     for (uint32_t i = 0; i < f; i++) {
         if (strcmp(self->output[i].name, spec.name) == 0) {
-            return brim__fail(BRIM_INVALID, "batch_map @%s declares two fields '%s'", self->name,
-                              spec.name);
+            return brim__fail(BRIM_STATUS_INVALID, "batch_map @%s declares two fields '%s'",
+                              self->name, spec.name);
         }
     }
     brim__copy_text(self->output[f].name, BRIM_NAME_BYTES, spec.name);
@@ -154,8 +154,9 @@ static brim_status declare_outputs(struct batch_map *self, const struct brim__ba
                                    const brim_binding *binding) {
     struct brim__batch_field field[BRIM__MAX_FIELDS];
     if (binding->field_count > BRIM__MAX_FIELDS) {
-        return brim__fail(BRIM_INVALID, "batch_map @%s: %zu fields, but a batch has at most %d",
-                          self->name, binding->field_count, BRIM__MAX_FIELDS);
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "batch_map @%s: %zu fields, but a batch has at most %d", self->name,
+                          binding->field_count, BRIM__MAX_FIELDS);
     }
     const uint32_t count = (uint32_t)binding->field_count;
     for (uint32_t f = 0; f < count; f++) {
@@ -179,9 +180,9 @@ static brim_status add(const struct brim__use *use, const struct brim__batch_sit
     brim_binding binding;
     struct batch_map *self;
     brim_status status = brim__binding_find(site->opening, use, brim__item(use, NAME)->text,
-                                            BRIM_BIND_BATCH_MAP, &binding);
+                                            BRIM_BINDING_BATCH_MAP, &binding);
     if (status == BRIM_OK && binding.batch_map == NULL) {
-        status = brim__fail(BRIM_INVALID, "batch_map @%s: its function `batch_map` is NULL",
+        status = brim__fail(BRIM_STATUS_INVALID, "batch_map @%s: its function `batch_map` is NULL",
                             binding.name);
     }
     if (status == BRIM_OK) {
@@ -190,7 +191,7 @@ static brim_status add(const struct brim__use *use, const struct brim__batch_sit
     if (status == BRIM_OK) {
         status = brim__arena_text(site->arena, binding.name, &self->name);
     }
-    if (status == BRIM_OK && (binding.flags & BRIM_CONCURRENT) == 0) {
+    if (status == BRIM_OK && (binding.flags & BRIM_CALLBACK_CONCURRENT) == 0) {
         status = brim__serial_find(site->opening, self->name, &self->serial);
     }
     if (status == BRIM_OK) {
@@ -208,15 +209,15 @@ static brim_status add(const struct brim__use *use, const struct brim__batch_sit
     step->run = run;
     step->self = self;
     step->callback = true;
-    step->impure = (binding.flags & BRIM_PURE) == 0;
-    step->probed = (binding.flags & BRIM_PROBED) != 0;
+    step->impure = (binding.flags & BRIM_CALLBACK_PURE) == 0;
+    step->probed = (binding.flags & BRIM_CALLBACK_PROBED) != 0;
     return BRIM_OK;
 }
 
 static const brim_argument_info arguments[] = {
     [NAME] = { .name = "function",
                .type = BRIM_TYPE_BINDING,
-               .flags = BRIM_REQUIRED | BRIM_POSITIONAL,
+               .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
                .help = "a function bound when the pipeline is opened" },
     [SEED] = { .name = "seed",
                .type = BRIM_TYPE_INTEGER,

@@ -21,7 +21,7 @@ static const brim_argument_info arguments[] = {
     [TOKENS] = {
         .name = "tokens",
         .type = BRIM_TYPE_INTEGER,
-        .flags = BRIM_REQUIRED | BRIM_POSITIONAL,
+        .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
         .least = 1,
         .most = MOST_TOKENS,
         .help = "most elements of a batch: its rows times the longest of them",
@@ -45,7 +45,7 @@ static const brim_argument_info arguments[] = {
     [EDGES] = {
         .name = "edges",
         .type = BRIM_TYPE_INTEGER,
-        .flags = BRIM_LIST,
+        .flags = BRIM_ARGUMENT_LIST,
         .least = 1,
         .most = MOST_TOKENS,
         .help = "widths that batches may have, ascending: for frameworks that compile for each "
@@ -84,8 +84,8 @@ static brim_status set(const struct brim__use *use, struct brim__batching *batch
     const struct brim__values *edges = &use->values[EDGES];
     struct brim__bucketing *bucket = &batching->bucket;
     if (edges->count > BRIM__BUCKET_EDGES) {
-        return brim__fail(BRIM_INVALID, "bucket: %zu edges, but there are at most %d", edges->count,
-                          BRIM__BUCKET_EDGES);
+        return brim__fail(BRIM_STATUS_INVALID, "bucket: %zu edges, but there are at most %d",
+                          edges->count, BRIM__BUCKET_EDGES);
     }
     bucket->on = true;
     bucket->tokens = (uint64_t)brim__item(use, TOKENS)->integer;
@@ -95,7 +95,7 @@ static brim_status set(const struct brim__use *use, struct brim__batching *batch
     for (size_t i = 0; i < edges->count; i++) {
         const uint64_t edge = (uint64_t)edges->items[i].integer;
         if (edge > bucket->tokens || (i > 0 && edge <= bucket->edge[i - 1])) {
-            return brim__fail(BRIM_INVALID,
+            return brim__fail(BRIM_STATUS_INVALID,
                               "bucket: edges must ascend and none may be above tokens=%llu; edge "
                               "%zu is %llu",
                               (unsigned long long)bucket->tokens, i + 1, (unsigned long long)edge);

@@ -117,7 +117,7 @@ static brim_status understand(const struct brim__batch_field *field, int64_t lay
     const struct brim__shape *shape = &field->shape;
     char text[BRIM__SHAPE_TEXT];
     if (shape->rank != 2 && shape->rank != 3) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "cutmix: field '%s' is %s, but an image has height and width, and "
                           "channels before or behind them: use reshape before batch, or name "
                           "another field with on=",
@@ -126,7 +126,7 @@ static brim_status understand(const struct brim__batch_field *field, int64_t lay
     if (shape->rank == 3 && layout == GUESS) {
         const bool first = is_channels(shape->dim[0]), last = is_channels(shape->dim[2]);
         if (first == last) {
-            return brim__fail(BRIM_INVALID,
+            return brim__fail(BRIM_STATUS_INVALID,
                               "cutmix: field '%s' is %s, where the channels (1, 3 or 4) could be "
                               "%s: say layout=chw or layout=hwc",
                               field->name, brim__shape_text(shape, text),
@@ -146,8 +146,8 @@ static brim_status understand(const struct brim__batch_field *field, int64_t lay
     image->plane_bytes = *height * image->line_bytes;
     return *height > 0 && *width > 0
                ? BRIM_OK
-               : brim__fail(BRIM_INVALID, "cutmix: field '%s' is %s: it has no pixels", field->name,
-                            brim__shape_text(shape, text));
+               : brim__fail(BRIM_STATUS_INVALID, "cutmix: field '%s' is %s: it has no pixels",
+                            field->name, brim__shape_text(shape, text));
 }
 
 static brim_status add(const struct brim__use *use, const struct brim__batch_site *site) {
@@ -166,7 +166,7 @@ static brim_status add(const struct brim__use *use, const struct brim__batch_sit
             understand(&site->field[f], layout, &self->image[self->image_count], &height, &width);
         if (status == BRIM_OK && self->image_count > 0 &&
             (height != self->height || width != self->width)) {
-            return brim__fail(BRIM_INVALID,
+            return brim__fail(BRIM_STATUS_INVALID,
                               "cutmix: field '%s' has %llux%llu pixels, but the one before it in "
                               "on= %llux%llu: one box is cut out of all of them",
                               site->field[f].name, (unsigned long long)height,

@@ -51,19 +51,19 @@ static void mix_half(brim_dtype dtype, void *row, const void *previous, size_t c
     for (size_t at = 0; at < count; at += HALVES) {
         float wide[HALVES], before[HALVES];
         const size_t some = brim__min(HALVES, count - at);
-        kernels->convert[dtype][BRIM_F32](to + at, wide, some);
-        kernels->convert[dtype][BRIM_F32](from + at, before, some);
+        kernels->convert[dtype][BRIM_DTYPE_F32](to + at, wide, some);
+        kernels->convert[dtype][BRIM_DTYPE_F32](from + at, before, some);
         mix_f32(wide, before, some, lambda);
-        kernels->convert[BRIM_F32][dtype](wide, to + at, some);
+        kernels->convert[BRIM_DTYPE_F32][dtype](wide, to + at, some);
     }
 }
 
 static void mix_f16(void *row, const void *previous, size_t count, double lambda) {
-    mix_half(BRIM_F16, row, previous, count, lambda);
+    mix_half(BRIM_DTYPE_F16, row, previous, count, lambda);
 }
 
 static void mix_bf16(void *row, const void *previous, size_t count, double lambda) {
-    mix_half(BRIM_BF16, row, previous, count, lambda);
+    mix_half(BRIM_DTYPE_BF16, row, previous, count, lambda);
 }
 
 static void mix_u8(void *row, const void *previous, size_t count, double lambda) {
@@ -80,15 +80,15 @@ static void mix_u8(void *row, const void *previous, size_t count, double lambda)
 
 static mix_kernel *kernel_of(brim_dtype dtype) {
     switch (dtype) {
-    case BRIM_U8:
+    case BRIM_DTYPE_U8:
         return mix_u8;
-    case BRIM_F16:
+    case BRIM_DTYPE_F16:
         return mix_f16;
-    case BRIM_BF16:
+    case BRIM_DTYPE_BF16:
         return mix_bf16;
-    case BRIM_F32:
+    case BRIM_DTYPE_F32:
         return mix_f32;
-    case BRIM_F64:
+    case BRIM_DTYPE_F64:
         return mix_f64;
     default:
         return NULL;
@@ -133,8 +133,8 @@ static brim_status unknown_field(const struct brim__batch_site *site, const char
         length += bytes;
     }
     const char *near = brim__nearest(name, names, site->field_count);
-    return brim__fail(BRIM_INVALID, "%s: no field '%s'%s%s%s; a batch's fields here are: %s", stage,
-                      name, near != NULL ? "; did you mean '" : "", near != NULL ? near : "",
+    return brim__fail(BRIM_STATUS_INVALID, "%s: no field '%s'%s%s%s; a batch's fields here are: %s",
+                      stage, name, near != NULL ? "; did you mean '" : "", near != NULL ? near : "",
                       near != NULL ? "'?" : "", list);
 }
 
@@ -161,7 +161,7 @@ static brim_status choose(const struct brim__use *use, const struct brim__batch_
     }
     for (uint32_t f = 0; f < site->field_count; f++) {
         if ((*fields >> f & 1) != 0 && !site->field[f].dense) {
-            return brim__fail(BRIM_INVALID,
+            return brim__fail(BRIM_STATUS_INVALID,
                               "%s: field '%s' differs in length from sample to sample: make it "
                               "one shape before batch, with pad to=",
                               stage, site->field[f].name);
@@ -172,14 +172,14 @@ static brim_status choose(const struct brim__use *use, const struct brim__batch_
 
 static brim_status check_label(const char *stage, const struct brim__batch_field *field) {
     if (!brim__dtype_is_float(field->dtype)) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "%s: labels '%s' are %s, which cannot be mixed: make class numbers "
                           "vectors before batch, with `one_hot N on=%s`, N being the number of "
                           "classes",
                           stage, field->name, brim_dtype_name(field->dtype), field->name);
     }
     if (field->shape.rank == 0) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "%s: labels '%s' are single numbers, and between two classes lies no "
                           "third: put `one_hot N on=%s` before batch; a quantity to be learned can "
                           "be mixed, with `reshape 1 on=%s` before batch",
@@ -201,14 +201,14 @@ brim_status brim__mixing_init(const struct brim__use *use, const struct brim__ba
         status = choose(use, site, BRIM__MIX_LABELS, true, &labels);
     }
     if (status == BRIM_OK && (mixing->images == 0 || labels == 0)) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "%s: every field here differs in length from sample to sample: make "
                           "those to mix one shape before batch, with pad to=",
                           stage);
     }
     if (status == BRIM_OK && (mixing->images & labels) != 0) {
         const uint32_t both = (uint32_t)__builtin_ctz(mixing->images & labels);
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "%s: field '%s' cannot be both mixed and its labels: say which is what, "
                           "with on= and labels=",
                           stage, site->field[both].name);

@@ -30,7 +30,7 @@ enum {
 #define BRIM__MIX_ARGUMENT_ROWS(alpha)                                                       \
     [BRIM__MIX_ALPHA] = { .name = "alpha",                                                   \
                           .type = BRIM_TYPE_REAL,                                            \
-                          .flags = BRIM_POSITIONAL,                                          \
+                          .flags = BRIM_ARGUMENT_POSITIONAL,                                 \
                           .fallback = alpha,                                                 \
                           .least = BRIM__LEAST_ALPHA,                                        \
                           .most = BRIM__MOST_ALPHA,                                          \
@@ -38,11 +38,11 @@ enum {
                                   "batches are hardly mixed; 1: any lambda is as likely" },  \
     [BRIM__MIX_ON] = { .name = "on",                                                         \
                        .type = BRIM_TYPE_WORD,                                               \
-                       .flags = BRIM_LIST,                                                   \
+                       .flags = BRIM_ARGUMENT_LIST,                                          \
                        .help = "fields to mix; the first if not given" },                    \
     [BRIM__MIX_LABELS] = { .name = "labels",                                                 \
                            .type = BRIM_TYPE_WORD,                                           \
-                           .flags = BRIM_LIST,                                               \
+                           .flags = BRIM_ARGUMENT_LIST,                                      \
                            .help = "fields of one-hot labels, mixed by lambda; the last if " \
                                    "not given" },                                            \
     [BRIM__MIX_P] = { .name = "p",                                                           \

@@ -42,7 +42,7 @@ static brim_status add(const struct brim__use *use, const struct brim__batch_sit
             continue;
         }
         if (!brim__mixable(field->dtype)) {
-            return brim__fail(BRIM_INVALID,
+            return brim__fail(BRIM_STATUS_INVALID,
                               "mixup: field '%s' is %s, but only floats and uint8 are mixed: put "
                               "`cast float32 on=%s` before batch",
                               field->name, brim_dtype_name(field->dtype), field->name);

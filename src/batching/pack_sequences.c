@@ -20,7 +20,7 @@ static const brim_argument_info arguments[] = {
     [LENGTH] = {
         .name = "length",
         .type = BRIM_TYPE_INTEGER,
-        .flags = BRIM_REQUIRED | BRIM_POSITIONAL,
+        .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
         .least = 1,
         .most = 16777216, /* 2^24 */
         .help = "elements of a window",
@@ -42,14 +42,15 @@ static const brim_argument_info arguments[] = {
 static brim_status set(const struct brim__use *use, struct brim__batching *batching) {
     struct brim__packing *pack = &batching->pack;
     if (pack->on) {
-        return brim__fail(BRIM_SYNTAX, "pack_sequences stands twice; once is enough");
+        return brim__fail(BRIM_STATUS_SYNTAX, "pack_sequences stands twice; once is enough");
     }
     pack->on = true;
     pack->length = (uint64_t)brim__item(use, LENGTH)->integer;
     pack->split = brim__item(use, SPLIT)->integer != 0;
     if (brim__given(use, ON) &&
         !brim__copy_text(pack->field, sizeof(pack->field), brim__item(use, ON)->text)) {
-        return brim__fail(BRIM_INVALID, "pack_sequences: no field has a name as long as '%s'",
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "pack_sequences: no field has a name as long as '%s'",
                           brim__item(use, ON)->text);
     }
     return BRIM_OK;

@@ -17,14 +17,15 @@
 
 static brim_status fail_at(const char *path, const char *what, int error) {
     char why[BRIM__ERROR_TEXT];
-    return brim__fail(BRIM_IO, "%s: cannot be %s: %s", path, what, brim__error_text(error, why));
+    return brim__fail(BRIM_STATUS_IO, "%s: cannot be %s: %s", path, what,
+                      brim__error_text(error, why));
 }
 
 /* Opens a cache file; the caller closes it. */
 static brim_status open_cache(const char *path, int flags, int *fd, struct stat *facts,
                               struct brim__cache_header *header, enum brim__cache_kind *kind) {
     if (path == NULL) {
-        return brim__fail(BRIM_INVALID, "cache: the path is NULL");
+        return brim__fail(BRIM_STATUS_INVALID, "cache: the path is NULL");
     }
     int error = brim__cache_open(path, flags, fd);
     if (error == 0) {
@@ -32,13 +33,13 @@ static brim_status open_cache(const char *path, int flags, int *fd, struct stat 
     }
     brim_status status = BRIM_OK;
     if (error == EISDIR || (error == 0 && S_ISDIR(facts->st_mode))) {
-        status = brim__fail(BRIM_INVALID,
+        status = brim__fail(BRIM_STATUS_INVALID,
                             "%s: is a directory: name a cache file in it (*" BRIM__CACHE_SUFFIX ")",
                             path);
     } else if (error != 0) {
         status = fail_at(path, "read", error);
     } else if (*kind == BRIM__CACHE_STRANGER || *kind == BRIM__CACHE_EMPTY) {
-        status = brim__fail(BRIM_INVALID, "%s: is no cache file", path);
+        status = brim__fail(BRIM_STATUS_INVALID, "%s: is no cache file", path);
     }
     if (status != BRIM_OK && *fd >= 0) {
         close(*fd);
@@ -73,8 +74,8 @@ brim_status brim_cache_inspect(const char *path, brim_cache_info *given) {
     struct stat facts;
     int fd;
     if (given == NULL || given->size < sizeof(size_t)) {
-        return brim__fail(BRIM_INVALID, "cache info: size is not set: begin with "
-                                        "BRIM_CACHE_INFO_INIT");
+        return brim__fail(BRIM_STATUS_INVALID, "cache info: size is not set: begin with "
+                                               "BRIM_CACHE_INFO_INIT");
     }
     brim_status status = open_cache(path, O_RDONLY, &fd, &facts, &header, &kind);
     if (status != BRIM_OK) {
@@ -120,7 +121,7 @@ brim_status brim_cache_verify(const char *path, brim_progress_callback *progress
     }
     if (kind != BRIM__CACHE_USABLE) {
         close(fd);
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "%s: this cache is of another format or byte order, or its header is "
                           "damaged: a loader begins it anew",
                           path);
@@ -134,8 +135,9 @@ brim_status brim_cache_verify(const char *path, brim_progress_callback *progress
         if (progress != NULL && brim__now() - told_ns >= TELL_NS) {
             told_ns = brim__now();
             if (progress(progress_user, "checking the cache", number + 1, header.count) != 0) {
-                status = brim__fail(BRIM_INTERRUPTED, "%s: checking it was given up at sample %llu",
-                                    path, (unsigned long long)number);
+                status = brim__fail(BRIM_STATUS_INTERRUPTED,
+                                    "%s: checking it was given up at sample %llu", path,
+                                    (unsigned long long)number);
             }
         }
     }
@@ -164,12 +166,12 @@ brim_status brim_cache_remove(const char *path) {
     }
     const int error = brim__cache_lock(fd);
     if (error == EWOULDBLOCK) {
-        status =
-            brim__fail(BRIM_HELD, "%s: a process fills this cache: close its loader first", path);
+        status = brim__fail(BRIM_STATUS_HELD,
+                            "%s: a process fills this cache: close its loader first", path);
     } else if (error != 0) {
         status = fail_at(path, "locked", error);
     } else if (!brim__cache_is_at(path, fd)) {
-        status = brim__fail(BRIM_HELD, "%s: was replaced at this moment: try again", path);
+        status = brim__fail(BRIM_STATUS_HELD, "%s: was replaced at this moment: try again", path);
     } else if (unlink(path) != 0) {
         status = fail_at(path, "deleted", errno);
     }

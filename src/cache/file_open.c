@@ -156,7 +156,8 @@ static int fill_new(struct brim__file_tier *tier, struct brim__new_file *file,
     const int error = set_length(file->fd, tier->heap);
     if (error != 0) {
         char why[BRIM__ERROR_TEXT];
-        brim__fail(BRIM_IO, "%s: cannot be written: %s", tier->path, brim__error_text(error, why));
+        brim__fail(BRIM_STATUS_IO, "%s: cannot be written: %s", tier->path,
+                   brim__error_text(error, why));
         return -1;
     }
     const int fd = fcntl(file->fd, F_DUPFD_CLOEXEC, 0);
@@ -181,7 +182,7 @@ static void replace(struct brim__file_tier *tier, const struct brim__cache_heade
         give_up(tier);
         return;
     }
-    brim__fail(BRIM_IO, "%s: cannot be made", tier->path);
+    brim__fail(BRIM_STATUS_IO, "%s: cannot be made", tier->path);
     int fd = -1;
     if (brim__new_file_begin(&file, tier->path) == BRIM_OK) {
         fd = fill_new(tier, &file, header);

@@ -318,7 +318,8 @@ uint64_t brim__space_most_bytes(uint64_t count, uint64_t entry_bytes) {
 
 void brim__space_init(struct brim__tier *tier) {
     const struct brim__tier_start *start = &tier->start;
-    const uint64_t most = brim__min(start->limit, brim__budget_limit(start->budget, BRIM_HOST));
+    const uint64_t most =
+        brim__min(start->limit, brim__budget_limit(start->budget, BRIM_MEMORY_HOST));
     const uint64_t least =
         segment_bytes(start->count, 0) + least_extent(tier, brim__space_stride(0));
     tier->segment_count = brim__divide_up(start->count, BRIM__SEGMENT_COUNT);

@@ -19,7 +19,7 @@ static bool is_unsized(const struct brim__program_field *field) {
 }
 
 static bool is_part(const struct brim__program_field *field) {
-    return field->form != BRIM_DENSE || is_unsized(field);
+    return field->form != BRIM_FORM_DENSE || is_unsized(field);
 }
 
 /* Bytes of a field in an entry, at most; false: nobody knows, or too many. */
@@ -59,7 +59,7 @@ bool brim__cache_entry_bytes(const struct brim__program *program, uint64_t *tota
 /* --------------------------------------------------------------- attaching */
 
 static brim_status too_large(const struct brim__program_field *field) {
-    return brim__fail(BRIM_INVALID,
+    return brim__fail(BRIM_STATUS_INVALID,
                       "cache: nobody knows how large field '%s' can be%s: put the cache behind a "
                       "stage that gives it a size",
                       field->name,
@@ -116,7 +116,7 @@ brim_status brim__cache_attach(struct brim__cache *cache, struct brim__program *
         return status;
     }
     if (number == BRIM__MAX_CACHES) {
-        return brim__fail(BRIM_UNSUPPORTED, "cache: a sample passes at most %d caches",
+        return brim__fail(BRIM_STATUS_UNSUPPORTED, "cache: a sample passes at most %d caches",
                           BRIM__MAX_CACHES);
     }
     for (uint32_t f = 0; f < program->field_count; f++) {

@@ -17,8 +17,9 @@ brim_status brim__cache_new(const struct brim__use *use, struct brim__arena *are
     const bool file = brim__given(use, FILE_PATH);
     struct brim__cache *cache;
     if (file && brim__given(use, TIER)) {
-        return brim__fail(BRIM_INVALID, "cache: say either 'memory', 'device' or file=PATH; two "
-                                        "caches in a row keep samples in both");
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "cache: say either 'memory', 'device' or file=PATH; two "
+                          "caches in a row keep samples in both");
     }
     brim_status status = brim__arena_take(arena, sizeof(*cache), &cache);
     if (status == BRIM_OK && file) {
@@ -43,9 +44,9 @@ brim_status brim__cache_allowed(const struct brim__cache *cache,
                                 const struct brim__program *program) {
     if (program->impure && (cache->path != NULL || !cache->freeze)) {
         return brim__fail(
-            BRIM_INVALID,
+            BRIM_STATUS_INVALID,
             "cache: nobody says that '%s' before it gives the same for the same sample: declare it "
-            "so (BRIM_PURE; in Python version=)%s%s",
+            "so (BRIM_CALLBACK_PURE; in Python version=)%s%s",
             program->impure_stage,
             cache->path != NULL ? "" : ", say freeze=yes to keep what it gives first",
             strncmp(program->impure_stage, "callback ", 9) == 0 ? ""
@@ -53,19 +54,20 @@ brim_status brim__cache_allowed(const struct brim__cache *cache,
     }
     if (program->random && !cache->freeze) {
         return brim__fail(
-            BRIM_INVALID,
+            BRIM_STATUS_INVALID,
             "cache: '%s' before it is random, and would be the same in every epoch: put the cache "
             "before it, or say freeze=yes if that is what you want",
             program->random_stage);
     }
     if (cache->resident &&
         (cache->verify == BRIM__VERIFY_HIT || cache->verify == BRIM__VERIFY_CONTENT)) {
-        return brim__fail(BRIM_UNSUPPORTED, "cache device: what is on the device is not compared "
-                                            "with files again: leave verify= out");
+        return brim__fail(BRIM_STATUS_UNSUPPORTED,
+                          "cache device: what is on the device is not compared "
+                          "with files again: leave verify= out");
     }
     if (program->unversioned_stage != NULL && cache->path != NULL) {
         return brim__fail(
-            BRIM_INVALID,
+            BRIM_STATUS_INVALID,
             "cache file=%s: '%s' before it has no version, and what is kept could be of another "
             "one in the next run: give it version=, and another whenever it changes, or use "
             "'cache memory'",
@@ -77,7 +79,7 @@ brim_status brim__cache_allowed(const struct brim__cache *cache,
 static const brim_argument_info arguments[] = {
     [TIER] = { .name = "tier",
                .type = BRIM_TYPE_CHOICE,
-               .flags = BRIM_POSITIONAL,
+               .flags = BRIM_ARGUMENT_POSITIONAL,
                .choices = "memory|device",
                .help = "memory: in what the budget has left, given back when it is needed; also if "
                        "neither this nor file= is given; device: the same of the device that "

@@ -61,7 +61,7 @@ struct brim__tier_start {
 };
 
 static inline uint64_t brim__tier_left(brim_budget *budget, _Atomic uint64_t *headroom) {
-    const uint64_t free_now = brim__budget_free_now(budget, BRIM_HOST),
+    const uint64_t free_now = brim__budget_free_now(budget, BRIM_MEMORY_HOST),
                    kept = atomic_load(headroom);
     return free_now > kept ? free_now - kept : 0;
 }
@@ -111,7 +111,7 @@ struct brim__tier_ops {
     uint64_t (*most_bytes)(uint64_t count, uint64_t entry_bytes);
     /* memory: arena_bytes(start->count) zeroed bytes, aligned to 64. BRIM_OK also if it
      * will keep nothing (the warning says why); else what stands in the way of the
-     * whole loader: BRIM_MEMORY of a lock. */
+     * whole loader: BRIM_STATUS_MEMORY of a lock. */
     brim_status (*start)(void *memory, const struct brim__tier_start *start,
                          struct brim__tier **tier);
     /* Nobody is inside any more, nor will be. Ends its thread, if it has one (what was

@@ -48,7 +48,7 @@ static const struct brim__cuda *driver(void) {
 
 static brim_status fail(uint32_t index, CUresult result, const char *what) {
     char text[BRIM__CUDA_TEXT];
-    return brim__fail(result == CUDA_ERROR_OUT_OF_MEMORY ? BRIM_MEMORY : BRIM_DRIVER,
+    return brim__fail(result == CUDA_ERROR_OUT_OF_MEMORY ? BRIM_STATUS_MEMORY : BRIM_STATUS_DRIVER,
                       "cuda:%u: %s: %s", index, what, brim__cuda_text(driver(), result, text));
 }
 
@@ -108,7 +108,7 @@ static brim_status count_devices(uint32_t *count) {
     }
     if (result != CUDA_SUCCESS) {
         char text[BRIM__CUDA_TEXT];
-        return brim__fail(BRIM_DRIVER, "counting the CUDA devices: %s",
+        return brim__fail(BRIM_STATUS_DRIVER, "counting the CUDA devices: %s",
                           brim__cuda_text(cuda, result, text));
     }
     *count = found > 0 ? (uint32_t)brim__min((uint64_t)found, BRIM_MOST_DEVICES) : 0;
@@ -188,7 +188,7 @@ static brim_status check_queue(struct brim__device *device, void *handle) {
     }
     if ((uintptr_t)handle < FIRST_ADDRESS) {
         return brim__fail(
-            BRIM_INVALID,
+            BRIM_STATUS_INVALID,
             "cuda:%u: %p is no stream; give a CUstream, 1 (the legacy default stream) "
             "or 2 (the thread's)",
             device->index, handle);
@@ -203,7 +203,7 @@ static brim_status check_queue(struct brim__device *device, void *handle) {
         return fail(device->index, result, "reading the context of a stream");
     }
     if (result == CUDA_ERROR_INVALID_HANDLE || context != device->context) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "the stream %p is not of the primary context of cuda:%u, which brim, "
                           "CUDA's runtime and the frameworks use: make it there, or open the "
                           "device that it belongs to",
@@ -271,7 +271,7 @@ static brim_status fail_take(const struct brim__device *device, uint64_t bytes, 
     if (result != CUDA_ERROR_OUT_OF_MEMORY || total_bytes == 0) {
         return fail_bytes(device->index, result, "taking device memory,", bytes);
     }
-    return brim__fail(BRIM_MEMORY,
+    return brim__fail(BRIM_STATUS_MEMORY,
                       "cuda:%u: taking device memory, %s: %s; %s of %s are free there: give brim "
                       "fewer bytes of the device, or have others there give some back",
                       device->index, brim__size_text(bytes, asked),
@@ -313,7 +313,7 @@ static brim_status pin(struct brim__device *device, void *memory, uint64_t bytes
     }
     if (result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) {
         char size[BRIM__SIZE_TEXT];
-        return brim__fail(BRIM_DRIVER,
+        return brim__fail(BRIM_STATUS_DRIVER,
                           "cuda:%u: page-locking %s at %p: the memory, or a part of it, is "
                           "page-locked (registered with CUDA) already",
                           device->index, brim__size_text(bytes, size), memory);
@@ -422,7 +422,7 @@ static brim_status poll_event(struct brim__device *device, void *event) {
         leave();
     }
     if (result == CUDA_ERROR_NOT_READY) {
-        return BRIM_TIMEOUT;
+        return BRIM_STATUS_TIMEOUT;
     }
     return result == CUDA_SUCCESS
                ? BRIM_OK

@@ -52,14 +52,14 @@ static void load(void) {
     void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) {
         const char *why = dlerror();
-        note(BRIM_UNSUPPORTED,
+        note(BRIM_STATUS_UNSUPPORTED,
              "there is no CUDA driver: looked for " LIBRARY ", which NVIDIA's driver installs (%s)",
              why != NULL ? why : "not found");
         return;
     }
     const char *missing = find_calls(library);
     if (missing != NULL) {
-        note(BRIM_UNSUPPORTED,
+        note(BRIM_STATUS_UNSUPPORTED,
              "the CUDA driver is too old: " LIBRARY
              " has no %s; drivers for CUDA 11.0 and later have it",
              missing);
@@ -69,7 +69,7 @@ static void load(void) {
     loaded.devices = result == CUDA_SUCCESS;
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_NO_DEVICE) {
         char text[BRIM__CUDA_TEXT];
-        note(result == CUDA_ERROR_STUB_LIBRARY ? BRIM_UNSUPPORTED : BRIM_DRIVER,
+        note(result == CUDA_ERROR_STUB_LIBRARY ? BRIM_STATUS_UNSUPPORTED : BRIM_STATUS_DRIVER,
              "the CUDA driver (" LIBRARY ") does not start: %s",
              brim__cuda_text(&loaded.cuda, result, text));
     }

@@ -16,7 +16,7 @@ struct brim__cuda {
 
 /* Loads the driver, the first time, for as long as the process lives, and gives its entry
  * points; later calls, from any thread, repeat the first one's answer. *devices, which may
- * be NULL: false if there is a driver and nothing to drive. BRIM_UNSUPPORTED: there is no
+ * be NULL: false if there is a driver and nothing to drive. BRIM_STATUS_UNSUPPORTED: there is no
  * driver, or one that is too old. */
 brim_status brim__cuda_load(const struct brim__cuda **cuda, bool *devices);
 

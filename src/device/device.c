@@ -15,9 +15,9 @@ static const struct {
     const char *name;
     const struct brim__device_ops *ops;
 } kinds[] = {
-    [BRIM_ON_HOST] = { "host", &brim__device_host },
-    [BRIM_ON_CUDA] = { "cuda", &brim__device_cuda },
-    [BRIM_ON_OPENCL] = { "opencl", &brim__device_opencl },
+    [BRIM_DEVICE_HOST] = { "host", &brim__device_host },
+    [BRIM_DEVICE_CUDA] = { "cuda", &brim__device_cuda },
+    [BRIM_DEVICE_OPENCL] = { "opencl", &brim__device_opencl },
 };
 
 /* The enum's type is the compiler's choice, and values may come from anywhere. */
@@ -29,9 +29,9 @@ static bool is_kind(brim_device kind) {
 
 static brim_status check_kind(brim_device kind) {
     return is_kind(kind) ? BRIM_OK
-                         : brim__fail(BRIM_INVALID,
-                                      "%lld is no kind of device; there are BRIM_ON_HOST, "
-                                      "BRIM_ON_CUDA and BRIM_ON_OPENCL",
+                         : brim__fail(BRIM_STATUS_INVALID,
+                                      "%lld is no kind of device; there are BRIM_DEVICE_HOST, "
+                                      "BRIM_DEVICE_CUDA and BRIM_DEVICE_OPENCL",
                                       (long long)kind);
 }
 
@@ -47,11 +47,12 @@ static brim_status check_index(brim_device kind, uint32_t index) {
     }
     const char *const name = kinds[kind].name;
     if (count == 0) {
-        return brim__fail(BRIM_INVALID, "there is no %s:%u: the driver has found no device", name,
-                          index);
+        return brim__fail(BRIM_STATUS_INVALID, "there is no %s:%u: the driver has found no device",
+                          name, index);
     }
-    return brim__fail(BRIM_INVALID, "there is no %s:%u: the last device of this kind is %s:%u",
-                      name, index, name, count - 1);
+    return brim__fail(BRIM_STATUS_INVALID,
+                      "there is no %s:%u: the last device of this kind is %s:%u", name, index, name,
+                      count - 1);
 }
 
 brim_status brim_device_count(brim_device kind, uint32_t *count) {
@@ -60,7 +61,7 @@ brim_status brim_device_count(brim_device kind, uint32_t *count) {
         return status;
     }
     if (!count) {
-        return brim__fail(BRIM_INVALID, "count is NULL");
+        return brim__fail(BRIM_STATUS_INVALID, "count is NULL");
     }
     uint32_t found;
     status = kinds[kind].ops->count(&found);
@@ -72,7 +73,7 @@ brim_status brim_device_count(brim_device kind, uint32_t *count) {
 
 brim_status brim_device_read(brim_device kind, uint32_t index, brim_device_info *info) {
     if (!info || info->size < sizeof info->size) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "info is NULL or its size is not set; use BRIM_DEVICE_INFO_INIT");
     }
     brim_status status = check_kind(kind);
@@ -96,7 +97,7 @@ brim_status brim_device_read(brim_device kind, uint32_t index, brim_device_info 
 
 brim_status brim_device_parse(const char *text, brim_device *kind, uint32_t *index) {
     if (!text || !kind || !index) {
-        return brim__fail(BRIM_INVALID, "text, kind or index is NULL");
+        return brim__fail(BRIM_STATUS_INVALID, "text, kind or index is NULL");
     }
     const size_t length = strlen(text);
     const char *const colon = strchr(text, ':');
@@ -107,11 +108,11 @@ brim_status brim_device_parse(const char *text, brim_device *kind, uint32_t *ind
         if (strlen(name) != name_length || memcmp(text, name, name_length) != 0) {
             continue;
         }
-        const uint64_t most = i == BRIM_ON_HOST ? 0 : BRIM_MOST_DEVICES - 1;
+        const uint64_t most = i == BRIM_DEVICE_HOST ? 0 : BRIM_MOST_DEVICES - 1;
         uint64_t number = 0;
         if (colon && (!brim__parse_unsigned(colon + 1, length - name_length - 1, &number) ||
                       number > most)) {
-            return brim__fail(BRIM_INVALID,
+            return brim__fail(BRIM_STATUS_INVALID,
                               "\"%.60s\": behind the colon stands the number of a device, from 0 "
                               "to %llu",
                               text, (unsigned long long)most);
@@ -120,7 +121,7 @@ brim_status brim_device_parse(const char *text, brim_device *kind, uint32_t *ind
         *index = (uint32_t)number;
         return BRIM_OK;
     }
-    return brim__fail(BRIM_INVALID,
+    return brim__fail(BRIM_STATUS_INVALID,
                       "\"%.60s\" is no device; write host (or cpu), cuda, opencl, or with a "
                       "number as in cuda:1",
                       text);
@@ -131,16 +132,16 @@ const char *brim_device_name(brim_device kind) {
 }
 
 brim_memory brim_device_memory(brim_device kind, uint32_t index) {
-    if (kind == BRIM_ON_HOST) {
-        return BRIM_HOST;
+    if (kind == BRIM_DEVICE_HOST) {
+        return BRIM_MEMORY_HOST;
     }
     if (!is_kind(kind) || index >= BRIM_MOST_DEVICES) {
         return (brim_memory)BRIM_MEMORY_KINDS; /* none: what counts memory refuses it */
     }
-    const uint32_t first = kind == BRIM_ON_CUDA ? 0 : BRIM_MOST_DEVICES;
-    return (brim_memory)((uint32_t)BRIM_DEVICE + first + index);
+    const uint32_t first = kind == BRIM_DEVICE_CUDA ? 0 : BRIM_MOST_DEVICES;
+    return (brim_memory)((uint32_t)BRIM_MEMORY_DEVICE + first + index);
 }
-static_assert(BRIM_DEVICE + 2 * BRIM_MOST_DEVICES == BRIM_MEMORY_KINDS,
+static_assert(BRIM_MEMORY_DEVICE + 2 * BRIM_MOST_DEVICES == BRIM_MEMORY_KINDS,
               "every device has a kind of memory");
 
 /* ------------------------------------------------------- devices and memory */
@@ -151,7 +152,7 @@ static bool fails(void) {
 }
 
 static brim_status failed(const struct brim__device *device, const char *what) {
-    return brim__fail(BRIM_DRIVER, "%s:%u: %s failed: refused by a test", device->ops->name,
+    return brim__fail(BRIM_STATUS_DRIVER, "%s:%u: %s failed: refused by a test", device->ops->name,
                       device->index, what);
 }
 
@@ -187,7 +188,7 @@ brim_status brim__device_take(struct brim__device *device, uint64_t bytes,
     char size[BRIM__SIZE_TEXT];
     if (bytes > device->largest) {
         char largest[BRIM__SIZE_TEXT];
-        return brim__fail(BRIM_MEMORY,
+        return brim__fail(BRIM_STATUS_MEMORY,
                           "%s:%u gives at most %s (%llu bytes) at once, and %s (%llu bytes) are "
                           "wanted; use smaller batches",
                           device->ops->name, device->index,
@@ -196,7 +197,7 @@ brim_status brim__device_take(struct brim__device *device, uint64_t bytes,
                           (unsigned long long)bytes);
     }
     if (fails()) {
-        return brim__fail(BRIM_MEMORY, "%s:%u: %s were refused by a test", device->ops->name,
+        return brim__fail(BRIM_STATUS_MEMORY, "%s:%u: %s were refused by a test", device->ops->name,
                           device->index, brim__size_text(bytes, size));
     }
     void *handle;

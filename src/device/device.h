@@ -14,8 +14,8 @@
  * finished, and only two things are put into them: waiting for an event, and a mark.
  *
  * Nothing here charges a budget: whoever takes memory has charged it before
- * (brim_device_memory tells the kind). A driver that refuses memory is BRIM_MEMORY, any
- * other failure of a driver BRIM_DRIVER, with the driver's own word for it in the text.
+ * (brim_device_memory tells the kind). A driver that refuses memory is BRIM_STATUS_MEMORY, any
+ * other failure of a driver BRIM_STATUS_DRIVER, with the driver's own word for it in the text.
  * Every call that a driver may fail is a point at which tests let it fail
  * (BRIM__FAULT_DEVICE). All functions may be called from any thread; a queue is used by
  * one thread at a time.
@@ -91,7 +91,7 @@ struct brim__gather {
 
 struct brim__device_ops {
     const char *name; /* "opencl" */
-    /* Number of devices, at most BRIM_MOST_DEVICES; BRIM_UNSUPPORTED without a driver. */
+    /* Number of devices, at most BRIM_MOST_DEVICES; BRIM_STATUS_UNSUPPORTED without a driver. */
     brim_status (*count)(uint32_t *count);
     /* What there is to know, without opening it. kind, index and size are set. */
     brim_status (*read)(uint32_t index, brim_device_info *info);
@@ -108,7 +108,7 @@ struct brim__device_ops {
 
     brim_status (*queue_new)(struct brim__device *device, void **handle);
     void (*queue_free)(struct brim__device *device, void *handle); /* waits for what is in it */
-    /* The context of a queue is that of the device; else BRIM_INVALID. */
+    /* The context of a queue is that of the device; else BRIM_STATUS_INVALID. */
     brim_status (*queue_check)(struct brim__device *device, void *handle);
 
     brim_status (*write)(struct brim__queue *queue, const struct brim__device_memory *to,
@@ -129,7 +129,7 @@ struct brim__device_ops {
     brim_status (*flush)(struct brim__queue *queue);
     brim_status (*record)(struct brim__queue *queue, void **event);
     brim_status (*queue_wait)(struct brim__queue *queue, void *event);
-    /* BRIM_OK: done; BRIM_TIMEOUT: not yet; else: what came before it failed. */
+    /* BRIM_OK: done; BRIM_STATUS_TIMEOUT: not yet; else: what came before it failed. */
     brim_status (*event_poll)(struct brim__device *device, void *event);
     brim_status (*event_wait)(struct brim__device *device, void *event); /* on this thread */
     void (*event_free)(struct brim__device *device, void *event);
@@ -151,7 +151,7 @@ brim_status brim__device_pin(struct brim__device *device, void *memory, uint64_t
 void brim__device_unpin(struct brim__device *device, void *memory, void *pin);
 
 brim_status brim__queue_new(struct brim__device *device, struct brim__queue *queue);
-/* A queue of the consumer's; BRIM_INVALID if it is of another context. */
+/* A queue of the consumer's; BRIM_STATUS_INVALID if it is of another context. */
 brim_status brim__queue_of(struct brim__device *device, void *handle, struct brim__queue *queue);
 void brim__queue_free(struct brim__queue *queue); /* an own one: waits; harmless twice */
 

@@ -36,7 +36,7 @@ static brim_status read_device(uint32_t index, brim_device_info *info) {
 static brim_status check_queue(struct brim__device *device, void *handle) {
     (void)device;
     (void)handle;
-    return brim__fail(BRIM_INVALID,
+    return brim__fail(BRIM_STATUS_INVALID,
                       "the host has no queues; queues are of cuda and opencl devices");
 }
 

@@ -102,11 +102,11 @@ static brim_status read_device(uint32_t index, brim_device_info *info) {
 static brim_status check_device(const struct brim__opencl *opencl, uint32_t index) {
     cl_device_id device = opencl->device[index].id;
     if (!device_says(opencl, device, CL_DEVICE_AVAILABLE)) {
-        return brim__fail(BRIM_DRIVER, "opencl:%u: the driver says that it is not available",
+        return brim__fail(BRIM_STATUS_DRIVER, "opencl:%u: the driver says that it is not available",
                           index);
     }
     if (!device_says(opencl, device, CL_DEVICE_COMPILER_AVAILABLE)) {
-        return brim__fail(BRIM_UNSUPPORTED, "opencl:%u: its driver has no compiler", index);
+        return brim__fail(BRIM_STATUS_UNSUPPORTED, "opencl:%u: its driver has no compiler", index);
     }
     char version[64]; /* "OpenCL 3.0 ..." */
     unsigned major = 0;
@@ -114,7 +114,7 @@ static brim_status check_device(const struct brim__opencl *opencl, uint32_t inde
     brim__opencl_device_text(opencl, device, CL_DEVICE_VERSION, version, sizeof version);
     if (sscanf(version, "OpenCL %3u.%3u", &major, &minor) != 2 || major < 1 ||
         (major == 1 && minor < 2)) {
-        return brim__fail(BRIM_UNSUPPORTED,
+        return brim__fail(BRIM_STATUS_UNSUPPORTED,
                           "opencl:%u: OpenCL 1.2 or later is needed, and this is \"%s\"", index,
                           version);
     }
@@ -139,7 +139,7 @@ static brim_status read_queue(const struct brim__opencl *opencl, uint32_t index,
     if (device != opencl->device[index].id) {
         char name[128];
         return brim__fail(
-            BRIM_INVALID,
+            BRIM_STATUS_INVALID,
             "the given queue is of the device \"%s\", which is not opencl:%u; use a "
             "queue of that device, or open the device of the queue",
             brim__opencl_device_text(opencl, device, CL_DEVICE_NAME, name, sizeof name), index);
@@ -151,7 +151,7 @@ static brim_status queue_check(struct brim__device *device, void *handle) {
     cl_context context = NULL;
     const brim_status status = read_queue(opencl_of(device), device->index, handle, &context);
     if (status == BRIM_OK && context != device->context) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "the given queue is of another OpenCL context than the batches are, and "
                           "cannot use them; open the loader with this queue, or with one of its "
                           "context, as device_queue");
@@ -338,7 +338,7 @@ static brim_status take(struct brim__device *device, uint64_t bytes, void **hand
     char size[BRIM__SIZE_TEXT];
     /* short of resources is what some drivers say when they are short of memory */
     const bool memory = brim__opencl_is_memory(error) || error == CL_OUT_OF_RESOURCES;
-    return brim__fail(memory ? BRIM_MEMORY : BRIM_DRIVER,
+    return brim__fail(memory ? BRIM_STATUS_MEMORY : BRIM_STATUS_DRIVER,
                       "opencl:%u: the driver refused %s (%llu bytes) of the device's memory, which "
                       "the budget would have allowed: %s (%d)",
                       device->index, brim__size_text(bytes, size), (unsigned long long)bytes,
@@ -477,7 +477,7 @@ static brim_status event_poll(struct brim__device *device, void *event) {
     if (error || progress < 0) {
         return result(device, "work on the device", error ? error : progress);
     }
-    return progress == CL_COMPLETE ? BRIM_OK : BRIM_TIMEOUT;
+    return progress == CL_COMPLETE ? BRIM_OK : BRIM_STATUS_TIMEOUT;
 }
 
 static brim_status event_wait(struct brim__device *device, void *event) {
@@ -485,8 +485,9 @@ static brim_status event_wait(struct brim__device *device, void *event) {
     const cl_int error = opencl_of(device)->clWaitForEvents(1, events);
     if (error) { /* the event itself knows better */
         const brim_status status = event_poll(device, event);
-        return status && status != BRIM_TIMEOUT ? status
-                                                : result(device, "waiting for the device", error);
+        return status && status != BRIM_STATUS_TIMEOUT
+                   ? status
+                   : result(device, "waiting for the device", error);
     }
     return BRIM_OK;
 }

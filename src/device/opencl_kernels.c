@@ -180,7 +180,7 @@ static brim_status fail_build(const struct brim__opencl_kernels *kernels, cl_pro
                                                sizeof log - 1, log, NULL)) {
         log[0] = 0;
     }
-    return brim__fail(BRIM_DRIVER, "opencl:%u: building brim's kernels failed: %s (%d) %s",
+    return brim__fail(BRIM_STATUS_DRIVER, "opencl:%u: building brim's kernels failed: %s (%d) %s",
                       kernels->index, brim__opencl_error_name(error), error, log);
 }
 

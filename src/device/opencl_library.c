@@ -99,7 +99,7 @@ bool brim__opencl_is_memory(cl_int error) {
 }
 
 brim_status brim__opencl_fail(uint32_t index, const char *what, cl_int error) {
-    return brim__fail(brim__opencl_is_memory(error) ? BRIM_MEMORY : BRIM_DRIVER,
+    return brim__fail(brim__opencl_is_memory(error) ? BRIM_STATUS_MEMORY : BRIM_STATUS_DRIVER,
                       "opencl:%u: %s failed: %s (%d)", index, what, brim__opencl_error_name(error),
                       error);
 }
@@ -193,11 +193,13 @@ static brim_status find_devices(struct brim__opencl *opencl) {
                              ? CL_OUT_OF_RESOURCES
                              : opencl->clGetPlatformIDs(PLATFORMS, platforms, &count);
     if (error == CL_PLATFORM_NOT_FOUND_KHR || (error == CL_SUCCESS && count == 0)) {
-        return brim__fail(BRIM_UNSUPPORTED, "OpenCL: " LIBRARY " knows of no driver (it looks into "
-                                            "/etc/OpenCL/vendors); " ADVICE);
+        return brim__fail(BRIM_STATUS_UNSUPPORTED,
+                          "OpenCL: " LIBRARY " knows of no driver (it looks into "
+                          "/etc/OpenCL/vendors); " ADVICE);
     }
     if (error) {
-        return brim__fail(BRIM_DRIVER, "OpenCL: " LIBRARY " could not list its drivers: %s (%d)",
+        return brim__fail(BRIM_STATUS_DRIVER,
+                          "OpenCL: " LIBRARY " could not list its drivers: %s (%d)",
                           brim__opencl_error_name(error), error);
     }
     /* A driver that fails, such as one without its hardware, does not stand in the way of
@@ -208,7 +210,7 @@ static brim_status find_devices(struct brim__opencl *opencl) {
             const cl_int device_error = add_devices(opencl, platforms[i], pass == 1);
             if (device_error) {
                 char name[128];
-                status = brim__fail(BRIM_DRIVER,
+                status = brim__fail(BRIM_STATUS_DRIVER,
                                     "OpenCL: the driver \"%s\" could not list its devices: %s (%d)",
                                     brim__opencl_platform_text(opencl, platforms[i],
                                                                CL_PLATFORM_NAME, name, sizeof name),
@@ -225,7 +227,7 @@ static brim_status load(void) {
     void *const library = refused ? NULL : dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
         const char *const why = refused ? "refused by a test" : dlerror();
-        return brim__fail(BRIM_UNSUPPORTED,
+        return brim__fail(BRIM_STATUS_UNSUPPORTED,
                           "there is no OpenCL here: " LIBRARY " was looked for, and could not be "
                           "loaded (%s); " ADVICE,
                           why ? why : "no reason given");
@@ -233,7 +235,7 @@ static brim_status load(void) {
     struct brim__opencl found = { 0 };
     const char *missing;
     if (!find_calls(library, &found, &missing)) {
-        return brim__fail(BRIM_UNSUPPORTED,
+        return brim__fail(BRIM_STATUS_UNSUPPORTED,
                           "OpenCL: " LIBRARY " has no %s, so it is older than OpenCL 1.2; " ADVICE,
                           missing);
     }
@@ -249,7 +251,7 @@ brim_status brim__opencl_load(const struct brim__opencl **opencl) {
     const uint32_t process = brim__process();
     uint32_t first = 0;
     if (!atomic_compare_exchange_strong(&asked_for, &first, process) && first != process) {
-        return brim__fail(BRIM_FORKED,
+        return brim__fail(BRIM_STATUS_FORKED,
                           "OpenCL is in use since before this process was forked, and its drivers "
                           "do not work in both; use it in one of them, or begin the other anew "
                           "(of Python's multiprocessing: spawn)");

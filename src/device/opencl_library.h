@@ -21,8 +21,8 @@ struct brim__opencl {
 };
 
 /* The loader, for as long as the process lives: loaded by the first call that succeeds,
- * and never unloaded. BRIM_UNSUPPORTED: there is none, or no driver behind it, and the
- * text says what to install. BRIM_FORKED: loaded before a fork. From any thread. */
+ * and never unloaded. BRIM_STATUS_UNSUPPORTED: there is none, or no driver behind it, and the
+ * text says what to install. BRIM_STATUS_FORKED: loaded before a fork. From any thread. */
 brim_status brim__opencl_load(const struct brim__opencl **opencl);
 
 /* A text that is zero-ended, cut, and without blanks at its ends. "" where the driver
@@ -36,7 +36,7 @@ char *brim__opencl_platform_text(const struct brim__opencl *opencl, cl_platform_
 const char *brim__opencl_error_name(cl_int error);
 /* The driver refused memory. */
 bool brim__opencl_is_memory(cl_int error);
-/* "opencl:0: <what> failed: CL_INVALID_VALUE (-30)", BRIM_MEMORY or BRIM_DRIVER. */
+/* "opencl:0: <what> failed: CL_INVALID_VALUE (-30)", BRIM_STATUS_MEMORY or BRIM_STATUS_DRIVER. */
 brim_status brim__opencl_fail(uint32_t index, const char *what, cl_int error);
 
 #endif

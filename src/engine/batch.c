@@ -26,7 +26,7 @@ static void describe(const struct brim__output *output, uint64_t rows, bool shar
         field->shape[1] = (int64_t)width;
         field->strides[0] = (int64_t)(shared ? width * output->unit_bytes : output->row_bytes);
         field->bytes = rows * width * output->unit_bytes;
-    } else if (output->form != BRIM_DENSE) {
+    } else if (output->form != BRIM_FORM_DENSE) {
         field->form = output->form;
         field->offsets = (const int64_t *)(const void *)(memory + output->lengths);
         field->shape[1] = -1;
@@ -60,7 +60,7 @@ const brim_field *brim_batch_find(const brim_batch *batch, const char *name) {
             return &batch->field[f];
         }
     }
-    brim__fail(BRIM_INVALID, "the batch has no field '%s'", name);
+    brim__fail(BRIM_STATUS_INVALID, "the batch has no field '%s'", name);
     return NULL;
 }
 

@@ -26,7 +26,7 @@ static brim_status take_memory(brim_loader *loader, uint64_t bytes, bool elastic
                                struct brim__device_memory *memory) {
     struct brim__device *device = &loader->ship->device;
     brim_status status = brim__device_take(device, bytes, memory);
-    if (status == BRIM_MEMORY && !elastic &&
+    if (status == BRIM_STATUS_MEMORY && !elastic &&
         brim__budget_revoke(loader->runtime->budget, loader->plan->landing.kind, bytes) > 0) {
         status = brim__device_take(device, bytes, memory);
     }
@@ -41,7 +41,7 @@ static brim_status take_berth(brim_loader *loader, struct brim__slot *berth, boo
     if (!elastic) {
         status = brim_budget_charge(loader->budget, landing->kind, bytes);
     } else if (!brim__budget_try(loader->budget, landing->kind, bytes)) {
-        status = BRIM_BUDGET;
+        status = BRIM_STATUS_BUDGET;
     }
     if (status != BRIM_OK) {
         return status;
@@ -84,7 +84,7 @@ static void firm_up(brim_loader *loader, struct brim__slot *berth) {
         berth->elastic = false;
     }
     if (berth->pages.elastic) {
-        brim__budget_firm_up(loader->budget, BRIM_HOST, berth->pages.bytes);
+        brim__budget_firm_up(loader->budget, BRIM_MEMORY_HOST, berth->pages.bytes);
         berth->pages.elastic = false;
     }
 }
@@ -93,7 +93,7 @@ brim_status brim__berth_grow(brim_loader *loader) {
     struct brim__ship *ship = loader->ship;
     struct brim__slot *berth = find_empty(loader);
     if (berth == NULL || loader->revoking || loader->idle) {
-        return BRIM_TIMEOUT;
+        return BRIM_STATUS_TIMEOUT;
     }
     berth->state = BRIM__SLOT_FILLING;
     berth->abandoned = true; /* for no ticket */
@@ -131,9 +131,9 @@ void brim__ship_grow(brim_loader *loader) {
 brim_status brim__slot_pin(brim_loader *loader, struct brim__slot *slot, bool elastic) {
     brim_status status = BRIM_OK;
     if (!elastic) {
-        status = brim_budget_charge(loader->budget, BRIM_PINNED, slot->pages.bytes);
-    } else if (!brim__budget_try(loader->budget, BRIM_PINNED, slot->pages.bytes)) {
-        status = BRIM_BUDGET;
+        status = brim_budget_charge(loader->budget, BRIM_MEMORY_PINNED, slot->pages.bytes);
+    } else if (!brim__budget_try(loader->budget, BRIM_MEMORY_PINNED, slot->pages.bytes)) {
+        status = BRIM_STATUS_BUDGET;
     }
     if (status != BRIM_OK) {
         return status;
@@ -145,9 +145,9 @@ brim_status brim__slot_pin(brim_loader *loader, struct brim__slot *slot, bool el
     if (status != BRIM_OK) {
         slot->pinned = false;
         if (elastic) {
-            brim__budget_return(loader->budget, BRIM_PINNED, slot->pages.bytes);
+            brim__budget_return(loader->budget, BRIM_MEMORY_PINNED, slot->pages.bytes);
         } else {
-            brim_budget_uncharge(loader->budget, BRIM_PINNED, slot->pages.bytes);
+            brim_budget_uncharge(loader->budget, BRIM_MEMORY_PINNED, slot->pages.bytes);
         }
     }
     return status;
@@ -159,9 +159,9 @@ void brim__slot_unpin(brim_loader *loader, struct brim__slot *slot) {
     }
     brim__device_unpin(&loader->ship->device, slot->pages.memory, slot->pin);
     if (slot->pages.elastic) {
-        brim__budget_return(loader->budget, BRIM_PINNED, slot->pages.bytes);
+        brim__budget_return(loader->budget, BRIM_MEMORY_PINNED, slot->pages.bytes);
     } else {
-        brim_budget_uncharge(loader->budget, BRIM_PINNED, slot->pages.bytes);
+        brim_budget_uncharge(loader->budget, BRIM_MEMORY_PINNED, slot->pages.bytes);
     }
     slot->pinned = false;
 }
@@ -229,11 +229,11 @@ brim_status brim__ship_open(brim_loader *loader) {
             ship->berth_count++;
         }
     }
-    if (status == BRIM_MEMORY) {
+    if (status == BRIM_STATUS_MEMORY) {
         char holders[256], detail[BRIM__DETAIL_BYTES];
         brim__budget_holders(loader->runtime->budget, landing->kind, holders, sizeof(holders));
         brim__copy_text(detail, sizeof(detail), brim_detail());
-        status = brim__fail(BRIM_MEMORY,
+        status = brim__fail(BRIM_STATUS_MEMORY,
                             "%.500s; brim holds there: %s; close one of them, lower "
                             "what others take of the device, or make batches smaller",
                             detail, holders[0] != '\0' ? holders : "nothing");

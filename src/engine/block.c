@@ -25,7 +25,7 @@ const uint8_t *brim__row_field(const struct brim__row *row, uint32_t field, uint
     const struct brim__output *output = &row->layout->output[field];
     *count = 1;
     if (row->memory != NULL) {
-        if (output->form != BRIM_DENSE) {
+        if (output->form != BRIM_FORM_DENSE) {
             *count = brim__layout_lengths(output, row->memory)[row->at];
         }
         return brim__layout_row(output, row->memory, row->at);
@@ -35,13 +35,13 @@ const uint8_t *brim__row_field(const struct brim__row *row, uint32_t field, uint
     for (uint32_t f = 0;; f++) {
         output = &row->layout->output[f];
         uint64_t bytes = output->row_bytes;
-        if (output->form != BRIM_DENSE) {
+        if (output->form != BRIM_FORM_DENSE) {
             memcpy(count, at, sizeof(*count));
             at += sizeof(*count);
             bytes = *count * output->unit_bytes;
         }
         if (f == field) {
-            *count = output->form != BRIM_DENSE ? *count : 1;
+            *count = output->form != BRIM_FORM_DENSE ? *count : 1;
             return at;
         }
         at += bytes;
@@ -63,7 +63,7 @@ bool brim__block_add(struct brim__block *block, const struct brim__row *row) {
     for (uint32_t f = 0; f < layout->output_count; f++) {
         const struct brim__output *output = &layout->output[f];
         brim__row_field(row, f, &count);
-        if (output->form == BRIM_DENSE) {
+        if (output->form == BRIM_FORM_DENSE) {
             bytes += output->row_bytes;
         } else {
             bytes += sizeof(count) + count * output->unit_bytes;
@@ -85,7 +85,7 @@ bool brim__block_add(struct brim__block *block, const struct brim__row *row) {
         const struct brim__output *output = &layout->output[f];
         const uint8_t *from = brim__row_field(row, f, &count);
         uint64_t size = output->row_bytes;
-        if (output->form != BRIM_DENSE) {
+        if (output->form != BRIM_FORM_DENSE) {
             memcpy(at, &count, sizeof(count));
             at += sizeof(count);
             size = count * output->unit_bytes;
@@ -151,16 +151,16 @@ void brim__row_place(const struct brim__row *row, const struct brim__layout *to,
         uint64_t count = 1;
         if (next == NULL) {
             from = brim__row_field(row, f, &count);
-        } else if (output->form != BRIM_DENSE) {
+        } else if (output->form != BRIM_FORM_DENSE) {
             memcpy(&count, next, sizeof(count));
             from += sizeof(count);
         }
         const uint64_t bytes =
-            output->form == BRIM_DENSE ? output->row_bytes : count * output->unit_bytes;
+            output->form == BRIM_FORM_DENSE ? output->row_bytes : count * output->unit_bytes;
         const uint64_t distance =
             output->padded && width != 0 ? width * output->unit_bytes : output->row_bytes;
         memcpy(memory + output->offset + at * distance, from, bytes);
-        if (output->form != BRIM_DENSE) {
+        if (output->form != BRIM_FORM_DENSE) {
             brim__layout_lengths(output, memory)[at] = count;
         }
         next = next == NULL ? NULL : from + bytes;

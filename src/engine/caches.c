@@ -60,7 +60,7 @@ static brim_status start(brim_loader *loader, struct brim__cache *cache) {
         .copies = loader->plan->callback, /* nobody waits for the user's code to let go */
         .threads = loader->plan->info.threads > 0,
         .device = cache->resident ? &loader->ship->device : NULL,
-        .kind = cache->resident ? loader->plan->landing.kind : BRIM_HOST,
+        .kind = cache->resident ? loader->plan->landing.kind : BRIM_MEMORY_HOST,
         .path = cache->path,
         .trust_foreign = loader->runtime->trust_foreign,
         .data = cache->data,
@@ -140,7 +140,7 @@ brim_status brim_loader_cache_stats(brim_loader *loader, size_t index, brim_cach
     const size_t size = given->size;
     const uint32_t count = loader->plan->cache_count;
     if (size < sizeof(size_t) || index >= count) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "cache %zu of %u, or size is not set: begin with BRIM_CACHE_STATS_INIT",
                           index, count);
     }

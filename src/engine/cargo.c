@@ -31,7 +31,7 @@ static void land(const brim_loader *loader, const struct brim__slot *berth, uint
     field->device_index = device->index;
     field->data = berth->memory.handle;
     field->offset = landing->offset;
-    if (device->kind != BRIM_ON_OPENCL) {
+    if (device->kind != BRIM_DEVICE_OPENCL) {
         field->data = (uint8_t *)berth->memory.handle + landing->offset;
         field->offset = 0;
     }

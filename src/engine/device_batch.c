@@ -86,9 +86,9 @@ brim_status brim_batch_read(const brim_batch *batch, size_t index, void *data, u
     }
     const brim_field *field = brim_batch_field_at(batch, index);
     if (field == NULL || bytes < field->bytes) {
-        return field == NULL ? brim__fail(BRIM_INVALID, "field %zu: the batch has %u", index,
+        return field == NULL ? brim__fail(BRIM_STATUS_INVALID, "field %zu: the batch has %u", index,
                                           batch->info.field_count)
-                             : brim__fail(BRIM_INVALID,
+                             : brim__fail(BRIM_STATUS_INVALID,
                                           "field '%s' has %llu bytes, and there is room for "
                                           "%llu",
                                           field->name, (unsigned long long)field->bytes,
@@ -180,7 +180,7 @@ brim_status brim__batch_copy_there(const brim_batch *batch, brim_batch **out) {
         *field = batch->field[f];
         field->ready = NULL;
         field->data = memory.handle;
-        if (field->device_kind != BRIM_ON_OPENCL) {
+        if (field->device_kind != BRIM_DEVICE_OPENCL) {
             field->data = (uint8_t *)memory.handle + landing->field[f].offset;
         }
         if (field->offsets != NULL) {

@@ -37,9 +37,10 @@ static brim_status enter(brim_loader *loader) {
     if (loader->closing || loader->in_call) {
         const brim_status status =
             loader->closing
-                ? brim__fail(BRIM_CLOSED, "the loader is being closed by another thread")
-                : brim__fail(BRIM_INVALID, "another thread is inside a call on this loader: take "
-                                           "batches from one thread at a time");
+                ? brim__fail(BRIM_STATUS_CLOSED, "the loader is being closed by another thread")
+                : brim__fail(BRIM_STATUS_INVALID,
+                             "another thread is inside a call on this loader: take "
+                             "batches from one thread at a time");
         brim__unlock(&loader->mutex);
         return status;
     }
@@ -98,7 +99,7 @@ static brim_status refuse_held(brim_loader *loader) {
                                    (unsigned long long)slot->delivery.step);
         length += wrote > 0 ? (size_t)wrote : 0;
     }
-    return brim__fail(BRIM_HELD,
+    return brim__fail(BRIM_STATUS_HELD,
                       "%u batch%s held, as many as hold=%u allows: %s; release one, copy it, "
                       "or open with a larger hold",
                       loader->lent, loader->lent == 1 ? " is" : "es are", loader->hold, names);
@@ -211,7 +212,7 @@ static brim_status check_head(brim_loader *loader, struct brim__slot *slot) {
     const uint64_t bad = slot->bad_rows + slot->skipped + slot->replaced_rows;
     if (bad > 0 && loader->epoch_bad + bad > cap) {
         slot->told = loader->sequencer == NULL;
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "more than max_errors=%llu bad samples in epoch %llu by step %llu: %s",
                           (unsigned long long)cap, (unsigned long long)slot->epoch,
                           (unsigned long long)slot->delivery.step, slot->bad_text);
@@ -408,7 +409,7 @@ static brim_status check_past_end(brim_loader *loader) {
     if (sequencer == NULL || sequencer->step >= sequencer->discard_step) {
         return BRIM_OK;
     }
-    return brim__fail(BRIM_INVALID, "seek to step %llu: the epoch has only %llu steps",
+    return brim__fail(BRIM_STATUS_INVALID, "seek to step %llu: the epoch has only %llu steps",
                       (unsigned long long)sequencer->discard_step,
                       (unsigned long long)sequencer->step);
 }
@@ -430,13 +431,13 @@ static brim_status take(brim_loader *loader, uint64_t deadline, brim_batch **out
             }
         }
         if (loader->closing) {
-            return brim__fail(BRIM_CLOSED, "the loader is being closed by another thread");
+            return brim__fail(BRIM_STATUS_CLOSED, "the loader is being closed by another thread");
         }
         if (atomic_exchange(&loader->interrupted, false)) {
-            return brim__fail(BRIM_INTERRUPTED, "interrupted");
+            return brim__fail(BRIM_STATUS_INTERRUPTED, "interrupted");
         }
         if (loader->sequencer != NULL && loader->sequencer->spent) {
-            return brim__fail(BRIM_UNSEEKABLE,
+            return brim__fail(BRIM_STATUS_UNSEEKABLE,
                               "the stream has ended, and a pipe or a stream without a reopen "
                               "function is read once: redirect a file, or give it one");
         }
@@ -444,7 +445,7 @@ static brim_status take(brim_loader *loader, uint64_t deadline, brim_batch **out
             const uint64_t epoch = brim__loader_epoch(loader);
             const brim_status status = check_past_end(loader);
             if (too_many_at_the_end(loader)) {
-                return brim__fail(BRIM_CORRUPT,
+                return brim__fail(BRIM_STATUS_CORRUPT,
                                   "more than max_errors=%llu bad samples in epoch %llu: %s",
                                   (unsigned long long)loader->plan->batching.max_errors,
                                   (unsigned long long)epoch, loader->sequencer->bad_text);
@@ -453,9 +454,9 @@ static brim_status take(brim_loader *loader, uint64_t deadline, brim_batch **out
                 loader->stats.skipped += loader->sequencer->tail;
             }
             begin_epoch(loader);
-            return status != BRIM_OK
-                       ? status
-                       : brim__fail(BRIM_END, "the end of epoch %llu", (unsigned long long)epoch);
+            return status != BRIM_OK ? status
+                                     : brim__fail(BRIM_STATUS_END, "the end of epoch %llu",
+                                                  (unsigned long long)epoch);
         }
         if (loader->ship != NULL && loader->ship->error != BRIM_OK) {
             return brim__ship_tell(loader);
@@ -476,7 +477,7 @@ static brim_status take(brim_loader *loader, uint64_t deadline, brim_batch **out
         }
         const uint64_t now = brim__now();
         if (now >= deadline && (helped || !helps(loader, now))) {
-            return brim__fail(BRIM_TIMEOUT, "no batch within the time given");
+            return brim__fail(BRIM_STATUS_TIMEOUT, "no batch within the time given");
         }
         await(loader, deadline);
         ask(loader);
@@ -525,11 +526,11 @@ brim_status brim_loader_next(brim_loader *loader, int64_t timeout_ns, brim_batch
         loader->used_ns = brim__now();
         loader->stats.waited_ns += loader->used_ns - began;
     }
-    if (status != BRIM_TIMEOUT && status != BRIM_INTERRUPTED) {
+    if (status != BRIM_STATUS_TIMEOUT && status != BRIM_STATUS_INTERRUPTED) {
         loader->waiting_since = 0;
     }
-    if (status != BRIM_OK && status != BRIM_END && status != BRIM_TIMEOUT &&
-        status != BRIM_INTERRUPTED) {
+    if (status != BRIM_OK && status != BRIM_STATUS_END && status != BRIM_STATUS_TIMEOUT &&
+        status != BRIM_STATUS_INTERRUPTED) {
         keep_detail(loader, status);
     }
     leave(loader, starving || atomic_load(&loader->polls));
@@ -586,7 +587,7 @@ static brim_status check_seekable(brim_loader *loader) {
     if (!loader->plan->sequence.stream || loader->plan->sequence.seekable) {
         return BRIM_OK;
     }
-    return keep_detail(loader, brim__fail(BRIM_UNSEEKABLE,
+    return keep_detail(loader, brim__fail(BRIM_STATUS_UNSEEKABLE,
                                           "a pipe or a stream without a reopen function is read "
                                           "once, from its begin to its end: redirect a file, or "
                                           "give it one"));
@@ -607,7 +608,7 @@ brim_status brim_loader_seek(brim_loader *loader, uint64_t epoch, uint64_t step)
             go_sequenced(loader, &begin);
         }
     } else if (step > steps) {
-        status = brim__fail(BRIM_INVALID, "seek to step %llu: an epoch has %llu steps",
+        status = brim__fail(BRIM_STATUS_INVALID, "seek to step %llu: an epoch has %llu steps",
                             (unsigned long long)step, (unsigned long long)steps);
         keep_detail(loader, status);
     } else {
@@ -650,7 +651,7 @@ static brim_status check_position(brim_loader *loader, const struct brim__positi
          (plan->sequence.stream || position->sample <= brim__order_count(&plan->order)))) {
         return BRIM_OK;
     }
-    return keep_detail(loader, brim__fail(BRIM_CORRUPT,
+    return keep_detail(loader, brim__fail(BRIM_STATUS_CORRUPT,
                                           "the state stands at row %llu of sample %llu, which the "
                                           "data does not have",
                                           (unsigned long long)position->row,

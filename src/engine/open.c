@@ -18,42 +18,45 @@ static brim_status read_options(brim_runtime *runtime, const brim_open_options *
     *options = (brim_open_options)BRIM_OPEN_OPTIONS_INIT;
     if (given != NULL) {
         if (given->size < offsetof(brim_open_options, binding_count) + sizeof(size_t)) {
-            return brim__fail(BRIM_INVALID,
+            return brim__fail(BRIM_STATUS_INVALID,
                               "open options: size is %zu: begin with "
                               "BRIM_OPEN_OPTIONS_INIT",
                               given->size);
         }
         memcpy(options, given, brim__min(given->size, sizeof(*options)));
     }
-    if (options->device_kind != BRIM_ON_HOST && options->device_kind != BRIM_ON_CUDA &&
-        options->device_kind != BRIM_ON_OPENCL) {
-        return brim__fail(BRIM_INVALID, "device_kind=%d is no brim_device",
+    if (options->device_kind != BRIM_DEVICE_HOST && options->device_kind != BRIM_DEVICE_CUDA &&
+        options->device_kind != BRIM_DEVICE_OPENCL) {
+        return brim__fail(BRIM_STATUS_INVALID, "device_kind=%d is no brim_device",
                           (int)options->device_kind);
     }
-    if (options->device_kind == BRIM_ON_HOST && options->device_queue != NULL) {
-        return brim__fail(BRIM_INVALID, "device_queue is of use only where batches are delivered "
-                                        "on a device: set device_kind");
+    if (options->device_kind == BRIM_DEVICE_HOST && options->device_queue != NULL) {
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "device_queue is of use only where batches are delivered "
+                          "on a device: set device_kind");
     }
-    if (options->device_kind != BRIM_ON_HOST && options->shared == 1) {
-        return brim__fail(BRIM_UNSUPPORTED, "worker processes write into memory files, which "
-                                            "cannot be page-locked: open without `shared`, or "
-                                            "deliver on the host");
+    if (options->device_kind != BRIM_DEVICE_HOST && options->shared == 1) {
+        return brim__fail(BRIM_STATUS_UNSUPPORTED,
+                          "worker processes write into memory files, which "
+                          "cannot be page-locked: open without `shared`, or "
+                          "deliver on the host");
     }
     if (options->threads < BRIM_THREADS_AUTO) {
-        return brim__fail(BRIM_INVALID, "threads=%d: 0 or more, or -1 for the runtime's",
+        return brim__fail(BRIM_STATUS_INVALID, "threads=%d: 0 or more, or -1 for the runtime's",
                           options->threads);
     }
-    if (options->growth != BRIM_GROW && options->growth != BRIM_FIXED) {
-        return brim__fail(BRIM_INVALID, "growth=%d is neither BRIM_GROW nor BRIM_FIXED",
+    if (options->growth != BRIM_GROWTH_ON_DEMAND && options->growth != BRIM_GROWTH_FIXED) {
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "growth=%d is neither BRIM_GROWTH_ON_DEMAND nor BRIM_GROWTH_FIXED",
                           (int)options->growth);
     }
     if (options->shared != 0 && options->shared != 1) {
-        return brim__fail(BRIM_INVALID, "shared=%d is neither 0 nor 1", options->shared);
+        return brim__fail(BRIM_STATUS_INVALID, "shared=%d is neither 0 nor 1", options->shared);
     }
     if (options->budget == NULL) {
         options->budget = runtime->budget;
     } else if (!brim__budget_is_below(options->budget, runtime->budget)) {
-        return brim__fail(BRIM_INVALID, "the budget belongs to another runtime");
+        return brim__fail(BRIM_STATUS_INVALID, "the budget belongs to another runtime");
     }
     return BRIM_OK;
 }
@@ -90,7 +93,7 @@ static void note_build(const brim_runtime *runtime, brim_budget *budget) {
     struct brim__refusal_note *note = brim__refusal_note();
     brim_budget_info had = BRIM_BUDGET_INFO_INIT;
     uint64_t bytes = note->needed;
-    if (note->told.exact == 0 && brim_budget_read(budget, BRIM_HOST, &had) == BRIM_OK) {
+    if (note->told.exact == 0 && brim_budget_read(budget, BRIM_MEMORY_HOST, &had) == BRIM_OK) {
         bytes = brim__max(bytes, had.peak);
         if (brim__add_overflows(bytes, runtime->base_bytes + brim__budget_node_bytes(), &bytes)) {
             bytes = UINT64_MAX;
@@ -104,7 +107,7 @@ static void note_build(const brim_runtime *runtime, brim_budget *budget) {
 static brim_status build(brim_runtime *runtime, const brim_pipeline *pipeline,
                          const brim_open_options *options, const char *label, brim_budget **budget,
                          struct brim__device *device, brim_plan **plan) {
-    const bool on_device = options->device_kind != BRIM_ON_HOST;
+    const bool on_device = options->device_kind != BRIM_DEVICE_HOST;
     brim_budget_info held = BRIM_BUDGET_INFO_INIT; /* for the device */
     brim_status status = brim_budget_new(options->budget, label, BRIM_UNLIMITED, 0, budget);
     if (status != BRIM_OK) {
@@ -117,10 +120,10 @@ static brim_status build(brim_runtime *runtime, const brim_pipeline *pipeline,
             status = brim__runtime_use(runtime, device);
         }
         if (status == BRIM_OK) {
-            status = brim_budget_read(*budget, BRIM_HOST, &held);
+            status = brim_budget_read(*budget, BRIM_MEMORY_HOST, &held);
         }
         if (status != BRIM_OK) {
-            if (status == BRIM_BUDGET) {
+            if (status == BRIM_STATUS_BUDGET) {
                 note_build(runtime, *budget);
             }
             brim__device_close(device);
@@ -141,7 +144,7 @@ static brim_status build(brim_runtime *runtime, const brim_pipeline *pipeline,
         .device = on_device ? device : NULL,
     };
     status = brim__plan_build(&request, pipeline, plan);
-    if (status == BRIM_BUDGET) {
+    if (status == BRIM_STATUS_BUDGET) {
         note_build(runtime, *budget);
     }
     if (status != BRIM_OK) {
@@ -289,7 +292,7 @@ static void give_back(brim_loader *loader) {
             slot->state = BRIM__SLOT_EMPTY;
         } else if (slot->pages.elastic) {
             /* from now on nobody can take it back from the user */
-            brim__budget_firm_up(loader->budget, BRIM_HOST, slot->pages.bytes);
+            brim__budget_firm_up(loader->budget, BRIM_MEMORY_HOST, slot->pages.bytes);
             slot->pages.elastic = false;
         }
     }
@@ -332,12 +335,12 @@ static void start(brim_loader *loader, brim_growth growth) {
     brim_runtime *runtime = loader->runtime;
     const brim_plan_info *info = &loader->plan->info;
     const uint64_t slots =
-        growth == BRIM_FIXED ? (info->slots - loader->slot_count) * info->slot_bytes : 0;
+        growth == BRIM_GROWTH_FIXED ? (info->slots - loader->slot_count) * info->slot_bytes : 0;
     brim__loader_note_lacking(loader); /* from now on caches leave it free, and ... */
-    brim__budget_make_free(loader->budget, BRIM_HOST,
+    brim__budget_make_free(loader->budget, BRIM_MEMORY_HOST,
                            brim__loader_lacks(loader) + slots); /* gave it up */
     brim__budget_on_revoke(loader->budget, brim__loader_revoke, loader);
-    if (growth == BRIM_FIXED) {
+    if (growth == BRIM_GROWTH_FIXED) {
         brim__lock(&loader->mutex);
         while (brim__slot_grow(loader) || brim__scratch_grow(loader)) {
         }
@@ -385,7 +388,7 @@ static brim_status loader_open(brim_runtime *runtime, const brim_pipeline *pipel
     }
     if (!plan->info.fits) {
         note_plan(&plan->info);
-        status = brim__fail(BRIM_BUDGET, "\"%s\" %s", label, plan->info.reason);
+        status = brim__fail(BRIM_STATUS_BUDGET, "\"%s\" %s", label, plan->info.reason);
         goto no_locks;
     }
     brim_loader *loader = place(runtime, plan, budget);
@@ -412,7 +415,7 @@ static brim_status loader_open(brim_runtime *runtime, const brim_pipeline *pipel
         status = brim__caches_start(loader);
     }
     if (status != BRIM_OK) {
-        if (status == BRIM_BUDGET) { /* others have taken it meanwhile */
+        if (status == BRIM_STATUS_BUDGET) { /* others have taken it meanwhile */
             note_plan(&plan->info);
         }
         brim__caches_stop(loader);

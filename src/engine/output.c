@@ -34,29 +34,29 @@ static bool follow(char path[PATH_MAX]) {
 static brim_status find_target(const char *path, char target[PATH_MAX]) {
     struct stat facts;
     if (!brim__copy_text(target, PATH_MAX, path)) {
-        return brim__fail(BRIM_INVALID, "%.256s...: the path is too long", path);
+        return brim__fail(BRIM_STATUS_INVALID, "%.256s...: the path is too long", path);
     }
     int links = 0;
     while (lstat(target, &facts) == 0 && S_ISLNK(facts.st_mode)) {
         if (facts.st_uid != geteuid() && facts.st_uid != 0) {
-            return brim__fail(BRIM_IO,
+            return brim__fail(BRIM_STATUS_IO,
                               "%s: is a link of another user (number %u), which is not "
                               "followed: remove it, or give the name of the file",
                               target, (unsigned)facts.st_uid);
         }
         if (++links > MOST_LINKS || !follow(target)) {
-            return brim__fail(BRIM_IO, "%s: is a link that leads nowhere", path);
+            return brim__fail(BRIM_STATUS_IO, "%s: is a link that leads nowhere", path);
         }
     }
     if (links > 0 && stat(target, &facts) != 0) {
-        return brim__fail(BRIM_IO, "%s: is a link that leads nowhere", path);
+        return brim__fail(BRIM_STATUS_IO, "%s: is a link that leads nowhere", path);
     }
     return BRIM_OK;
 }
 
 brim_status brim_output_new(const char *path, brim_output **output) {
     if (path == NULL || path[0] == '\0' || output == NULL) {
-        return brim__fail(BRIM_INVALID, "an output needs a path and a place for its handle");
+        return brim__fail(BRIM_STATUS_INVALID, "an output needs a path and a place for its handle");
     }
     brim_status status;
     brim_output *made = brim__alloc(NULL, sizeof *made, &status);
@@ -81,7 +81,7 @@ int brim_output_file(const brim_output *output) {
 
 brim_status brim_output_commit(brim_output *output) {
     if (output == NULL) {
-        return brim__fail(BRIM_INVALID, "there is no output to be put in its place");
+        return brim__fail(BRIM_STATUS_INVALID, "there is no output to be put in its place");
     }
     const brim_status status = brim__new_file_commit(&output->file);
     brim__free(output);

@@ -7,7 +7,7 @@ void brim__place_padding(const struct brim__layout *layout, uint8_t *memory, uin
                          uint64_t end) {
     for (uint32_t f = 0; f < layout->output_count; f++) {
         const struct brim__output *output = &layout->output[f];
-        if (output->form == BRIM_DENSE) {
+        if (output->form == BRIM_FORM_DENSE) {
             memset(brim__layout_row(output, memory, begin), 0, (end - begin) * output->row_bytes);
         } else {
             memset(brim__layout_lengths(output, memory) + begin, 0,
@@ -27,7 +27,7 @@ void brim__place_copy(const struct brim__layout *from, uint8_t *source, uint64_t
         const struct brim__output *output = &to->output[f];
         const uint8_t *left = brim__layout_row(&from->output[f], source, source_row);
         uint8_t *right = brim__layout_row(output, destination, row);
-        if (output->form == BRIM_DENSE) {
+        if (output->form == BRIM_FORM_DENSE) {
             memmove(right, left, count * output->row_bytes);
             continue;
         }
@@ -106,7 +106,7 @@ void brim__place_finish(const struct brim__layout *layout, uint8_t *memory, uint
         const struct brim__output *output = &layout->output[f];
         if (output->padded) {
             fill_up(output, memory, rows, width);
-        } else if (output->form != BRIM_DENSE) {
+        } else if (output->form != BRIM_FORM_DENSE) {
             move_together(output, memory, rows);
         }
     }

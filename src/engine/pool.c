@@ -174,7 +174,8 @@ static bool replace_smaller(brim_runtime *runtime, uint64_t usable) {
     struct brim__worker *smaller = find_smaller(runtime, usable);
     const uint64_t needed = brim__thread_stack_bytes(usable) + brim__page_bytes();
     if (smaller == NULL ||
-        needed > smaller->pages.bytes + brim__budget_free_now(runtime->workers_budget, BRIM_HOST)) {
+        needed > smaller->pages.bytes +
+                     brim__budget_free_now(runtime->workers_budget, BRIM_MEMORY_HOST)) {
         return false;
     }
     dismiss(runtime, smaller);

@@ -23,7 +23,8 @@
 
 /* A failure of this kind is the sample's fault, not the system's or ours. */
 static bool is_bad_sample(brim_status status) {
-    return status == BRIM_CORRUPT || status == BRIM_CALLBACK || status == BRIM_IO;
+    return status == BRIM_STATUS_CORRUPT || status == BRIM_STATUS_CALLBACK ||
+           status == BRIM_STATUS_IO;
 }
 
 /* ---------------------------------------------------------------- a group */
@@ -114,7 +115,7 @@ static void aim(struct group *group, uint64_t row) {
     for (uint32_t f = 0; f < made->output_count; f++) {
         const struct brim__output *output = &made->output[f];
         group->frame.row[f] = brim__layout_row(output, memory, row);
-        if (output->form != BRIM_DENSE) {
+        if (output->form != BRIM_FORM_DENSE) {
             group->frame.length[f] = brim__layout_lengths(output, memory) + row;
         }
     }
@@ -340,7 +341,7 @@ static void keep_text(struct brim__run *run) {
 static brim_status replace(struct brim__run *run, uint32_t row) {
     const brim_plan *plan = run->loader->plan;
     const uint64_t count = brim__order_count(&plan->order);
-    brim_status status = BRIM_CORRUPT;
+    brim_status status = BRIM_STATUS_CORRUPT;
     for (uint32_t attempt = 0; attempt < REPLACE_TRIES; attempt++) {
         struct brim__place place;
         const uint64_t position =
@@ -380,7 +381,7 @@ static void refuse(struct brim__run *run, brim_status status, uint32_t row) {
 
 /* Whether a sample was not made because the run is to stop: then nothing of the run counts. */
 static bool is_interrupted(struct brim__run *run, brim_status status) {
-    run->interrupted |= status == BRIM_INTERRUPTED && brim__stopped(&run->stop);
+    run->interrupted |= status == BRIM_STATUS_INTERRUPTED && brim__stopped(&run->stop);
     return run->interrupted;
 }
 

@@ -9,8 +9,9 @@
 #include <stdio.h>
 
 brim_status brim__forked(void) {
-    return brim__fail(BRIM_FORKED, "this object belongs to the parent process: after fork a child "
-                                   "must make its own runtime");
+    return brim__fail(BRIM_STATUS_FORKED,
+                      "this object belongs to the parent process: after fork a child "
+                      "must make its own runtime");
 }
 
 /* Copies the caller's options, of whatever version, over the defaults. */
@@ -20,18 +21,19 @@ static brim_status read_options(const brim_runtime_options *given, brim_runtime_
         return BRIM_OK;
     }
     if (given->size < offsetof(brim_runtime_options, threads) + sizeof(given->threads)) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "runtime options: size is %zu: begin with "
                           "BRIM_RUNTIME_OPTIONS_INIT",
                           given->size);
     }
     memcpy(options, given, brim__min(given->size, sizeof(*options)));
     if (options->threads < BRIM_THREADS_AUTO || options->threads > BRIM__MOST_THREADS) {
-        return brim__fail(BRIM_INVALID, "threads=%d: 0 to %d, or -1 for as many as there are CPUs",
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "threads=%d: 0 to %d, or -1 for as many as there are CPUs",
                           options->threads, BRIM__MOST_THREADS);
     }
     if (options->shared_bytes > 0 && options->shared_name == NULL) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "shared_bytes is %llu, but there is no shared_name: give "
                           "the name by which processes share it",
                           (unsigned long long)options->shared_bytes);
@@ -61,7 +63,7 @@ static brim_status check_floor(uint64_t bytes) {
     char size[BRIM__SIZE_TEXT];
     return bytes >= BRIM__BUDGET_FLOOR
                ? BRIM_OK
-               : brim__fail(BRIM_BUDGET,
+               : brim__fail(BRIM_STATUS_BUDGET,
                             "a budget of %llu bytes is too small for any pipeline: give "
                             "at least %s",
                             (unsigned long long)bytes, brim__size_text(BRIM__BUDGET_FLOOR, size));
@@ -70,16 +72,16 @@ static brim_status check_floor(uint64_t bytes) {
 static brim_status share(brim_runtime *runtime, brim_runtime_options *options) {
     uint64_t limits[BRIM_MEMORY_KINDS];
     struct brim__sharing sharing;
-    limits[BRIM_HOST] = options->shared_bytes;
-    limits[BRIM_PINNED] = options->pinned_bytes;
-    for (int kind = BRIM_DEVICE; kind < BRIM_MEMORY_KINDS; kind++) {
+    limits[BRIM_MEMORY_HOST] = options->shared_bytes;
+    limits[BRIM_MEMORY_PINNED] = options->pinned_bytes;
+    for (int kind = BRIM_MEMORY_DEVICE; kind < BRIM_MEMORY_KINDS; kind++) {
         limits[kind] = options->device_bytes;
     }
     brim_status status = brim__budget_share(runtime->budget, options->shared_name, limits);
     if (status != BRIM_OK) {
         return status;
     }
-    brim__budget_sharing(runtime->budget, BRIM_HOST, &sharing);
+    brim__budget_sharing(runtime->budget, BRIM_MEMORY_HOST, &sharing);
     if (options->host_bytes == 0) {
         options->host_bytes = sharing.limit;
     }
@@ -90,8 +92,9 @@ static brim_status make_root(brim_runtime *runtime, brim_runtime_options *option
     uint64_t limits[BRIM_MEMORY_KINDS];
     for (int kind = 0; kind < BRIM_MEMORY_KINDS; kind++) {
         /* what is free on a device is known when it is opened, and its limit set then */
-        limits[kind] = kind >= BRIM_DEVICE && options->device_bytes > 0 ? options->device_bytes
-                                                                        : BRIM_UNLIMITED;
+        limits[kind] = kind >= BRIM_MEMORY_DEVICE && options->device_bytes > 0
+                           ? options->device_bytes
+                           : BRIM_UNLIMITED;
     }
     brim_status status = brim__budget_root("runtime", limits, &runtime->budget);
     if (status == BRIM_OK && options->shared_name != NULL) {
@@ -101,11 +104,11 @@ static brim_status make_root(brim_runtime *runtime, brim_runtime_options *option
         status = check_floor(options->host_bytes);
     }
     if (status == BRIM_OK) {
-        status = brim_budget_set(runtime->budget, BRIM_HOST, options->host_bytes, 0);
+        status = brim_budget_set(runtime->budget, BRIM_MEMORY_HOST, options->host_bytes, 0);
     }
     if (status == BRIM_OK) {
         status = brim_budget_set(
-            runtime->budget, BRIM_PINNED,
+            runtime->budget, BRIM_MEMORY_PINNED,
             options->pinned_bytes > 0 ? options->pinned_bytes : options->host_bytes, 0);
     }
     return status;
@@ -114,8 +117,8 @@ static brim_status make_root(brim_runtime *runtime, brim_runtime_options *option
 static brim_status init_budgets(brim_runtime *runtime, brim_runtime_options *options) {
     brim_status status = make_root(runtime, options);
     if (status == BRIM_OK) {
-        status =
-            brim_budget_charge(runtime->budget, BRIM_HOST, brim__alloc_bytes(sizeof(*runtime)));
+        status = brim_budget_charge(runtime->budget, BRIM_MEMORY_HOST,
+                                    brim__alloc_bytes(sizeof(*runtime)));
     }
     runtime->trust_foreign = options->trust_foreign != 0;
     if (status == BRIM_OK && options->cache_dir != NULL) {
@@ -131,7 +134,7 @@ static brim_status init_budgets(brim_runtime *runtime, brim_runtime_options *opt
     }
     if (status == BRIM_OK) {
         brim_budget_info info = BRIM_BUDGET_INFO_INIT;
-        status = brim_budget_read(runtime->budget, BRIM_HOST, &info);
+        status = brim_budget_read(runtime->budget, BRIM_MEMORY_HOST, &info);
         runtime->base_bytes = info.charged;
     }
     return status;
@@ -233,12 +236,13 @@ brim_status brim_runtime_usage(brim_runtime *runtime, brim_usage *given) {
     brim_budget_info info = BRIM_BUDGET_INFO_INIT;
     brim_usage usage = BRIM_USAGE_INIT;
     const size_t size = given->size;
-    const brim_status status = brim_budget_read(runtime->budget, BRIM_HOST, &info);
+    const brim_status status = brim_budget_read(runtime->budget, BRIM_MEMORY_HOST, &info);
     if (status != BRIM_OK) {
         return status;
     }
     if (size < sizeof(usage.size)) {
-        return brim__fail(BRIM_INVALID, "usage: size is not set: begin with BRIM_USAGE_INIT");
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "usage: size is not set: begin with BRIM_USAGE_INIT");
     }
     usage.limit = info.limit;
     usage.charged = info.charged;
@@ -246,7 +250,7 @@ brim_status brim_runtime_usage(brim_runtime *runtime, brim_usage *given) {
     usage.elastic = info.elastic;
     usage.peak = info.peak;
     struct brim__sharing sharing;
-    if (brim__budget_sharing(runtime->budget, BRIM_HOST, &sharing)) {
+    if (brim__budget_sharing(runtime->budget, BRIM_MEMORY_HOST, &sharing)) {
         usage.shared_limit = sharing.limit;
         usage.shared_used = sharing.used;
         usage.processes = sharing.processes;
@@ -268,7 +272,7 @@ static uint64_t charged(brim_runtime *runtime) {
     uint64_t bytes = 0;
     for (int kind = 0; kind < BRIM_MEMORY_KINDS; kind++) {
         brim_budget_info info = BRIM_BUDGET_INFO_INIT;
-        if (kind != BRIM_PINNED &&
+        if (kind != BRIM_MEMORY_PINNED &&
             brim_budget_read(runtime->budget, (brim_memory)kind, &info) == BRIM_OK) {
             bytes += info.charged;
         }

@@ -52,7 +52,7 @@ static enum brim__flow fail(brim_loader *loader, const struct brim__slot *chunk)
         sequencer->failure = chunk->error;
         brim__copy_text(sequencer->error_text, sizeof(sequencer->error_text), chunk->error_text);
     } else {
-        sequencer->failure = BRIM_CORRUPT;
+        sequencer->failure = BRIM_STATUS_CORRUPT;
         snprintf(sequencer->error_text, sizeof(sequencer->error_text),
                  "sample %llu is bad; one before it in the stream said why",
                  (unsigned long long)number);
@@ -63,7 +63,7 @@ static enum brim__flow fail(brim_loader *loader, const struct brim__slot *chunk)
 /* Nothing but bad samples, more than max_errors allows, since the last batch. */
 static enum brim__flow fail_of_many(brim_loader *loader) {
     struct brim__sequencer *sequencer = loader->sequencer;
-    sequencer->failure = BRIM_CORRUPT;
+    sequencer->failure = BRIM_STATUS_CORRUPT;
     snprintf(sequencer->error_text, sizeof(sequencer->error_text),
              "more than max_errors=%llu bad samples one after the other, the last: %s",
              (unsigned long long)loader->plan->batching.max_errors, sequencer->bad_text);

@@ -159,13 +159,13 @@ static brim_budget *find_richest(const brim_loader *loader, uint64_t *bytes) {
  * nothing that would not make up a piece. */
 static void take_slots(const brim_loader *loader, brim_budget *budget, uint64_t wanted,
                        uint64_t piece) {
-    const uint64_t had = brim__budget_free_now(budget, BRIM_HOST);
+    const uint64_t had = brim__budget_free_now(budget, BRIM_MEMORY_HOST);
     uint64_t gives;
     brim_budget *richest = had < wanted ? find_richest(loader, &gives) : NULL;
     if (richest != NULL) {
         const uint64_t whole = brim__min(wanted, (had + gives) / piece * piece);
         brim__budget_yields(richest, BRIM__YIELDS_IDLE);
-        brim__budget_make_free(budget, BRIM_HOST, whole);
+        brim__budget_make_free(budget, BRIM_MEMORY_HOST, whole);
         brim__budget_yields(richest, BRIM__YIELDS_LAST);
         brim__budget_unref(richest);
     }
@@ -178,17 +178,17 @@ static bool collect(const brim_loader *loader, const struct lack *lack, uint64_t
     const brim_memory device = loader->plan->landing.kind;
     const uint64_t here = lack->scratch + lack->slot + lack->tail, all = here + lack->stacks;
     const uint64_t pinned = lack->pinned ? lack->slot : 0;
-    if (brim__budget_free_now(own, BRIM_HOST) >= here &&
-        brim__budget_free_now(workers, BRIM_HOST) >= all &&
-        (pinned == 0 || brim__budget_free_now(own, BRIM_PINNED) >= pinned) &&
+    if (brim__budget_free_now(own, BRIM_MEMORY_HOST) >= here &&
+        brim__budget_free_now(workers, BRIM_MEMORY_HOST) >= all &&
+        (pinned == 0 || brim__budget_free_now(own, BRIM_MEMORY_PINNED) >= pinned) &&
         (lack->berth == 0 || brim__budget_free_now(own, device) >= lack->berth)) {
         return false;
     }
     find_idle(loader, now);
-    brim__budget_make_free(own, BRIM_HOST, here);
-    brim__budget_make_free(workers, BRIM_HOST, all);
+    brim__budget_make_free(own, BRIM_MEMORY_HOST, here);
+    brim__budget_make_free(workers, BRIM_MEMORY_HOST, all);
     if (pinned > 0) {
-        brim__budget_make_free(own, BRIM_PINNED, pinned);
+        brim__budget_make_free(own, BRIM_MEMORY_PINNED, pinned);
     }
     if (lack->berth > 0) {
         brim__budget_make_free(own, device, lack->berth);

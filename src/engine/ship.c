@@ -162,7 +162,7 @@ static void fail_copy(brim_loader *loader, struct brim__slot *slot, brim_status 
 static brim_status poll(struct brim__ship *ship, const struct brim__event *event, bool *over) {
     const brim_status status = brim__event_poll(&ship->device, event);
     *over = status == BRIM_OK;
-    if (status == BRIM_OK || status == BRIM_TIMEOUT) {
+    if (status == BRIM_OK || status == BRIM_STATUS_TIMEOUT) {
         return status;
     }
     char text[BRIM__DETAIL_BYTES];
@@ -199,7 +199,7 @@ void brim__ship_settle(brim_loader *loader) {
         }
         bool over;
         const brim_status status = poll(ship, &slot->copied, &over);
-        if (status == BRIM_TIMEOUT) {
+        if (status == BRIM_STATUS_TIMEOUT) {
             polls = true;
             continue;
         }
@@ -217,7 +217,7 @@ void brim__ship_settle(brim_loader *loader) {
             continue;
         }
         bool over;
-        if (poll(ship, &berth->released, &over) == BRIM_TIMEOUT) {
+        if (poll(ship, &berth->released, &over) == BRIM_STATUS_TIMEOUT) {
             polls = true;
             continue;
         }
@@ -325,7 +325,7 @@ static struct brim__slot *find_cargo(brim_loader *loader) {
 static void tell_lost(brim_loader *loader, struct brim__slot *slot, brim_status status) {
     char size[BRIM__SIZE_TEXT];
     const uint64_t bytes = loader->plan->landing.slot_bytes;
-    if (status == BRIM_BUDGET &&
+    if (status == BRIM_STATUS_BUDGET &&
         brim__budget_free_now(loader->budget, loader->plan->landing.kind) >= bytes) {
         return; /* refused only while somebody collects */
     }
@@ -335,8 +335,8 @@ static void tell_lost(brim_loader *loader, struct brim__slot *slot, brim_status 
             return;
         }
     }
-    if (status == BRIM_BUDGET) {
-        status = brim__fail(BRIM_BUDGET,
+    if (status == BRIM_STATUS_BUDGET) {
+        status = brim__fail(BRIM_STATUS_BUDGET,
                             "a device slot of %s was given up because its batch could not be "
                             "released on its queue, and others have the memory now: close one of "
                             "them, or raise the limit of the device",
@@ -363,7 +363,7 @@ bool brim__ship_turn(brim_loader *loader) {
         const brim_status status = brim__berth_grow(loader);
         berth = brim__slot_find_free(ship->berth, loader->plan->berth_cap);
         slot = find_cargo(loader);
-        if (lost && status != BRIM_OK && status != BRIM_TIMEOUT && slot != NULL) {
+        if (lost && status != BRIM_OK && status != BRIM_STATUS_TIMEOUT && slot != NULL) {
             tell_lost(loader, slot, status);
         }
     }
@@ -517,7 +517,7 @@ uint64_t brim__ship_revoke(brim_loader *loader, brim_memory kind, uint64_t wante
             break; /* all are lent, or their readers are not done: nobody waits for these */
         }
         bool over;
-        if (poll(ship, &victim->copied, &over) == BRIM_TIMEOUT) {
+        if (poll(ship, &victim->copied, &over) == BRIM_STATUS_TIMEOUT) {
             brim__ship_await(loader); /* the memory is being written */
             continue;
         }
@@ -525,7 +525,7 @@ uint64_t brim__ship_revoke(brim_loader *loader, brim_memory kind, uint64_t wante
             take_back(loader, victim);
             brim__slot_free(victim);
         }
-        freed += kind == BRIM_HOST ? victim->pages.bytes : loader->plan->landing.slot_bytes;
+        freed += kind == BRIM_MEMORY_HOST ? victim->pages.bytes : loader->plan->landing.slot_bytes;
         give_up(loader, victim);
     }
     return freed;

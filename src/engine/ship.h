@@ -69,7 +69,7 @@ brim_status brim__slot_pin(brim_loader *loader, struct brim__slot *slot, bool el
 void brim__slot_unpin(brim_loader *loader, struct brim__slot *slot);
 
 /* Mutex held, released meanwhile: memory for one more berth, or for all that are planned,
- * if it is free. BRIM_TIMEOUT: not now. One that was lost with its release
+ * if it is free. BRIM_STATUS_TIMEOUT: not now. One that was lost with its release
  * (brim__ship_take_back) is made up for. */
 brim_status brim__berth_grow(brim_loader *loader);
 void brim__ship_grow(brim_loader *loader);

@@ -295,15 +295,15 @@ uint64_t brim__loader_revoke(void *holder, brim_memory kind, uint64_t wanted) {
     brim__lock(&loader->mutex);
     loader->revoking = true; /* what is freed is not claimed again meanwhile */
     uint64_t freed;
-    if (kind == BRIM_HOST || kind == BRIM_PINNED) {
+    if (kind == BRIM_MEMORY_HOST || kind == BRIM_MEMORY_PINNED) {
         freed = revoke_slots(loader, wanted);
     } else {
         freed = brim__ship_revoke(loader, kind, wanted);
     }
-    if (kind == BRIM_HOST && freed < wanted) {
+    if (kind == BRIM_MEMORY_HOST && freed < wanted) {
         freed += revoke_scratch(loader, wanted - freed);
     }
-    if (kind == BRIM_HOST && freed < wanted && loader->ship != NULL) {
+    if (kind == BRIM_MEMORY_HOST && freed < wanted && loader->ship != NULL) {
         freed += brim__ship_revoke(loader, kind, wanted - freed);
     }
     loader->revoking = false;

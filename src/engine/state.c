@@ -65,18 +65,19 @@ brim_status brim__state_read(const brim_plan *plan, const brim_state *state,
                              struct brim__position *position) {
     if (memcmp(state->bytes, magic, sizeof(magic)) != 0 ||
         get(state, AT_CHECKSUM, 8) != brim__hash(state->bytes, AT_CHECKSUM, 0)) {
-        return brim__fail(BRIM_CORRUPT, "these bytes are not a state that brim has written, or "
-                                        "they were damaged");
+        return brim__fail(BRIM_STATUS_CORRUPT,
+                          "these bytes are not a state that brim has written, or "
+                          "they were damaged");
     }
     if (get(state, AT_DATA, 8) != plan->info.data_fingerprint) {
-        return brim__fail(BRIM_MISMATCH,
+        return brim__fail(BRIM_STATUS_MISMATCH,
                           "the state was written for other data (fingerprint %016llx, here "
                           "%016llx): files, their sizes or their number differ",
                           (unsigned long long)get(state, AT_DATA, 8),
                           (unsigned long long)plan->info.data_fingerprint);
     }
     if (get(state, AT_ORDER, 8) != plan->info.order_fingerprint) {
-        return brim__fail(BRIM_MISMATCH,
+        return brim__fail(BRIM_STATUS_MISMATCH,
                           "the state was written for another order (fingerprint %016llx, here "
                           "%016llx): shuffle, split, filter and the like differ",
                           (unsigned long long)get(state, AT_ORDER, 8),

@@ -10,7 +10,8 @@ brim_status brim_loader_stats(brim_loader *loader, brim_stats *given) {
     }
     const size_t size = given->size;
     if (size < sizeof(size_t)) {
-        return brim__fail(BRIM_INVALID, "stats: size is not set: begin with BRIM_STATS_INIT");
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "stats: size is not set: begin with BRIM_STATS_INIT");
     }
     brim__lock(&loader->runtime->pool);
     const uint32_t threads = loader->runtime->worker_count;
@@ -57,7 +58,7 @@ brim_status brim_loader_stage_stats(brim_loader *loader, size_t stage, brim_stag
     }
     const size_t size = given->size;
     if (size < sizeof(size_t) || stage >= loader->plan->info.stage_count) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "stage %zu of %u, or size is not set: begin with "
                           "BRIM_STAGE_STATS_INIT",
                           stage, loader->plan->info.stage_count);
@@ -89,8 +90,9 @@ brim_status brim_loader_error(brim_loader *loader, size_t index, char *text, siz
                         loader->error[(loader->errors - 1 - index) % BRIM__ERRORS_KEPT]);
     }
     brim__unlock(&loader->mutex);
-    return found ? BRIM_OK
-                 : brim__fail(BRIM_INVALID, "%llu errors are kept", (unsigned long long)kept);
+    return found
+               ? BRIM_OK
+               : brim__fail(BRIM_STATUS_INVALID, "%llu errors are kept", (unsigned long long)kept);
 }
 
 void brim_loader_detail(brim_loader *loader, char *text, size_t text_bytes) {

@@ -41,7 +41,7 @@ static void give_up(brim_loader *loader, struct brim__slot *slot) {
 }
 
 static bool is_bad_sample(brim_status status) {
-    return status == BRIM_CORRUPT || status == BRIM_CALLBACK;
+    return status == BRIM_STATUS_CORRUPT || status == BRIM_STATUS_CALLBACK;
 }
 
 /* No lock held: makes what was pulled, and reports. */
@@ -113,7 +113,7 @@ bool brim__stream_work(brim_loader *loader, bool is_next) {
 
     brim__lock(&loader->mutex);
     loader->pulling = false;
-    if (slot->abandoned || status == BRIM_TIMEOUT) {
+    if (slot->abandoned || status == BRIM_STATUS_TIMEOUT) {
         /* what was pulled for nobody is pulled again: who abandoned it wants a rewind */
         give_up(loader, slot);
         scratch->busy = false;
@@ -122,8 +122,9 @@ bool brim__stream_work(brim_loader *loader, bool is_next) {
         brim__broadcast(&loader->ready);
         return true;
     }
-    const bool stuck = lost || (status != BRIM_OK && status != BRIM_END && !is_bad_sample(status));
-    if (status == BRIM_END && !lost) {
+    const bool stuck =
+        lost || (status != BRIM_OK && status != BRIM_STATUS_END && !is_bad_sample(status));
+    if (status == BRIM_STATUS_END && !lost) {
         loader->stream_ended = slot->ended = true;
     } else {
         slot->rows = slot->claimed = status == BRIM_OK ? run.count : 1;

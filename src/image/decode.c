@@ -84,14 +84,14 @@ static brim_status refuse(const uint8_t *data, size_t bytes) {
     char begin[3 * 4 + 1] = "";
     const size_t shown = bytes < 4 ? bytes : 4;
     if (bytes == 0) {
-        return brim__fail(BRIM_CORRUPT, "is no JPEG, PNG or WebP image: it is empty");
+        return brim__fail(BRIM_STATUS_CORRUPT, "is no JPEG, PNG or WebP image: it is empty");
     }
     for (size_t i = 0; i < shown; i++) {
         (void)snprintf(begin + 3 * i, 4, " %02x", data[i]);
     }
     const char *name = name_other(data, bytes);
-    return brim__fail(BRIM_CORRUPT, "is no JPEG, PNG or WebP image (begins with%s%s%s)", begin,
-                      name == NULL ? "" : ", ", name == NULL ? "" : name);
+    return brim__fail(BRIM_STATUS_CORRUPT, "is no JPEG, PNG or WebP image (begins with%s%s%s)",
+                      begin, name == NULL ? "" : ", ", name == NULL ? "" : name);
 }
 
 static enum brim__image_format sniff(const uint8_t *data, size_t bytes) {
@@ -110,9 +110,9 @@ static enum brim__image_format sniff(const uint8_t *data, size_t bytes) {
 brim_status brim__image_check_size(const struct brim__image_info *info) {
     if (info->width == 0 || info->height == 0 || info->width > BRIM__MAX_SIDE ||
         info->height > BRIM__MAX_SIDE) {
-        return brim__fail(BRIM_CORRUPT, "is a %s image of %u x %u pixels; sides may be 1 to %u",
-                          brim__image_format_name(info->format), info->width, info->height,
-                          BRIM__MAX_SIDE);
+        return brim__fail(
+            BRIM_STATUS_CORRUPT, "is a %s image of %u x %u pixels; sides may be 1 to %u",
+            brim__image_format_name(info->format), info->width, info->height, BRIM__MAX_SIDE);
     }
     return BRIM_OK;
 }
@@ -174,6 +174,6 @@ brim_status brim__image_decode(const struct brim__decoding *decoding, brim__row_
     case BRIM__IMAGE_WEBP:
         return brim__webp_decode(decoding, sink, user);
     default:
-        return brim__fail(BRIM_INVALID, "no image was found to decode");
+        return brim__fail(BRIM_STATUS_INVALID, "no image was found to decode");
     }
 }

@@ -86,7 +86,7 @@ struct brim__image_bounds brim__image_bounds_within(const struct brim__image_sur
 const char *brim__image_format_name(enum brim__image_format format);
 
 /* What the bytes are, whatever the file is called; sizes are checked: sides from 1
- * to BRIM__MAX_SIDE. BRIM_CORRUPT, with the reason, for anything that is no image.
+ * to BRIM__MAX_SIDE. BRIM_STATUS_CORRUPT, with the reason, for anything that is no image.
  * orientation: also look for EXIF's, which may stand behind the size. Uses no
  * memory but the input's window. */
 brim_status brim__image_info(struct brim__input *input, bool orientation,
@@ -100,7 +100,7 @@ brim_status brim__image_info(struct brim__input *input, bool orientation,
 #define BRIM__IMAGE_PIXELS 178956970
 
 struct brim__decoding {
-    struct brim__input *input; /* its stop ends the decoding with BRIM_INTERRUPTED */
+    struct brim__input *input; /* its stop ends the decoding with BRIM_STATUS_INTERRUPTED */
     const struct brim__image_info *info;
     enum brim__color color;
     uint32_t x, y, width, height; /* region of the stored image at that scale; inside it */
@@ -114,11 +114,11 @@ struct brim__decoding {
 };
 
 /* Rows y = 0 .. height - 1 of the region, from top to bottom, width pixels each.
- * BRIM_CORRUPT for bad data; BRIM_BUDGET never: memory was sized before. */
+ * BRIM_STATUS_CORRUPT for bad data; BRIM_STATUS_BUDGET never: memory was sized before. */
 brim_status brim__image_decode(const struct brim__decoding *decoding, brim__row_sink *sink,
                                void *user);
 
-/* BRIM_CORRUPT unless both sides are from 1 to BRIM__MAX_SIDE. */
+/* BRIM_STATUS_CORRUPT unless both sides are from 1 to BRIM__MAX_SIDE. */
 brim_status brim__image_check_size(const struct brim__image_info *info);
 
 /* One for each format; decode.c chooses. */

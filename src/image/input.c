@@ -29,7 +29,7 @@ static brim_status fill(struct brim__input *input, uint64_t offset) {
         return brim__interrupted();
     }
     if (brim__add_overflows(input->base, offset, &from)) {
-        return brim__fail(BRIM_CORRUPT, "%s: byte %llu + %llu lies outside of any file",
+        return brim__fail(BRIM_STATUS_CORRUPT, "%s: byte %llu + %llu lies outside of any file",
                           input->file->path, (unsigned long long)input->base,
                           (unsigned long long)offset);
     }
@@ -46,7 +46,8 @@ brim_status brim__input_at(struct brim__input *input, uint64_t offset, size_t by
     uint64_t end;
     assert(bytes <= BRIM__INPUT_WINDOW);
     if (brim__add_overflows(offset, bytes, &end) || end > input->bytes) {
-        return brim__fail(BRIM_CORRUPT, "ends after %llu bytes; %llu are needed at byte %llu",
+        return brim__fail(BRIM_STATUS_CORRUPT,
+                          "ends after %llu bytes; %llu are needed at byte %llu",
                           (unsigned long long)input->bytes, (unsigned long long)bytes,
                           (unsigned long long)offset);
     }

@@ -23,7 +23,7 @@ struct brim__input {
     uint64_t at;
     size_t have;
     uint64_t next;           /* where brim__input_next goes on */
-    struct brim__stop *stop; /* asked for each piece: BRIM_INTERRUPTED; NULL: none */
+    struct brim__stop *stop; /* asked for each piece: BRIM_STATUS_INTERRUPTED; NULL: none */
 };
 
 void brim__input_memory(struct brim__input *input, const void *memory, uint64_t bytes);
@@ -32,7 +32,7 @@ void brim__input_file(struct brim__input *input, const struct brim__file *file, 
                       uint64_t bytes, uint8_t *window);
 
 /* [offset, offset + bytes), at most a window of it; valid until the next call.
- * Past the end: BRIM_CORRUPT, "ends after N bytes". */
+ * Past the end: BRIM_STATUS_CORRUPT, "ends after N bytes". */
 brim_status brim__input_at(struct brim__input *input, uint64_t offset, size_t bytes,
                            const uint8_t **data);
 /* The next piece from `next` on, at least one byte and at most a window, and moves behind

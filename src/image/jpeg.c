@@ -67,7 +67,7 @@ static void fail_as_libjpeg_says(j_common_ptr jpeg) {
     const uint64_t left = brim__min(decoder->source.bytes_in_buffer, next);
     decoder->errors.format_message(jpeg, text);
     fail(decoder,
-         brim__fail(BRIM_CORRUPT, "is a damaged JPEG: near byte %llu of %llu: %s",
+         brim__fail(BRIM_STATUS_CORRUPT, "is a damaged JPEG: near byte %llu of %llu: %s",
                     (unsigned long long)(next - left), (unsigned long long)input->bytes, text));
 }
 
@@ -77,9 +77,10 @@ static void on_error(j_common_ptr jpeg) {
         fail_as_libjpeg_says(jpeg);
     }
     if (decoder->first_memory == NULL) {
-        fail(decoder, brim__fail(BRIM_MEMORY, "the system refused memory for a JPEG decoder"));
+        fail(decoder,
+             brim__fail(BRIM_STATUS_MEMORY, "the system refused memory for a JPEG decoder"));
     }
-    fail(decoder, brim__fail(BRIM_CORRUPT,
+    fail(decoder, brim__fail(BRIM_STATUS_CORRUPT,
                              "is a JPEG that needs more than the %llu bytes that its header says",
                              (unsigned long long)decoder->memory.bytes));
 }
@@ -114,7 +115,7 @@ static void on_progress(j_common_ptr jpeg) {
     }
     const char *change =
         decoder->most_scans < MOST_SCANS ? ": raise decode's max_pixels if that is no mistake" : "";
-    fail(decoder, brim__fail(BRIM_CORRUPT,
+    fail(decoder, brim__fail(BRIM_STATUS_CORRUPT,
                              "is a JPEG of %ux%u pixels and more than %d scans, each of which goes "
                              "through all of them: a scan bomb%s",
                              decoder->decoding->info->width, decoder->decoding->info->height,
@@ -231,7 +232,7 @@ static void check_header(struct decoder *decoder) {
                jpeg->comp_info[c].v_samp_factor == info->vertical[c];
     }
     if (!same) {
-        fail(decoder, brim__fail(BRIM_CORRUPT,
+        fail(decoder, brim__fail(BRIM_STATUS_CORRUPT,
                                  "is a JPEG whose header has changed since it was read first"));
     }
 }

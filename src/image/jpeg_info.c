@@ -66,7 +66,7 @@ static brim_status next_marker(struct walk *walk, uint8_t *marker) {
         }
         after_ff = *byte == 0xff;
         if (i >= 1 && ++walk->stray > MOST_STRAY) {
-            return brim__fail(BRIM_CORRUPT,
+            return brim__fail(BRIM_STATUS_CORRUPT,
                               "is a damaged JPEG: byte %llu: more than %d bytes of its header "
                               "belong to no segment",
                               (unsigned long long)walk->at, MOST_STRAY);
@@ -110,7 +110,7 @@ static brim_status check_sampling(const struct brim__image_info *info) {
     for (uint32_t c = 0; c < info->components; c++) {
         if (info->horizontal[c] < 1 || info->horizontal[c] > 4 || info->vertical[c] < 1 ||
             info->vertical[c] > 4) {
-            return brim__fail(BRIM_CORRUPT,
+            return brim__fail(BRIM_STATUS_CORRUPT,
                               "is a damaged JPEG: component %u has sampling factors %u x %u; they "
                               "may be 1 to 4",
                               c + 1, info->horizontal[c], info->vertical[c]);
@@ -120,7 +120,7 @@ static brim_status check_sampling(const struct brim__image_info *info) {
     }
     for (uint32_t c = 0; c < info->components; c++) {
         if (h % info->horizontal[c] != 0 || v % info->vertical[c] != 0) {
-            return brim__fail(BRIM_CORRUPT,
+            return brim__fail(BRIM_STATUS_CORRUPT,
                               "is a JPEG whose component %u is sampled %u x %u times where the "
                               "largest is sampled %u x %u times: only whole ratios can be decoded",
                               c + 1, info->horizontal[c], info->vertical[c], h, v);
@@ -132,34 +132,36 @@ static brim_status check_sampling(const struct brim__image_info *info) {
 /* data: the frame's segment behind its length, `bytes` of it. */
 static brim_status read_frame(const uint8_t *data, size_t bytes, struct brim__image_info *info) {
     if (bytes < 6) {
-        return brim__fail(BRIM_CORRUPT, "is a damaged JPEG: its frame header has %zu bytes", bytes);
+        return brim__fail(BRIM_STATUS_CORRUPT, "is a damaged JPEG: its frame header has %zu bytes",
+                          bytes);
     }
     const uint32_t bits = data[0], count = data[5];
     info->height = read_16(data + 1);
     info->width = read_16(data + 3);
     if (bits != 8) {
-        return brim__fail(BRIM_CORRUPT, "is a JPEG of %u bits for a sample; only 8 can be decoded",
-                          bits);
+        return brim__fail(BRIM_STATUS_CORRUPT,
+                          "is a JPEG of %u bits for a sample; only 8 can be decoded", bits);
     }
     if (info->width == 0) {
-        return brim__fail(BRIM_CORRUPT, "is a damaged JPEG: its width is 0");
+        return brim__fail(BRIM_STATUS_CORRUPT, "is a damaged JPEG: its width is 0");
     }
     if (info->height == 0) {
-        return brim__fail(BRIM_CORRUPT, "is a JPEG that says its height behind its pixels (DNL), "
-                                        "which cannot be decoded");
+        return brim__fail(BRIM_STATUS_CORRUPT,
+                          "is a JPEG that says its height behind its pixels (DNL), "
+                          "which cannot be decoded");
     }
     if (info->width > LONGEST_SIDE || info->height > LONGEST_SIDE) {
-        return brim__fail(BRIM_CORRUPT, "is a JPEG of %u x %u pixels; sides may be 1 to %d",
+        return brim__fail(BRIM_STATUS_CORRUPT, "is a JPEG of %u x %u pixels; sides may be 1 to %d",
                           info->width, info->height, LONGEST_SIDE);
     }
     if (count != 1 && count != 3 && count != 4) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "is a JPEG of %u components; 1 (gray), 3 (colour) and 4 (CMYK) can be "
                           "decoded",
                           count);
     }
     if (bytes != 6 + 3 * count) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "is a damaged JPEG: the header of a frame of %u components has %zu bytes",
                           count, bytes);
     }
@@ -176,11 +178,13 @@ static brim_status read_frame(const uint8_t *data, size_t bytes, struct brim__im
  * than there are is one of several. */
 static brim_status read_scan(const uint8_t *data, size_t bytes, struct brim__image_info *info) {
     if (info->components == 0) {
-        return brim__fail(BRIM_CORRUPT, "is a damaged JPEG: it has pixels but no frame header");
+        return brim__fail(BRIM_STATUS_CORRUPT,
+                          "is a damaged JPEG: it has pixels but no frame header");
     }
     if (bytes < 1 || data[0] < 1 || data[0] > info->components ||
         bytes != 4 + 2 * (size_t)data[0]) {
-        return brim__fail(BRIM_CORRUPT, "is a damaged JPEG: its first scan's header is wrong");
+        return brim__fail(BRIM_STATUS_CORRUPT,
+                          "is a damaged JPEG: its first scan's header is wrong");
     }
     info->whole = info->progressive || data[0] < info->components;
     return BRIM_OK;
@@ -201,15 +205,15 @@ static brim_status read_segment(struct walk *walk, uint8_t marker, bool *orienta
     }
     const size_t length = read_16(data);
     if (length < 2) {
-        return brim__fail(BRIM_CORRUPT, "is a damaged JPEG: byte %llu: a segment of %zu bytes", at,
-                          length);
+        return brim__fail(BRIM_STATUS_CORRUPT,
+                          "is a damaged JPEG: byte %llu: a segment of %zu bytes", at, length);
     }
     const size_t bytes = length - 2;
     walk->at += length;
     if (marker >= SOF0 && marker <= SOF2) {
         if (info->components != 0) {
-            return brim__fail(BRIM_CORRUPT, "is a damaged JPEG: byte %llu: a second frame header",
-                              at);
+            return brim__fail(BRIM_STATUS_CORRUPT,
+                              "is a damaged JPEG: byte %llu: a second frame header", at);
         }
         info->progressive = marker == SOF2;
         status = brim__input_at(walk->input, at + 2, bytes, &data);
@@ -230,11 +234,11 @@ static brim_status read_segment(struct walk *walk, uint8_t marker, bool *orienta
     if (!is_passed_over(marker)) {
         const char *kind = kind_name(marker);
         if (kind != NULL) {
-            return brim__fail(BRIM_CORRUPT,
+            return brim__fail(BRIM_STATUS_CORRUPT,
                               "is a %s JPEG; baseline and progressive ones can be decoded", kind);
         }
-        return brim__fail(BRIM_CORRUPT, "is a damaged JPEG: byte %llu: unknown marker ff%02x", at,
-                          marker);
+        return brim__fail(BRIM_STATUS_CORRUPT,
+                          "is a damaged JPEG: byte %llu: unknown marker ff%02x", at, marker);
     }
     return BRIM_OK;
 }
@@ -249,7 +253,8 @@ brim_status brim__jpeg_info(struct brim__input *input, bool orientation,
         return status;
     }
     if (data[0] != 0xff || data[1] != SOI) {
-        return brim__fail(BRIM_CORRUPT, "is no JPEG: it begins with %02x %02x", data[0], data[1]);
+        return brim__fail(BRIM_STATUS_CORRUPT, "is no JPEG: it begins with %02x %02x", data[0],
+                          data[1]);
     }
     for (uint32_t i = 0; i < MOST_SEGMENTS; i++) {
         uint8_t marker = 0;
@@ -261,7 +266,8 @@ brim_status brim__jpeg_info(struct brim__input *input, bool orientation,
             continue; /* without data */
         }
         if (marker == SOI || marker == EOI) {
-            return brim__fail(BRIM_CORRUPT, "is a damaged JPEG: byte %llu: it %s before its pixels",
+            return brim__fail(BRIM_STATUS_CORRUPT,
+                              "is a damaged JPEG: byte %llu: it %s before its pixels",
                               (unsigned long long)walk.at, marker == EOI ? "ends" : "begins again");
         }
         status = read_segment(&walk, marker, &orientation, &found);
@@ -275,6 +281,6 @@ brim_status brim__jpeg_info(struct brim__input *input, bool orientation,
             return BRIM_OK;
         }
     }
-    return brim__fail(BRIM_CORRUPT, "is a damaged JPEG: more than %d segments before its pixels",
-                      MOST_SEGMENTS);
+    return brim__fail(BRIM_STATUS_CORRUPT,
+                      "is a damaged JPEG: more than %d segments before its pixels", MOST_SEGMENTS);
 }

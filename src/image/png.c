@@ -121,7 +121,7 @@ static brim_status next_chunk(struct stream *stream) {
             stream->left = AROUND + ((uint64_t)data[0] << 24 | (uint64_t)data[1] << 16 |
                                      (uint64_t)data[2] << 8 | data[3]);
             if (stream->left == AROUND && ++stream->empty > MOST_EMPTY) {
-                return brim__fail(BRIM_CORRUPT,
+                return brim__fail(BRIM_STATUS_CORRUPT,
                                   "PNG: more than %d of its IDAT chunks are empty: a chunk bomb",
                                   MOST_EMPTY);
             }
@@ -316,12 +316,12 @@ static brim_status explain(const struct png *png, int error, uint64_t row) {
                                  (unsigned long long)row, height);
     }
     if (arena->refused) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "PNG: decoding needs more than the %llu bytes that follow "
                           "from its header",
                           (unsigned long long)png->decoding->memory_bytes);
     }
-    return brim__fail(BRIM_CORRUPT, "PNG: at row %llu of %u, near byte %llu: %s",
+    return brim__fail(BRIM_STATUS_CORRUPT, "PNG: at row %llu of %u, near byte %llu: %s",
                       (unsigned long long)row, height, (unsigned long long)png->stream.at,
                       spng_strerror(error));
 }
@@ -329,8 +329,8 @@ static brim_status explain(const struct png *png, int error, uint64_t row) {
 /* Damage that is to be borne: some rows were good, and it is not that reading failed or was
  * interrupted. */
 static bool is_borne(const struct png *png, uint64_t rows) {
-    return png->decoding->damaged && rows > 0 && png->stream.status != BRIM_IO &&
-           png->stream.status != BRIM_INTERRUPTED;
+    return png->decoding->damaged && rows > 0 && png->stream.status != BRIM_STATUS_IO &&
+           png->stream.status != BRIM_STATUS_INTERRUPTED;
 }
 
 /* After the last row: compares the checksum of the last data. */
@@ -451,10 +451,10 @@ brim_status brim__png_decode(const struct brim__decoding *decoding, brim__row_si
     const struct brim__png_header *header = &png.header;
     if (header->width != decoding->info->width || header->height != decoding->info->height ||
         header->interlaced != decoding->info->whole) {
-        return brim__fail(BRIM_CORRUPT, "PNG: its header changed while it was read");
+        return brim__fail(BRIM_STATUS_CORRUPT, "PNG: its header changed while it was read");
     }
     if (decoding->color == BRIM__MASK && (!is_table(header) || header->depth > 8)) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "PNG: %u-bit %s cannot be a mask, which needs palette indices or gray "
                           "values of at most 8 bits",
                           header->depth,

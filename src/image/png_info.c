@@ -59,7 +59,7 @@ static brim_status read_chunk(struct brim__input *input, uint64_t at, struct chu
     for (int i = 0; i < 4; i++) {
         const uint8_t letter = data[4 + i];
         if (!((letter >= 'A' && letter <= 'Z') || (letter >= 'a' && letter <= 'z'))) {
-            return brim__fail(BRIM_CORRUPT,
+            return brim__fail(BRIM_STATUS_CORRUPT,
                               "PNG: byte %llu begins no chunk: its type is "
                               "%02x %02x %02x %02x",
                               (unsigned long long)at, data[4], data[5], data[6], data[7]);
@@ -68,7 +68,7 @@ static brim_status read_chunk(struct brim__input *input, uint64_t at, struct chu
     }
     chunk->name[4] = '\0';
     if (chunk->bytes > MOST_LENGTH) {
-        return brim__fail(BRIM_CORRUPT, "PNG: the %s chunk at byte %llu has a length of %u",
+        return brim__fail(BRIM_STATUS_CORRUPT, "PNG: the %s chunk at byte %llu has a length of %u",
                           chunk->name, (unsigned long long)at, chunk->bytes);
     }
     return BRIM_OK;
@@ -88,15 +88,16 @@ static brim_status read_data(struct brim__input *input, const struct chunk *chun
     }
     const uint32_t sum = (uint32_t)crc32(0, *data + 4, chunk->bytes + 4);
     if (!damaged && sum != read_u32(*data + 8 + chunk->bytes)) {
-        return brim__fail(BRIM_CORRUPT, "PNG: the %s chunk at byte %llu has a wrong checksum",
-                          chunk->name, (unsigned long long)chunk->at);
+        return brim__fail(BRIM_STATUS_CORRUPT,
+                          "PNG: the %s chunk at byte %llu has a wrong checksum", chunk->name,
+                          (unsigned long long)chunk->at);
     }
     return BRIM_OK;
 }
 
 static brim_status refuse_length(const struct chunk *chunk, const char *right) {
-    return brim__fail(BRIM_CORRUPT, "PNG: the %s chunk at byte %llu has %u bytes; %s", chunk->name,
-                      (unsigned long long)chunk->at, chunk->bytes, right);
+    return brim__fail(BRIM_STATUS_CORRUPT, "PNG: the %s chunk at byte %llu has %u bytes; %s",
+                      chunk->name, (unsigned long long)chunk->at, chunk->bytes, right);
 }
 
 /* Bit d - 1 is set where a sample may have d bits. */
@@ -124,7 +125,8 @@ static brim_status read_ihdr(struct brim__input *input, bool damaged,
         return status;
     }
     if (!is(&chunk, "IHDR")) {
-        return brim__fail(BRIM_CORRUPT, "PNG: begins with a %s chunk, not with IHDR", chunk.name);
+        return brim__fail(BRIM_STATUS_CORRUPT, "PNG: begins with a %s chunk, not with IHDR",
+                          chunk.name);
     }
     if (chunk.bytes != 13) {
         return refuse_length(&chunk, "13 are right");
@@ -141,11 +143,11 @@ static brim_status read_ihdr(struct brim__input *input, bool damaged,
     header->type = data[17];
     if (header->depth < 1 || header->depth > 16 ||
         (depths_of(header->type) >> (header->depth - 1) & 1) == 0) {
-        return brim__fail(BRIM_CORRUPT, "PNG: there is no colour type %u with %u bits",
+        return brim__fail(BRIM_STATUS_CORRUPT, "PNG: there is no colour type %u with %u bits",
                           header->type, header->depth);
     }
     if (data[18] != 0 || data[19] != 0 || data[20] > 1) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "PNG: compression %u, filter %u and interlacing %u are not known",
                           data[18], data[19], data[20]);
     }
@@ -222,7 +224,7 @@ brim_status brim__png_read_header(struct brim__input *input, bool damaged,
     for (uint32_t i = 1; status == BRIM_OK; i++) {
         struct chunk chunk;
         if (i > MOST_CHUNKS) {
-            return brim__fail(BRIM_CORRUPT,
+            return brim__fail(BRIM_STATUS_CORRUPT,
                               "PNG: more than %d chunks stand before its image data: a chunk bomb",
                               MOST_CHUNKS);
         }
@@ -232,7 +234,7 @@ brim_status brim__png_read_header(struct brim__input *input, bool damaged,
         }
         if (is(&chunk, "IDAT")) {
             if (header->type == BRIM__PNG_PALETTE && !has_palette) {
-                return brim__fail(BRIM_CORRUPT, "PNG: has palette indices but no palette");
+                return brim__fail(BRIM_STATUS_CORRUPT, "PNG: has palette indices but no palette");
             }
             header->data_at = at;
             return BRIM_OK;
@@ -240,7 +242,8 @@ brim_status brim__png_read_header(struct brim__input *input, bool damaged,
         if (is(&chunk, "PLTE")) {
             if (header->type == BRIM__PNG_PALETTE) { /* elsewhere it is only a suggestion */
                 if (has_palette) {
-                    return brim__fail(BRIM_CORRUPT, "PNG: a second palette stands at byte %llu",
+                    return brim__fail(BRIM_STATUS_CORRUPT,
+                                      "PNG: a second palette stands at byte %llu",
                                       (unsigned long long)at);
                 }
                 status = read_palette(input, &chunk, damaged, header);
@@ -251,7 +254,7 @@ brim_status brim__png_read_header(struct brim__input *input, bool damaged,
         } else if (is(&chunk, "eXIf")) {
             read_exif(input, &chunk, header);
         } else if ((chunk.name[0] & 0x20) == 0) {
-            return brim__fail(BRIM_CORRUPT,
+            return brim__fail(BRIM_STATUS_CORRUPT,
                               "PNG: the %s chunk at byte %llu stands where image data is needed",
                               chunk.name, (unsigned long long)at);
         }

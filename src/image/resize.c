@@ -128,7 +128,7 @@ static bool axis_is_sound(const struct brim__axis *axis) {
 
 static brim_status check_axis(const struct brim__axis *axis, const char *name) {
     if (!axis_is_sound(axis)) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "resize, %s: [%g, %g) of %u pixels to %u, of which %u from %u on: sides "
                           "are 1 to %u pixels, and boxes and windows lie inside and are not empty",
                           name, (double)axis->from, (double)axis->to, axis->in, axis->out,
@@ -288,7 +288,7 @@ brim_status brim__resize_begin(const struct brim__resize *resize, uint8_t *memor
             x->count, y->count, resize->filter, resize->vertical_first,
         };
         const uint64_t most = brim__resize_memory(&bounds);
-        return brim__fail(BRIM_BUDGET,
+        return brim__fail(BRIM_STATUS_BUDGET,
                           "resizing %u x %u pixels to %u x %u takes up to %llu bytes; there are "
                           "%llu",
                           x->in, y->in, x->out, y->out, (unsigned long long)most,
@@ -427,7 +427,7 @@ static brim_status pass_on(struct brim__resizer *self, const uint8_t *row) {
 
 brim_status brim__resize_row(struct brim__resizer *resizer, const uint8_t *row) {
     if (resizer->row == resizer->height) {
-        return brim__fail(BRIM_INVALID, "resize: all %u rows that are needed were given",
+        return brim__fail(BRIM_STATUS_INVALID, "resize: all %u rows that are needed were given",
                           resizer->height);
     }
     if (resizer->alpha) {

@@ -101,8 +101,9 @@ static brim_status decode_region(const struct brim__decoding *decoding,
     WebPDecoderConfig config;
     const uint64_t bytes = 4 * (uint64_t)region->width * region->height;
     if (!WebPInitDecoderConfig(&config)) {
-        return brim__fail(BRIM_UNSUPPORTED, "the libwebp that is loaded is not the one that brim "
-                                            "was built with");
+        return brim__fail(BRIM_STATUS_UNSUPPORTED,
+                          "the libwebp that is loaded is not the one that brim "
+                          "was built with");
     }
     config.options.use_cropping = 1;
     config.options.crop_left = (int)region->x;
@@ -133,12 +134,12 @@ static brim_status decode_region(const struct brim__decoding *decoding,
         return brim__interrupted();
     }
     if (code == VP8_STATUS_OUT_OF_MEMORY) {
-        return brim__fail(BRIM_MEMORY, "WebP: %s; its decoder takes up to %llu bytes",
+        return brim__fail(BRIM_STATUS_MEMORY, "WebP: %s; its decoder takes up to %llu bytes",
                           explain(code), (unsigned long long)decoding->info->outside);
     }
     /* of damaged data what was decoded is there, if anything was */
     if (code != VP8_STATUS_OK && (!decoding->damaged || is_zero(pixels, 4 * region->width))) {
-        return brim__fail(BRIM_CORRUPT, "WebP: the image at byte %llu cannot be decoded: %s",
+        return brim__fail(BRIM_STATUS_CORRUPT, "WebP: the image at byte %llu cannot be decoded: %s",
                           (unsigned long long)webp->at, explain(code));
     }
     return BRIM_OK;
@@ -204,7 +205,7 @@ brim_status brim__webp_decode(const struct brim__decoding *decoding, brim__row_s
         return status;
     }
     if (webp.truncated && !decoding->damaged) {
-        return brim__fail(BRIM_CORRUPT, "WebP: ends after %llu bytes, before its image does",
+        return brim__fail(BRIM_STATUS_CORRUPT, "WebP: ends after %llu bytes, before its image does",
                           (unsigned long long)input->bytes);
     }
     const uint64_t frame = 4 * (uint64_t)webp.frame_width * webp.frame_height;
@@ -214,7 +215,7 @@ brim_status brim__webp_decode(const struct brim__decoding *decoding, brim__row_s
     if (webp.width != decoding->info->width || webp.height != decoding->info->height ||
         held + brim__align(frame, BRIM__CACHE_LINE) + 4 * (uint64_t)webp.width >
             decoding->memory_bytes) {
-        return brim__fail(BRIM_CORRUPT, "WebP: its header changed while it was read");
+        return brim__fail(BRIM_STATUS_CORRUPT, "WebP: its header changed while it was read");
     }
     struct region region = { 0 };
     if (cut(decoding->x, decoding->width, webp.x, webp.frame_width, &region.x, &region.width) &&

@@ -38,7 +38,7 @@ static inline bool brim__webp_is_large(const struct brim__webp *webp) {
 brim_status brim__webp_find(struct brim__input *input, bool exif, struct brim__webp *webp);
 
 /* What libwebp takes for a lossless image at [at, at + bytes) of width x height pixels,
- * at most. `at` is behind the image's own header. BRIM_CORRUPT: it cannot be decoded. */
+ * at most. `at` is behind the image's own header. BRIM_STATUS_CORRUPT: it cannot be decoded. */
 brim_status brim__webp_lossless_bytes(struct brim__input *input, uint64_t at, uint64_t bytes,
                                       uint32_t width, uint32_t height, uint64_t *taken);
 

@@ -51,11 +51,11 @@ struct chunk {
 static brim_status read_chunk(struct walk *walk, uint64_t at, uint64_t end, struct chunk *chunk) {
     const uint8_t *data;
     if (++walk->chunks > MOST_CHUNKS) {
-        return brim__fail(BRIM_CORRUPT, "WebP: it has more than %d chunks: a chunk bomb",
+        return brim__fail(BRIM_STATUS_CORRUPT, "WebP: it has more than %d chunks: a chunk bomb",
                           MOST_CHUNKS);
     }
     if (end < at || end - at < HEADER) {
-        return brim__fail(BRIM_CORRUPT, "WebP: ends after %llu bytes, before its image",
+        return brim__fail(BRIM_STATUS_CORRUPT, "WebP: ends after %llu bytes, before its image",
                           (unsigned long long)end);
     }
     const brim_status status = brim__input_at(walk->input, at, HEADER, &data);
@@ -79,7 +79,7 @@ static brim_status read_lossy(struct brim__input *input, const struct chunk *chu
                               struct brim__webp *webp) {
     const uint8_t *data;
     if (chunk->bytes < 10) {
-        return brim__fail(BRIM_CORRUPT, "WebP: its image data has only %llu bytes",
+        return brim__fail(BRIM_STATUS_CORRUPT, "WebP: its image data has only %llu bytes",
                           (unsigned long long)chunk->bytes);
     }
     const brim_status status = brim__input_at(input, chunk->data, 10, &data);
@@ -87,7 +87,7 @@ static brim_status read_lossy(struct brim__input *input, const struct chunk *chu
         return status;
     }
     if ((data[0] & 1) != 0 || memcmp(data + 3, "\x9d\x01\x2a", 3) != 0) {
-        return brim__fail(BRIM_CORRUPT, "WebP: byte %llu begins no VP8 image",
+        return brim__fail(BRIM_STATUS_CORRUPT, "WebP: byte %llu begins no VP8 image",
                           (unsigned long long)chunk->data);
     }
     webp->frame_width = (uint32_t)(data[6] | data[7] << 8) & 0x3fff;
@@ -99,7 +99,7 @@ static brim_status read_lossless(struct brim__input *input, const struct chunk *
                                  struct brim__webp *webp) {
     const uint8_t *data;
     if (chunk->bytes < 5) {
-        return brim__fail(BRIM_CORRUPT, "WebP: its image data has only %llu bytes",
+        return brim__fail(BRIM_STATUS_CORRUPT, "WebP: its image data has only %llu bytes",
                           (unsigned long long)chunk->bytes);
     }
     const brim_status status = brim__input_at(input, chunk->data, 5, &data);
@@ -108,7 +108,7 @@ static brim_status read_lossless(struct brim__input *input, const struct chunk *
     }
     const uint32_t fields = read_u32(data + 1);
     if (data[0] != 0x2f || fields >> 29 != 0) {
-        return brim__fail(BRIM_CORRUPT, "WebP: byte %llu begins no lossless image",
+        return brim__fail(BRIM_STATUS_CORRUPT, "WebP: byte %llu begins no lossless image",
                           (unsigned long long)chunk->data);
     }
     webp->frame_width = (fields & 0x3fff) + 1;
@@ -169,7 +169,7 @@ static brim_status find_frame(struct walk *walk, uint64_t at, uint64_t end, stru
     } while (!is(&chunk, "ANMF"));
     *next = chunk.next;
     if (chunk.bytes < 16) {
-        return brim__fail(BRIM_CORRUPT, "WebP: the frame at byte %llu has only %llu bytes",
+        return brim__fail(BRIM_STATUS_CORRUPT, "WebP: the frame at byte %llu has only %llu bytes",
                           (unsigned long long)chunk.at, (unsigned long long)chunk.bytes);
     }
     brim_status status = brim__input_at(walk->input, chunk.data, 16, &data);
@@ -186,7 +186,7 @@ static brim_status find_frame(struct walk *walk, uint64_t at, uint64_t end, stru
         (width != webp->frame_width || height != webp->frame_height ||
          (uint64_t)webp->x + width > webp->width || (uint64_t)webp->y + height > webp->height)) {
         return brim__fail(
-            BRIM_CORRUPT,
+            BRIM_STATUS_CORRUPT,
             "WebP: a frame of %u x %u pixels at %u, %u holds an image of %u x %u on a "
             "canvas of %u x %u",
             width, height, webp->x, webp->y, webp->frame_width, webp->frame_height, webp->width,
@@ -237,7 +237,7 @@ brim_status brim__webp_find(struct brim__input *input, bool exif, struct brim__w
         return status;
     }
     if (chunk.bytes < 10) {
-        return brim__fail(BRIM_CORRUPT, "WebP: its VP8X chunk has only %llu bytes",
+        return brim__fail(BRIM_STATUS_CORRUPT, "WebP: its VP8X chunk has only %llu bytes",
                           (unsigned long long)chunk.bytes);
     }
     status = brim__input_at(input, chunk.data, 10, &data);
@@ -254,7 +254,7 @@ brim_status brim__webp_find(struct brim__input *input, bool exif, struct brim__w
         status = find_image(&walk, chunk.next, end, webp, &next);
         if (status == BRIM_OK &&
             (webp->width != webp->frame_width || webp->height != webp->frame_height)) {
-            return brim__fail(BRIM_CORRUPT,
+            return brim__fail(BRIM_STATUS_CORRUPT,
                               "WebP: an image of %u x %u pixels on a canvas of %u x %u",
                               webp->frame_width, webp->frame_height, webp->width, webp->height);
         }
@@ -289,8 +289,8 @@ brim_status brim__webp_info(struct brim__input *input, bool orientation,
     }
     const uint64_t pixels = (uint64_t)webp.frame_width * webp.frame_height;
     if (pixels == 0) {
-        return brim__fail(BRIM_CORRUPT, "WebP: its image is %u x %u pixels", webp.frame_width,
-                          webp.frame_height);
+        return brim__fail(BRIM_STATUS_CORRUPT, "WebP: its image is %u x %u pixels",
+                          webp.frame_width, webp.frame_height);
     }
     if (webp.lossless) {
         status = brim__webp_lossless_bytes(input, webp.data_at + 5, webp.data_bytes - 5,

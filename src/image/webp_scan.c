@@ -39,14 +39,14 @@ struct bits {
     uint64_t at, end; /* of what was not taken yet */
     uint64_t held;    /* the next bits, the first lowest */
     uint32_t count;
-    brim_status status; /* BRIM_CORRUPT also when the data ended */
+    brim_status status; /* BRIM_STATUS_CORRUPT also when the data ended */
 };
 
 static void fill(struct bits *bits) {
     const uint8_t *data;
     const uint64_t bytes = brim__min(4, bits->end - bits->at);
     if (bytes == 0) {
-        bits->status = brim__fail(BRIM_CORRUPT,
+        bits->status = brim__fail(BRIM_STATUS_CORRUPT,
                                   "WebP: its lossless data ends at byte %llu, before "
                                   "the first pixel",
                                   (unsigned long long)bits->end);
@@ -79,7 +79,7 @@ static uint32_t read_bits(struct bits *bits, uint32_t n) {
 
 static void refuse(struct bits *bits, const char *why) {
     if (bits->status == BRIM_OK) {
-        bits->status = brim__fail(BRIM_CORRUPT, "WebP: lossless data near byte %llu: %s",
+        bits->status = brim__fail(BRIM_STATUS_CORRUPT, "WebP: lossless data near byte %llu: %s",
                                   (unsigned long long)bits->at, why);
     }
 }

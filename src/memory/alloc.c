@@ -42,7 +42,7 @@ static_assert(sizeof(struct header) <= ALIGNMENT, "the header has one alignment'
 static brim_status refuse(uint64_t bytes, const brim_budget *budget, int error) {
     char size[BRIM__SIZE_TEXT];
     char why[BRIM__ERROR_TEXT];
-    return brim__fail(BRIM_MEMORY, "the system refused %s (%llu bytes)%s: %s",
+    return brim__fail(BRIM_STATUS_MEMORY, "the system refused %s (%llu bytes)%s: %s",
                       brim__size_text(bytes, size), (unsigned long long)bytes,
                       budget ? ", which the budget would have allowed" : "",
                       brim__error_text(error, why));

@@ -11,8 +11,8 @@
 
 #include "memory/budget.h"
 
-/* Zeroed, aligned to 64 bytes. NULL with the thread's detail set (BRIM_BUDGET
- * or BRIM_MEMORY through *status, which may be NULL). */
+/* Zeroed, aligned to 64 bytes. NULL with the thread's detail set (BRIM_STATUS_BUDGET
+ * or BRIM_STATUS_MEMORY through *status, which may be NULL). */
 void *brim__alloc(brim_budget *budget, uint64_t bytes, brim_status *status);
 void brim__free(void *memory);
 /* What brim__alloc charges for `bytes`; UINT64_MAX if that does not fit. */
@@ -30,7 +30,7 @@ struct brim__pages {
     uint64_t number; /* of shared pages; 0: private */
 };
 /* Firm pages may revoke and explain; elastic ones are taken only if free, and
- * a refusal is BRIM_BUDGET without a text. guard: one inaccessible page below
+ * a refusal is BRIM_STATUS_BUDGET without a text. guard: one inaccessible page below
  * (stacks). */
 brim_status brim__pages_new(struct brim__pages *pages, brim_budget *budget, uint64_t bytes,
                             bool elastic, bool guard);

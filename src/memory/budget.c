@@ -8,7 +8,7 @@
  * uncharge on a node that is gone, other than through a handle that was freed.
  *
  * After a fork the child touches no lock: the parent may have held it. Reading
- * and charging say BRIM_FORKED; freeing and returning do nothing.
+ * and charging say BRIM_STATUS_FORKED; freeing and returning do nothing.
  */
 #include "memory/alloc.h"
 #include "memory/node.h"
@@ -19,14 +19,14 @@ bool brim__budget_forked(const brim_budget *budget) {
 
 brim_status brim__budget_usable(const brim_budget *budget, brim_memory kind) {
     if (!budget) {
-        return brim__fail(BRIM_INVALID, "the budget is NULL");
+        return brim__fail(BRIM_STATUS_INVALID, "the budget is NULL");
     }
     if ((unsigned)kind >= BRIM_MEMORY_KINDS) {
-        return brim__fail(BRIM_INVALID, "%u is not a kind of memory; there are %u", (unsigned)kind,
-                          (unsigned)BRIM_MEMORY_KINDS);
+        return brim__fail(BRIM_STATUS_INVALID, "%u is not a kind of memory; there are %u",
+                          (unsigned)kind, (unsigned)BRIM_MEMORY_KINDS);
     }
     if (brim__budget_forked(budget)) {
-        return brim__fail(BRIM_FORKED,
+        return brim__fail(BRIM_STATUS_FORKED,
                           "budget \"%s\" belongs to process %u; make a runtime in this one",
                           budget->label, (unsigned)budget->tree->process);
     }
@@ -76,12 +76,12 @@ no_lock:
 brim_status brim__budget_root(const char *label, const uint64_t limits[BRIM_MEMORY_KINDS],
                               brim_budget **budget) {
     const uint64_t bytes = brim__alloc_bytes(sizeof(struct brim__tree));
-    if (limits[BRIM_HOST] < bytes) {
+    if (limits[BRIM_MEMORY_HOST] < bytes) {
         char limit[BRIM__SIZE_TEXT];
-        return brim__fail(BRIM_BUDGET,
+        return brim__fail(BRIM_STATUS_BUDGET,
                           "budget \"%s\" (limit %s) cannot even hold itself; raise the limit to at "
                           "least %llu bytes",
-                          label, brim__size_text(limits[BRIM_HOST], limit),
+                          label, brim__size_text(limits[BRIM_MEMORY_HOST], limit),
                           (unsigned long long)bytes);
     }
     brim_status status;
@@ -103,8 +103,11 @@ brim_status brim__budget_root(const char *label, const uint64_t limits[BRIM_MEMO
     for (size_t kind = 0; kind < BRIM_MEMORY_KINDS; kind++) {
         root->counts[kind].limit = limits[kind];
     }
-    brim__add(&(struct brim__request){
-        .at = root, .kind = BRIM_HOST, .column = BRIM__FIRM, .bytes = bytes, .block = true });
+    brim__add(&(struct brim__request){ .at = root,
+                                       .kind = BRIM_MEMORY_HOST,
+                                       .column = BRIM__FIRM,
+                                       .bytes = bytes,
+                                       .block = true });
     *budget = root;
     return BRIM_OK;
 }
@@ -126,7 +129,7 @@ brim_status brim__budget_share(brim_budget *root, const char *name,
                                const uint64_t limits[BRIM_MEMORY_KINDS]) {
     uint64_t claims[BRIM_MEMORY_KINDS];
     const brim_status status = brim_budget_charge(
-        root, BRIM_HOST, brim__align(sizeof(struct brim__segment), brim__page_bytes()));
+        root, BRIM_MEMORY_HOST, brim__align(sizeof(struct brim__segment), brim__page_bytes()));
     if (status) {
         return status;
     }
@@ -164,27 +167,27 @@ uint64_t brim__budget_node_bytes(void) {
 static brim_status check_bounds(const char *label, uint64_t limit, uint64_t minimum) {
     return minimum <= limit
                ? BRIM_OK
-               : brim__fail(BRIM_INVALID,
+               : brim__fail(BRIM_STATUS_INVALID,
                             "budget \"%s\": its minimum of %llu bytes is above its limit of %llu",
                             label, (unsigned long long)minimum, (unsigned long long)limit);
 }
 
 brim_status brim_budget_new(brim_budget *parent, const char *label, uint64_t limit,
                             uint64_t minimum, brim_budget **budget) {
-    brim_status status = brim__budget_usable(parent, BRIM_HOST);
+    brim_status status = brim__budget_usable(parent, BRIM_MEMORY_HOST);
     if (status) {
         return status;
     }
     if (!label || !label[0] || !budget) {
-        return brim__fail(BRIM_INVALID, "a budget needs a label and a place for its handle");
+        return brim__fail(BRIM_STATUS_INVALID, "a budget needs a label and a place for its handle");
     }
     status = check_bounds(label, limit, minimum);
     if (status) {
         return status;
     }
     if (parent->depth + 1 >= BRIM__MOST_LEVELS) {
-        return brim__fail(BRIM_INVALID, "budget \"%s\": budgets nest at most %d levels deep", label,
-                          BRIM__MOST_LEVELS);
+        return brim__fail(BRIM_STATUS_INVALID, "budget \"%s\": budgets nest at most %d levels deep",
+                          label, BRIM__MOST_LEVELS);
     }
     brim_budget *node = brim__alloc(parent, sizeof *node, &status);
     if (!node) {
@@ -198,9 +201,9 @@ brim_status brim_budget_new(brim_budget *parent, const char *label, uint64_t lim
     for (size_t kind = 0; kind < BRIM_MEMORY_KINDS; kind++) {
         node->counts[kind].limit = BRIM_UNLIMITED;
     }
-    node->counts[BRIM_HOST].limit = limit;
+    node->counts[BRIM_MEMORY_HOST].limit = limit;
     link_child(node);
-    status = brim_budget_set(node, BRIM_HOST, limit, minimum);
+    status = brim_budget_set(node, BRIM_MEMORY_HOST, limit, minimum);
     if (status) {
         brim__budget_unref(node);
         return status;
@@ -219,7 +222,7 @@ brim_status brim_budget_set(brim_budget *budget, brim_memory kind, uint64_t limi
         return status;
     }
     if (!budget->parent && minimum > 0) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "budget \"%s\" has no parent that could set a minimum aside",
                           budget->label);
     }
@@ -361,7 +364,7 @@ void brim__budget_firm_up(brim_budget *budget, brim_memory kind, uint64_t bytes)
     bytes = brim__min(bytes, own->elastic);
     own->elastic -= bytes;
     own->firm += bytes;
-    const uint64_t blocks = kind == BRIM_HOST ? brim__min(bytes, budget->elastic_blocks) : 0;
+    const uint64_t blocks = kind == BRIM_MEMORY_HOST ? brim__min(bytes, budget->elastic_blocks) : 0;
     budget->elastic_blocks -= blocks;
     budget->blocks += blocks;
     for (brim_budget *node = budget; node; node = node->parent) {
@@ -374,15 +377,18 @@ void brim__budget_firm_up(brim_budget *budget, brim_memory kind, uint64_t bytes)
 
 brim_status brim__budget_charge_block(brim_budget *budget, uint64_t bytes, bool elastic) {
     if (!elastic) {
-        return charge(budget, BRIM_HOST, BRIM__FIRM, bytes, true);
+        return charge(budget, BRIM_MEMORY_HOST, BRIM__FIRM, bytes, true);
     }
-    const brim_status status = brim__budget_usable(budget, BRIM_HOST);
+    const brim_status status = brim__budget_usable(budget, BRIM_MEMORY_HOST);
     if (status) {
         return status;
     }
-    const bool fits = brim__add_if_free(&(struct brim__request){
-        .at = budget, .kind = BRIM_HOST, .column = BRIM__ELASTIC, .bytes = bytes, .block = true });
-    return fits ? BRIM_OK : BRIM_BUDGET;
+    const bool fits = brim__add_if_free(&(struct brim__request){ .at = budget,
+                                                                 .kind = BRIM_MEMORY_HOST,
+                                                                 .column = BRIM__ELASTIC,
+                                                                 .bytes = bytes,
+                                                                 .block = true });
+    return fits ? BRIM_OK : BRIM_STATUS_BUDGET;
 }
 
 void brim__budget_uncharge_block(brim_budget *budget, uint64_t bytes, bool elastic) {
@@ -393,7 +399,7 @@ void brim__budget_uncharge_block(brim_budget *budget, uint64_t bytes, bool elast
     brim__lock(&tree->lock);
     const enum brim__column column = elastic ? BRIM__ELASTIC : BRIM__FIRM;
     assert(bytes <= *brim__own_blocks(budget, column));
-    brim__subtract(budget, BRIM_HOST, column, bytes);
+    brim__subtract(budget, BRIM_MEMORY_HOST, column, bytes);
     *brim__own_blocks(budget, column) -= bytes;
     const bool dead = bury_if_dead(budget);
     brim__unlock(&tree->lock);

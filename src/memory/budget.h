@@ -31,7 +31,7 @@
 typedef uint64_t brim__revoke(void *holder, brim_memory kind, uint64_t wanted);
 
 /* A tree's root, given up by brim__budget_unref. limits: one for each kind.
- * BRIM_BUDGET if the host limit cannot hold the root itself. */
+ * BRIM_STATUS_BUDGET if the host limit cannot hold the root itself. */
 brim_status brim__budget_root(const char *label, const uint64_t limits[BRIM_MEMORY_KINDS],
                               brim_budget **budget);
 /* Has what is charged at a new root, and all that will be, counted in a budget that processes
@@ -74,7 +74,7 @@ brim_status brim__budget_reserve(brim_budget *budget, brim_memory kind, uint64_t
 void brim__budget_unreserve(brim_budget *budget, brim_memory kind, uint64_t bytes);
 
 /* For alloc.c alone: host memory that keeps its budget. An elastic refusal is
- * BRIM_BUDGET without a text. */
+ * BRIM_STATUS_BUDGET without a text. */
 brim_status brim__budget_charge_block(brim_budget *budget, uint64_t bytes, bool elastic);
 void brim__budget_uncharge_block(brim_budget *budget, uint64_t bytes, bool elastic);
 

@@ -224,8 +224,9 @@ void brim__subtract(brim_budget *at, brim_memory kind, enum brim__column column,
 
 uint64_t brim__loose(brim_budget *node, brim_memory kind, enum brim__column column) {
     const uint64_t all = *own_column(node, kind, column);
-    return kind == BRIM_HOST && column != BRIM__RESERVED ? all - *brim__own_blocks(node, column)
-                                                         : all;
+    return kind == BRIM_MEMORY_HOST && column != BRIM__RESERVED
+               ? all - *brim__own_blocks(node, column)
+               : all;
 }
 
 /* ------------------------------------------------------------- collecting */
@@ -401,10 +402,10 @@ brim_status brim__add_firmly(struct brim__request *request) {
     if (fit) {
         return BRIM_OK;
     }
-    if (request->kind == BRIM_HOST && request->column != BRIM__BOUNDS) {
+    if (request->kind == BRIM_MEMORY_HOST && request->column != BRIM__BOUNDS) {
         brim__refusal_note()->needed = needed;
     }
-    return brim__fail_text(BRIM_BUDGET, text);
+    return brim__fail_text(BRIM_STATUS_BUDGET, text);
 }
 
 bool brim__add_if_free(struct brim__request *request) {

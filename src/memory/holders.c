@@ -212,12 +212,12 @@ static void list_processes(const brim_budget *root, brim_memory kind, char *text
 /* The numbering of devices is brim_device_memory's. */
 const char *brim__memory_text(brim_memory kind, char text[BRIM__MEMORY_TEXT]) {
     static const char *const devices[] = { "cuda", "opencl" };
-    if (kind == BRIM_HOST) {
+    if (kind == BRIM_MEMORY_HOST) {
         text[0] = '\0';
-    } else if (kind == BRIM_PINNED) {
+    } else if (kind == BRIM_MEMORY_PINNED) {
         snprintf(text, BRIM__MEMORY_TEXT, " of page-locked memory");
     } else {
-        const unsigned number = (unsigned)kind - BRIM_DEVICE;
+        const unsigned number = (unsigned)kind - BRIM_MEMORY_DEVICE;
         assert(number / BRIM_MOST_DEVICES < BRIM__COUNT(devices));
         snprintf(text, BRIM__MEMORY_TEXT, " on %s:%u", devices[number / BRIM_MOST_DEVICES],
                  number % BRIM_MOST_DEVICES);
@@ -330,7 +330,7 @@ brim_status brim_budget_read(brim_budget *budget, brim_memory kind, brim_budget_
         return status;
     }
     if (!info || info->size < sizeof info->size) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "info is NULL or its size is not set; use BRIM_BUDGET_INFO_INIT");
     }
     const size_t size = info->size; /* of an older or a newer header */
@@ -349,7 +349,7 @@ brim_status brim_budget_walk(brim_budget *budget, brim_memory kind, brim_budget_
         return status;
     }
     if (!visit) {
-        return brim__fail(BRIM_INVALID, "visit is NULL");
+        return brim__fail(BRIM_STATUS_INVALID, "visit is NULL");
     }
     brim__lock(&budget->tree->lock);
     for (const brim_budget *node = budget; node; node = brim__budget_after(node, budget)) {
@@ -383,7 +383,7 @@ static bool is_right(const brim_budget *node, size_t kind) {
     return used == count->used && kept == count->kept && charged == count->sum_charged &&
            elastic == count->sum_elastic && reserved == count->sum_reserved &&
            count->used <= count->limit && count->peak >= charged + reserved &&
-           (kind != BRIM_HOST ||
+           (kind != BRIM_MEMORY_HOST ||
             (count->firm >= node->blocks && count->elastic >= node->elastic_blocks));
 }
 

@@ -53,7 +53,7 @@ static brim_status check_name(const char *name) {
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
     const size_t length = strnlen(name, BRIM__SHARED_NAME_BYTES);
     if (length == 0 || length >= BRIM__SHARED_NAME_BYTES || strspn(name, allowed) != length) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "the name of a shared budget has 1 to %d letters, digits, '-', '_' and "
                           "'.': \"%.80s\" has not",
                           BRIM__SHARED_NAME_BYTES - 1, name);
@@ -65,8 +65,9 @@ static brim_status refuse(const char *name, const char *what, int error) {
     char path[BRIM__SEGMENT_PATH];
     char why[BRIM__ERROR_TEXT];
     const bool shortage = error == EMFILE || error == ENFILE || error == ENOMEM;
-    return brim__fail(shortage ? BRIM_MEMORY : BRIM_IO, "shared budget \"%s\": %s %s: %s%s", name,
-                      brim__segment_path(name, path), what, brim__error_text(error, why),
+    return brim__fail(shortage ? BRIM_STATUS_MEMORY : BRIM_STATUS_IO,
+                      "shared budget \"%s\": %s %s: %s%s", name, brim__segment_path(name, path),
+                      what, brim__error_text(error, why),
                       error == ENOENT || error == EACCES || error == ENOSYS || error == EROFS
                           ? "; budgets are shared through /dev/shm, where this user must be able "
                             "to make files"
@@ -76,7 +77,7 @@ static brim_status refuse(const char *name, const char *what, int error) {
 static brim_status damaged(const char *name, const char *what) {
     char path[BRIM__SEGMENT_PATH];
     return brim__fail(
-        BRIM_CORRUPT,
+        BRIM_STATUS_CORRUPT,
         "shared budget \"%s\": %s %s; when no process uses it any more, delete it, or "
         "take another name",
         name, brim__segment_path(name, path), what);
@@ -171,7 +172,7 @@ static brim_status open_locked(const char *name, int *file, struct stat *facts) 
         if (!lock(*file, JOIN_NS)) {
             close(*file);
             return brim__fail(
-                BRIM_IO,
+                BRIM_STATUS_IO,
                 "shared budget \"%s\": another process has been opening or closing it "
                 "for %u s; it may have been stopped",
                 name, (unsigned)(JOIN_NS / 1000000000));
@@ -211,7 +212,8 @@ static brim_status init(const char *name, struct brim__segment *segment) {
         pthread_mutexattr_destroy(&attributes);
     }
     if (error != 0) {
-        return brim__fail(BRIM_MEMORY, "shared budget \"%s\": its lock could not be made: %s", name,
+        return brim__fail(BRIM_STATUS_MEMORY,
+                          "shared budget \"%s\": its lock could not be made: %s", name,
                           brim__error_text(error, why));
     }
     segment->format = FORMAT << 8 | LIBRARY;

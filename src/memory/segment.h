@@ -47,8 +47,8 @@ struct brim__segment {
 
 /* Opens the segment of a name, or makes it, and locks its file, so that nobody joins or
  * leaves meanwhile; *file is closed by brim__segment_unlock. Waits for others for some
- * seconds. BRIM_INVALID: no such name is allowed; BRIM_CORRUPT: it is not a segment, and
- * the text says what to delete; BRIM_IO: the system refuses. */
+ * seconds. BRIM_STATUS_INVALID: no such name is allowed; BRIM_STATUS_CORRUPT: it is not a segment, and
+ * the text says what to delete; BRIM_STATUS_IO: the system refuses. */
 brim_status brim__segment_open(const char *name, struct brim__segment **segment, int *file);
 /* The file of an open segment, locked, for its end; -1: it is not to be had soon, or was
  * deleted. */

@@ -324,16 +324,16 @@ static bool is_empty(const struct brim__segment *segment) {
 
 static brim_status begin_limits(const char *name, const uint64_t given[BRIM_MEMORY_KINDS],
                                 uint64_t limits[BRIM_MEMORY_KINDS]) {
-    if (given[BRIM_HOST] == 0) {
-        return brim__fail(BRIM_INVALID,
+    if (given[BRIM_MEMORY_HOST] == 0) {
+        return brim__fail(BRIM_STATUS_INVALID,
                           "shared budget \"%s\": nobody shares it yet: the first must say how much "
                           "it has in all",
                           name);
     }
     for (size_t kind = 0; kind < BRIM_MEMORY_KINDS; kind++) {
-        limits[kind] = given[kind] > 0       ? given[kind]
-                       : kind == BRIM_PINNED ? given[BRIM_HOST]
-                                             : BRIM_UNLIMITED;
+        limits[kind] = given[kind] > 0              ? given[kind]
+                       : kind == BRIM_MEMORY_PINNED ? given[BRIM_MEMORY_HOST]
+                                                    : BRIM_UNLIMITED;
     }
     return BRIM_OK;
 }
@@ -343,17 +343,19 @@ static brim_status check_limits(const char *name, const uint64_t given[BRIM_MEMO
     for (size_t kind = 0; kind < BRIM_MEMORY_KINDS; kind++) {
         /* page-locked memory is host memory: as much as of that is no limit */
         const bool limited =
-            kind == BRIM_HOST || (limits[kind] != BRIM_UNLIMITED &&
-                                  (kind != BRIM_PINNED || limits[kind] != limits[BRIM_HOST]));
+            kind == BRIM_MEMORY_HOST ||
+            (limits[kind] != BRIM_UNLIMITED &&
+             (kind != BRIM_MEMORY_PINNED || limits[kind] != limits[BRIM_MEMORY_HOST]));
         if (given[kind] > 0 && limited && given[kind] != limits[kind]) {
             return brim__fail(
-                BRIM_INVALID,
+                BRIM_STATUS_INVALID,
                 "shared budget \"%s\": a limit of %llu bytes%s was given, but %llu bytes hold as "
                 "long as other processes share it: give the same, or leave it out",
                 name, (unsigned long long)given[kind],
-                kind == BRIM_HOST     ? ""
-                : kind == BRIM_PINNED ? " of page-locked memory"
-                                      : " of device memory", /* one limit goes for all devices */
+                kind == BRIM_MEMORY_HOST ? ""
+                : kind == BRIM_MEMORY_PINNED
+                    ? " of page-locked memory"
+                    : " of device memory", /* one limit goes for all devices */
                 (unsigned long long)limits[kind]);
         }
     }
@@ -372,17 +374,17 @@ static brim_status refuse_claim(const struct brim__shared *shared, brim_memory k
     brim__size_text(shared->limits[kind], limit);
     brim__memory_text(kind, where);
     brim__size_text(claim, asked);
-    if (kind == BRIM_HOST) {
+    if (kind == BRIM_MEMORY_HOST) {
         brim__refusal_note()->others_bytes = others;
     }
     if (others == 0) {
-        return brim__fail(BRIM_BUDGET,
+        return brim__fail(BRIM_STATUS_BUDGET,
                           "shared budget \"%s\" (limit %s%s) is too small: a process needs %s to "
                           "begin with; give it at least %llu bytes",
                           shared->name, limit, where, asked, (unsigned long long)needed);
     }
     write_shares(shares, read_shares(shared, kind, true, shares), holders, sizeof holders);
-    return brim__fail(BRIM_BUDGET,
+    return brim__fail(BRIM_STATUS_BUDGET,
                       "shared budget \"%s\" (limit %s%s) has no room for another process, which "
                       "needs %s to begin with, beside %llu bytes that are in use; held by "
                       "%s; " BRIM__SHARED_ADVICE,
@@ -412,7 +414,7 @@ static brim_status take_entry(struct brim__shared *shared, struct brim__segment 
     }
     if (i == BRIM__SHARED_ENTRIES) {
         brim__refusal_note()->blocked = true;
-        return brim__fail(BRIM_BUDGET,
+        return brim__fail(BRIM_STATUS_BUDGET,
                           "shared budget \"%s\": %d runtimes share it already, which "
                           "is the most",
                           shared->name, BRIM__SHARED_ENTRIES);
@@ -440,7 +442,7 @@ static brim_status join(struct brim__shared *shared, struct brim__segment *segme
     if (got != BRIM__CLAIMED) {
         char text[BRIM__DETAIL_BYTES];
         brim__shared_explain(shared, got, text);
-        return brim__fail_text(BRIM_IO, text);
+        return brim__fail_text(BRIM_STATUS_IO, text);
     }
     if (is_empty(segment)) {
         status = begin_limits(shared->name, limits, shared->limits);

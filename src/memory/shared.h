@@ -55,7 +55,7 @@ enum brim__claim {
 /* Joins the shared budget of a name, or begins it, with these limits (0: those of the
  * others; of page-locked memory then as much as of host memory, of devices any) and with
  * `claims`. A limit of a kind for which the first gave none is the caller's own affair.
- * BRIM_INVALID: other limits hold; BRIM_BUDGET: the claims do not fit. */
+ * BRIM_STATUS_INVALID: other limits hold; BRIM_STATUS_BUDGET: the claims do not fit. */
 brim_status brim__shared_join(struct brim__shared *shared, const char *name,
                               const uint64_t limits[BRIM_MEMORY_KINDS],
                               const uint64_t claims[BRIM_MEMORY_KINDS]);

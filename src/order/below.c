@@ -16,7 +16,7 @@ struct look {
 };
 
 static brim_status refuse(const struct look *look, const char *why) {
-    return brim__fail(BRIM_INVALID, "%s: after %s %s; put %s first", look->stage, why,
+    return brim__fail(BRIM_STATUS_INVALID, "%s: after %s %s; put %s first", look->stage, why,
                       look->once ? "the parts would share samples from epoch to epoch"
                                  : "samples and their labels stand elsewhere in other epochs",
                       look->stage);
@@ -27,7 +27,7 @@ static brim_status look_at_subset(const struct look *look, const struct brim__nu
     const brim_status status =
         look->once ? brim__numbers_repeat(numbers, look->budget, &repeat) : BRIM_OK;
     if (status == BRIM_OK && repeat) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "%s: the subset before it names a sample twice, which the parts would "
                           "share; name each once, or put %s first",
                           look->stage, look->stage);

@@ -107,7 +107,7 @@ static brim_status id_of(struct builder *builder, int64_t label, uint32_t *id) {
     uint32_t *slot = slot_of(builder->slot, builder->capacity, builder->met, label);
     if (*slot == 0) {
         if (builder->met_count == BRIM__CLASS_MOST) {
-            return brim__fail(BRIM_UNSUPPORTED,
+            return brim__fail(BRIM_STATUS_UNSUPPORTED,
                               "%s: field '%s' has more than %d different values: it does not look "
                               "like a label",
                               builder->stage, builder->field, BRIM__CLASS_MOST);

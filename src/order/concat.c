@@ -19,12 +19,12 @@ size_t brim__concat_bytes(size_t parts) {
 brim_status brim__order_concat(struct brim__order *order, struct brim__concat *concat,
                                const uint32_t *tops, size_t parts) {
     if (parts == 0 || parts > BRIM__CONCAT_PARTS) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "concat: %zu parts; a concat has 1 to %d, a part may be a concat", parts,
                           BRIM__CONCAT_PARTS);
     }
     if (order->op_count == BRIM__ORDER_OPS) {
-        return brim__fail(BRIM_UNSUPPORTED,
+        return brim__fail(BRIM_STATUS_UNSUPPORTED,
                           "concat: the pipeline has more than %d sources and order stages in all",
                           BRIM__ORDER_OPS);
     }
@@ -34,7 +34,7 @@ brim_status brim__order_concat(struct brim__order *order, struct brim__concat *c
         assert(tops[k] < order->op_count);
         concat->part[k] = (struct brim__concat_part){ .begin = count, .top = tops[k] };
         if (brim__add_overflows(count, order->op[tops[k]].count, &count) || count > MOST_COUNT) {
-            return brim__fail(BRIM_INVALID,
+            return brim__fail(BRIM_STATUS_INVALID,
                               "concat: with part %u there are more than 2^63 samples; leave parts "
                               "out, or take fewer samples of them",
                               k + 1);

@@ -33,7 +33,7 @@ static brim_status normalise(const double *weights, uint32_t parts, double *shar
     for (uint32_t k = 0; k < parts; k++) {
         if (!(weights[k] > 0) || weights[k] > DBL_MAX) {
             return brim__fail(
-                BRIM_INVALID,
+                BRIM_STATUS_INVALID,
                 "mix: the weight of part %u is %g; weights are finite numbers above 0", k + 1,
                 weights[k]);
         }
@@ -158,15 +158,16 @@ brim_status brim__order_mix(struct brim__order *order, struct brim__mix *mix, ui
                             const uint32_t *tops, const double *weights, size_t parts,
                             uint64_t length) {
     if (parts == 0 || parts > BRIM__ORDER_PARTS) {
-        return brim__fail(BRIM_INVALID, "mix: %zu parts; a mix has 1 to %d, a part may be a mix",
-                          parts, BRIM__ORDER_PARTS);
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "mix: %zu parts; a mix has 1 to %d, a part may be a mix", parts,
+                          BRIM__ORDER_PARTS);
     }
     if (length > MOST_COUNT) {
-        return brim__fail(BRIM_INVALID, "mix: a length of %llu is more than 2^63",
+        return brim__fail(BRIM_STATUS_INVALID, "mix: a length of %llu is more than 2^63",
                           (unsigned long long)length);
     }
     if (order->op_count == BRIM__ORDER_OPS) {
-        return brim__fail(BRIM_UNSUPPORTED,
+        return brim__fail(BRIM_STATUS_UNSUPPORTED,
                           "mix: the pipeline has more than %d sources and order stages in all",
                           BRIM__ORDER_OPS);
     }
@@ -181,7 +182,7 @@ brim_status brim__order_mix(struct brim__order *order, struct brim__mix *mix, ui
         mix->top[k] = tops[k];
         mix->part_count[k] = order->op[tops[k]].count;
         if (mix->part_count[k] == 0) {
-            return brim__fail(BRIM_INVALID,
+            return brim__fail(BRIM_STATUS_INVALID,
                               "mix: part %u of %zu has no samples; leave it out, or look at its "
                               "source and its take, skip and split stages",
                               k + 1, parts);

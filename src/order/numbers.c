@@ -36,7 +36,7 @@ struct list {
 /* place, at: "line 7", "element 7", for messages. */
 static brim_status put(struct list *list, uint64_t number, const char *place, uint64_t at) {
     if (number >= list->bound) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "%s: %s %llu: sample %llu, but before this stage there are %llu samples: "
                           "numbers go from 0 to %llu",
                           list->path, place, (unsigned long long)at, (unsigned long long)number,
@@ -47,7 +47,7 @@ static brim_status put(struct list *list, uint64_t number, const char *place, ui
         return BRIM_OK;
     }
     if (i >= list->capacity) {
-        return brim__fail(BRIM_CORRUPT, "%s: was changed while it was read", list->path);
+        return brim__fail(BRIM_STATUS_CORRUPT, "%s: was changed while it was read", list->path);
     }
     if (list->narrow != NULL) {
         list->narrow[i] = (uint32_t)number;
@@ -68,7 +68,7 @@ static brim_status take_table(struct list *list, uint64_t count, struct brim__ar
     const bool is_narrow = list->bound <= (uint64_t)1 << 32;
     uint64_t bytes;
     if (count == 0) {
-        return brim__fail(BRIM_INVALID, "%s: has no numbers in it; name one sample at least",
+        return brim__fail(BRIM_STATUS_INVALID, "%s: has no numbers in it; name one sample at least",
                           list->path);
     }
     if (brim__mul_overflows(count, is_narrow ? 4 : 8, &bytes)) {
@@ -112,7 +112,7 @@ static bool is_space(int byte) {
 }
 
 static brim_status bad_line(const struct list *list, uint64_t line) {
-    return brim__fail(BRIM_INVALID,
+    return brim__fail(BRIM_STATUS_INVALID,
                       "%s: line %llu: is not one whole number of at least 0 (numpy.savetxt writes "
                       "such lines with fmt='%%d')",
                       list->path, (unsigned long long)line);
@@ -236,7 +236,7 @@ static brim_status read_npy_header(const struct brim__file *file, struct npy *np
     const uint64_t length = (uint64_t)head[8] | (uint64_t)head[9] << 8 |
                             (is_long ? (uint64_t)head[10] << 16 | (uint64_t)head[11] << 24 : 0);
     if (head[6] < 1 || head[6] > 3 || length > HEADER_BYTES || file->bytes < begin) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "%s: byte 6: npy version %u with a header of %llu bytes; a list of "
                           "numbers has version 1 to 3 and at most %d bytes",
                           file->path, head[6], (unsigned long long)length, HEADER_BYTES);
@@ -248,14 +248,14 @@ static brim_status read_npy_header(const struct brim__file *file, struct npy *np
     text[length] = '\0';
     npy->data = begin + length;
     if (!read_descr(text, npy) || !read_shape(text, &npy->count)) {
-        return brim__fail(BRIM_UNSUPPORTED,
+        return brim__fail(BRIM_STATUS_UNSUPPORTED,
                           "%s: byte %llu: not an array of integers in one dimension, which a list "
                           "of samples is; of a mask save numpy.flatnonzero(mask)",
                           file->path, (unsigned long long)begin);
     }
     uint64_t bytes;
     if (brim__mul_overflows(npy->count, npy->bytes, &bytes) || bytes > file->bytes - npy->data) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "%s: byte %llu: the file ends, but it should have %llu numbers of %u "
                           "bytes from byte %llu on: it was cut short",
                           file->path, (unsigned long long)file->bytes,
@@ -290,7 +290,7 @@ static brim_status read_npy(const struct brim__file *file, struct brim__arena *a
         for (uint64_t i = 0; status == BRIM_OK && i < some; i++, done++) {
             bool negative;
             const uint64_t number = element(&npy, buffer + i * npy.bytes, &negative);
-            status = negative ? brim__fail(BRIM_INVALID,
+            status = negative ? brim__fail(BRIM_STATUS_INVALID,
                                            "%s: element %llu: is negative; numbers go from 0 to "
                                            "%llu",
                                            file->path, (unsigned long long)done,
@@ -313,7 +313,7 @@ static brim_status read_numbers(const struct brim__file *file, struct brim__aren
     status = memcmp(magic, "\x93NUMPY", sizeof magic) == 0 ? read_npy(file, arena, list)
                                                            : read_text(file, arena, list);
     if (status == BRIM_OK && list->count != list->capacity) {
-        status = brim__fail(BRIM_CORRUPT, "%s: was changed while it was read", list->path);
+        status = brim__fail(BRIM_STATUS_CORRUPT, "%s: was changed while it was read", list->path);
     }
     return status;
 }
@@ -324,7 +324,7 @@ brim_status brim__numbers_read(const char *path, uint64_t bound, struct brim__ar
     struct list list = { .path = path, .bound = bound };
     struct brim__numbers *kept;
     if (bound == 0) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "%s: before this stage there are no samples to name by number", path);
     }
     brim_status status = brim__file_open(&file, path);

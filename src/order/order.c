@@ -45,7 +45,7 @@ void brim__order_init(struct brim__order *order) {
 
 static brim_status push(struct brim__order *order, struct brim__order_op op) {
     if (order->op_count == BRIM__ORDER_OPS) {
-        return brim__fail(BRIM_UNSUPPORTED,
+        return brim__fail(BRIM_STATUS_UNSUPPORTED,
                           "%s: the pipeline has more than %d sources and order stages in all",
                           kind_name[op.kind], BRIM__ORDER_OPS);
     }
@@ -56,7 +56,7 @@ static brim_status push(struct brim__order *order, struct brim__order_op op) {
 
 brim_status brim__order_leaf(struct brim__order *order, uint32_t leaf, uint64_t count) {
     if (count > MOST_COUNT) {
-        return brim__fail(BRIM_UNSUPPORTED, "source: %llu samples are more than 2^63",
+        return brim__fail(BRIM_STATUS_UNSUPPORTED, "source: %llu samples are more than 2^63",
                           (unsigned long long)count);
     }
     return push(order, (struct brim__order_op){
@@ -89,10 +89,10 @@ brim_status brim__order_repeat(struct brim__order *order, uint64_t times) {
     const uint64_t once = brim__order_count(order);
     uint64_t count;
     if (times == 0) {
-        return brim__fail(BRIM_INVALID, "repeat: 0 times; repeat at least once");
+        return brim__fail(BRIM_STATUS_INVALID, "repeat: 0 times; repeat at least once");
     }
     if (brim__mul_overflows(once, times, &count) || count > MOST_COUNT) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "repeat: %llu times %llu samples are more than 2^63; repeat fewer times, "
                           "or let the loader run for more epochs",
                           (unsigned long long)times, (unsigned long long)once);
@@ -121,7 +121,7 @@ brim_status brim__order_split(struct brim__order *order, uint64_t key, uint64_t 
                               uint64_t count) {
     const uint64_t whole = brim__order_count(order);
     if (first > whole || count > whole - first) {
-        return brim__fail(BRIM_INVALID, "split: %llu samples from number %llu on, of %llu",
+        return brim__fail(BRIM_STATUS_INVALID, "split: %llu samples from number %llu on, of %llu",
                           (unsigned long long)count, (unsigned long long)first,
                           (unsigned long long)whole);
     }

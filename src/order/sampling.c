@@ -18,7 +18,7 @@ static brim_status new_sampling(const struct brim__order_site *site,
                                 const struct brim__classes *classes, const char *stage,
                                 struct brim__sampling **sampling) {
     if (classes->samples == 0) {
-        return brim__fail(BRIM_INVALID, "%s: there are no samples to draw from", stage);
+        return brim__fail(BRIM_STATUS_INVALID, "%s: there are no samples to draw from", stage);
     }
     const brim_status status = brim__arena_take(site->arena, sizeof **sampling, sampling);
     if (status == BRIM_OK) {
@@ -37,7 +37,7 @@ brim_status brim__sampling_balanced(const struct brim__order_site *site,
     }
     if (length == 0 &&
         (brim__mul_overflows(classes->count, classes->largest, &length) || length > MOST_COUNT)) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "balance: %u classes as often as the largest has members (%llu) are more "
                           "than 2^63 samples; give a length",
                           classes->count, (unsigned long long)classes->largest);
@@ -56,14 +56,14 @@ static brim_status share(const struct brim__classes *classes, const double *weig
     for (uint32_t c = 0; c < classes->count; c++) {
         const double weight = weights == NULL ? 1 : weights[c];
         if (!(weight >= 0) || weight > DBL_MAX) {
-            return brim__fail(BRIM_INVALID,
+            return brim__fail(BRIM_STATUS_INVALID,
                               "weighted: weight %u is %g; weights are finite numbers of at least 0",
                               c + 1, weight);
         }
         sum += weight;
     }
     if (!(sum > 0) || sum > DBL_MAX) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "weighted: the weights add up to %g; one must be above 0, and their sum "
                           "finite",
                           sum);

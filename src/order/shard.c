@@ -22,25 +22,25 @@ brim_status brim__shard_init(struct brim__shard *shard, const struct brim__batch
                              uint64_t count, uint32_t rank, uint32_t world) {
     uint64_t global_rows = batching->rows;
     if (world == 0) {
-        return brim__fail(BRIM_INVALID, "shard: a world of 0 ranks; it has at least 1");
+        return brim__fail(BRIM_STATUS_INVALID, "shard: a world of 0 ranks; it has at least 1");
     }
     if (rank >= world) {
-        return brim__fail(BRIM_INVALID, "shard: rank %u of a world of %u; ranks count from 0", rank,
-                          world);
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "shard: rank %u of a world of %u; ranks count from 0", rank, world);
     }
     if (batching->rows == 0) {
-        return brim__fail(BRIM_INVALID, "batch: 0 rows; a batch has at least 1");
+        return brim__fail(BRIM_STATUS_INVALID, "batch: 0 rows; a batch has at least 1");
     }
     if (!batching->global && brim__mul_overflows(batching->rows, world, &global_rows)) {
         global_rows = UINT64_MAX;
     }
     if (global_rows > MOST_ROWS || count > (uint64_t)1 << 63) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "batch: %llu rows for %u ranks of %llu samples are too many to count",
                           (unsigned long long)batching->rows, world, (unsigned long long)count);
     }
     if (global_rows < world) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "batch: a global batch of %llu rows is smaller than the world of %u "
                           "ranks; give at least a row for each rank",
                           (unsigned long long)global_rows, world);
@@ -49,7 +49,7 @@ brim_status brim__shard_init(struct brim__shard *shard, const struct brim__batch
     const uint64_t micro_rows =
         batching->micro == 0 ? rank_rows : brim__min(batching->micro, rank_rows);
     if (brim__divide_up(rank_rows, micro_rows) > UINT32_MAX) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "batch: %llu rows in micro-batches of %llu are too many micro-batches",
                           (unsigned long long)rank_rows, (unsigned long long)micro_rows);
     }

@@ -10,7 +10,7 @@ static const brim_argument_info arguments[] = {
     [LABEL] = {
         .name = "label",
         .type = BRIM_TYPE_WORD,
-        .flags = BRIM_REQUIRED | BRIM_POSITIONAL,
+        .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
         .help = "field whose values are the classes; all are read when the pipeline is opened",
     },
     [LENGTH] = {

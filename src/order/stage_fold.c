@@ -14,7 +14,7 @@ static const brim_argument_info arguments[] = {
     [FOLD] = {
         .name = "fold",
         .type = BRIM_TYPE_INTEGER,
-        .flags = BRIM_REQUIRED | BRIM_POSITIONAL,
+        .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
         .least = 0,
         .most = BRIM__ORDER_MOST_ARGUMENT,
         .help = "which fold is held out: 0 to the number of folds less 1",
@@ -54,7 +54,7 @@ static brim_status add(const struct brim__use *use, const struct brim__order_sit
     const uint64_t folds = (uint64_t)brim__item(use, OF)->integer;
     const uint64_t count = brim__order_count(order);
     if (fold >= folds || folds > count) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "fold: number %llu of %llu folds of %llu samples; folds are counted from "
                           "0, and there are at most as many as samples",
                           (unsigned long long)fold, (unsigned long long)folds,

@@ -11,7 +11,7 @@ static const brim_argument_info arguments[] = {
     {
         .name = "parts",
         .type = BRIM_TYPE_WEIGHTED,
-        .flags = BRIM_REQUIRED | BRIM_POSITIONAL | BRIM_LIST,
+        .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL | BRIM_ARGUMENT_LIST,
         .help = "weight (pipeline), once for each part; weights are relative to their sum",
     },
     {

@@ -50,7 +50,7 @@ static const brim_argument_info arguments[] = {
 static brim_status add(const struct brim__use *use, const struct brim__order_site *site) {
     const uint64_t seed = (uint64_t)brim__item(use, SEED)->integer;
     if (brim__item(use, BUFFER)->integer != 0) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "shuffle: buffer= is for streams and behind filters; here every sample "
                           "has a number, and all of them are shuffled in no memory: leave it out");
     }

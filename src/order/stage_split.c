@@ -32,7 +32,7 @@ static const brim_argument_info arguments[] = {
     [PART] = {
         .name = "part",
         .type = BRIM_TYPE_CHOICE,
-        .flags = BRIM_REQUIRED | BRIM_POSITIONAL,
+        .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
         .choices = "train|validation|test",
         .help = "which part to keep; train is what the other two leave",
     },
@@ -82,13 +82,13 @@ static brim_status size_of(const struct brim__use *use, size_t argument, uint64_
                            uint64_t *rows) {
     const double size = brim__item(use, argument)->real;
     if (!(size >= 0 && size <= MOST_COUNT)) {
-        return brim__fail(BRIM_INVALID, "split: %s=%g is not a size", arguments[argument].name,
-                          size);
+        return brim__fail(BRIM_STATUS_INVALID, "split: %s=%g is not a size",
+                          arguments[argument].name, size);
     }
     *rows = size < 1 ? part_of(count, decimal(size)) : (uint64_t)size;
     if (size >= 1 && (double)*rows != size) {
         return brim__fail(
-            BRIM_INVALID,
+            BRIM_STATUS_INVALID,
             "split: %s=%g is neither a fraction below 1 nor a whole number of samples",
             arguments[argument].name, size);
     }
@@ -141,7 +141,7 @@ static brim_status add(const struct brim__use *use, const struct brim__order_sit
         test = overlap ? test : part_of(count, both) - validation;
     }
     if (overlap) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "split: validation=%.15g (%llu samples) and test=%.15g (%llu samples) "
                           "overlap: there are %llu samples; make one of them smaller",
                           validation_size, (unsigned long long)validation, test_size,

@@ -10,13 +10,13 @@ static const brim_argument_info arguments[] = {
     [LABEL] = {
         .name = "label",
         .type = BRIM_TYPE_WORD,
-        .flags = BRIM_REQUIRED | BRIM_POSITIONAL,
+        .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
         .help = "field whose values are the classes; all are read when the pipeline is opened",
     },
     [WEIGHTS] = {
         .name = "weights",
         .type = BRIM_TYPE_REAL,
-        .flags = BRIM_LIST,
+        .flags = BRIM_ARGUMENT_LIST,
         .least = 0,
         .most = 1e300,
         .help = "how often each class is drawn, relative to their sum, in ascending order of the "
@@ -48,7 +48,7 @@ static brim_status read_weights(const struct brim__use *use, const struct brim__
         return BRIM_OK;
     }
     if (given->count != classes->count) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "weighted: %zu weights for %u classes; give one for each different value "
                           "of '%s', in ascending order",
                           given->count, classes->count, brim__item(use, LABEL)->text);

@@ -15,12 +15,12 @@
 brim_status brim__compile_late(struct brim__compiler *compiler, const struct brim__use *use,
                                uint32_t place, uint64_t key) {
     if (!compiler->has_batch) {
-        return brim__fail(BRIM_SYNTAX, "'%s' acts on whole batches: put it behind batch",
+        return brim__fail(BRIM_STATUS_SYNTAX, "'%s' acts on whole batches: put it behind batch",
                           use->stage->info.name);
     }
     if (compiler->late_count == BRIM__BATCH_STEPS) {
-        return brim__fail(BRIM_UNSUPPORTED, "more than %d stages behind '%s'", BRIM__BATCH_STEPS,
-                          compiler->plan->batch_stage->name);
+        return brim__fail(BRIM_STATUS_UNSUPPORTED, "more than %d stages behind '%s'",
+                          BRIM__BATCH_STEPS, compiler->plan->batch_stage->name);
     }
     compiler->late[compiler->late_count++] = (struct brim__late_stage){ use, place, key };
     return BRIM_OK;
@@ -70,7 +70,7 @@ static brim_status add_step(struct brim__compiler *compiler, const struct brim__
         const struct brim__output *output = &plan->delivered.output[f];
         field[f] = (struct brim__batch_field){ .name = output->name,
                                                .dtype = output->dtype,
-                                               .dense = output->form == BRIM_DENSE,
+                                               .dense = output->form == BRIM_FORM_DENSE,
                                                .shape = output->shape,
                                                .offset = output->offset,
                                                .row_bytes = output->row_bytes };

@@ -47,10 +47,10 @@ static brim_status enter_paths(struct brim__compiler *compiler, const brim_pipel
 
 static brim_status without_numbers(const brim_plan *plan) {
     return plan->sequence.stream
-               ? brim__fail(BRIM_UNSUPPORTED,
+               ? brim__fail(BRIM_STATUS_UNSUPPORTED,
                             "cache: the samples of a stream have no numbers by which they could "
                             "be found again: read a file")
-               : brim__fail(BRIM_UNSUPPORTED,
+               : brim__fail(BRIM_STATUS_UNSUPPORTED,
                             "cache: behind '%s' samples have no numbers by which they could be "
                             "found again: put the cache before it",
                             plan->sequence.cause);
@@ -58,12 +58,13 @@ static brim_status without_numbers(const brim_plan *plan) {
 
 /* Of a cache on a device, which keeps rows as they are delivered. */
 static brim_status check_place(const brim_plan *plan, const struct brim__site *site) {
-    return site->nested             ? brim__fail(BRIM_SYNTAX,
-                                                 "cache device: it keeps samples as they are delivered, and "
-                                                             "cannot stand inside parentheses: put it at the end of the "
-                                                             "pipeline, before batch")
-           : plan->resident != NULL ? brim__fail(BRIM_SYNTAX, "cache device: there is one already")
-                                    : BRIM_OK;
+    return site->nested ? brim__fail(BRIM_STATUS_SYNTAX,
+                                     "cache device: it keeps samples as they are delivered, and "
+                                     "cannot stand inside parentheses: put it at the end of the "
+                                     "pipeline, before batch")
+           : plan->resident != NULL
+               ? brim__fail(BRIM_STATUS_SYNTAX, "cache device: there is one already")
+               : BRIM_OK;
 }
 
 brim_status brim__check_resident(const struct brim__compiler *compiler) {
@@ -72,21 +73,21 @@ brim_status brim__check_resident(const struct brim__compiler *compiler) {
         return BRIM_OK;
     }
     if (plan->sequence.on) {
-        return brim__fail(BRIM_UNSUPPORTED,
+        return brim__fail(BRIM_STATUS_UNSUPPORTED,
                           "cache device: samples are placed one after the other here, because of "
                           "'%s': use 'cache memory' before it",
                           plan->sequence.cause);
     }
     if (compiler->late_count > 0) {
-        return brim__fail(BRIM_SYNTAX,
+        return brim__fail(BRIM_STATUS_SYNTAX,
                           "cache device: '%s' changes whole batches on the host: use 'cache "
                           "memory'",
                           compiler->late[0].use->stage->info.name);
     }
     for (uint32_t f = 0; f < plan->leaf[0]->program.field_count; f++) {
         const struct brim__program_field *field = &plan->leaf[0]->program.field[f];
-        if (field->form != BRIM_DENSE) {
-            return brim__fail(BRIM_UNSUPPORTED,
+        if (field->form != BRIM_FORM_DENSE) {
+            return brim__fail(BRIM_STATUS_UNSUPPORTED,
                               "cache device: samples of field '%s' differ in length: use 'cache "
                               "memory', or give pad to= for all the same",
                               field->name);
@@ -99,7 +100,7 @@ brim_status brim__check_resident(const struct brim__compiler *compiler) {
 static brim_status check_content(const struct brim__leaf *leaf) {
     for (uint32_t s = 0; s < leaf->source_count; s++) {
         if (leaf->source[s]->callback) {
-            return brim__fail(BRIM_UNSUPPORTED,
+            return brim__fail(BRIM_STATUS_UNSUPPORTED,
                               "cache verify=content: '%s' makes its samples and has no records to "
                               "read and compare: leave verify= out, and give it version=",
                               leaf->source[s]->maker == NULL ? "a callback"

@@ -25,7 +25,7 @@ static brim_status compile_mix(struct brim__compiler *compiler, const struct bri
     uint32_t tops[BRIM__ORDER_PARTS];
     double weights[BRIM__ORDER_PARTS];
     if (parts->count > BRIM__ORDER_PARTS) {
-        return brim__fail(BRIM_UNSUPPORTED, "mix: more than %d parts", BRIM__ORDER_PARTS);
+        return brim__fail(BRIM_STATUS_UNSUPPORTED, "mix: more than %d parts", BRIM__ORDER_PARTS);
     }
     for (size_t i = 0; i < parts->count; i++) {
         const brim_status status = compile_chain(compiler, parts->items[i].pipeline,
@@ -59,7 +59,8 @@ static brim_status compile_concat(struct brim__compiler *compiler, const struct 
     const struct brim__values *parts = &use->values[0];
     uint32_t tops[BRIM__CONCAT_PARTS];
     if (parts->count > BRIM__CONCAT_PARTS) {
-        return brim__fail(BRIM_UNSUPPORTED, "concat: more than %d parts", BRIM__CONCAT_PARTS);
+        return brim__fail(BRIM_STATUS_UNSUPPORTED, "concat: more than %d parts",
+                          BRIM__CONCAT_PARTS);
     }
     for (size_t i = 0; i < parts->count; i++) {
         const brim_status status = compile_chain(compiler, parts->items[i].pipeline,
@@ -94,7 +95,7 @@ static brim_status compile_head(struct brim__compiler *compiler, const struct br
         return brim__open_leaf(compiler, use, place, branch, nested);
     }
     return brim__fail(
-        BRIM_SYNTAX,
+        BRIM_STATUS_SYNTAX,
         "a pipeline begins with a source, mix or concat, not with '%s'; `brim stages` "
         "lists the sources",
         use->stage->info.name);
@@ -126,7 +127,7 @@ static brim_status compile_unplaced(struct brim__compiler *compiler, const struc
     brim_plan *plan = compiler->plan;
     const struct brim__sequence *sequence = &plan->sequence;
     if (sequence->bounded || (expands && sequence->gather != BRIM__IN_ORDER)) {
-        return brim__fail(BRIM_UNSUPPORTED,
+        return brim__fail(BRIM_STATUS_UNSUPPORTED,
                           "'%s' cannot stand behind %s of samples without numbers: put it before",
                           use->stage->info.name,
                           sequence->bounded ? "take or skip" : "shuffle with buffer=");
@@ -201,7 +202,7 @@ static brim_status compile_batching(struct brim__compiler *compiler, const struc
     brim_plan *plan = compiler->plan;
     const bool packs = use->stage == &brim__stage_pack_sequences;
     if (nested) {
-        return brim__fail(BRIM_SYNTAX,
+        return brim__fail(BRIM_STATUS_SYNTAX,
                           "'%s' cannot stand inside parentheses: put it at the end of the whole "
                           "pipeline",
                           use->stage->info.name);
@@ -230,13 +231,14 @@ static brim_status compile_stage(struct brim__compiler *compiler, const struct b
     }
     if (use->stage->add_transform != NULL) {
         if (compiler->plan->resident != NULL) {
-            return brim__fail(BRIM_SYNTAX,
+            return brim__fail(BRIM_STATUS_SYNTAX,
                               "'%s' stands behind 'cache device', which keeps samples as they are "
                               "delivered: put it before",
                               use->stage->info.name);
         }
         return compiler->plan->batching.pack.on
-                   ? brim__fail(BRIM_SYNTAX, "'%s' stands behind 'pack_sequences': put it before",
+                   ? brim__fail(BRIM_STATUS_SYNTAX,
+                                "'%s' stands behind 'pack_sequences': put it before",
                                 use->stage->info.name)
                    : compile_transform(compiler, use, site->place, site->key, site->first_leaf,
                                        site->nested);
@@ -247,7 +249,7 @@ static brim_status compile_stage(struct brim__compiler *compiler, const struct b
     if (use->stage == &brim__stage_cache) {
         return brim__compile_cache(compiler, site);
     }
-    return brim__fail(BRIM_SYNTAX,
+    return brim__fail(BRIM_STATUS_SYNTAX,
                       "'%s' can only begin a pipeline; several sources go into zip, mix or concat",
                       use->stage->info.name);
 }
@@ -258,7 +260,7 @@ static brim_status compile_chain(struct brim__compiler *compiler, const brim_pip
     uint64_t placed[BRIM_ROOM_CACHE + 1] = { 0 }; /* stages so far of each room */
     uint32_t begin = 0;
     if (pipeline->use_count == 0) {
-        return brim__fail(BRIM_SYNTAX, "the pipeline is empty: begin with a source");
+        return brim__fail(BRIM_STATUS_SYNTAX, "the pipeline is empty: begin with a source");
     }
     for (size_t u = 0; u < pipeline->use_count; u++) {
         const struct brim__use *use = &pipeline->use[u];
@@ -271,7 +273,7 @@ static brim_status compile_chain(struct brim__compiler *compiler, const brim_pip
         begin = u == 0 ? place : begin;
         const uint64_t key = brim__hash_words(room, placed[room]++, branch);
         if (compiler->has_batch && use->stage->add_batch == NULL) {
-            return brim__fail(BRIM_SYNTAX,
+            return brim__fail(BRIM_STATUS_SYNTAX,
                               "'%s' stands after '%s', behind which only stages that act on whole "
                               "batches may stand, as mixup",
                               use->stage->info.name, compiler->plan->batch_stage->name);
@@ -320,8 +322,8 @@ brim_status brim__plan_compile(brim_plan *plan, const struct brim__plan_request 
                                                     .indexes = &plan->indexes } };
     const size_t stages = brim__count_stages(pipeline);
     if (stages > BRIM__MAX_STAGES) {
-        return brim__fail(BRIM_UNSUPPORTED, "the pipeline has %zu stages; at most %d", stages,
-                          BRIM__MAX_STAGES);
+        return brim__fail(BRIM_STATUS_UNSUPPORTED, "the pipeline has %zu stages; at most %d",
+                          stages, BRIM__MAX_STAGES);
     }
     plan->progress = options->progress;
     plan->progress_user = options->progress_user;

@@ -105,8 +105,8 @@ static void explain(const brim_plan *plan, uint64_t needed, uint64_t available, 
     char holders[256], window[64] = "", file[448], sizes[5][BRIM__SIZE_TEXT];
     blame(plan, needed, file, sizeof(file));
     const brim_plan_info *info = &plan->info;
-    brim__budget_holders(brim__budget_tightest(plan->budget, BRIM_HOST), BRIM_HOST, holders,
-                         sizeof(holders));
+    brim__budget_holders(brim__budget_tightest(plan->budget, BRIM_MEMORY_HOST), BRIM_MEMORY_HOST,
+                         holders, sizeof(holders));
     if (info->window_bytes > 0) {
         snprintf(window, sizeof(window), " and %s of window",
                  brim__size_text(info->window_bytes, sizes[4]));
@@ -127,7 +127,7 @@ static void explain_kind(const brim_plan *plan, brim_memory kind, uint64_t neede
                          uint64_t available, char *text) {
     char holders[256], where[BRIM__MEMORY_TEXT], sizes[3][BRIM__SIZE_TEXT];
     const brim_plan_info *info = &plan->info;
-    const bool pinned = kind == BRIM_PINNED;
+    const bool pinned = kind == BRIM_MEMORY_PINNED;
     brim__budget_holders(brim__budget_tightest(plan->budget, kind), kind, holders, sizeof(holders));
     snprintf(text, REASON_BYTES,
              "needs at least %s%s (%llu bytes: %u slots of %s%s), but only %s (%llu bytes) can be "
@@ -159,13 +159,13 @@ static bool fit_device(brim_plan *plan, char *reason) {
     brim_plan_info *info = &plan->info;
     const struct brim__landing *landing = &plan->landing;
     const uint64_t device = brim__budget_available(plan->budget, landing->kind);
-    const uint64_t pinned = brim__budget_available(plan->budget, BRIM_PINNED);
+    const uint64_t pinned = brim__budget_available(plan->budget, BRIM_MEMORY_PINNED);
     if (info->minimum_device_bytes > device) {
         explain_kind(plan, landing->kind, info->minimum_device_bytes, device, reason);
         return false;
     }
     if (info->minimum_pinned_bytes > pinned) {
-        explain_kind(plan, BRIM_PINNED, info->minimum_pinned_bytes, pinned, reason);
+        explain_kind(plan, BRIM_MEMORY_PINNED, info->minimum_pinned_bytes, pinned, reason);
         return false;
     }
     uint64_t left = device - info->minimum_device_bytes;
@@ -250,14 +250,15 @@ brim_status brim__plan_fit(brim_plan *plan, const struct brim__plan_request *req
     info->minimum_slots = plan->landing.on ? STAGING : lendable;
     info->minimum_device_slots = plan->landing.on ? lendable : 0;
     if (info->hold > BRIM__MOST_HOLD) {
-        return brim__fail(BRIM_INVALID, "hold=%u: at most %u batches can be lent at a time",
+        return brim__fail(BRIM_STATUS_INVALID, "hold=%u: at most %u batches can be lent at a time",
                           info->hold, BRIM__MOST_HOLD);
     }
     if (options->slots > BRIM__MOST_SLOTS) {
-        return brim__fail(BRIM_INVALID, "slots=%u: at most %u", options->slots, BRIM__MOST_SLOTS);
+        return brim__fail(BRIM_STATUS_INVALID, "slots=%u: at most %u", options->slots,
+                          BRIM__MOST_SLOTS);
     }
     if (options->slots != 0 && options->slots < lendable) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "slots=%u: at least %u are needed, one more than may be lent at a "
                           "time",
                           options->slots, lendable);
@@ -311,16 +312,16 @@ brim_status brim__plan_fit(brim_plan *plan, const struct brim__plan_request *req
     const uint64_t needed = plus(held, brim__max(running, stamping(plan)));
     /* opening may have needed more for a while, to build an index or count labels */
     brim_budget_info opening = BRIM_BUDGET_INFO_INIT;
-    status = brim_budget_read(plan->budget, BRIM_HOST, &opening);
+    status = brim_budget_read(plan->budget, BRIM_MEMORY_HOST, &opening);
     if (status != BRIM_OK) {
         return status;
     }
     const uint64_t whole = plus(plus(request->base_bytes, taken), needed);
     info->minimum_bytes =
         brim__max(brim__max(whole, plus(request->base_bytes, opening.peak)), BRIM__BUDGET_FLOOR);
-    info->limit_bytes = brim__budget_limit(plan->budget, BRIM_HOST);
+    info->limit_bytes = brim__budget_limit(plan->budget, BRIM_MEMORY_HOST);
 
-    const uint64_t available = brim__budget_available(plan->budget, BRIM_HOST);
+    const uint64_t available = brim__budget_available(plan->budget, BRIM_MEMORY_HOST);
     info->slots = info->minimum_slots;
     info->planned_bytes = info->minimum_bytes;
     info->fits = needed <= available;
@@ -360,7 +361,7 @@ brim_status brim__plan_fit(brim_plan *plan, const struct brim__plan_request *req
     const uint32_t most = slots != 0 ? slots
                                      : info->minimum_slots + MORE_SLOTS +
                                            (uint32_t)brim__min(small, plan->thread_cap);
-    const uint64_t lockable = brim__budget_available(plan->budget, BRIM_PINNED);
+    const uint64_t lockable = brim__budget_available(plan->budget, BRIM_MEMORY_PINNED);
     uint64_t pinned = !plan->landing.on ? UINT64_MAX
                       : lockable > info->minimum_pinned_bytes
                           ? lockable - info->minimum_pinned_bytes

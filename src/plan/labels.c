@@ -19,10 +19,10 @@ static brim_status find_field(const struct brim__leaf *leaf, const char *name, u
             if (strcmp(found->name, name) != 0) {
                 continue;
             }
-            if (found->form == BRIM_DENSE &&
-                (found->view.shape.rank != 0 ||
-                 (!brim__dtype_is_integer(found->view.dtype) && found->view.dtype != BRIM_BOOL))) {
-                return brim__fail(BRIM_INVALID,
+            if (found->form == BRIM_FORM_DENSE &&
+                (found->view.shape.rank != 0 || (!brim__dtype_is_integer(found->view.dtype) &&
+                                                 found->view.dtype != BRIM_DTYPE_BOOL))) {
+                return brim__fail(BRIM_STATUS_INVALID,
                                   "field '%s' is no label: a label is one integer, or a text",
                                   name);
             }
@@ -31,7 +31,7 @@ static brim_status find_field(const struct brim__leaf *leaf, const char *name, u
             return BRIM_OK;
         }
     }
-    return brim__fail(BRIM_INVALID,
+    return brim__fail(BRIM_STATUS_INVALID,
                       "the source has no field '%s' to go by: labels are taken as the source gives "
                       "them, before transforms",
                       name);
@@ -39,7 +39,7 @@ static brim_status find_field(const struct brim__leaf *leaf, const char *name, u
 
 static void read_label(const struct brim__source_field *field, struct brim__conversion *conversion,
                        const uint8_t *record, int64_t *label) {
-    if (field->form == BRIM_DENSE) {
+    if (field->form == BRIM_FORM_DENSE) {
         brim__convert(conversion, record, (uint8_t *)label);
         return;
     }
@@ -62,8 +62,9 @@ static brim_status read_run(brim_plan *plan, const struct brim__leaf *leaf, cons
     const struct brim__source *source = leaf->source[s];
     struct brim__conversion conversion;
     brim__conversion_init(&conversion, &source->field[f].view);
-    conversion.to = BRIM_I64;
-    status = source->field[f].form == BRIM_DENSE ? brim__conversion_prepare(&conversion) : BRIM_OK;
+    conversion.to = BRIM_DTYPE_I64;
+    status =
+        source->field[f].form == BRIM_FORM_DENSE ? brim__conversion_prepare(&conversion) : BRIM_OK;
     while (status == BRIM_OK && count > 0) {
         const brim_call call = { .size = sizeof(call), .sample = sample, .key = leaf->key[s] };
         const uint8_t *records;

@@ -47,9 +47,9 @@ static bool same_conversion(const struct brim__conversion *a, const struct brim_
 static bool is_lookup(const brim_plan *plan, uint32_t f, struct brim__view *natural) {
     const struct brim__program_field *field = &plan->leaf[0]->program.field[f];
     const struct brim__conversion *pending = &field->pending;
-    bool is = field->form == BRIM_DENSE && pending->from.dtype == BRIM_U8 &&
+    bool is = field->form == BRIM_FORM_DENSE && pending->from.dtype == BRIM_DTYPE_U8 &&
               !pending->from.swapped && brim__dtype_is_float(pending->to) &&
-              pending->to != BRIM_F64 && pending->from.shape.rank <= 3 &&
+              pending->to != BRIM_DTYPE_F64 && pending->from.shape.rank <= 3 &&
               find_natural(&pending->from, natural);
     for (uint32_t i = 0; is && i < pending->from.shape.rank; i++) {
         is = pending->from.shape.dim[i] <= INT32_MAX && pending->from.stride[i] <= INT32_MAX;
@@ -82,7 +82,7 @@ static void defer(brim_plan *plan, uint32_t f, const struct brim__view *natural)
         const uint64_t offset = left->from.offset;
         left->from = *natural;
         left->from.offset = offset;
-        left->to = BRIM_U8;
+        left->to = BRIM_DTYPE_U8;
         left->scale = left->bias = NULL;
         left->channels = left->channel_axis = 0;
     }
@@ -102,7 +102,7 @@ void brim__landing_defer(brim_plan *plan, const struct brim__device *device, boo
 
 brim_status brim__landing_table(const struct brim__landing_field *field, void *table) {
     uint8_t value[VALUES];
-    struct brim__view view = { .dtype = BRIM_U8, .shape = { .rank = 1, .dim = { VALUES } } };
+    struct brim__view view = { .dtype = BRIM_DTYPE_U8, .shape = { .rank = 1, .dim = { VALUES } } };
     brim__view_row_major(&view);
     for (uint32_t i = 0; i < VALUES; i++) {
         value[i] = (uint8_t)i;
@@ -133,14 +133,14 @@ static brim_status place_field(brim_plan *plan, uint32_t f) {
     struct brim__landing_field *field = &landing->field[f];
     const struct brim__output *output = &plan->delivered.output[f];
     const uint64_t rows = plan->delivered.rows;
-    const uint64_t raw =
-        output->form != BRIM_DENSE ? output->lengths - output->offset : rows * output->row_bytes;
+    const uint64_t raw = output->form != BRIM_FORM_DENSE ? output->lengths - output->offset
+                                                         : rows * output->row_bytes;
     field->bytes = raw;
     if (field->converts) {
         field->row_bytes = output->row_bytes * field->lookup.element;
         if (brim__mul_overflows(rows, field->row_bytes, &field->bytes) ||
             field->bytes > UINT64_MAX / 8) {
-            return brim__fail(BRIM_INVALID, "field '%s': %llu rows of it are too large",
+            return brim__fail(BRIM_STATUS_INVALID, "field '%s': %llu rows of it are too large",
                               output->name, (unsigned long long)rows);
         }
         field->raw = landing->fixed_bytes;
@@ -160,7 +160,7 @@ static brim_status place_field(brim_plan *plan, uint32_t f) {
     landing->resident_bytes += field->converts ? field->row_bytes : output->row_bytes;
     field->offset = landing->slot_bytes;
     landing->slot_bytes += brim__align(field->bytes, FIELD_ALIGNMENT);
-    if (output->form != BRIM_DENSE && !output->padded) {
+    if (output->form != BRIM_FORM_DENSE && !output->padded) {
         field->offsets = landing->tail_bytes;
         landing->tail_bytes += brim__align((rows + 1) * sizeof(int64_t), BRIM__CACHE_LINE);
     }
@@ -190,7 +190,7 @@ brim_status brim__landing_place(brim_plan *plan, const struct brim__device *devi
     if (status == BRIM_OK && landing->slot_bytes > device->largest) {
         char size[BRIM__SIZE_TEXT], most[BRIM__SIZE_TEXT];
         status =
-            brim__fail(BRIM_BUDGET,
+            brim__fail(BRIM_STATUS_BUDGET,
                        "a batch of %s is more than %s:%u gives at once (%s): make the batch "
                        "smaller, or use micro-batches",
                        brim__size_text(landing->slot_bytes, size), brim_device_name(device->kind),

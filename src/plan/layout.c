@@ -12,11 +12,11 @@ void brim__append_field(char *text, size_t bytes, const char *name, brim_form fo
                         brim_dtype dtype, const struct brim__shape *shape) {
     char shape_text[BRIM__SHAPE_TEXT];
     const size_t length = strlen(text);
-    const char *type = form == BRIM_TEXT    ? "text"
-                       : form == BRIM_BYTES ? "bytes"
-                                            : brim_dtype_name(dtype);
+    const char *type = form == BRIM_FORM_TEXT    ? "text"
+                       : form == BRIM_FORM_BYTES ? "bytes"
+                                                 : brim_dtype_name(dtype);
     snprintf(text + length, bytes - length, "%s%s %s %s%s", length > 0 ? ", " : "", name, type,
-             form != BRIM_DENSE ? "up to " : "", brim__shape_text(shape, shape_text));
+             form != BRIM_FORM_DENSE ? "up to " : "", brim__shape_text(shape, shape_text));
 }
 
 /* Fields that are not dense agree in all but their bound. */
@@ -25,7 +25,7 @@ static bool same_shape(const struct brim__program_field *a, const struct brim__p
     if (a->form != b->form) {
         return false;
     }
-    if (a->form != BRIM_DENSE && left.rank > 0 && right.rank > 0) {
+    if (a->form != BRIM_FORM_DENSE && left.rank > 0 && right.rank > 0) {
         left.dim[0] = right.dim[0] = 1;
     }
     return brim__shape_equal(&left, &right);
@@ -51,7 +51,7 @@ static brim_status check_same_fields(const brim_plan *plan, uint32_t other) {
         brim__append_field(right, sizeof(right), b->field[f].name, b->field[f].form,
                            b->field[f].pending.to, &b->field[f].pending.from.shape);
     }
-    return brim__fail(BRIM_INVALID,
+    return brim__fail(BRIM_STATUS_INVALID,
                       "the parts of a mix or concat must give the same fields, but source 1 gives "
                       "(%s) and source %u gives (%s)",
                       left, other + 1, right);
@@ -71,7 +71,7 @@ static void collect_outputs(brim_plan *plan) {
         output->shape = field->pending.from.shape;
         output->padded = field->padded;
         memcpy(output->pad_value, field->pad_value, sizeof(output->pad_value));
-        for (uint32_t i = 1; field->form != BRIM_DENSE && i < plan->leaf_count; i++) {
+        for (uint32_t i = 1; field->form != BRIM_FORM_DENSE && i < plan->leaf_count; i++) {
             const struct brim__program_field *other = &plan->leaf[i]->program.field[f];
             output->shape.dim[0] =
                 brim__max(output->shape.dim[0], other->pending.from.shape.dim[0]);
@@ -87,7 +87,7 @@ static bool place_output(struct brim__output *output, uint64_t rows, uint64_t ar
     struct brim__shape unit = output->shape;
     uint64_t bytes;
     output->offset = *offset;
-    if (output->form != BRIM_DENSE) {
+    if (output->form != BRIM_FORM_DENSE) {
         unit.dim[0] = 1;
     }
     if (rows >= UINT32_MAX ||
@@ -99,7 +99,7 @@ static bool place_output(struct brim__output *output, uint64_t rows, uint64_t ar
         brim__add_overflows(*offset, brim__align(bytes, BRIM__CACHE_LINE), offset)) {
         return false;
     }
-    if (output->form != BRIM_DENSE) {
+    if (output->form != BRIM_FORM_DENSE) {
         output->lengths = *offset;
         if (brim__add_overflows(
                 *offset, brim__align((rows + 1) * sizeof(uint64_t), BRIM__CACHE_LINE), offset)) {
@@ -113,9 +113,9 @@ static brim_status place_outputs(struct brim__layout *layout, uint64_t area, uin
     layout->ragged = false;
     for (uint32_t f = 0; f < layout->output_count; f++) {
         struct brim__output *output = &layout->output[f];
-        layout->ragged |= output->form != BRIM_DENSE;
+        layout->ragged |= output->form != BRIM_FORM_DENSE;
         if (!place_output(output, layout->rows, area, offset)) {
-            return brim__fail(BRIM_INVALID, "field '%s': %llu rows of it are too large",
+            return brim__fail(BRIM_STATUS_INVALID, "field '%s': %llu rows of it are too large",
                               output->name, (unsigned long long)layout->rows);
         }
     }
@@ -160,14 +160,14 @@ static brim_status size_scratch(brim_plan *plan) {
             }
             if (span > UINT64_MAX / 4 ||
                 brim__add_overflows(offset, brim__align(span, BRIM__CACHE_LINE), &offset)) {
-                return brim__fail(BRIM_INVALID, "a sample of %llu bytes is too large",
+                return brim__fail(BRIM_STATUS_INVALID, "a sample of %llu bytes is too large",
                                   (unsigned long long)span);
             }
         }
         leaf->program_scratch = offset;
         if (brim__add_overflows(offset, leaf->program.scratch_bytes, &offset) ||
             offset > UINT64_MAX / 4) {
-            return brim__fail(BRIM_INVALID, "a sample's scratch is too large");
+            return brim__fail(BRIM_STATUS_INVALID, "a sample's scratch is too large");
         }
         most = brim__max(most, offset);
     }
@@ -192,14 +192,14 @@ static brim_status describe_fields(brim_plan *plan) {
         brim_plan_field *field = &plan->field[f];
         field->name = output->name;
         field->dtype = output->dtype;
-        field->form = output->padded ? BRIM_DENSE : output->form;
+        field->form = output->padded ? BRIM_FORM_DENSE : output->form;
         field->rank = output->shape.rank + 1;
         field->shape[0] = (int64_t)layout->rows;
         for (uint32_t i = 0; i < output->shape.rank; i++) {
             field->shape[i + 1] = (int64_t)output->shape.dim[i];
         }
-        field->bytes = output->form != BRIM_DENSE ? output->lengths - output->offset
-                                                  : output->row_bytes * layout->rows;
+        field->bytes = output->form != BRIM_FORM_DENSE ? output->lengths - output->offset
+                                                       : output->row_bytes * layout->rows;
     }
     return status;
 }

@@ -8,7 +8,7 @@
 static brim_status new_leaf(struct brim__compiler *compiler, struct brim__leaf **leaf) {
     brim_plan *plan = compiler->plan;
     if (plan->leaf_count == BRIM__MAX_LEAVES) {
-        return brim__fail(BRIM_UNSUPPORTED, "a mix of more than %d sources in all",
+        return brim__fail(BRIM_STATUS_UNSUPPORTED, "a mix of more than %d sources in all",
                           BRIM__MAX_LEAVES);
     }
     const brim_status status = brim__arena_take(&plan->arena, sizeof(**leaf), leaf);
@@ -22,7 +22,7 @@ static brim_status open_source(struct brim__compiler *compiler, const struct bri
                                uint32_t place, struct brim__leaf *leaf) {
     brim_plan *plan = compiler->plan;
     if (leaf->source_count == BRIM__MAX_SOURCES) {
-        return brim__fail(BRIM_UNSUPPORTED, "zip: more than %d sources side by side",
+        return brim__fail(BRIM_STATUS_UNSUPPORTED, "zip: more than %d sources side by side",
                           BRIM__MAX_SOURCES);
     }
     struct brim__source *source;
@@ -82,7 +82,7 @@ static brim_status open_zip(struct brim__compiler *compiler, const struct brim__
     for (size_t i = 0; i < parts->count; i++) {
         const brim_pipeline *part = parts->items[i].pipeline;
         if (part->use_count != 1 || !is_plain_source(&part->use[0])) {
-            return brim__fail(BRIM_INVALID,
+            return brim__fail(BRIM_STATUS_INVALID,
                               "zip: part %zu must be one source alone; put the other stages "
                               "behind zip, with on= for single fields",
                               i + 1);
@@ -96,13 +96,13 @@ static brim_status open_zip(struct brim__compiler *compiler, const struct brim__
             return status;
         }
         if (leaf->source[i]->stream) {
-            return brim__fail(BRIM_UNSUPPORTED,
+            return brim__fail(BRIM_STATUS_UNSUPPORTED,
                               "zip: part %zu is a stream, whose samples have no numbers to be "
                               "joined by",
                               i + 1);
         }
         if (leaf->source[i]->count != leaf->source[0]->count) {
-            return brim__fail(BRIM_INVALID,
+            return brim__fail(BRIM_STATUS_INVALID,
                               "zip: part 1 has %llu samples, part %zu has %llu: they must have "
                               "equally many",
                               (unsigned long long)leaf->source[0]->count, i + 1,
@@ -120,7 +120,7 @@ static brim_status begin_stream(brim_plan *plan, const struct brim__source *sour
                                 const struct brim__use *use, bool nested) {
     if (nested) {
         return brim__fail(
-            BRIM_UNSUPPORTED,
+            BRIM_STATUS_UNSUPPORTED,
             "'%s' is a stream here, which cannot stand inside parentheses, where every "
             "sample needs a number: read a file",
             use->stage->info.name);

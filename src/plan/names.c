@@ -35,14 +35,15 @@ brim_status brim_plan_sample_name(const brim_plan *plan, uint64_t sample, char *
                                   size_t text_bytes) {
     char name[BRIM__SAMPLE_NAME] = "";
     if (plan == NULL || text == NULL) {
-        return brim__fail(BRIM_INVALID, "brim_plan_sample_name: plan and text must not be NULL");
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "brim_plan_sample_name: plan and text must not be NULL");
     }
-    brim_status status = brim__budget_usable(plan->budget, BRIM_HOST);
+    brim_status status = brim__budget_usable(plan->budget, BRIM_MEMORY_HOST);
     if (status != BRIM_OK) {
         return status;
     }
     if (plan->sequence.stream) {
-        return brim__fail(BRIM_UNSUPPORTED,
+        return brim__fail(BRIM_STATUS_UNSUPPORTED,
                           "sample %llu: the samples of a stream have no names: read a file, whose "
                           "samples have",
                           (unsigned long long)sample);
@@ -51,14 +52,15 @@ brim_status brim_plan_sample_name(const brim_plan *plan, uint64_t sample, char *
     if (leaf == NULL) {
         const struct brim__leaf *last = plan->leaf[plan->leaf_count - 1];
         const unsigned long long count = last->first_id + last->count;
-        return brim__fail(BRIM_INVALID, "sample %llu: the sources have %llu samples in all",
+        return brim__fail(BRIM_STATUS_INVALID, "sample %llu: the sources have %llu samples in all",
                           (unsigned long long)sample, count);
     }
     status = name_of(plan, leaf, sample - leaf->first_id, name);
     const size_t needed = strlen(name) + 1;
     if (status == BRIM_OK && needed > text_bytes) { /* half a path would be another file's */
-        status = brim__fail(BRIM_INVALID, "sample %llu: its name needs %zu bytes, text has %zu",
-                            (unsigned long long)sample, needed, text_bytes);
+        status =
+            brim__fail(BRIM_STATUS_INVALID, "sample %llu: its name needs %zu bytes, text has %zu",
+                       (unsigned long long)sample, needed, text_bytes);
     }
     if (status == BRIM_OK) {
         memcpy(text, name, needed);

@@ -140,11 +140,11 @@ brim_status brim__complain(const struct brim__reading *reading, size_t at, const
     vsnprintf(message, sizeof message, format, values);
     va_end(values);
     if (reading->text == NULL) {
-        return brim__fail(BRIM_SYNTAX, "%s", message);
+        return brim__fail(BRIM_STATUS_SYNTAX, "%s", message);
     }
     char piece[PIECE_BYTES];
     const size_t column = cut_piece(reading->text, reading->length, at, piece);
-    return brim__fail(BRIM_SYNTAX, "at %zu: %s\n  %s\n  %*s^",
+    return brim__fail(BRIM_STATUS_SYNTAX, "at %zu: %s\n  %s\n  %*s^",
                       brim__characters(reading->text, at) + 1, message, piece, (int)column, "");
 }
 
@@ -535,11 +535,12 @@ static brim_status parse_text(struct parser *parser, brim_pipeline *pipeline) {
 brim_status brim__pipeline_parse(struct brim__table table, const char *text,
                                  brim_pipeline **pipeline) {
     if (text == NULL || pipeline == NULL) {
-        return brim__fail(BRIM_INVALID, "brim_pipeline_parse: text and pipeline must not be NULL");
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "brim_pipeline_parse: text and pipeline must not be NULL");
     }
     const size_t length = strnlen(text, BRIM__PIPELINE_BYTES + 1);
     if (length > BRIM__PIPELINE_BYTES) {
-        return brim__fail(BRIM_SYNTAX,
+        return brim__fail(BRIM_STATUS_SYNTAX,
                           "the text is longer than %u bytes, the most that a "
                           "pipeline may have",
                           BRIM__PIPELINE_BYTES);

@@ -64,7 +64,7 @@ struct brim__draft {
 
 /* ---------------------------------------------------------------- parse.c */
 
-/* BRIM_SYNTAX with the place, the message, and the piece of text with a caret. */
+/* BRIM_STATUS_SYNTAX with the place, the message, and the piece of text with a caret. */
 brim_status brim__complain(const struct brim__reading *reading, size_t at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* A value fit for a message: cut when long, control characters and what is not
@@ -97,7 +97,7 @@ enum brim__outcome { BRIM__GOOD, BRIM__MALFORMED, BRIM__TOO_LARGE, BRIM__OUT_OF_
 
 /* Several values may be given: commas separate them. */
 static inline bool brim__takes_several(const brim_argument_info *info) {
-    return (info->flags & BRIM_LIST) != 0 || info->type == BRIM_TYPE_WEIGHTED;
+    return (info->flags & BRIM_ARGUMENT_LIST) != 0 || info->type == BRIM_TYPE_WEIGHTED;
 }
 /* One value; of WEIGHTED the weight. Takes no memory: item->text lies in `text`. */
 enum brim__outcome brim__value_read(const brim_argument_info *info, const char *text,

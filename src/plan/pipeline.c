@@ -30,7 +30,7 @@ static brim_pipeline *make(brim_status *status) {
 
 brim_status brim_pipeline_new(brim_pipeline **pipeline) {
     if (pipeline == NULL) {
-        return brim__fail(BRIM_INVALID, "brim_pipeline_new: pipeline must not be NULL");
+        return brim__fail(BRIM_STATUS_INVALID, "brim_pipeline_new: pipeline must not be NULL");
     }
     brim_status status;
     brim_pipeline *fresh = make(&status);
@@ -71,8 +71,9 @@ brim_status brim__pipeline_room(struct brim__arena *arena, brim_pipeline *pipeli
 /* A text of `length` bytes must be one that can be parsed again. */
 static brim_status check_length(size_t length) {
     if (length > BRIM__PIPELINE_BYTES) {
-        return brim__fail(BRIM_SYNTAX, "the pipeline's text has %zu bytes; at most %u are allowed",
-                          length, BRIM__PIPELINE_BYTES);
+        return brim__fail(BRIM_STATUS_SYNTAX,
+                          "the pipeline's text has %zu bytes; at most %u are allowed", length,
+                          BRIM__PIPELINE_BYTES);
     }
     return BRIM_OK;
 }
@@ -149,7 +150,8 @@ static brim_status copy_stages(struct brim__arena *arena, const brim_pipeline *f
 
 brim_status brim_pipeline_copy(const brim_pipeline *pipeline, brim_pipeline **copy) {
     if (pipeline == NULL || copy == NULL) {
-        return brim__fail(BRIM_INVALID, "brim_pipeline_copy: pipeline and copy must not be NULL");
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "brim_pipeline_copy: pipeline and copy must not be NULL");
     }
     brim_status status;
     brim_pipeline *fresh = make(&status);
@@ -196,7 +198,7 @@ static brim_status spell(const struct brim__draft *draft, const brim_argument *a
     switch (argument->kind) {
     case BRIM_ARGUMENT_TEXT:
         if (argument->text == NULL) {
-            return brim__fail(BRIM_INVALID, "%s: the text of an argument is NULL", stage);
+            return brim__fail(BRIM_STATUS_INVALID, "%s: the text of an argument is NULL", stage);
         }
         if (strnlen(argument->text, BRIM__PIPELINE_BYTES) == BRIM__PIPELINE_BYTES) {
             return check_length(BRIM__PIPELINE_BYTES + 1);
@@ -211,7 +213,7 @@ static brim_status spell(const struct brim__draft *draft, const brim_argument *a
         return brim__arena_text(draft->reading->arena, number, &raw->text);
     case BRIM_ARGUMENT_PIPELINE:
         if (argument->pipeline == NULL || argument->pipeline->use_count == 0) {
-            return brim__fail(BRIM_INVALID, "%s: the pipeline of an argument is %s", stage,
+            return brim__fail(BRIM_STATUS_INVALID, "%s: the pipeline of an argument is %s", stage,
                               argument->pipeline == NULL ? "NULL" : "empty");
         }
         if (depth_of(argument->pipeline) >= BRIM__PIPELINE_DEPTH) {
@@ -222,7 +224,7 @@ static brim_status spell(const struct brim__draft *draft, const brim_argument *a
         raw->pipeline = (brim_pipeline *)argument->pipeline; /* only read, and copied */
         return BRIM_OK;
     }
-    return brim__fail(BRIM_INVALID, "%s: an argument is of unknown kind %d", stage,
+    return brim__fail(BRIM_STATUS_INVALID, "%s: an argument is of unknown kind %d", stage,
                       (int)argument->kind);
 }
 
@@ -291,17 +293,18 @@ static brim_status append(brim_pipeline *pipeline, const struct brim__use *use) 
 brim_status brim__pipeline_add(struct brim__table table, brim_pipeline *pipeline, const char *stage,
                                const brim_argument *arguments, size_t count) {
     if (pipeline == NULL || stage == NULL || (arguments == NULL && count > 0)) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "brim_pipeline_add: pipeline, stage and arguments must not be NULL");
     }
     if (count > 0 && arguments->size < sizeof *arguments) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "brim_pipeline_add: the arguments' size is %zu; set it to "
                           "sizeof(brim_argument), %zu",
                           arguments->size, sizeof *arguments);
     }
     if (pipeline->use_count == BRIM__PIPELINE_STAGES) {
-        return brim__fail(BRIM_SYNTAX, "a pipeline has at most %d stages", BRIM__PIPELINE_STAGES);
+        return brim__fail(BRIM_STATUS_SYNTAX, "a pipeline has at most %d stages",
+                          BRIM__PIPELINE_STAGES);
     }
     struct brim__arena scratch;
     brim__arena_init(&scratch, NULL);
@@ -333,10 +336,10 @@ const char *brim_pipeline_stage_at(const brim_pipeline *pipeline, size_t index) 
 
 brim_status brim_pipeline_cut(brim_pipeline *pipeline, size_t count) {
     if (pipeline == NULL) {
-        return brim__fail(BRIM_INVALID, "brim_pipeline_cut: pipeline must not be NULL");
+        return brim__fail(BRIM_STATUS_INVALID, "brim_pipeline_cut: pipeline must not be NULL");
     }
     if (count > pipeline->use_count) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "brim_pipeline_cut: the pipeline has %zu stages: %zu of them cannot be "
                           "kept",
                           pipeline->use_count, count);

@@ -191,7 +191,7 @@ static void put_use(struct writer *writer, const struct brim__use *use) {
     size_t keyless = 0;
     for (bool ends = false; keyless < stage->argument_count && !ends; keyless++) {
         const brim_argument_info *info = &stage->arguments[keyless];
-        if ((info->flags & BRIM_POSITIONAL) == 0) {
+        if ((info->flags & BRIM_ARGUMENT_POSITIONAL) == 0) {
             continue;
         }
         if (left_out(writer, info, &use->values[keyless])) {
@@ -199,11 +199,11 @@ static void put_use(struct writer *writer, const struct brim__use *use) {
         }
         put(writer, " ");
         put_values(writer, info, &use->values[keyless], " ");
-        ends = (info->flags & BRIM_LIST) != 0;
+        ends = (info->flags & BRIM_ARGUMENT_LIST) != 0;
     }
     for (size_t i = 0; i < stage->argument_count; i++) {
         const brim_argument_info *info = &stage->arguments[i];
-        const bool done = i < keyless && (info->flags & BRIM_POSITIONAL) != 0;
+        const bool done = i < keyless && (info->flags & BRIM_ARGUMENT_POSITIONAL) != 0;
         if (!done && !left_out(writer, info, &use->values[i])) {
             put(writer, " ");
             put(writer, info->name);

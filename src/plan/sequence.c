@@ -14,7 +14,7 @@
 
 brim_status brim__sequence_begin(brim_plan *plan, const char *stage, bool nested) {
     if (nested) {
-        return brim__fail(BRIM_UNSUPPORTED,
+        return brim__fail(BRIM_STATUS_UNSUPPORTED,
                           "'%s' cannot stand inside parentheses, where every sample needs a "
                           "number: put it behind them",
                           stage);
@@ -34,15 +34,15 @@ static brim_status set_shuffle(brim_plan *plan, const struct brim__use *use, uin
     const uint64_t buffer = (uint64_t)brim__item(use, BRIM__SHUFFLE_BUFFER)->integer;
     if (buffer == 0) {
         return brim__fail(
-            BRIM_INVALID,
+            BRIM_STATUS_INVALID,
             "shuffle: here samples have no numbers (a stream, or behind a filter), so "
             "it needs memory: say buffer=64MiB, or put shuffle before the filter");
     }
     if (brim__item(use, BRIM__SHUFFLE_BLOCK)->integer != 0) {
-        return brim__fail(BRIM_INVALID, "shuffle: block= and buffer= exclude each other");
+        return brim__fail(BRIM_STATUS_INVALID, "shuffle: block= and buffer= exclude each other");
     }
     if (sequence->gather != BRIM__IN_ORDER) {
-        return brim__fail(BRIM_UNSUPPORTED, "shuffle: one shuffle with buffer= is enough");
+        return brim__fail(BRIM_STATUS_UNSUPPORTED, "shuffle: one shuffle with buffer= is enough");
     }
     const uint64_t seed = (uint64_t)brim__item(use, BRIM__SHUFFLE_SEED)->integer;
     sequence->gather = BRIM__SHUFFLED;
@@ -58,7 +58,7 @@ static brim_status set_bounds(brim_plan *plan, const struct brim__use *use) {
     const uint64_t amount = (uint64_t)brim__item(use, 0)->integer;
     const char *name = use->stage->info.name;
     if (sequence->gather != BRIM__IN_ORDER || plan->batching.pack.on) {
-        return brim__fail(BRIM_UNSUPPORTED,
+        return brim__fail(BRIM_STATUS_UNSUPPORTED,
                           "%s: behind shuffle with buffer= or pack_sequences it is not supported; "
                           "put it before them",
                           name);
@@ -80,7 +80,7 @@ brim_status brim__sequence_order(brim_plan *plan, const struct brim__use *use, u
     if (use->stage == &brim__stage_take || use->stage == &brim__stage_skip) {
         return set_bounds(plan, use);
     }
-    return brim__fail(BRIM_INVALID,
+    return brim__fail(BRIM_STATUS_INVALID,
                       "%s: here samples have no numbers: put it before the filter, or read a file "
                       "instead of a stream",
                       use->stage->info.name);
@@ -95,17 +95,17 @@ static brim_status lay_out_pack(brim_plan *plan) {
     uint32_t f = 0;
     while (f < made->output_count &&
            (pack->field[0] != '\0' ? strcmp(made->output[f].name, pack->field) != 0
-                                   : made->output[f].form == BRIM_DENSE)) {
+                                   : made->output[f].form == BRIM_FORM_DENSE)) {
         f++;
     }
     if (f == made->output_count) {
-        return brim__fail(BRIM_INVALID, "pack_sequences: there is no field%s%s%s to pack",
+        return brim__fail(BRIM_STATUS_INVALID, "pack_sequences: there is no field%s%s%s to pack",
                           pack->field[0] != '\0' ? " '" : " that differs in length", pack->field,
                           pack->field[0] != '\0' ? "'" : "");
     }
     const struct brim__output *from = &made->output[f];
-    if (from->form == BRIM_DENSE || from->padded || from->shape.rank != 1) {
-        return brim__fail(BRIM_INVALID,
+    if (from->form == BRIM_FORM_DENSE || from->padded || from->shape.rank != 1) {
+        return brim__fail(BRIM_STATUS_INVALID,
                           "pack_sequences: field '%s' is not a list that differs in length from "
                           "sample to sample%s",
                           from->name, from->padded ? "; leave out pad" : "");
@@ -120,10 +120,10 @@ static brim_status lay_out_pack(brim_plan *plan) {
     for (uint32_t i = 0; i < item->output_count; i++) {
         struct brim__output *output = &item->output[i];
         brim__copy_text(output->name, sizeof(output->name), i == 0 ? from->name : names[i]);
-        output->dtype = i == 0 ? from->dtype : BRIM_I32;
+        output->dtype = i == 0 ? from->dtype : BRIM_DTYPE_I32;
         output->shape = (struct brim__shape){ .rank = 1, .dim = { pack->length } };
         if (i > 0 && strcmp(names[i], from->name) == 0) {
-            return brim__fail(BRIM_INVALID,
+            return brim__fail(BRIM_STATUS_INVALID,
                               "pack_sequences: the field to pack is called '%s', as one that it "
                               "adds: give it another name",
                               from->name);
@@ -145,7 +145,7 @@ static brim_status check_bucket(const brim_plan *plan) {
     const struct brim__bucketing *bucket = &plan->batching.bucket;
     bool padded = false;
     if (plan->sequence.gather != BRIM__IN_ORDER || plan->sequence.pack) {
-        return brim__fail(BRIM_UNSUPPORTED,
+        return brim__fail(BRIM_STATUS_UNSUPPORTED,
                           "bucket gathers samples itself: leave out shuffle with buffer= and "
                           "pack_sequences");
     }
@@ -156,7 +156,7 @@ static brim_status check_bucket(const brim_plan *plan) {
         padded |= output->padded;
         if (output->padded && output->shape.dim[0] > widest) {
             return brim__fail(
-                BRIM_INVALID,
+                BRIM_STATUS_INVALID,
                 "bucket: field '%s' may have %llu elements, but a batch has room for rows of %llu: "
                 "give the source a smaller bound (max_length, max_bytes) or bucket a larger %s",
                 output->name, (unsigned long long)output->shape.dim[0], (unsigned long long)widest,
@@ -164,7 +164,7 @@ static brim_status check_bucket(const brim_plan *plan) {
         }
     }
     if (!padded) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "bucket: no field is padded to the longest of its batch: put `pad "
                           "on=...` without to= before it, for the field whose length counts");
     }
@@ -174,12 +174,12 @@ static brim_status check_bucket(const brim_plan *plan) {
 static brim_status check_batching(const brim_plan *plan) {
     const struct brim__batching *batching = &plan->batching;
     if (batching->on_error == BRIM__REPLACE) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "on_error=replace needs samples with numbers to choose from: behind a "
                           "filter or of a stream use on_error=skip");
     }
     if (batching->remainder == BRIM__DROP && batching->micro != 0) {
-        return brim__fail(BRIM_UNSUPPORTED,
+        return brim__fail(BRIM_STATUS_UNSUPPORTED,
                           "remainder=drop with micro-batches needs to know where the samples end, "
                           "which here shows only at the end: leave out one of them");
     }
@@ -195,7 +195,7 @@ static brim_status place_blocks(brim_plan *plan, const struct brim__layout *row)
     sequence->block_bytes = brim__align(sequence->block_bytes, brim__page_bytes());
     if (sequence->block_bytes < least) {
         const uint64_t both = 2 * sequence->block_bytes, needed = 2 * least;
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "buffer=%llu: half of it must hold one sample of the largest size, so at "
                           "least %llu bytes are needed",
                           (unsigned long long)both, (unsigned long long)needed);
@@ -211,11 +211,11 @@ static brim_status place_chunks(brim_plan *plan) {
         const struct brim__output *output = &plan->made.output[f];
         if (brim__shape_bytes_overflow(&output->shape, brim_dtype_bytes(output->dtype), &bytes) ||
             brim__add_overflows(sample, bytes, &sample)) {
-            return brim__fail(BRIM_INVALID, "a sample is too large");
+            return brim__fail(BRIM_STATUS_INVALID, "a sample is too large");
         }
     }
     if (brim__mul_overflows(sample, plan->most, &sample)) {
-        return brim__fail(BRIM_INVALID, "what one sample becomes is too large");
+        return brim__fail(BRIM_STATUS_INVALID, "what one sample becomes is too large");
     }
     const uint64_t samples =
         brim__max(1, brim__min(CHUNK_SAMPLES, CHUNK_BYTES / brim__max(1, sample)));
@@ -226,7 +226,7 @@ static brim_status place_chunks(brim_plan *plan) {
         status = brim__layout_place(&plan->made, samples * plan->most, 0);
     }
     if (status == BRIM_OK && plan->made.bytes > UINT64_MAX / 64) {
-        return brim__fail(BRIM_INVALID, "what one sample becomes is too large");
+        return brim__fail(BRIM_STATUS_INVALID, "what one sample becomes is too large");
     }
     plan->sequence.chunks = plan->made.bytes <= SMALL_CHUNK ? MANY_CHUNKS : FEW_CHUNKS;
     return status;

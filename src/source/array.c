@@ -81,20 +81,21 @@ static bool span_overflows(const brim_binding *binding, const int64_t *strides) 
 static brim_status check_shape(const brim_binding *binding) {
     const char *name = binding->name;
     if (binding->data == NULL) {
-        return brim__fail(BRIM_INVALID, "array @%s: its `data` is NULL", name);
+        return brim__fail(BRIM_STATUS_INVALID, "array @%s: its `data` is NULL", name);
     }
     if (brim_dtype_bytes(binding->dtype) == 0) {
-        return brim__fail(BRIM_INVALID, "array @%s: %d is not a dtype", name, (int)binding->dtype);
+        return brim__fail(BRIM_STATUS_INVALID, "array @%s: %d is not a dtype", name,
+                          (int)binding->dtype);
     }
     if (binding->rank == 0 || binding->rank > BRIM_MAX_RANK) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "array @%s: rank %u, but an array has 1 to %d dimensions, of which the "
                           "first counts the samples",
                           name, binding->rank, BRIM_MAX_RANK);
     }
     for (uint32_t i = 0; i < binding->rank; i++) {
         if (binding->shape[i] < 1) {
-            return brim__fail(BRIM_INVALID,
+            return brim__fail(BRIM_STATUS_INVALID,
                               "array @%s: dimension %u is %lld, but must be at least 1", name, i,
                               (long long)binding->shape[i]);
         }
@@ -107,7 +108,7 @@ static brim_status open_array(const struct brim__use *use, struct brim__opening 
     const char *name = brim__item(use, ARGUMENT_ARRAY)->text;
     memset(source, 0, sizeof *source);
     brim_binding binding;
-    brim_status status = brim__binding_find(opening, use, name, BRIM_BIND_ARRAY, &binding);
+    brim_status status = brim__binding_find(opening, use, name, BRIM_BINDING_ARRAY, &binding);
     if (status != BRIM_OK) {
         return status;
     }
@@ -130,15 +131,16 @@ static brim_status open_array(const struct brim__use *use, struct brim__opening 
     const uint64_t item_bytes = brim_dtype_bytes(binding.dtype);
     uint64_t bytes;
     if (brim__shape_bytes_overflow(&whole, item_bytes, &bytes) || bytes > INT64_MAX) {
-        return brim__fail(BRIM_INVALID, "array @%s: its shape needs more than 2^63 bytes", name);
+        return brim__fail(BRIM_STATUS_INVALID, "array @%s: its shape needs more than 2^63 bytes",
+                          name);
     }
     struct brim__view view = { .dtype = binding.dtype, .shape = whole };
     brim__view_row_major(&view);
     const int64_t *strides =
         all_zero(binding.strides, binding.rank) ? view.stride : binding.strides;
     if (span_overflows(&binding, strides)) {
-        return brim__fail(BRIM_INVALID, "array @%s: its strides reach further than 2^63 bytes",
-                          name);
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "array @%s: its strides reach further than 2^63 bytes", name);
     }
 
     field->view =
@@ -186,7 +188,7 @@ static brim_status open_array(const struct brim__use *use, struct brim__opening 
 static const brim_argument_info arguments[] = {
     [ARGUMENT_ARRAY] = { .name = "array",
                          .type = BRIM_TYPE_BINDING,
-                         .flags = BRIM_REQUIRED | BRIM_POSITIONAL,
+                         .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
                          .help = "the array, bound when planning or opening; its first dimension "
                                  "counts the samples" },
     [ARGUMENT_NAME] = { .name = "name",

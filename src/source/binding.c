@@ -12,22 +12,22 @@
 
 static const char *kind_text(brim_binding_kind kind) {
     switch (kind) {
-    case BRIM_BIND_ARRAY:
-        return "an array (BRIM_BIND_ARRAY)";
-    case BRIM_BIND_SOURCE:
-        return "a function that reads samples (BRIM_BIND_SOURCE)";
-    case BRIM_BIND_MAP:
-        return "a function that maps samples (BRIM_BIND_MAP)";
-    case BRIM_BIND_STREAM:
-        return "a stream of samples (BRIM_BIND_STREAM)";
-    case BRIM_BIND_FILTER:
-        return "a function that keeps or drops samples (BRIM_BIND_FILTER)";
-    case BRIM_BIND_FLAT_MAP:
-        return "a function that makes many samples of one (BRIM_BIND_FLAT_MAP)";
-    case BRIM_BIND_FILES:
-        return "a list of paths (BRIM_BIND_FILES)";
-    case BRIM_BIND_BATCH_MAP:
-        return "a function on whole batches (BRIM_BIND_BATCH_MAP)";
+    case BRIM_BINDING_ARRAY:
+        return "an array (BRIM_BINDING_ARRAY)";
+    case BRIM_BINDING_SOURCE:
+        return "a function that reads samples (BRIM_BINDING_SOURCE)";
+    case BRIM_BINDING_MAP:
+        return "a function that maps samples (BRIM_BINDING_MAP)";
+    case BRIM_BINDING_STREAM:
+        return "a stream of samples (BRIM_BINDING_STREAM)";
+    case BRIM_BINDING_FILTER:
+        return "a function that keeps or drops samples (BRIM_BINDING_FILTER)";
+    case BRIM_BINDING_FLAT_MAP:
+        return "a function that makes many samples of one (BRIM_BINDING_FLAT_MAP)";
+    case BRIM_BINDING_FILES:
+        return "a list of paths (BRIM_BINDING_FILES)";
+    case BRIM_BINDING_BATCH_MAP:
+        return "a function on whole batches (BRIM_BINDING_BATCH_MAP)";
     }
     return "of a kind that this version does not know";
 }
@@ -39,7 +39,8 @@ static brim_status copy_binding(const struct brim__opening *opening, size_t inde
     memset(binding, 0, sizeof *binding);
     memcpy(binding, element, size < sizeof *binding ? size : sizeof *binding);
     if (binding->name == NULL) {
-        return brim__fail(BRIM_INVALID, "binding %zu has no name: set its field `name`", index);
+        return brim__fail(BRIM_STATUS_INVALID, "binding %zu has no name: set its field `name`",
+                          index);
     }
     return BRIM_OK;
 }
@@ -68,7 +69,7 @@ brim_status brim__binding_find(const struct brim__opening *opening, const struct
     const size_t least = offsetof(brim_binding, map) + sizeof binding->map;
     if (opening->binding_count > 0 &&
         (opening->bindings == NULL || opening->bindings->size < least)) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "%s @%s: the bindings' `size` is not set: begin each with "
                           "BRIM_BINDING_INIT",
                           stage, name);
@@ -85,7 +86,7 @@ brim_status brim__binding_find(const struct brim__opening *opening, const struct
             continue;
         }
         if (found) {
-            return brim__fail(BRIM_INVALID,
+            return brim__fail(BRIM_STATUS_INVALID,
                               "%s @%s: two bindings have this name; give each its own", stage,
                               name);
         }
@@ -93,7 +94,7 @@ brim_status brim__binding_find(const struct brim__opening *opening, const struct
         found = true;
     }
     if (!found && opening->binding_count == 0) {
-        return brim__fail(BRIM_UNBOUND,
+        return brim__fail(BRIM_STATUS_UNBOUND,
                           "%s @%s: nothing is bound: give a binding named \"%s\" when planning or "
                           "opening",
                           stage, name, name);
@@ -101,12 +102,12 @@ brim_status brim__binding_find(const struct brim__opening *opening, const struct
     if (!found) {
         char names[400];
         list_names(opening, names, sizeof names);
-        return brim__fail(BRIM_UNBOUND, "%s @%s: no binding has this name; bound: %s", stage, name,
-                          names);
+        return brim__fail(BRIM_STATUS_UNBOUND, "%s @%s: no binding has this name; bound: %s", stage,
+                          name, names);
     }
     if (binding->kind != kind) {
-        return brim__fail(BRIM_INVALID, "%s @%s: is bound to %s, but the stage takes %s", stage,
-                          name, kind_text(binding->kind), kind_text(kind));
+        return brim__fail(BRIM_STATUS_INVALID, "%s @%s: is bound to %s, but the stage takes %s",
+                          stage, name, kind_text(binding->kind), kind_text(kind));
     }
     return BRIM_OK;
 }
@@ -118,16 +119,17 @@ static bool may_stand_in_name(char c) {
 
 brim_status brim__field_name(char to[BRIM_NAME_BYTES], const char *name) {
     if (name == NULL || name[0] == '\0') {
-        return brim__fail(BRIM_INVALID, "a field's name is empty");
+        return brim__fail(BRIM_STATUS_INVALID, "a field's name is empty");
     }
     const size_t length = strnlen(name, BRIM_NAME_BYTES);
     if (length == BRIM_NAME_BYTES) {
-        return brim__fail(BRIM_INVALID, "the field name \"%.47s...\" is longer than %d characters",
-                          name, BRIM_NAME_BYTES - 1);
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "the field name \"%.47s...\" is longer than %d characters", name,
+                          BRIM_NAME_BYTES - 1);
     }
     for (size_t i = 0; i < length; i++) {
         if (!may_stand_in_name(name[i])) {
-            return brim__fail(BRIM_INVALID,
+            return brim__fail(BRIM_STATUS_INVALID,
                               "the field name \"%s\" has a character (byte %zu) that is not a "
                               "letter, a digit, '_', '.' or '-'",
                               name, i);

@@ -31,7 +31,7 @@ static brim_status fetch(const struct brim__source *source, const brim_call *cal
         callback->read(callback->user, &own, outputs, source->field_count, why, sizeof why);
     why[sizeof why - 1] = '\0';
     if (failed != 0) {
-        return brim__fail(BRIM_CALLBACK, "%s (it returned %d)",
+        return brim__fail(BRIM_STATUS_CALLBACK, "%s (it returned %d)",
                           why[0] != '\0' ? why : "the function failed and gave no reason", failed);
     }
     const brim_status status = brim__spec_spans(source, outputs, buffer);
@@ -61,10 +61,10 @@ static const struct brim__source_ops callback_ops = {
 static brim_status check_binding(const brim_binding *binding) {
     const char *name = binding->name;
     if (binding->read == NULL) {
-        return brim__fail(BRIM_INVALID, "callback @%s: its function `read` is NULL", name);
+        return brim__fail(BRIM_STATUS_INVALID, "callback @%s: its function `read` is NULL", name);
     }
     if (binding->count == 0 || binding->count > INT64_MAX) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "callback @%s: its `count` is %llu; it must have between 1 "
                           "and 2^63 - 1 samples",
                           name, (unsigned long long)binding->count);
@@ -77,7 +77,7 @@ static brim_status open_callback(const struct brim__use *use, struct brim__openi
     const char *name = brim__item(use, ARGUMENT_CALLBACK)->text;
     memset(source, 0, sizeof *source);
     brim_binding binding;
-    brim_status status = brim__binding_find(opening, use, name, BRIM_BIND_SOURCE, &binding);
+    brim_status status = brim__binding_find(opening, use, name, BRIM_BINDING_SOURCE, &binding);
     if (status != BRIM_OK) {
         return status;
     }
@@ -105,15 +105,15 @@ static brim_status open_callback(const struct brim__use *use, struct brim__openi
     source->count = binding.count;
     source->most_run = 1;
     source->callback = true;
-    source->impure = (binding.flags & BRIM_PURE) == 0;
-    source->random = (binding.flags & BRIM_RANDOM) != 0;
+    source->impure = (binding.flags & BRIM_CALLBACK_PURE) == 0;
+    source->random = (binding.flags & BRIM_CALLBACK_RANDOM) != 0;
     char maker[2 * BRIM_NAME_BYTES];
     snprintf(maker, sizeof maker, "callback @%s", callback->name);
     status = brim__arena_text(opening->arena, maker, &source->maker);
     if (status != BRIM_OK) {
         return status;
     }
-    if ((binding.flags & BRIM_CONCURRENT) == 0) {
+    if ((binding.flags & BRIM_CALLBACK_CONCURRENT) == 0) {
         status = brim__serial_find(opening, name, &source->serial);
         if (status != BRIM_OK) {
             return status;
@@ -129,7 +129,7 @@ static brim_status open_callback(const struct brim__use *use, struct brim__openi
 static const brim_argument_info arguments[] = {
     [ARGUMENT_CALLBACK] = { .name = "callback",
                             .type = BRIM_TYPE_BINDING,
-                            .flags = BRIM_REQUIRED | BRIM_POSITIONAL,
+                            .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
                             .help = "the function, bound when planning or opening with the number "
                                     "of its samples and the fields that it promises" },
     [ARGUMENT_SEED] = { .name = "seed",

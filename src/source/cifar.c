@@ -31,7 +31,7 @@ static brim_status find_kind(const struct brim__files *files, int64_t *kind) {
         ten = ten && fits(file, KIND_10);
         hundred = hundred && fits(file, KIND_100);
         if (!ten && !hundred) {
-            return brim__fail(BRIM_CORRUPT,
+            return brim__fail(BRIM_STATUS_CORRUPT,
                               "%s: %llu bytes are no whole number of records of CIFAR-10 (3073 "
                               "bytes) or CIFAR-100 (3074)%s",
                               file->path, (unsigned long long)file->bytes,
@@ -39,7 +39,7 @@ static brim_status find_kind(const struct brim__files *files, int64_t *kind) {
         }
     }
     if (ten && hundred) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "%s: %llu bytes may be CIFAR-10 or CIFAR-100: say kind=10 or kind=100",
                           files->part[0].file.path, (unsigned long long)files->part[0].file.bytes);
     }
@@ -50,7 +50,7 @@ static brim_status find_kind(const struct brim__files *files, int64_t *kind) {
 static void add_field(struct brim__source *source, const char *name, uint64_t offset, bool image) {
     struct brim__source_field *field = &source->field[source->field_count++];
     brim__copy_text(field->name, sizeof field->name, name);
-    field->view = (struct brim__view){ .dtype = BRIM_U8, .offset = offset };
+    field->view = (struct brim__view){ .dtype = BRIM_DTYPE_U8, .offset = offset };
     if (image) {
         field->view.shape = (struct brim__shape){ .rank = 3, .dim = { 3, 32, 32 } };
     }
@@ -80,7 +80,7 @@ static brim_status open_files(const struct brim__use *use, struct brim__opening 
         struct brim__part *part = &files->part[i];
         if (!fits(&part->file, kind)) {
             return brim__fail(
-                BRIM_CORRUPT,
+                BRIM_STATUS_CORRUPT,
                 "%s: byte %llu: the file ends inside a record: %llu bytes are no "
                 "multiple of %llu",
                 part->file.path,
@@ -112,7 +112,8 @@ static brim_status open_cifar(const struct brim__use *use, struct brim__opening 
 static const brim_argument_info arguments[] = {
     [ARGUMENT_FILES] = { .name = "files",
                          .type = BRIM_TYPE_PATH,
-                         .flags = BRIM_REQUIRED | BRIM_POSITIONAL | BRIM_LIST,
+                         .flags =
+                             BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL | BRIM_ARGUMENT_LIST,
                          .help = "one or several files of CIFAR's binary version" },
     [ARGUMENT_KIND] = { .name = "kind",
                         .type = BRIM_TYPE_CHOICE,

@@ -38,7 +38,7 @@ static brim_status parse_delimiter(const char *text, char *delimiter) {
     const bool single = c == '\t' || text[1] == '\0';
     if (c == '\0' || !single || letter || (uint8_t)c >= 0x7f || ((uint8_t)c < 0x20 && c != '\t') ||
         strchr("\".+-", c) != NULL) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "csv: delimiter= is one character that is no letter, digit, quote, '.', "
                           "'+' or '-', or the word tab");
     }
@@ -59,7 +59,7 @@ static brim_status check_twice(const struct brim__csv *csv, const struct brim__s
                                uint32_t index, const char *path) {
     for (uint32_t i = 0; i < index; i++) {
         if (strcmp(source->field[i].name, source->field[index].name) == 0) {
-            return brim__fail(BRIM_INVALID,
+            return brim__fail(BRIM_STATUS_INVALID,
                               "%s: columns %u and %u would both be called '%s': rename one, or "
                               "choose with columns=",
                               path, csv->chosen[i] + 1, csv->chosen[index] + 1,
@@ -73,7 +73,7 @@ static brim_status check_twice(const struct brim__csv *csv, const struct brim__s
 static brim_status set_fields(struct brim__csv *csv, struct brim__source *source,
                               const char *path) {
     if (csv->chosen_count > BRIM__MAX_FIELDS) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "%s: %u columns, but a sample has at most %d fields: choose with "
                           "columns=, or make one vector of them with pack=yes",
                           path, csv->chosen_count, BRIM__MAX_FIELDS);
@@ -92,8 +92,10 @@ static brim_status set_fields(struct brim__csv *csv, struct brim__source *source
         }
         column->offset = (uint32_t)brim__align(source->record_bytes, text ? 8 : bytes);
         source->record_bytes = column->offset + bytes;
-        field->form = !text ? BRIM_DENSE : column->kind == BRIM__CSV_BYTES ? BRIM_BYTES : BRIM_TEXT;
-        field->view = (struct brim__view){ .dtype = text ? BRIM_U8 : (brim_dtype)column->kind,
+        field->form = !text                             ? BRIM_FORM_DENSE
+                      : column->kind == BRIM__CSV_BYTES ? BRIM_FORM_BYTES
+                                                        : BRIM_FORM_TEXT;
+        field->view = (struct brim__view){ .dtype = text ? BRIM_DTYPE_U8 : (brim_dtype)column->kind,
                                            .shape = { .rank = text ? 1 : 0, .dim = { 1 } },
                                            .offset = column->offset };
         brim__view_row_major(&field->view);
@@ -111,16 +113,16 @@ static brim_status set_packed(struct brim__csv *csv, struct brim__source *source
         struct brim__csv_column *column = &csv->column[csv->chosen[i]];
         char shown[BRIM__CSV_SHOWN];
         if (column->kind == BRIM__CSV_TEXT || column->kind == BRIM__CSV_BYTES) {
-            return brim__fail(BRIM_INVALID,
+            return brim__fail(BRIM_STATUS_INVALID,
                               "%s: column '%s' holds %s, which pack=yes cannot put into a vector "
                               "of numbers: choose others with columns=",
                               path, brim__csv_column_text(csv, csv->chosen[i], shown),
                               brim__csv_kind_name(column->kind));
         }
-        column->kind = column->guessed ? BRIM_F32 : column->kind;
+        column->kind = column->guessed ? BRIM_DTYPE_F32 : column->kind;
         kind = i == 0 ? column->kind : kind;
         if (column->kind != kind) {
-            return brim__fail(BRIM_INVALID,
+            return brim__fail(BRIM_STATUS_INVALID,
                               "csv: types=: pack=yes makes one vector of one type, but column '%s' "
                               "is %s and others %s: say one type, such as types=float32",
                               brim__csv_column_text(csv, csv->chosen[i], shown),
@@ -174,7 +176,7 @@ static brim_status check_header(const struct brim__csv *csv, const char *path,
     }
     char shown[BRIM__CSV_SHOWN], first[BRIM__CSV_SHOWN];
     const uint8_t *line = memchr(bytes, '\n', (size_t)count);
-    return brim__fail(BRIM_INVALID,
+    return brim__fail(BRIM_STATUS_INVALID,
                       "%s begins with \"%s\", but %s with the header \"%s\": files of one list "
                       "must have the same",
                       path,
@@ -201,7 +203,7 @@ static brim_status check_headers(const struct brim__csv *csv, const struct brim_
 static void bound_texts(struct brim__csv *csv, struct brim__source *source, uint64_t most) {
     csv->most_text = brim__max(1, most);
     for (uint32_t i = 0; i < source->field_count; i++) {
-        if (source->field[i].form != BRIM_DENSE) {
+        if (source->field[i].form != BRIM_FORM_DENSE) {
             source->field[i].view.shape.dim[0] = csv->most_text;
         }
     }
@@ -212,10 +214,10 @@ static brim_status check_records(const struct brim__csv *csv, struct brim__lines
                                  const char *path, brim_status otherwise) {
     uint8_t *bytes;
     uint64_t length;
-    if (!csv->has_header || brim__lines_peek(lines, 1, &bytes, &length) != BRIM_END) {
+    if (!csv->has_header || brim__lines_peek(lines, 1, &bytes, &length) != BRIM_STATUS_END) {
         return otherwise;
     }
-    return brim__fail(BRIM_CORRUPT,
+    return brim__fail(BRIM_STATUS_CORRUPT,
                       "%s: it holds only a header, but no records; if its first line is a record, "
                       "say header=no",
                       path);
@@ -266,7 +268,7 @@ static brim_status open_files(const struct brim__use *use, struct brim__opening 
     if (status == BRIM_OK) {
         status = brim__lines_finish(source, lines);
     }
-    if (status == BRIM_CORRUPT && source->count == 0 && paths->count == 1) {
+    if (status == BRIM_STATUS_CORRUPT && source->count == 0 && paths->count == 1) {
         return check_records(csv, lines, path, status);
     }
     bound_texts(csv, source, brim__min(most, brim__lines_bound(lines)));
@@ -295,7 +297,8 @@ static brim_status open_csv(const struct brim__use *use, struct brim__opening *o
 static const brim_argument_info arguments[] = {
     [ARGUMENT_FILES] = { .name = "files",
                          .type = BRIM_TYPE_PATH,
-                         .flags = BRIM_REQUIRED | BRIM_POSITIONAL | BRIM_LIST,
+                         .flags =
+                             BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL | BRIM_ARGUMENT_LIST,
                          .help = "one or several CSV files with the same header, or - for standard "
                                  "input" },
     [ARGUMENT_HEADER] = { .name = "header",
@@ -311,11 +314,11 @@ static const brim_argument_info arguments[] = {
                              .help = "the character between fields; tab for a tabulator" },
     [ARGUMENT_COLUMNS] = { .name = "columns",
                            .type = BRIM_TYPE_WORD,
-                           .flags = BRIM_LIST,
+                           .flags = BRIM_ARGUMENT_LIST,
                            .help = "names of the columns to read, in this order; none: all" },
     [ARGUMENT_TYPES] = { .name = "types",
                          .type = BRIM_TYPE_WORD,
-                         .flags = BRIM_LIST,
+                         .flags = BRIM_ARGUMENT_LIST,
                          .help = "one type for each column read, one for all, or name:type; of "
                                  "int64, float64, other integers, float32, bool, text, bytes; "
                                  "columns without one are int64, float64 or text, as their first "

@@ -79,14 +79,14 @@ static brim_status check_delimiter(const struct choice *choice, const char *begi
             continue;
         }
         const brim_status status = look(choice, 1, &next, &next_end);
-        if (status == BRIM_END || status == BRIM_CORRUPT) {
+        if (status == BRIM_STATUS_END || status == BRIM_STATUS_CORRUPT) {
             continue;
         }
         if (status != BRIM_OK) {
             return status;
         }
         if (count_of(next, next_end, others[i]) == count) {
-            return brim__fail(BRIM_INVALID,
+            return brim__fail(BRIM_STATUS_INVALID,
                               "%s: the header has one column but holds %s: say delimiter=%s, or "
                               "types=text if it is one column",
                               choice->path, i == 0 ? "';'" : "tabs", i == 0 ? ";" : "tab");
@@ -102,10 +102,10 @@ static brim_status read_header(const struct choice *choice) {
     struct brim__csv *csv = choice->csv;
     char *begin, *end;
     brim_status status = look(choice, 0, &begin, &end);
-    if (status == BRIM_END) {
+    if (status == BRIM_STATUS_END) {
         return brim__lines_ended(choice->lines)
                    ? brim__lines_empty(choice->path)
-                   : brim__fail(BRIM_CORRUPT,
+                   : brim__fail(BRIM_STATUS_CORRUPT,
                                 "%s: the first record does not end in its first %d bytes",
                                 choice->path, BRIM__CSV_LOOK);
     }
@@ -113,10 +113,11 @@ static brim_status read_header(const struct choice *choice) {
         return status;
     }
     if (brim__lines_is_gzip((const uint8_t *)begin, (uint64_t)(end - begin))) {
-        return brim__fail(BRIM_CORRUPT, "%s: the file is " BRIM__LINES_GZIP, choice->path, "csv");
+        return brim__fail(BRIM_STATUS_CORRUPT, "%s: the file is " BRIM__LINES_GZIP, choice->path,
+                          "csv");
     }
     if (memchr(begin, '\0', (size_t)(end - begin)) != NULL) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "%s: the first record holds NUL bytes: this is no CSV text, or one in "
                           "UTF-16, which must be converted to UTF-8",
                           choice->path);
@@ -124,9 +125,9 @@ static brim_status read_header(const struct choice *choice) {
     csv->count = count_fields(csv, begin, end);
     if (csv->count == 0 || csv->count > BRIM__CSV_COLUMNS) {
         return csv->count == 0
-                   ? brim__fail(BRIM_CORRUPT, "%s: the first record: a quote is never closed",
-                                choice->path)
-                   : brim__fail(BRIM_INVALID,
+                   ? brim__fail(BRIM_STATUS_CORRUPT,
+                                "%s: the first record: a quote is never closed", choice->path)
+                   : brim__fail(BRIM_STATUS_INVALID,
                                 "%s: the first record has more than %d fields, the most that csv "
                                 "reads",
                                 choice->path, BRIM__CSV_COLUMNS);
@@ -204,7 +205,7 @@ static brim_status unknown_column(const struct choice *choice, const char *argum
         snprintf(near, sizeof near, "; did you mean '%s'?",
                  brim__csv_show(one, nearest, strlen(nearest)));
     }
-    return brim__fail(BRIM_INVALID, "csv: %s: %s has no column '%s'%s (it has %s)", argument,
+    return brim__fail(BRIM_STATUS_INVALID, "csv: %s: %s has no column '%s'%s (it has %s)", argument,
                       choice->path, brim__csv_show(shown, name, strlen(name)), near, list);
 }
 
@@ -218,7 +219,7 @@ static brim_status find_column(const struct choice *choice, const char *argument
         }
         if (found < csv->count) {
             char shown[BRIM__CSV_SHOWN];
-            return brim__fail(BRIM_INVALID,
+            return brim__fail(BRIM_STATUS_INVALID,
                               "csv: %s: columns %u and %u of %s are both called '%s': rename one",
                               argument, found + 1, i + 1, choice->path,
                               brim__csv_show(shown, name, strlen(name)));
@@ -233,7 +234,7 @@ static brim_status choose_columns(const struct choice *choice) {
     struct brim__csv *csv = choice->csv;
     const struct brim__values *names = choice->wish->columns;
     if (names->count > csv->count) {
-        return brim__fail(BRIM_INVALID, "csv: columns= names %zu columns, but %s has %u",
+        return brim__fail(BRIM_STATUS_INVALID, "csv: columns= names %zu columns, but %s has %u",
                           names->count, choice->path, csv->count);
     }
     csv->chosen_count = names->count == 0 ? csv->count : (uint32_t)names->count;
@@ -254,7 +255,7 @@ static brim_status choose_columns(const struct choice *choice) {
         struct brim__csv_column *column = &csv->column[csv->chosen[i]];
         if (column->kind != BRIM__CSV_SKIP) {
             char shown[BRIM__CSV_SHOWN];
-            return brim__fail(BRIM_INVALID, "csv: columns= names '%s' twice",
+            return brim__fail(BRIM_STATUS_INVALID, "csv: columns= names '%s' twice",
                               brim__csv_column_text(csv, csv->chosen[i], shown));
         }
         column->kind = BRIM__CSV_AUTO;
@@ -280,8 +281,8 @@ static brim_status unknown_type(const char *text) {
     if (nearest != NULL) {
         snprintf(near, sizeof near, "; did you mean '%s'?", nearest);
     }
-    return brim__fail(BRIM_INVALID, "csv: types=: '%.40s' is no type%s (it takes %s)", text, near,
-                      list);
+    return brim__fail(BRIM_STATUS_INVALID, "csv: types=: '%.40s' is no type%s (it takes %s)", text,
+                      near, list);
 }
 
 static brim_status parse_type(const char *text, uint8_t *kind) {
@@ -293,8 +294,8 @@ static brim_status parse_type(const char *text, uint8_t *kind) {
     if (brim__dtype_parse(text, &dtype) != BRIM_OK) {
         return unknown_type(text);
     }
-    if (brim__dtype_is_complex(dtype) || dtype == BRIM_F16 || dtype == BRIM_BF16) {
-        return brim__fail(BRIM_INVALID,
+    if (brim__dtype_is_complex(dtype) || dtype == BRIM_DTYPE_F16 || dtype == BRIM_DTYPE_BF16) {
+        return brim__fail(BRIM_STATUS_INVALID,
                           "csv: types=: columns are not read as %s: integers, bool, float32, "
                           "float64, text and bytes are%s",
                           brim_dtype_name(dtype),
@@ -327,7 +328,7 @@ static brim_status set_named_type(const struct choice *choice, const char *text,
     if (!choice->csv->column[column].guessed) {
         char shown[BRIM__CSV_SHOWN];
         const bool twice = choice->csv->column[column].kind != BRIM__CSV_SKIP;
-        return brim__fail(BRIM_INVALID, "csv: types=: column '%s' %s",
+        return brim__fail(BRIM_STATUS_INVALID, "csv: types=: column '%s' %s",
                           brim__csv_column_text(choice->csv, column, shown),
                           twice ? "is given two types" : "is not among columns=");
     }
@@ -350,12 +351,12 @@ static brim_status set_types(const struct choice *choice) {
         return status;
     }
     if (named > 0) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "csv: types= mixes types with and without a column's name: say "
                           "name:type for all, or one type for each chosen column");
     }
     if (types->count != 1 && types->count != csv->chosen_count) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "csv: types= has %zu types for %u columns: say one for each, one for "
                           "all, or name:type",
                           types->count, csv->chosen_count);
@@ -375,10 +376,10 @@ static uint8_t widen(uint8_t kind, char *text, size_t length) {
         return kind;
     }
     if (brim__parse_integer(text, length, &integer)) {
-        return kind == BRIM__CSV_AUTO ? BRIM_I64 : kind;
+        return kind == BRIM__CSV_AUTO ? BRIM_DTYPE_I64 : kind;
     }
     return brim__parse_real(text, length, &real) || brim__csv_is_missing(text, length)
-               ? BRIM_F64
+               ? BRIM_DTYPE_F64
                : BRIM__CSV_TEXT;
 }
 
@@ -408,10 +409,10 @@ static brim_status guess_types(const struct choice *choice) {
     for (uint64_t i = 0; any && i < BRIM__CSV_GUESS && seen < BRIM__CSV_LOOK; i++) {
         char *begin, *end;
         const brim_status status = look(choice, first + i, &begin, &end);
-        if (status == BRIM_END) {
+        if (status == BRIM_STATUS_END) {
             break;
         }
-        if (status == BRIM_CORRUPT) {
+        if (status == BRIM_STATUS_CORRUPT) {
             continue;
         }
         if (status != BRIM_OK) {
@@ -422,7 +423,7 @@ static brim_status guess_types(const struct choice *choice) {
     }
     for (uint32_t i = 0; i < csv->chosen_count; i++) {
         struct brim__csv_column *column = &csv->column[csv->chosen[i]];
-        column->kind = column->kind == BRIM__CSV_AUTO ? BRIM_F64 : column->kind;
+        column->kind = column->kind == BRIM__CSV_AUTO ? BRIM_DTYPE_F64 : column->kind;
     }
     return BRIM_OK;
 }

@@ -18,7 +18,7 @@ static brim_status not_a_value(const struct brim__csv *csv, uint32_t column, con
                                size_t length) {
     char name[BRIM__CSV_SHOWN], shown[BRIM__CSV_SHOWN];
     const unsigned kind = csv->column[column].kind;
-    return brim__fail(BRIM_CORRUPT, "column '%s': \"%s\" is not of type %s%s",
+    return brim__fail(BRIM_STATUS_CORRUPT, "column '%s': \"%s\" is not of type %s%s",
                       brim__csv_column_text(csv, column, name), brim__csv_show(shown, text, length),
                       brim__csv_kind_name(kind),
                       csv->column[column].guessed
@@ -29,7 +29,7 @@ static brim_status not_a_value(const struct brim__csv *csv, uint32_t column, con
 static brim_status not_a_text(const struct brim__csv *csv, uint32_t column, const char *text,
                               size_t length) {
     char name[BRIM__CSV_SHOWN], shown[BRIM__CSV_SHOWN];
-    return brim__fail(BRIM_CORRUPT,
+    return brim__fail(BRIM_STATUS_CORRUPT,
                       "column '%s': \"%s\" is not UTF-8 text%s: convert the file, or read the "
                       "column as bytes with types=",
                       brim__csv_column_text(csv, column, name), brim__csv_show(shown, text, length),
@@ -41,23 +41,24 @@ static brim_status is_missing(const struct brim__csv *csv, uint32_t column) {
     const unsigned kind = csv->column[column].kind;
     brim__csv_column_text(csv, column, name);
     if (csv->missing == BRIM__CSV_MISSING_NAN) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "column '%s': the value is missing, and type %s has no NaN to stand for "
                           "it: say missing=zero, or another type with types=",
                           name, brim__csv_kind_name(kind));
     }
-    return brim__fail(BRIM_CORRUPT,
+    return brim__fail(BRIM_STATUS_CORRUPT,
                       "column '%s': the value is missing: say missing=nan or missing=zero", name);
 }
 
 static brim_status never_closed(const struct brim__csv *csv, uint32_t column) {
     char name[BRIM__CSV_SHOWN];
-    return brim__fail(BRIM_CORRUPT, "column '%s': its quote is never closed",
+    return brim__fail(BRIM_STATUS_CORRUPT, "column '%s': its quote is never closed",
                       brim__csv_column_text(csv, column, name));
 }
 
 static brim_status wrong_count(const struct brim__csv *csv, uint64_t count) {
-    return brim__fail(BRIM_CORRUPT, "has %llu fields, but %s has %u", (unsigned long long)count,
+    return brim__fail(BRIM_STATUS_CORRUPT, "has %llu fields, but %s has %u",
+                      (unsigned long long)count,
                       csv->has_header ? "the header" : "the first record", csv->count);
 }
 
@@ -106,9 +107,10 @@ static brim_status put_text(const struct brim__csv *csv, uint32_t column, const 
                             size_t length, uint8_t *to) {
     if (BRIM__UNLIKELY(length > csv->most_text)) {
         char name[BRIM__CSV_SHOWN];
-        return brim__fail(
-            BRIM_CORRUPT, "column '%s': a text of %zu bytes, but max_text allows %llu: raise it",
-            brim__csv_column_text(csv, column, name), length, (unsigned long long)csv->most_text);
+        return brim__fail(BRIM_STATUS_CORRUPT,
+                          "column '%s': a text of %zu bytes, but max_text allows %llu: raise it",
+                          brim__csv_column_text(csv, column, name), length,
+                          (unsigned long long)csv->most_text);
     }
     if (csv->column[column].kind == BRIM__CSV_TEXT && !is_plain(text, length) &&
         (brim__utf8_valid((const uint8_t *)text, length) != length ||
@@ -125,15 +127,15 @@ static bool put_integer(int64_t value, unsigned kind, uint8_t *to) {
     static const struct {
         int64_t least, most;
     } range[] = {
-        [BRIM_BOOL] = { 0, 1 },
-        [BRIM_U8] = { 0, UINT8_MAX },
-        [BRIM_I8] = { INT8_MIN, INT8_MAX },
-        [BRIM_U16] = { 0, UINT16_MAX },
-        [BRIM_I16] = { INT16_MIN, INT16_MAX },
-        [BRIM_U32] = { 0, UINT32_MAX },
-        [BRIM_I32] = { INT32_MIN, INT32_MAX },
-        [BRIM_U64] = { 0, INT64_MAX },
-        [BRIM_I64] = { INT64_MIN, INT64_MAX },
+        [BRIM_DTYPE_BOOL] = { 0, 1 },
+        [BRIM_DTYPE_U8] = { 0, UINT8_MAX },
+        [BRIM_DTYPE_I8] = { INT8_MIN, INT8_MAX },
+        [BRIM_DTYPE_U16] = { 0, UINT16_MAX },
+        [BRIM_DTYPE_I16] = { INT16_MIN, INT16_MAX },
+        [BRIM_DTYPE_U32] = { 0, UINT32_MAX },
+        [BRIM_DTYPE_I32] = { INT32_MIN, INT32_MAX },
+        [BRIM_DTYPE_U64] = { 0, INT64_MAX },
+        [BRIM_DTYPE_I64] = { INT64_MIN, INT64_MAX },
     };
     if (value < range[kind].least || value > range[kind].most) {
         return false;
@@ -143,7 +145,7 @@ static bool put_integer(int64_t value, unsigned kind, uint8_t *to) {
 }
 
 static void put_real(double value, unsigned kind, uint8_t *to) {
-    if (kind == BRIM_F64) {
+    if (kind == BRIM_DTYPE_F64) {
         memcpy(to, &value, sizeof value);
     } else {
         const float narrow = (float)value;
@@ -169,7 +171,7 @@ static bool read_word(const char *text, size_t length, int64_t *value) {
 
 /* The number that stands for a missing one; false: none does. */
 static bool put_missing(const struct brim__csv *csv, unsigned kind, uint8_t *to) {
-    if (kind == BRIM_F32 || kind == BRIM_F64) {
+    if (kind == BRIM_DTYPE_F32 || kind == BRIM_DTYPE_F64) {
         put_real(csv->missing == BRIM__CSV_MISSING_NAN ? __builtin_nan("") : 0, kind, to);
         return csv->missing != BRIM__CSV_MISSING_ERROR;
     }
@@ -186,17 +188,17 @@ static brim_status put_value(const struct brim__csv *csv, uint32_t column, char 
         return put_text(csv, column, text, length, to);
     }
     brim__csv_strip(&text, &length);
-    if (kind == BRIM_F32 || kind == BRIM_F64) {
+    if (kind == BRIM_DTYPE_F32 || kind == BRIM_DTYPE_F64) {
         if (brim__parse_real(text, length, &real)) {
             put_real(real, kind, to);
             return BRIM_OK;
         }
     } else if (brim__parse_integer(text, length, &integer) ||
-               (kind == BRIM_BOOL && read_word(text, length, &integer))) {
+               (kind == BRIM_DTYPE_BOOL && read_word(text, length, &integer))) {
         if (put_integer(integer, kind, to)) {
             return BRIM_OK;
         }
-    } else if (kind == BRIM_U64 && brim__parse_unsigned(text, length, &large)) {
+    } else if (kind == BRIM_DTYPE_U64 && brim__parse_unsigned(text, length, &large)) {
         memcpy(to, &large, sizeof large);
         return BRIM_OK;
     }
@@ -247,19 +249,19 @@ brim_status brim__csv_parse(const struct brim__source *source, void *self, uint8
             return wrong_count(csv, i);
         }
         switch (column->kind) {
-        case BRIM_F64:
+        case BRIM_DTYPE_F64:
             stop = plain_real(at, end, delimiter, &real);
             if (stop != NULL) {
-                put_real(real, BRIM_F64, to);
+                put_real(real, BRIM_DTYPE_F64, to);
             }
             break;
-        case BRIM_F32:
+        case BRIM_DTYPE_F32:
             stop = plain_real(at, end, delimiter, &real);
             if (stop != NULL) {
-                put_real(real, BRIM_F32, to);
+                put_real(real, BRIM_DTYPE_F32, to);
             }
             break;
-        case BRIM_I64:
+        case BRIM_DTYPE_I64:
             stop = plain_integer(at, end, delimiter, &integer);
             if (stop != NULL) {
                 memcpy(to, &integer, sizeof integer);

@@ -19,8 +19,9 @@
 brim_status brim__files_init(struct brim__source *source, const char *stage, size_t count,
                              struct brim__opening *opening, struct brim__files **files) {
     if (count == 0 || count > BRIM__MOST_FILES) {
-        return brim__fail(BRIM_INVALID, "%s: %zu files, but one stage takes 1 to %d: join files",
-                          stage, count, BRIM__MOST_FILES);
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "%s: %zu files, but one stage takes 1 to %d: join files", stage, count,
+                          BRIM__MOST_FILES);
     }
     struct brim__files *list;
     brim_status status = brim__arena_take(opening->arena, sizeof *list, &list);
@@ -102,7 +103,7 @@ static brim_status inflate_part(struct brim__inflater *inflater, const struct br
         status = brim__inflate_end(inflater);
     }
     if (status == BRIM_OK && packed->has_crc && brim__inflate_crc(inflater) != packed->crc) {
-        status = brim__fail(BRIM_CORRUPT,
+        status = brim__fail(BRIM_STATUS_CORRUPT,
                             "%s: byte %llu: the CRC-32 of what is inflated is %08x, but the "
                             "directory says %08x",
                             packed->label, (unsigned long long)packed->begin,
@@ -157,7 +158,7 @@ brim_status brim__files_finish(struct brim__source *source, struct brim__files *
         part->first = source->count;
         if (brim__add_overflows(source->count, part->samples, &source->count) ||
             source->count > INT64_MAX) {
-            return brim__fail(BRIM_INVALID, "%s: the files hold more than 2^63 %s together",
+            return brim__fail(BRIM_STATUS_INVALID, "%s: the files hold more than 2^63 %s together",
                               part->file.path, what);
         }
         source->identity = brim__hash_words(source->identity, part->samples, content_bytes(part));
@@ -172,7 +173,7 @@ brim_status brim__files_finish(struct brim__source *source, struct brim__files *
         source->is_file = source->is_file || !part->packed.on;
     }
     if (source->count == 0) {
-        return brim__fail(BRIM_INVALID, "%s: holds no %s%s", files->part[0].file.path, what,
+        return brim__fail(BRIM_STATUS_INVALID, "%s: holds no %s%s", files->part[0].file.path, what,
                           files->count > 1 ? ", nor do the other files of the list" : "");
     }
     /* far apart, reading what lies between neighbours costs more than a call */

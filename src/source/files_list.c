@@ -27,7 +27,7 @@ brim_status brim__files_root(const char *path, struct brim__arena *arena, const 
         const bool alone = path[0] == '/' || getcwd(from, sizeof from) == NULL;
         if (snprintf(found, sizeof found, "%s%s%s", alone ? "" : from, alone ? "" : "/", path) >=
             (int)sizeof found) {
-            return brim__fail(BRIM_IO, "files: root=%.300s...: the path is too long", path);
+            return brim__fail(BRIM_STATUS_IO, "files: root=%.300s...: the path is too long", path);
         }
     }
     return brim__arena_text(arena, found, root);
@@ -70,14 +70,14 @@ brim_status brim__files_join(const char *root, const char *text, size_t length, 
     const bool alone = root[0] == '\0' || (length > 0 && text[0] == '/');
     const size_t root_bytes = alone ? 0 : strlen(root) + 1;
     if (length == 0) {
-        return brim__fail(BRIM_CORRUPT, "files: the path is empty");
+        return brim__fail(BRIM_STATUS_CORRUPT, "files: the path is empty");
     }
     if (memchr(text, '\0', length) != NULL) {
-        return brim__fail(BRIM_CORRUPT, "files: the path \"%.300s\" goes on behind a NUL byte",
-                          text);
+        return brim__fail(BRIM_STATUS_CORRUPT,
+                          "files: the path \"%.300s\" goes on behind a NUL byte", text);
     }
     if (root_bytes + length + 1 > room) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "files: the path \"%.300s...\" has %zu bytes; the system opens none of "
                           "more than %d",
                           text, root_bytes + length, PATH_MAX - 1);
@@ -92,9 +92,9 @@ brim_status brim__files_join(const char *root, const char *text, size_t length, 
 }
 
 void brim__files_field(struct brim__source_field *field, uint64_t offset, uint64_t longest) {
-    field->form = BRIM_BYTES;
+    field->form = BRIM_FORM_BYTES;
     field->deferred = true;
-    field->view = (struct brim__view){ .dtype = BRIM_U8,
+    field->view = (struct brim__view){ .dtype = BRIM_DTYPE_U8,
                                        .shape = { .rank = 1, .dim = { brim__max(1, longest) } },
                                        .offset = offset };
     brim__view_row_major(&field->view);
@@ -182,7 +182,7 @@ static brim_status probe_list(struct brim__source *source, struct list *list,
         status = path_of(list, i, room, &path);
         if (status == BRIM_OK) {
             status = brim__probe(&probed, path, i, window, &file_bytes, &format);
-        } else if (status == BRIM_CORRUPT) {
+        } else if (status == BRIM_STATUS_CORRUPT) {
             status = BRIM_OK; /* a bad sample when its turn comes */
         }
         if (status == BRIM_OK) {
@@ -207,7 +207,7 @@ static brim_status take_paths(struct brim__source *source, struct list *list, co
     source->identity = brim__hash("files", 5, list->labels != NULL);
     for (uint64_t i = 0; i < source->count; i++) {
         if (list->paths[i] == NULL) {
-            return brim__fail(BRIM_INVALID, "files @%s: path %llu of %llu is NULL", name,
+            return brim__fail(BRIM_STATUS_INVALID, "files @%s: path %llu of %llu is NULL", name,
                               (unsigned long long)i, (unsigned long long)source->count);
         }
         const size_t length = strlen(list->paths[i]);
@@ -229,13 +229,13 @@ static brim_status open_list(const struct brim__use *use, struct brim__opening *
     const char *name = brim__item(use, BRIM__FILES_LIST)->text;
     brim_binding binding;
     struct list *list;
-    brim_status status = brim__binding_find(opening, use, name, BRIM_BIND_FILES, &binding);
+    brim_status status = brim__binding_find(opening, use, name, BRIM_BINDING_FILES, &binding);
     if (status == BRIM_OK && (binding.count == 0 || binding.paths == NULL)) {
-        status =
-            brim__fail(BRIM_INVALID, "files @%s: the list is empty: set `paths` and `count`", name);
+        status = brim__fail(BRIM_STATUS_INVALID,
+                            "files @%s: the list is empty: set `paths` and `count`", name);
     }
     if (status == BRIM_OK && binding.count > INT64_MAX) {
-        status = brim__fail(BRIM_INVALID, "files @%s: more than 2^63 paths", name);
+        status = brim__fail(BRIM_STATUS_INVALID, "files @%s: more than 2^63 paths", name);
     }
     if (status == BRIM_OK) {
         status = brim__arena_take(opening->arena, sizeof *list, &list);
@@ -261,12 +261,12 @@ static brim_status open_list(const struct brim__use *use, struct brim__opening *
     }
     if (status == BRIM_OK && list->labels != NULL) {
         source->field[1].view =
-            (struct brim__view){ .dtype = BRIM_I64, .offset = source->record_bytes };
+            (struct brim__view){ .dtype = BRIM_DTYPE_I64, .offset = source->record_bytes };
         brim__view_row_major(&source->field[1].view);
         source->record_bytes += sizeof(int64_t);
         status = brim__field_name(source->field[1].name, brim__item(use, BRIM__FILES_LABEL)->text);
         if (status == BRIM_OK && strcmp(source->field[0].name, source->field[1].name) == 0) {
-            status = brim__fail(BRIM_INVALID, "files: field= and label= are both '%s'",
+            status = brim__fail(BRIM_STATUS_INVALID, "files: field= and label= are both '%s'",
                                 source->field[0].name);
         }
     }
@@ -287,7 +287,7 @@ static brim_status open_files(const struct brim__use *use, struct brim__opening 
     const bool manifest = brim__given(use, BRIM__FILES_MANIFEST);
     memset(source, 0, sizeof *source);
     if (manifest == brim__given(use, BRIM__FILES_LIST)) {
-        return brim__fail(BRIM_INVALID, "files: say either a manifest or list=@name%s",
+        return brim__fail(BRIM_STATUS_INVALID, "files: say either a manifest or list=@name%s",
                           manifest ? ", not both" : "");
     }
     return manifest ? brim__manifest_open(use, opening, source) : open_list(use, opening, source);
@@ -296,7 +296,7 @@ static brim_status open_files(const struct brim__use *use, struct brim__opening 
 static const brim_argument_info arguments[] = {
     [BRIM__FILES_MANIFEST] = { .name = "manifest",
                                .type = BRIM_TYPE_PATH,
-                               .flags = BRIM_POSITIONAL,
+                               .flags = BRIM_ARGUMENT_POSITIONAL,
                                .help = "a file with a path on each line: CSV, TSV or JSON lines" },
     [BRIM__FILES_FORMAT] = { .name = "format",
                              .type = BRIM_TYPE_CHOICE,
@@ -305,7 +305,7 @@ static const brim_argument_info arguments[] = {
                              .help = "of the manifest; auto: as its name ends" },
     [BRIM__FILES_PATH] = { .name = "path",
                            .type = BRIM_TYPE_WORD,
-                           .flags = BRIM_LIST,
+                           .flags = BRIM_ARGUMENT_LIST,
                            .help = "columns or keys that hold paths, each of which becomes a field "
                                    "of the file's bytes; left out: the first that there is of "
                                    "path, file, image and filename" },
@@ -315,11 +315,11 @@ static const brim_argument_info arguments[] = {
                                    "manifest's, and for a list that of the process" },
     [BRIM__FILES_COLUMNS] = { .name = "columns",
                               .type = BRIM_TYPE_WORD,
-                              .flags = BRIM_LIST,
+                              .flags = BRIM_ARGUMENT_LIST,
                               .help = "columns or keys to read; left out: as csv and jsonl do" },
     [BRIM__FILES_TYPES] = { .name = "types",
                             .type = BRIM_TYPE_WORD,
-                            .flags = BRIM_LIST,
+                            .flags = BRIM_ARGUMENT_LIST,
                             .help = "name:type for other columns, as csv and jsonl take them" },
     [BRIM__FILES_HEADER] = { .name = "header",
                              .type = BRIM_TYPE_CHOICE,

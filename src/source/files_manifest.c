@@ -248,7 +248,7 @@ static brim_status look_at_all(const struct brim__source *source, struct brim__o
         uint64_t run = 0;
         status = fetch(source, &call, brim__min(source->most_run, source->count - s), buffer,
                        &records, &run);
-        if (status == BRIM_CORRUPT) { /* a bad sample when its turn comes */
+        if (status == BRIM_STATUS_CORRUPT) { /* a bad sample when its turn comes */
             status = BRIM_OK;
             s++;
             continue;
@@ -366,9 +366,9 @@ static brim_status set_fields(struct brim__source *source, struct manifest *mani
         while (f < inner->field_count && strcmp(inner->field[f].name, name) != 0) {
             f++;
         }
-        if (f == inner->field_count || inner->field[f].form == BRIM_DENSE ||
-            inner->field[f].form == BRIM_RAGGED || source->field[f].deferred) {
-            return brim__fail(BRIM_INVALID, "files: path=%s: %s", text,
+        if (f == inner->field_count || inner->field[f].form == BRIM_FORM_DENSE ||
+            inner->field[f].form == BRIM_FORM_RAGGED || source->field[f].deferred) {
+            return brim__fail(BRIM_STATUS_INVALID, "files: path=%s: %s", text,
                               f < inner->field_count && source->field[f].deferred
                                   ? "is named twice"
                                   : "there is no such column of texts");
@@ -398,7 +398,7 @@ static brim_status set_root(const struct brim__use *use, struct manifest *manife
     if (slash != NULL) {
         const size_t length = slash == manifest->path ? 1 : (size_t)(slash - manifest->path);
         if (length >= sizeof root) {
-            return brim__fail(BRIM_IO, "%.300s...: the path is too long", manifest->path);
+            return brim__fail(BRIM_STATUS_IO, "%.300s...: the path is too long", manifest->path);
         }
         memcpy(root, manifest->path, length);
         root[length] = '\0';
@@ -414,7 +414,7 @@ static brim_status open_samples(const struct brim__use *use, struct brim__openin
     const char *note = NULL;
     brim_status status = set_root(use, manifest, opening);
     if (status == BRIM_OK && brim__stream_is(manifest->path)) {
-        return brim__fail(BRIM_UNSUPPORTED,
+        return brim__fail(BRIM_STATUS_UNSUPPORTED,
                           "files: the manifest %s is a stream; write it to a file",
                           brim__stream_name(manifest->path));
     }

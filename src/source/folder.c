@@ -197,13 +197,13 @@ static brim_status check_root(const char *path) {
     if (stat(path, &facts) != 0) {
         const int error = errno;
         char why[BRIM__ERROR_TEXT];
-        return error == ENOENT ? brim__fail(BRIM_IO, "%s: there is no such directory", path)
-                               : brim__fail(BRIM_IO, "%s: cannot be found: %s", path,
+        return error == ENOENT ? brim__fail(BRIM_STATUS_IO, "%s: there is no such directory", path)
+                               : brim__fail(BRIM_STATUS_IO, "%s: cannot be found: %s", path,
                                             brim__error_text(error, why));
     }
     return S_ISDIR(facts.st_mode)
                ? BRIM_OK
-               : brim__fail(BRIM_INVALID,
+               : brim__fail(BRIM_STATUS_INVALID,
                             "%s: is no directory; `folder` reads a directory of images, `files` a "
                             "list of paths",
                             path);
@@ -213,7 +213,7 @@ static brim_status find_absolute(const char *root, struct brim__arena *arena, co
     char found[PATH_MAX], why[BRIM__ERROR_TEXT];
     return realpath(root, found) != NULL
                ? brim__arena_text(arena, found, path)
-               : brim__fail(BRIM_IO, "%s: its absolute path cannot be found: %s", root,
+               : brim__fail(BRIM_STATUS_IO, "%s: its absolute path cannot be found: %s", root,
                             brim__error_text(errno, why));
 }
 
@@ -221,8 +221,8 @@ static brim_status set_roots(struct brim__folder *folder, const struct brim__val
                              struct brim__arena *arena) {
     const char **roots, **absolute = NULL;
     if (values->count > BRIM__MOST_ROOTS) {
-        return brim__fail(BRIM_INVALID, "folder: %zu directories; there may be %d", values->count,
-                          BRIM__MOST_ROOTS);
+        return brim__fail(BRIM_STATUS_INVALID, "folder: %zu directories; there may be %d",
+                          values->count, BRIM__MOST_ROOTS);
     }
     brim_status status = brim__arena_take(arena, values->count * sizeof *roots, &roots);
     if (status == BRIM_OK) {
@@ -232,7 +232,7 @@ static brim_status set_roots(struct brim__folder *folder, const struct brim__val
         char *root;
         size_t length = strlen(values->items[i].text);
         if (length == 0) {
-            return brim__fail(BRIM_INVALID, "folder: a directory's path is empty");
+            return brim__fail(BRIM_STATUS_INVALID, "folder: a directory's path is empty");
         }
         while (length > 1 && values->items[i].text[length - 1] == '/') {
             length--;
@@ -271,7 +271,7 @@ static brim_status set_extensions(struct brim__folder *folder, const struct brim
             at += *at == '.';
             const size_t length = strcspn(at, ",");
             if (length == 0 || memchr(at, '/', length) != NULL) {
-                return brim__fail(BRIM_INVALID,
+                return brim__fail(BRIM_STATUS_INVALID,
                                   "folder: extensions=%s: name endings such as jpg,png, or any",
                                   values->items[i].text);
             }
@@ -384,7 +384,7 @@ static brim_status open_listing(struct opened *opened, struct brim__opening *ope
     opened->folder.place = recipe.place;
     for (int i = 0; i < TRIES; i++) {
         status = open_once(opened, path, options, opening, &existing);
-        if (status != BRIM_CORRUPT) {
+        if (status != BRIM_STATUS_CORRUPT) {
             break;
         }
         existing = !existing;
@@ -400,14 +400,16 @@ static brim_status set_fields(struct brim__source *source, const struct opened *
     source->field_count = 1;
     source->record_bytes = sizeof(struct brim__blob);
     if (header->labelled != 0) {
-        label->view = (struct brim__view){ .dtype = BRIM_I64, .offset = source->record_bytes };
+        label->view =
+            (struct brim__view){ .dtype = BRIM_DTYPE_I64, .offset = source->record_bytes };
         brim__view_row_major(&label->view);
         label->class_count = header->classes;
         label->class_names = opened->classes;
         source->field_count = 2;
         source->record_bytes += sizeof(int64_t);
         if (strcmp(image->name, label->name) == 0) {
-            return brim__fail(BRIM_INVALID, "folder: field= and label= are both '%s'", image->name);
+            return brim__fail(BRIM_STATUS_INVALID, "folder: field= and label= are both '%s'",
+                              image->name);
         }
     }
     source->pitch = source->record_bytes;
@@ -481,7 +483,8 @@ static brim_status open_folder(const struct brim__use *use, struct brim__opening
 static const brim_argument_info arguments[] = {
     [ARGUMENT_ROOTS] = { .name = "directories",
                          .type = BRIM_TYPE_PATH,
-                         .flags = BRIM_REQUIRED | BRIM_POSITIONAL | BRIM_LIST,
+                         .flags =
+                             BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL | BRIM_ARGUMENT_LIST,
                          .help = "one or several directories; their samples come one directory "
                                  "after the other" },
     [ARGUMENT_CLASSES] = { .name = "classes",
@@ -493,7 +496,7 @@ static const brim_argument_info arguments[] = {
                                    "subdirectories" },
     [ARGUMENT_EXTENSIONS] = { .name = "extensions",
                               .type = BRIM_TYPE_WORD,
-                              .flags = BRIM_LIST,
+                              .flags = BRIM_ARGUMENT_LIST,
                               .fallback = "jpg,jpeg,png,webp",
                               .help = "which files are samples, by the end of their name in any "
                                       "case; any: all" },

@@ -103,7 +103,7 @@ void brim__sorter_init(struct brim__sorter *sorter, const char *path, uint8_t *m
 brim_status brim__sorter_add(struct brim__sorter *sorter, const void *key, size_t length);
 /* No more is added; from here on the keys are given in order. */
 brim_status brim__sorter_sort(struct brim__sorter *sorter);
-/* Valid until the next call. BRIM_END behind the last. */
+/* Valid until the next call. BRIM_STATUS_END behind the last. */
 brim_status brim__sorter_next(struct brim__sorter *sorter, const uint8_t **key, size_t *length);
 void brim__sorter_reset(struct brim__sorter *sorter); /* for other keys */
 void brim__sorter_fini(struct brim__sorter *sorter);
@@ -135,7 +135,7 @@ typedef brim_status brim__entry_visit(void *user, const struct brim__entry *entr
 brim_status brim__walk(char *path, size_t root_bytes, bool links, uint8_t *buffer,
                        brim__entry_visit *visit, void *user);
 /* settle: waits until the directory's clock has moved on, so that a later change will
- * show. BRIM_IO: there is no directory, or it cannot be looked at. */
+ * show. BRIM_STATUS_IO: there is no directory, or it cannot be looked at. */
 brim_status brim__walk_facts(const char *path, bool settle, struct brim__facts *facts);
 /* BRIM_OK: the path leads to no directory, and nothing but the path is the reason. */
 brim_status brim__walk_nowhere(const char *path);
@@ -151,7 +151,7 @@ struct brim__links {
     uint64_t once;  /* directories that are not reached through these */
 };
 /* A directory is entered. below: it lies below one that was reached again. *again: so
- * was it. BRIM_INVALID: that is so of more links than can be meant. */
+ * was it. BRIM_STATUS_INVALID: that is so of more links than can be meant. */
 brim_status brim__links_enter(struct brim__links *links, const struct brim__entry *entry,
                               uint64_t class_key, bool below, const char *root, brim_budget *budget,
                               bool *again);
@@ -177,7 +177,7 @@ bool brim__probed_plausible(const struct brim__probed *probed, uint64_t files);
 #define BRIM__PROBED_BYTES (UINT64_C(1) << 48) /* every size is below; a larger file is no image */
 
 /* Tells the opening's progress function at most every 100 ms, and returns
- * BRIM_INTERRUPTED if it wants no more. *told_ns: at first brim__now(). */
+ * BRIM_STATUS_INTERRUPTED if it wants no more. *told_ns: at first brim__now(). */
 brim_status brim__probe_tell(const struct brim__opening *opening, const char *what,
                              const char *path, uint64_t done, uint64_t total, uint64_t *told_ns);
 
@@ -269,12 +269,12 @@ bool brim__listing_sealed(const uint8_t page[BRIM__LISTING_PAGE]);
 brim_status brim__listed_append(struct brim__tape *tape, struct brim__listed listed,
                                 const char *path, size_t path_bytes);
 /* A record of `bytes` bytes that lies at byte `at` of the file; *path without a
- * zero. BRIM_CORRUPT: it is damaged. */
+ * zero. BRIM_STATUS_CORRUPT: it is damaged. */
 brim_status brim__listed_parse(const uint8_t *record, uint64_t bytes, const char *file_path,
                                uint64_t at, struct brim__listed *listed, const char **path);
 brim_status brim__listed_next(struct brim__tape_reader *reader, struct brim__listed *listed,
                               const char **path);
-/* "ROOT/path" with a zero, an absolute path; PATH_MAX bytes. BRIM_IO: too long. */
+/* "ROOT/path" with a zero, an absolute path; PATH_MAX bytes. BRIM_STATUS_IO: too long. */
 brim_status brim__listed_path(const struct brim__folder *folder, uint32_t root, const char *path,
                               size_t path_bytes, char to[PATH_MAX]);
 

@@ -29,7 +29,7 @@ _Static_assert(BRIM__LISTED_MOST <= READ_LEAST, "any record fits the buffer");
 /* ----------------------------------------------------------------- records */
 
 brim_status brim__listing_damaged(const char *path, uint64_t at) {
-    return brim__fail(BRIM_CORRUPT,
+    return brim__fail(BRIM_STATUS_CORRUPT,
                       "%s: this listing of a folder is damaged at byte %llu: delete it, and it is "
                       "made anew",
                       path, (unsigned long long)at);
@@ -105,8 +105,9 @@ brim_status brim__listed_path(const struct brim__folder *folder, uint32_t root, 
     const char *const own = folder->absolute[root];
     const size_t root_bytes = strlen(own);
     if (root_bytes + path_bytes + 2 > PATH_MAX) {
-        return brim__fail(BRIM_IO, "%.300s: the path of a file in it is longer than %d bytes: %.*s",
-                          own, PATH_MAX - 1, (int)path_bytes, path);
+        return brim__fail(BRIM_STATUS_IO,
+                          "%.300s: the path of a file in it is longer than %d bytes: %.*s", own,
+                          PATH_MAX - 1, (int)path_bytes, path);
     }
     memcpy(to, own, root_bytes);
     to[root_bytes] = path_bytes == 0 ? '\0' : '/';
@@ -135,7 +136,7 @@ void brim__listing_expect(struct brim__listing_header *header, uint64_t options)
 }
 
 static brim_status stale(const char *path) {
-    return brim__fail(BRIM_CORRUPT, "%s: is no listing of this folder, or not whole", path);
+    return brim__fail(BRIM_STATUS_CORRUPT, "%s: is no listing of this folder, or not whole", path);
 }
 
 static brim_status read_header(struct brim__listing *listing, uint64_t options) {

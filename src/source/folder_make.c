@@ -75,8 +75,8 @@ static brim_status nothing_found(const struct maker *maker) {
                  "; the %llu that lie in it belong to no class: classes=no takes them",
                  (unsigned long long)maker->loose);
     }
-    return brim__fail(BRIM_INVALID, "%s: no files%s in %s%s%s%s", folder->root[0], extensions,
-                      maker->labelled ? "its subdirectories" : "it",
+    return brim__fail(BRIM_STATUS_INVALID, "%s: no files%s in %s%s%s%s", folder->root[0],
+                      extensions, maker->labelled ? "its subdirectories" : "it",
                       folder->root_count > 1 ? ", nor in the other directories" : "", others,
                       loose);
 }
@@ -118,7 +118,7 @@ static brim_status add_directory(struct maker *maker, uint32_t root, uint32_t la
         .root = (uint16_t)root,
     };
     if (maker->folder->place == BRIM__INDEX_BESIDE && is_same(facts, &maker->own)) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "%s: its listing would lie beside it in %.*s, which is listed too: say "
                           "index=cache",
                           maker->folder->root[0], (int)(strrchr(maker->path, '/') - maker->path),
@@ -160,7 +160,7 @@ static brim_status join(const struct maker *maker, const char *name, char separa
     const size_t length = strlen(name);
     const size_t before = maker->relative_bytes == 0 ? 0 : maker->relative_bytes + 1;
     if (maker->root_bytes + 1 + before + length + 1 > PATH_MAX) {
-        return brim__fail(BRIM_IO,
+        return brim__fail(BRIM_STATUS_IO,
                           "a path of %zu bytes in %.300s..., but the system opens none of more "
                           "than %d",
                           maker->root_bytes + 1 + before + length, maker->full_path, PATH_MAX - 1);
@@ -299,7 +299,7 @@ static brim_status enter_classes(struct maker *maker) {
         const char *next = (const char *)key;
         if (maker->header.classes == 0 || strcmp(name, next) != 0) {
             if (maker->header.classes == BRIM__NO_LABEL) {
-                return brim__fail(BRIM_UNSUPPORTED, "%s: more than %u classes",
+                return brim__fail(BRIM_STATUS_UNSUPPORTED, "%s: more than %u classes",
                                   maker->folder->root[0], BRIM__NO_LABEL);
             }
             brim__copy_text(name, sizeof name, next);
@@ -320,7 +320,7 @@ static brim_status enter_classes(struct maker *maker) {
         }
     }
     brim__sorter_reset(&maker->sorter);
-    return status == BRIM_END ? BRIM_OK : status;
+    return status == BRIM_STATUS_END ? BRIM_OK : status;
 }
 
 static brim_status read_roots(struct maker *maker) {
@@ -348,7 +348,7 @@ static brim_status read_roots(struct maker *maker) {
         return status;
     }
     if (maker->found == 0) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "%s: has no subdirectories to be classes: say classes=no, and its files "
                           "have no labels",
                           folder->root[0]);
@@ -392,7 +392,7 @@ static brim_status check_classes(struct maker *maker) {
         return BRIM_OK;
     }
     brim__folder_endings(maker->folder, extensions, sizeof extensions);
-    return brim__fail(BRIM_INVALID,
+    return brim__fail(BRIM_STATUS_INVALID,
                       "%s: %llu of %llu classes have no files%s: %s; allow_empty=yes keeps such "
                       "classes",
                       maker->folder->root[0], (unsigned long long)empty,
@@ -453,7 +453,7 @@ static brim_status write_samples(struct maker *maker) {
                                  maker->header.samples, maker->found, &maker->told_ns);
         }
     }
-    return status == BRIM_END ? BRIM_OK : status;
+    return status == BRIM_STATUS_END ? BRIM_OK : status;
 }
 
 /* Records of a scratch file, which have other places now. */

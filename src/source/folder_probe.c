@@ -89,7 +89,7 @@ static brim_status look_outside(struct brim__probed *probed, const char *path, u
         const int error = errno;
         char why[BRIM__ERROR_TEXT];
         return is_unreadable(path) ? BRIM_OK
-                                   : brim__fail(BRIM_IO, "%s: cannot be looked at: %s", path,
+                                   : brim__fail(BRIM_STATUS_IO, "%s: cannot be looked at: %s", path,
                                                 brim__error_text(error, why));
     }
     *bytes = (uint64_t)facts.st_size;
@@ -121,7 +121,7 @@ brim_status brim__probe(struct brim__probed *probed, const char *path, uint64_t 
         *format = info.format;
         brim__image_bands_add(probed->band, &info, sample);
         probed->images++;
-    } else if (status == BRIM_CORRUPT || status == BRIM_UNSUPPORTED) {
+    } else if (status == BRIM_STATUS_CORRUPT || status == BRIM_STATUS_UNSUPPORTED) {
         probed->others++;
         status = BRIM_OK;
     }
@@ -139,6 +139,6 @@ brim_status brim__probe_tell(const struct brim__opening *opening, const char *wh
     if (opening->progress(opening->progress_user, text, done, total) == 0) {
         return BRIM_OK;
     }
-    return brim__fail(BRIM_INTERRUPTED, "%s: %s it was given up after %llu files", path, what,
-                      (unsigned long long)done);
+    return brim__fail(BRIM_STATUS_INTERRUPTED, "%s: %s it was given up after %llu files", path,
+                      what, (unsigned long long)done);
 }

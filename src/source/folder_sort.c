@@ -149,7 +149,7 @@ static brim_status advance(struct brim__sort_stream *stream, bool *live) {
     }
     memcpy(&stream->length, data, sizeof stream->length);
     if (stream->length > stream->reader.room - HEAD) {
-        return brim__fail(BRIM_CORRUPT, "%s: a file beside it, of sorted names, was damaged",
+        return brim__fail(BRIM_STATUS_CORRUPT, "%s: a file beside it, of sorted names, was damaged",
                           stream->reader.file->path);
     }
     status = brim__tape_peek(&stream->reader, HEAD + stream->length, &data);
@@ -232,7 +232,7 @@ static brim_status next_merged(struct brim__sorter *sorter, const struct brim__s
     }
     sorter->given = sorter->live > 0;
     if (!sorter->given) {
-        return BRIM_END;
+        return BRIM_STATUS_END;
     }
     *top = &sorter->stream[sorter->heap[0]];
     return BRIM_OK;
@@ -253,7 +253,7 @@ static brim_status merge_runs(struct brim__sorter *sorter, uint32_t count, uint6
             status = brim__tape_append(&sorter->tape, top->key - HEAD, HEAD + top->length);
         }
     }
-    return status == BRIM_END ? BRIM_OK : status;
+    return status == BRIM_STATUS_END ? BRIM_OK : status;
 }
 
 brim_status brim__sorter_sort(struct brim__sorter *sorter) {
@@ -295,7 +295,7 @@ brim_status brim__sorter_next(struct brim__sorter *sorter, const uint8_t **key, 
         return status;
     }
     if (sorter->next == sorter->count) {
-        return BRIM_END;
+        return BRIM_STATUS_END;
     }
     const uint32_t place = sorter->sorted[sorter->next++];
     *key = sorter->memory + place + HEAD;

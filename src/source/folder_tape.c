@@ -64,8 +64,9 @@ brim_status brim__tape_peek(struct brim__tape_reader *reader, size_t bytes, cons
     if (rest < bytes) {
         const size_t more = (size_t)brim__min(reader->room - rest, reader->end - reader->at);
         if (more < bytes - rest) {
-            return brim__fail(BRIM_CORRUPT, "%s: ends at byte %llu in the middle of a record",
-                              reader->file->path, (unsigned long long)reader->end);
+            return brim__fail(BRIM_STATUS_CORRUPT,
+                              "%s: ends at byte %llu in the middle of a record", reader->file->path,
+                              (unsigned long long)reader->end);
         }
         memmove(reader->buffer, reader->buffer + reader->from, rest);
         reader->from = 0;

@@ -55,7 +55,7 @@ static ssize_t read_once(int fd, uint8_t *buffer) {
 
 static brim_status fail_at(const char *path, const char *what) {
     char why[BRIM__ERROR_TEXT];
-    return brim__fail(BRIM_IO, "%s: this directory cannot be %s: %s", path, what,
+    return brim__fail(BRIM_STATUS_IO, "%s: this directory cannot be %s: %s", path, what,
                       brim__error_text(errno, why));
 }
 
@@ -84,7 +84,7 @@ brim_status brim__walk_facts(const char *path, bool settle, struct brim__facts *
         return fail_at(path, "found");
     }
     if (!S_ISDIR(found.st_mode)) {
-        return brim__fail(BRIM_IO, "%s: is no directory", path);
+        return brim__fail(BRIM_STATUS_IO, "%s: is no directory", path);
     }
     take_facts(&found, settle, facts);
     return BRIM_OK;
@@ -101,7 +101,8 @@ brim_status brim__walk_nowhere(const char *path) {
     if (stat_once(AT_FDCWD, path, 0, &found) != 0) {
         return leads_nowhere(errno) ? BRIM_OK : fail_at(path, "found");
     }
-    return S_ISDIR(found.st_mode) ? brim__fail(BRIM_IO, "%s: is a directory now", path) : BRIM_OK;
+    return S_ISDIR(found.st_mode) ? brim__fail(BRIM_STATUS_IO, "%s: is a directory now", path)
+                                  : BRIM_OK;
 }
 
 /* ----------------------------------------------------------------- entries */
@@ -142,7 +143,7 @@ static brim_status is_loop(const struct walk *walk, const struct stat *facts, bo
 static brim_status fail_entry(const struct walk *walk, const char *name) {
     char why[BRIM__ERROR_TEXT];
     const int error = errno;
-    return brim__fail(BRIM_IO, "%s/%s: cannot be looked at: %s", walk->path, name,
+    return brim__fail(BRIM_STATUS_IO, "%s/%s: cannot be looked at: %s", walk->path, name,
                       brim__error_text(error, why));
 }
 

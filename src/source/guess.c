@@ -85,8 +85,9 @@ static brim_status write_pipeline(const struct look *look, char *text, size_t by
         put(&writer, look->options, strlen(look->options));
         put(&writer, "", 1);
         if (writer.length > bytes) {
-            return brim__fail(BRIM_INVALID, "%s: its pipeline needs %zu bytes, but there are %zu",
-                              look->path, writer.length, bytes);
+            return brim__fail(BRIM_STATUS_INVALID,
+                              "%s: its pipeline needs %zu bytes, but there are %zu", look->path,
+                              writer.length, bytes);
         }
     }
     return BRIM_OK;
@@ -197,7 +198,7 @@ static brim_status look_into_gzip(struct look *look) {
         }
     }
     return status != BRIM_OK ? status
-                             : brim__fail(BRIM_UNSUPPORTED,
+                             : brim__fail(BRIM_STATUS_UNSUPPORTED,
                                           "%s: compressed with gzip, and what comes out is not "
                                           "IDX: decompress it (gunzip)",
                                           look->path);
@@ -230,7 +231,7 @@ static brim_status look_into_zip(struct look *look) {
         return status;
     }
     if (arrays.count == 0) {
-        return brim__fail(BRIM_UNSUPPORTED,
+        return brim__fail(BRIM_STATUS_UNSUPPORTED,
                           "%s: a zip file, but none of its %llu members is an array (*.npy)",
                           look->path, (unsigned long long)zip.members);
     }
@@ -305,7 +306,7 @@ static brim_status explain_image(const struct look *look) {
         return brim__fail_within(status, "%s", look->path);
     }
     const size_t parent = (size_t)(base_name(look->path) - look->path);
-    return brim__fail(BRIM_UNSUPPORTED,
+    return brim__fail(BRIM_STATUS_UNSUPPORTED,
                       "%s: a %s image of %u x %u pixels (width x height); images are read by the "
                       "directory, such as folder \"%.*s\" | decode, or by a list of paths, such as "
                       "files train.csv path=image | decode",
@@ -322,7 +323,7 @@ static brim_status guess(struct look *look) {
         return status;
     }
     if (look->head_bytes == 0) {
-        return brim__fail(BRIM_UNSUPPORTED, "%s: is empty", look->path);
+        return brim__fail(BRIM_STATUS_UNSUPPORTED, "%s: is empty", look->path);
     }
     if (begins(look, "\x93NUMPY", 6)) {
         look->stage = "npy";
@@ -364,7 +365,7 @@ static brim_status look_at_entry(void *user, const struct brim__entry *entry) {
         brim__copy_text(images->name[images->count++], NAME_MAX + 1, entry->name);
     }
     images->found = !entry->directory && brim__folder_wants(&folder, entry->name);
-    return images->found ? BRIM_END : BRIM_OK;
+    return images->found ? BRIM_STATUS_END : BRIM_OK;
 }
 
 /* Images in a directory, or in one of the first directories in it. */
@@ -390,7 +391,7 @@ static bool holds_images(struct brim__arena *arena, const char *path) {
 
 brim_status brim_guess(const char *path, char *pipeline, size_t pipeline_bytes) {
     if (path == NULL || pipeline == NULL) {
-        return brim__fail(BRIM_INVALID, "brim_guess: %s is NULL",
+        return brim__fail(BRIM_STATUS_INVALID, "brim_guess: %s is NULL",
                           path == NULL ? "path" : "pipeline");
     }
     struct brim__arena arena;
@@ -408,7 +409,7 @@ brim_status brim_guess(const char *path, char *pipeline, size_t pipeline_bytes) 
     }
     if (status == BRIM_OK && look.stage == NULL) {
         status = brim__fail(
-            BRIM_UNSUPPORTED,
+            BRIM_STATUS_UNSUPPORTED,
             "%s: neither its bytes nor its name say what it is; known are npy, npz, IDX (also "
             "gzipped), safetensors, CSV and TSV, JSON lines, text, token files of llm.c and "
             "Megatron, CIFAR's *_batch*.bin, and directories of images; for others say it "

@@ -39,8 +39,8 @@ static const struct {
     uint8_t code;
     brim_dtype dtype;
 } types[] = {
-    { 0x08, BRIM_U8 },  { 0x09, BRIM_I8 },  { 0x0b, BRIM_I16 },
-    { 0x0c, BRIM_I32 }, { 0x0d, BRIM_F32 }, { 0x0e, BRIM_F64 },
+    { 0x08, BRIM_DTYPE_U8 },  { 0x09, BRIM_DTYPE_I8 },  { 0x0b, BRIM_DTYPE_I16 },
+    { 0x0c, BRIM_DTYPE_I32 }, { 0x0d, BRIM_DTYPE_F32 }, { 0x0e, BRIM_DTYPE_F64 },
 };
 
 /* ------------------------------------------------------------------ header */
@@ -50,7 +50,8 @@ static brim_status read_bytes(const struct input *input, uint64_t at, uint8_t *t
         return brim__inflate_read(input->inflater, to, count);
     }
     if (at > input->file->bytes || count > input->file->bytes - at) {
-        return brim__fail(BRIM_CORRUPT, "%s: byte %llu: the file ends inside the header of IDX",
+        return brim__fail(BRIM_STATUS_CORRUPT,
+                          "%s: byte %llu: the file ends inside the header of IDX",
                           input->file->path, (unsigned long long)input->file->bytes);
     }
     return brim__file_read(input->file, at, to, count);
@@ -71,14 +72,14 @@ static brim_status read_header(const struct input *input, struct header *header)
         }
     }
     if (bytes[0] != 0 || bytes[1] != 0 || header->dtype == 0) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "%s: byte 0: not an IDX file: it begins with %02x %02x %02x and not with "
                           "00 00 and one of the types 08 09 0b 0c 0d 0e",
                           path, bytes[0], bytes[1], bytes[2]);
     }
     header->shape.rank = bytes[3];
     if (header->shape.rank == 0 || header->shape.rank > BRIM_MAX_RANK) {
-        return brim__fail(header->shape.rank == 0 ? BRIM_INVALID : BRIM_UNSUPPORTED,
+        return brim__fail(header->shape.rank == 0 ? BRIM_STATUS_INVALID : BRIM_STATUS_UNSUPPORTED,
                           "%s: byte 3: %u dimensions; known are 1 to %d, the first of which counts "
                           "the samples",
                           path, header->shape.rank, BRIM_MAX_RANK);
@@ -97,7 +98,7 @@ static brim_status read_header(const struct input *input, struct header *header)
         empty = empty || header->shape.dim[i] == 0;
         solid.dim[i] = brim__max(1, header->shape.dim[i]);
         if (i > 0 && header->shape.dim[i] == 0) {
-            return brim__fail(BRIM_INVALID,
+            return brim__fail(BRIM_STATUS_INVALID,
                               "%s: byte %u: dimension %u is 0: its samples have no "
                               "elements",
                               path, 4 + 4 * i, i);
@@ -107,8 +108,9 @@ static brim_status read_header(const struct input *input, struct header *header)
     if (brim__shape_bytes_overflow(&solid, brim_dtype_bytes(header->dtype), &header->bytes) ||
         header->bytes > INT64_MAX) {
         char text[BRIM__SHAPE_TEXT];
-        return brim__fail(BRIM_CORRUPT, "%s: byte 4: shape %s would take more than 2^63 bytes",
-                          path, brim__shape_text(&header->shape, text));
+        return brim__fail(BRIM_STATUS_CORRUPT,
+                          "%s: byte 4: shape %s would take more than 2^63 bytes", path,
+                          brim__shape_text(&header->shape, text));
     }
     header->bytes = empty ? 0 : header->bytes;
     return BRIM_OK;
@@ -140,7 +142,7 @@ static brim_status open_plain(struct brim__files *files, size_t index, struct he
     }
     char text[BRIM__SHAPE_TEXT];
     const unsigned long long end = header->data + header->bytes;
-    return brim__fail(BRIM_CORRUPT,
+    return brim__fail(BRIM_STATUS_CORRUPT,
                       "%s: byte %llu: the file ends, but %s of shape %s end at byte %llu: it was "
                       "cut short, or something follows that does not belong to it",
                       file->path, (unsigned long long)file->bytes, brim_dtype_name(header->dtype),
@@ -162,7 +164,7 @@ static brim_status check_trailer(const struct brim__file *file, const struct hea
     if (status != BRIM_OK || said <= promised) {
         return status;
     }
-    return brim__fail(BRIM_CORRUPT,
+    return brim__fail(BRIM_STATUS_CORRUPT,
                       "%s: byte %llu: the length at the end of gzip is %u, but the header of IDX "
                       "promises %llu bytes: one of them is wrong, or bytes follow that do not "
                       "belong to the file",
@@ -181,7 +183,7 @@ static brim_status open_gzip(struct brim__source *source, size_t index, struct h
     }
     if (status == BRIM_OK && header->bytes / BRIM__INFLATE_RATIO > file->bytes) {
         char text[BRIM__SHAPE_TEXT];
-        status = brim__fail(BRIM_CORRUPT,
+        status = brim__fail(BRIM_STATUS_CORRUPT,
                             "%s: byte 4 of what is inflated: shape %s takes %llu bytes, which a "
                             "file of %llu bytes cannot become",
                             file->path, brim__shape_text(&header->shape, text),
@@ -211,7 +213,7 @@ static brim_status check_agreement(const char *path, const struct header *header
         return BRIM_OK;
     }
     char text[BRIM__SHAPE_TEXT], first_text[BRIM__SHAPE_TEXT];
-    return brim__fail(BRIM_INVALID,
+    return brim__fail(BRIM_STATUS_INVALID,
                       "%s has %s of shape %s, but %s has %s of shape %s: files of one list must "
                       "agree in type and in all dimensions but the first",
                       path, brim_dtype_name(header->dtype), brim__shape_text(&header->shape, text),
@@ -296,7 +298,8 @@ static brim_status open_idx(const struct brim__use *use, struct brim__opening *o
 static const brim_argument_info arguments[] = {
     [ARGUMENT_FILES] = { .name = "files",
                          .type = BRIM_TYPE_PATH,
-                         .flags = BRIM_REQUIRED | BRIM_POSITIONAL | BRIM_LIST,
+                         .flags =
+                             BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL | BRIM_ARGUMENT_LIST,
                          .help = "one or several IDX files, read as one: type and all dimensions "
                                  "but the first must agree; one that is gzipped is held in "
                                  "memory" },

@@ -41,7 +41,7 @@ static brim_status cache_path(const struct brim__file *data,
     char real[PATH_MAX], home[PATH_MAX];
     const bool given = opening->cache_dir != NULL;
     if (!given && !brim__home_directory(home, sizeof home)) {
-        return brim__fail(BRIM_IO,
+        return brim__fail(BRIM_STATUS_IO,
                           "%s: there is no place for its index: this user has no home directory; "
                           "say index=beside, or give a cache directory (cache_dir of the runtime, "
                           "--cache-dir on the command line)",
@@ -49,7 +49,7 @@ static brim_status cache_path(const struct brim__file *data,
     }
     if (realpath(data->path, real) == NULL) {
         char why[BRIM__ERROR_TEXT];
-        return brim__fail(BRIM_IO, "%s: its absolute path cannot be found: %s", data->path,
+        return brim__fail(BRIM_STATUS_IO, "%s: its absolute path cannot be found: %s", data->path,
                           brim__error_text(errno, why));
     }
     const uint64_t kind = brim__hash_words(brim__hash(recipe->source, strlen(recipe->source), 0),
@@ -62,7 +62,7 @@ static brim_status cache_path(const struct brim__file *data,
                                 given ? opening->cache_dir : home, given ? "" : "/.cache/brim",
                                 (unsigned long long)brim__hash(real, strlen(real), kind), user);
     return length < PATH_MAX ? BRIM_OK
-                             : brim__fail(BRIM_IO, "the cache directory's path is too long");
+                             : brim__fail(BRIM_STATUS_IO, "the cache directory's path is too long");
 }
 
 brim_status brim__index_path(const struct brim__file *data, const struct brim__index_recipe *recipe,
@@ -73,7 +73,8 @@ brim_status brim__index_path(const struct brim__file *data, const struct brim__i
         status = cache_path(data, recipe, opening, text);
     } else if (snprintf(text, sizeof text, "%s.%s.brimidx", data->path, recipe->source) >=
                PATH_MAX) {
-        status = brim__fail(BRIM_IO, "%s: its path is too long for an index beside it", data->path);
+        status = brim__fail(BRIM_STATUS_IO, "%s: its path is too long for an index beside it",
+                            data->path);
     }
     return status == BRIM_OK ? brim__arena_text(opening->arena, text, path) : status;
 }
@@ -92,7 +93,7 @@ brim_status brim__kept_path(const struct brim__file *data, const struct brim__in
     }
     const size_t length = (size_t)(strrchr(index, '.') - index);
     if (snprintf(text, sizeof text, "%.*s%s", (int)length, index, ending) >= (int)sizeof text) {
-        return brim__fail(BRIM_IO, "%s: the path of its index is too long", data->path);
+        return brim__fail(BRIM_STATUS_IO, "%s: the path of its index is too long", data->path);
     }
     return brim__arena_text(opening->arena, text, path);
 }
@@ -109,7 +110,7 @@ static brim_status read_page(const struct brim__file *file, uint64_t number,
     }
     memcpy(&hash, page + BRIM__INDEX_HASHED, sizeof hash);
     if (hash != brim__index_page_hash(page, number)) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "%s: this index is damaged in page %llu (byte %llu): delete it, and it "
                           "is made anew",
                           file->path, (unsigned long long)number, (unsigned long long)at);
@@ -118,7 +119,7 @@ static brim_status read_page(const struct brim__file *file, uint64_t number,
 }
 
 static brim_status stale(const char *path) {
-    return brim__fail(BRIM_CORRUPT, "%s: is no index of these data, or not whole", path);
+    return brim__fail(BRIM_STATUS_CORRUPT, "%s: is no index of these data, or not whole", path);
 }
 
 /* Opens what lies at `path`; a failure says that it must be made. */
@@ -200,7 +201,7 @@ static brim_status unpack(const struct brim__index *index, const uint8_t *from, 
                                          .a = item.a,
                                          .b = item.b };
     if (entry->offset > index->data_bytes || entry->length > index->data_bytes - entry->offset) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "%s: record %llu of this index does not lie inside %s: delete the index, "
                           "and it is made anew",
                           index->file.path, (unsigned long long)number, index->data_path);
@@ -245,7 +246,7 @@ brim_status brim__index_verify(const struct brim__index *index) {
         }
     }
     if (status == BRIM_OK && (largest != index->largest || total != index->total)) {
-        status = brim__fail(BRIM_CORRUPT,
+        status = brim__fail(BRIM_STATUS_CORRUPT,
                             "%s: the header of this index does not agree with its entries: delete "
                             "it, and it is made anew",
                             index->file.path);

@@ -48,7 +48,7 @@ typedef brim_status brim__index_scan(void *self, const struct brim__file *data,
 brim_status brim__index_add(struct brim__index_writer *writer,
                             const struct brim__index_entry *entry);
 /* To be called now and then by a scan, with the bytes walked so far: tells the
- * caller's progress function, and returns BRIM_INTERRUPTED if it wants no more. */
+ * caller's progress function, and returns BRIM_STATUS_INTERRUPTED if it wants no more. */
 brim_status brim__index_progress(struct brim__index_writer *writer, uint64_t done);
 
 /* Bytes that a buffer for making an index may take: `most`, or so often half of it
@@ -78,7 +78,7 @@ brim_status brim__index_open(struct brim__index *index, const struct brim__file 
 void brim__index_close(struct brim__index *index); /* harmless twice */
 
 /* Entries [first, first + count), read with at most a few KiB of stack; from any
- * thread. Every entry lies inside the data file; else BRIM_CORRUPT. */
+ * thread. Every entry lies inside the data file; else BRIM_STATUS_CORRUPT. */
 brim_status brim__index_read(const struct brim__index *index, uint64_t first, size_t count,
                              struct brim__index_entry *entries);
 /* Reads all of it and compares every checksum. */
@@ -87,7 +87,7 @@ brim_status brim__index_verify(const struct brim__index *index);
 /* index_trust.c: where to keep something of `data` (ending NULL: its index; else as
  * brim__kept_path): at the recipe's place, or, where another user's file has that name, which
  * is left alone, in the cache directory. Changes the recipe's place, and says so in *note;
- * both texts are in the arena. BRIM_IO: all places are taken. */
+ * both texts are in the arena. BRIM_STATUS_IO: all places are taken. */
 brim_status brim__index_settle(const struct brim__file *data, struct brim__index_recipe *recipe,
                                const char *ending, struct brim__opening *opening, const char **path,
                                const char **note);

@@ -45,7 +45,7 @@ brim_status brim__index_settle(const struct brim__file *data, struct brim__index
             first_owner = owner;
         }
         if (recipe->own) {
-            return brim__fail(BRIM_IO,
+            return brim__fail(BRIM_STATUS_IO,
                               "%s: belongs to another user (number %u) and is not trusted: delete "
                               "it, give another cache directory (cache_dir of the runtime, "
                               "--cache-dir on the command line), or say that such files are "
@@ -84,7 +84,7 @@ brim_status brim__index_trust(const struct brim__file *file, const struct brim__
         }
     }
     return brim__fail(
-        BRIM_IO,
+        BRIM_STATUS_IO,
         "%s: %s (owner %u, mode %04o), so it is not trusted; where the file system "
         "keeps neither owners nor modes, give another place (index=, cache_dir of the "
         "runtime, --cache-dir), or say that such files are trusted (trust_foreign, "

@@ -69,7 +69,7 @@ brim_status brim__index_add(struct brim__index_writer *writer,
     const uint64_t bytes = writer->data->bytes;
     if (BRIM__UNLIKELY(entry->offset > bytes || entry->length > bytes - entry->offset ||
                        entry->length >= BRIM__INDEX_LENGTH)) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "%s: a record of %llu bytes at byte %llu does not fit into the file's "
                           "%llu bytes, or is longer than an index can say",
                           writer->data->path, (unsigned long long)entry->length,
@@ -98,7 +98,7 @@ static brim_status tell(const struct brim__index_writer *writer, uint64_t done) 
     if (opening->progress(opening->progress_user, what, done, writer->data->bytes) == 0) {
         return BRIM_OK;
     }
-    return brim__fail(BRIM_INTERRUPTED, "%s: indexing it was given up at byte %llu of %llu",
+    return brim__fail(BRIM_STATUS_INTERRUPTED, "%s: indexing it was given up at byte %llu of %llu",
                       writer->data->path, (unsigned long long)done,
                       (unsigned long long)writer->data->bytes);
 }
@@ -119,7 +119,7 @@ static brim_status check_unchanged(const struct brim__file *data) {
         return BRIM_OK;
     }
     return brim__fail(
-        BRIM_CORRUPT,
+        BRIM_STATUS_CORRUPT,
         "%s: was changed while its index was made: try again when nobody writes to it", data->path);
 }
 
@@ -195,7 +195,7 @@ size_t brim__index_buffer(const struct brim__opening *opening, uint64_t share, s
                           size_t most) {
     brim_budget *budget = opening->arena->budget;
     const uint64_t bytes =
-        budget == NULL ? most : brim__budget_available(budget, BRIM_HOST) / share;
+        budget == NULL ? most : brim__budget_available(budget, BRIM_MEMORY_HOST) / share;
     while (most > bytes && most > least) {
         most /= 2;
     }

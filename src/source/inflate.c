@@ -86,8 +86,8 @@ static unsigned long long file_byte(const struct brim__inflater *inflater) {
 }
 
 static brim_status fail(const struct brim__inflater *inflater, const char *what) {
-    return brim__fail(BRIM_CORRUPT, "%s: byte %llu: %s", inflater->file->path, file_byte(inflater),
-                      what);
+    return brim__fail(BRIM_STATUS_CORRUPT, "%s: byte %llu: %s", inflater->file->path,
+                      file_byte(inflater), what);
 }
 
 /* What zlib says other than Z_OK and Z_STREAM_END. */
@@ -95,14 +95,14 @@ static brim_status fail_zlib(const struct brim__inflater *inflater, int said) {
     if (said == Z_MEM_ERROR) {
         return inflater->refused != BRIM_OK
                    ? inflater->refused
-                   : brim__fail(BRIM_MEMORY, "%s: zlib has no memory", inflater->file->path);
+                   : brim__fail(BRIM_STATUS_MEMORY, "%s: zlib has no memory", inflater->file->path);
     }
     if (said == Z_NEED_DICT) {
-        return brim__fail(BRIM_UNSUPPORTED,
+        return brim__fail(BRIM_STATUS_UNSUPPORTED,
                           "%s: byte %llu: compressed with a dictionary that is not in the file",
                           inflater->file->path, file_byte(inflater));
     }
-    return brim__fail(BRIM_CORRUPT, "%s: byte %llu: the compressed data are damaged: %s",
+    return brim__fail(BRIM_STATUS_CORRUPT, "%s: byte %llu: the compressed data are damaged: %s",
                       inflater->file->path, file_byte(inflater),
                       inflater->zlib.msg != NULL ? inflater->zlib.msg
                                                  : "no more can be made of "
@@ -123,7 +123,7 @@ brim_status brim__inflate_begin(struct brim__inflater *inflater, enum brim__defl
     inflater->zlib.next_in = inflater->input;
     inflater->zlib.avail_in = 0;
     if (brim__add_overflows(begin, bytes, &end) || end > file->bytes) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "%s: byte %llu: %llu compressed bytes should begin here, but the file "
                           "ends at byte %llu",
                           file->path, (unsigned long long)begin, (unsigned long long)bytes,
@@ -155,7 +155,7 @@ static brim_status report(struct brim__inflater *inflater) {
     snprintf(what, sizeof what, "inflating %s", inflater->file->path);
     if (opening->progress(opening->progress_user, what, inflater->at - inflater->begin,
                           inflater->end - inflater->begin) != 0) {
-        return brim__fail(BRIM_INTERRUPTED, "%s: given up while inflating it",
+        return brim__fail(BRIM_STATUS_INTERRUPTED, "%s: given up while inflating it",
                           inflater->file->path);
     }
     return BRIM_OK;
@@ -234,7 +234,7 @@ brim_status brim__inflate_read(struct brim__inflater *inflater, void *to, uint64
         return status;
     }
     const unsigned long long promised = inflater->total - got + bytes;
-    return brim__fail(BRIM_CORRUPT,
+    return brim__fail(BRIM_STATUS_CORRUPT,
                       "%s: byte %llu: the compressed data end here after %llu bytes, but %llu were "
                       "promised",
                       inflater->file->path, file_byte(inflater),
@@ -250,13 +250,13 @@ brim_status brim__inflate_end(struct brim__inflater *inflater) {
         return status;
     }
     if (got > 0) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "%s: byte %llu: the compressed data go on after the %llu bytes that were "
                           "promised",
                           inflater->file->path, file_byte(inflater), (unsigned long long)promised);
     }
     if (inflater->zlib.avail_in > 0 || inflater->at < inflater->end) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "%s: byte %llu: the compressed data end here, but %llu bytes follow that "
                           "do not belong to them",
                           inflater->file->path, file_byte(inflater),

@@ -6,7 +6,7 @@
  *
  * Nothing is ever put out that was not asked for, so that a file that inflates
  * to a thousand times its size costs what its header promised and the budget
- * held, not more. All failures of the data are BRIM_CORRUPT and name the byte
+ * held, not more. All failures of the data are BRIM_STATUS_CORRUPT and name the byte
  * of the file up to which it was understood.
  *
  * One inflater does one range after the other: headers when a source is opened,
@@ -38,7 +38,7 @@ void brim__inflater_use(struct brim__inflater *inflater, const struct brim__open
 /* The range [begin, begin + bytes) of the file, which stays open meanwhile. */
 brim_status brim__inflate_begin(struct brim__inflater *inflater, enum brim__deflate_form form,
                                 const struct brim__file *file, uint64_t begin, uint64_t bytes);
-/* The next `bytes` bytes; BRIM_CORRUPT if there are fewer. */
+/* The next `bytes` bytes; BRIM_STATUS_CORRUPT if there are fewer. */
 brim_status brim__inflate_read(struct brim__inflater *inflater, void *to, uint64_t bytes);
 /* The data must end here: no more comes out, checksums hold, and nothing of the
  * range is left over. */

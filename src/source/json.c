@@ -217,7 +217,7 @@ static brim_status check_text(struct brim__json *json, const uint8_t *text, size
             const char *why = check_byte(&json->check, text[at]);
             if (why != NULL) {
                 const unsigned long long byte = json->before + at;
-                return brim__fail(BRIM_CORRUPT, "byte %llu: %s", byte, why);
+                return brim__fail(BRIM_STATUS_CORRUPT, "byte %llu: %s", byte, why);
             }
         }
     }
@@ -266,7 +266,7 @@ static int on_key(void *self, const unsigned char *text, size_t length) {
 static int enter(struct brim__json *json, enum brim__json_kind kind) {
     if (json->depth == BRIM__JSON_DEPTH) {
         json->status = brim__fail(
-            BRIM_CORRUPT, "byte %llu: objects and lists are nested deeper than %d",
+            BRIM_STATUS_CORRUPT, "byte %llu: objects and lists are nested deeper than %d",
             (unsigned long long)(json->before + yajl_get_bytes_consumed(json->handle) - 1),
             BRIM__JSON_DEPTH);
         return 0;
@@ -320,7 +320,7 @@ static brim_status fail_parse(struct brim__json *json, uint64_t byte) {
     if (strncmp(why, "premature EOF", 13) == 0) {
         why = "ends too early";
     }
-    return brim__fail(BRIM_CORRUPT, "near byte %llu: %.*s", (unsigned long long)byte,
+    return brim__fail(BRIM_STATUS_CORRUPT, "near byte %llu: %.*s", (unsigned long long)byte,
                       (int)strcspn(why, ".\n"), why);
 }
 
@@ -335,8 +335,8 @@ brim_status brim__json_begin(struct brim__json **json, void *memory, uint64_t me
         .malloc = take, .realloc = take_again, .free = give_back, .ctx = self
     };
     if (setjmp(self->refused) != 0) {
-        return brim__fail(BRIM_UNSUPPORTED, "this version of libyajl needs more than %d bytes",
-                          FIXED_BYTES);
+        return brim__fail(BRIM_STATUS_UNSUPPORTED,
+                          "this version of libyajl needs more than %d bytes", FIXED_BYTES);
     }
     self->handle = yajl_alloc(&callbacks, &hooks, self);
     yajl_config(self->handle, yajl_dont_validate_strings, 1);
@@ -354,10 +354,10 @@ brim_status brim__json_feed(struct brim__json *json, const uint8_t *text, size_t
     }
     if (setjmp(json->refused) != 0) {
         if (json->whole != NULL) { /* only what the text's end cuts is kept */
-            return brim__fail(BRIM_CORRUPT, "byte %llu: ends too early",
+            return brim__fail(BRIM_STATUS_CORRUPT, "byte %llu: ends too early",
                               (unsigned long long)length);
         }
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "byte %llu: a string or number here is too long: %llu bytes are set "
                           "aside for parsing",
                           (unsigned long long)json->before,
@@ -378,7 +378,7 @@ brim_status brim__json_feed(struct brim__json *json, const uint8_t *text, size_t
 brim_status brim__json_end(struct brim__json *json) {
     json->whole = NULL; /* what is told now lies in yajl's memory: no string ends here */
     if (!is_idle(&json->check) || setjmp(json->refused) != 0) {
-        return brim__fail(BRIM_CORRUPT, "byte %llu: ends too early",
+        return brim__fail(BRIM_STATUS_CORRUPT, "byte %llu: ends too early",
                           (unsigned long long)json->before);
     }
     switch (yajl_complete_parse(json->handle)) {

@@ -15,7 +15,7 @@
  * (brim__json_begin, _feed, _end) may be of any length; a string stays until
  * its visit returns.
  *
- * Failures are BRIM_CORRUPT with a text that names the byte, counted from 0, and
+ * Failures are BRIM_STATUS_CORRUPT with a text that names the byte, counted from 0, and
  * what is wrong there; whatever else a visit returns ends the parse and is returned
  * as it is.
  */

@@ -43,8 +43,8 @@ static brim_status find_typed(struct brim__jsonl *jsonl, const char *text, uint3
     const char *colon = strrchr(text, ':');
     if (colon == NULL) {
         if (place >= jsonl->count) {
-            return brim__fail(BRIM_INVALID, "jsonl: types= has more types than the %u fields",
-                              jsonl->count);
+            return brim__fail(BRIM_STATUS_INVALID,
+                              "jsonl: types= has more types than the %u fields", jsonl->count);
         }
         *field = &jsonl->field[place];
         *type = text;
@@ -67,7 +67,7 @@ static brim_status find_typed(struct brim__jsonl *jsonl, const char *text, uint3
         memcpy(name, text, length);
     }
     const char *nearest = brim__nearest(name, names, jsonl->count);
-    return brim__fail(BRIM_INVALID, "jsonl: types=%.60s: there is no such field%s%s%s", text,
+    return brim__fail(BRIM_STATUS_INVALID, "jsonl: types=%.60s: there is no such field%s%s%s", text,
                       nearest == NULL ? "" : "; did you mean '", nearest == NULL ? "" : nearest,
                       nearest == NULL ? "" : "'?");
 }
@@ -79,7 +79,7 @@ static brim_status set_types(struct brim__jsonl *jsonl, const struct brim__value
         const char *type = NULL;
         brim_status status = find_typed(jsonl, types->items[i].text, place, &field, &type);
         if (status == BRIM_OK && field->typed) {
-            status = brim__fail(BRIM_INVALID, "jsonl: types= gives the field '%s' two types",
+            status = brim__fail(BRIM_STATUS_INVALID, "jsonl: types= gives the field '%s' two types",
                                 field->name);
         }
         if (status == BRIM_OK) {
@@ -117,19 +117,19 @@ static brim_status look_at_all(struct brim__jsonl_look *look, struct brim__lines
         uint8_t *line;
         uint64_t length;
         brim_status status = brim__lines_peek(lines, i, &line, &length);
-        if (status == BRIM_CORRUPT) { /* too long: a bad sample later */
+        if (status == BRIM_STATUS_CORRUPT) { /* too long: a bad sample later */
             ++*long_ones;
             continue;
         }
         if (status == BRIM_OK && i == 0 && brim__lines_is_gzip(line, length)) {
-            return brim__fail(BRIM_CORRUPT, "the file is " BRIM__LINES_GZIP, "jsonl");
+            return brim__fail(BRIM_STATUS_CORRUPT, "the file is " BRIM__LINES_GZIP, "jsonl");
         }
         if (status == BRIM_OK) {
             looked_bytes += length;
             status = look_at(look, line, length);
         }
         if (status != BRIM_OK) {
-            return status == BRIM_END ? BRIM_OK : status;
+            return status == BRIM_STATUS_END ? BRIM_OK : status;
         }
     }
     return BRIM_OK;
@@ -140,12 +140,13 @@ static brim_status nothing_good(const struct brim__jsonl_look *look,
                                 const struct brim__lines *lines, uint64_t long_ones,
                                 const char *path) {
     if (look->looked > 0) {
-        return brim__fail(BRIM_CORRUPT, "%s: none of its first %llu records is a JSON object: %s",
-                          path, (unsigned long long)look->looked, look->why);
+        return brim__fail(BRIM_STATUS_CORRUPT,
+                          "%s: none of its first %llu records is a JSON object: %s", path,
+                          (unsigned long long)look->looked, look->why);
     }
     return long_ones == 0 && brim__lines_ended(lines)
                ? brim__lines_empty(path)
-               : brim__fail(BRIM_INVALID, "%s: holds no records of at most max_bytes", path);
+               : brim__fail(BRIM_STATUS_INVALID, "%s: holds no records of at most max_bytes", path);
 }
 
 /* Adds the fields if there are none, and sets the types that are not given. */
@@ -179,7 +180,7 @@ static void lay_out(struct brim__source *source, struct brim__jsonl *jsonl) {
         struct brim__jsonl_field *field = &jsonl->field[i];
         struct brim__source_field *to = &source->field[i];
         const uint64_t element = brim_dtype_bytes(field->dtype);
-        const bool span = field->form != BRIM_DENSE;
+        const bool span = field->form != BRIM_FORM_DENSE;
         field->at = brim__align(at, span ? 8 : element);
         at = field->at + (span ? sizeof(struct brim__span)
                                : element * brim__max(1, field->fixed) * brim__jsonl_row(field));
@@ -209,9 +210,9 @@ static void set_bounds(struct brim__source *source, const struct brim__jsonl *js
                        uint64_t bound) {
     for (uint32_t i = 0; i < jsonl->count; i++) {
         uint64_t *dim = &source->field[i].view.shape.dim[0];
-        if (jsonl->field[i].form == BRIM_TEXT) {
+        if (jsonl->field[i].form == BRIM_FORM_TEXT) {
             *dim = brim__max(1, bound);
-        } else if (jsonl->field[i].form == BRIM_RAGGED) {
+        } else if (jsonl->field[i].form == BRIM_FORM_RAGGED) {
             /* of a line, a number takes two bytes at least, "1,"; a list of n of them 2 n + 2 */
             const uint64_t inner = jsonl->field[i].inner;
             const uint64_t most = bound / (inner > 0 ? 2 * inner + 2 : 2);
@@ -283,18 +284,19 @@ static brim_status open_jsonl(const struct brim__use *use, struct brim__opening 
 static const brim_argument_info arguments[] = {
     [ARGUMENT_FILES] = { .name = "files",
                          .type = BRIM_TYPE_PATH,
-                         .flags = BRIM_REQUIRED | BRIM_POSITIONAL | BRIM_LIST,
+                         .flags =
+                             BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL | BRIM_ARGUMENT_LIST,
                          .help = "files of one JSON object per line, read as one; or a pipe, or - "
                                  "for standard input" },
     [ARGUMENT_FIELDS] = { .name = "fields",
                           .type = BRIM_TYPE_WORD,
-                          .flags = BRIM_LIST,
+                          .flags = BRIM_ARGUMENT_LIST,
                           .help = "keys to read, a.b for the key b of the object a; else those of "
                                   "the first record whose values are numbers, booleans, strings, "
                                   "lists of numbers or lists of such lists of one length" },
     [ARGUMENT_TYPES] = { .name = "types",
                          .type = BRIM_TYPE_WORD,
-                         .flags = BRIM_LIST,
+                         .flags = BRIM_ARGUMENT_LIST,
                          .help = "types of the fields, in their order or as key:type: text, bool, "
                                  "float32, float64, integers; lists as int64[] or, of one length, "
                                  "float32[3]; lists of lists as float32[][4]; else from the first "

@@ -29,7 +29,7 @@ struct brim__jsonl_field {
     size_t key_length;
     char name[BRIM_NAME_BYTES]; /* made of the key */
     bool typed;                 /* the rest is known */
-    brim_form form;             /* BRIM_RAGGED: a list */
+    brim_form form;             /* BRIM_FORM_RAGGED: a list */
     brim_dtype dtype;
     uint64_t fixed; /* length of a list that is dense; 0: no list, or ragged */
     uint64_t inner; /* length of the lists in the list; 0: it holds elements */

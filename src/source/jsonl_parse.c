@@ -33,7 +33,7 @@ void brim__jsonl_fit(struct brim__line_format *format, uint64_t bound) {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < jsonl->count; i++) {
         const struct brim__jsonl_field *field = &jsonl->field[i];
-        if (field->form == BRIM_RAGGED) {
+        if (field->form == BRIM_FORM_RAGGED) {
             /* a line of so many bytes holds at most half as many numbers */
             const uint64_t numbers =
                 brim__min(jsonl->max_length * brim__jsonl_row(field), bound / 2);
@@ -72,16 +72,16 @@ static const char *kind_text(enum brim__json_kind kind) {
 }
 
 static const char *type_text(const struct brim__jsonl_field *field) {
-    return field->form == BRIM_TEXT ? "text" : brim_dtype_name(field->dtype);
+    return field->form == BRIM_FORM_TEXT ? "text" : brim_dtype_name(field->dtype);
 }
 
 static bool is_list(const struct brim__jsonl_field *field) {
-    return field->form == BRIM_RAGGED || field->fixed > 0;
+    return field->form == BRIM_FORM_RAGGED || field->fixed > 0;
 }
 
 static brim_status wrong_kind(const struct brim__jsonl_field *field, enum brim__json_kind kind,
                               bool in_list) {
-    return brim__fail(BRIM_CORRUPT, "key '%s': %s %s, but its type is %s%s%s", field->name,
+    return brim__fail(BRIM_STATUS_CORRUPT, "key '%s': %s %s, but its type is %s%s%s", field->name,
                       in_list ? "holds" : "is", kind_text(kind), is_list(field) ? "a list of " : "",
                       field->inner > 0 ? "lists of " : "", type_text(field));
 }
@@ -97,21 +97,21 @@ static brim_status put_number(const struct brim__jsonl_field *field, const char 
     } value;
     bool fits;
     switch (field->dtype) {
-    case BRIM_F64:
+    case BRIM_DTYPE_F64:
         fits = brim__parse_real(text, length, &value.real);
         break;
-    case BRIM_F32: {
+    case BRIM_DTYPE_F32: {
         double real;
         fits = brim__parse_real(text, length, &real);
         value.single = (float)real;
         break;
     }
-    case BRIM_U64:
+    case BRIM_DTYPE_U64:
         fits = brim__parse_unsigned(text, length, &value.natural);
         break;
-    case BRIM_U8:
-    case BRIM_U16:
-    case BRIM_U32:
+    case BRIM_DTYPE_U8:
+    case BRIM_DTYPE_U16:
+    case BRIM_DTYPE_U32:
         fits = brim__parse_unsigned(text, length, &value.natural) &&
                value.natural >> (8 * brim_dtype_bytes(field->dtype)) == 0;
         break;
@@ -125,7 +125,7 @@ static brim_status put_number(const struct brim__jsonl_field *field, const char 
     }
     }
     if (BRIM__UNLIKELY(!fits)) {
-        return brim__fail(BRIM_CORRUPT, "key '%s': %.*s%s is no %s", field->name,
+        return brim__fail(BRIM_STATUS_CORRUPT, "key '%s': %.*s%s is no %s", field->name,
                           (int)brim__min(length, 40), text, length > 40 ? "..." : "",
                           type_text(field));
     }
@@ -148,12 +148,13 @@ static brim_status put_missing(const struct brim__jsonl *jsonl,
         return BRIM_OK;
     }
     if (jsonl->missing == BRIM__JSONL_MISSING_NAN) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "key '%s': %s, and %s has no nan: say missing=zero, or types=%s:float64",
                           field->name, what, type_text(field), field->name);
     }
-    return brim__fail(BRIM_CORRUPT, "key '%s': %s: say missing=nan or missing=zero to let it pass",
-                      field->name, what);
+    return brim__fail(BRIM_STATUS_CORRUPT,
+                      "key '%s': %s: say missing=nan or missing=zero to let it pass", field->name,
+                      what);
 }
 
 /* A whole value that is null or not there. */
@@ -161,10 +162,10 @@ static brim_status put_missing_value(const struct brim__jsonl *jsonl,
                                      const struct brim__jsonl_field *field, const char *what,
                                      uint8_t *record) {
     uint8_t *to = record + field->at;
-    if (field->form != BRIM_DENSE) {
+    if (field->form != BRIM_FORM_DENSE) {
         if (jsonl->missing != BRIM__JSONL_MISSING_ZERO) {
-            return brim__fail(BRIM_CORRUPT, "key '%s': %s: say missing=zero to make it empty",
-                              field->name, what);
+            return brim__fail(BRIM_STATUS_CORRUPT,
+                              "key '%s': %s: say missing=zero to make it empty", field->name, what);
         }
         memcpy(to, &(struct brim__span){ .data = record, .count = 0 }, sizeof(struct brim__span));
         return BRIM_OK;
@@ -184,7 +185,7 @@ static brim_status put_missing_value(const struct brim__jsonl *jsonl,
 
 static void begin_list(struct line *line, const struct brim__jsonl_field *field) {
     line->list_length = 0;
-    line->list = field->form == BRIM_RAGGED ? line->next : line->record + field->at;
+    line->list = field->form == BRIM_FORM_RAGGED ? line->next : line->record + field->at;
     line->element = line->list;
 }
 
@@ -192,8 +193,9 @@ static void begin_list(struct line *line, const struct brim__jsonl_field *field)
 static brim_status count_row(struct line *line, const struct brim__jsonl_field *field) {
     const uint64_t most = field->fixed > 0 ? field->fixed : line->jsonl->max_length;
     if (BRIM__UNLIKELY(line->list_length == most)) {
-        return brim__fail(BRIM_CORRUPT, "key '%s': its list has more than %llu %s%s", field->name,
-                          (unsigned long long)most, field->inner > 0 ? "lists" : "elements",
+        return brim__fail(BRIM_STATUS_CORRUPT, "key '%s': its list has more than %llu %s%s",
+                          field->name, (unsigned long long)most,
+                          field->inner > 0 ? "lists" : "elements",
                           field->fixed > 0 ? "" : ": raise max_length");
     }
     line->list_length++;
@@ -204,11 +206,11 @@ static brim_status put_element(struct line *line, const struct brim__jsonl_field
                                enum brim__json_kind kind, const char *text, size_t length) {
     uint8_t *to = line->element;
     line->element += brim_dtype_bytes(field->dtype);
-    assert(field->form != BRIM_RAGGED || line->element <= line->work_end);
-    if (kind == BRIM__JSON_NUMBER && field->dtype != BRIM_BOOL) {
+    assert(field->form != BRIM_FORM_RAGGED || line->element <= line->work_end);
+    if (kind == BRIM__JSON_NUMBER && field->dtype != BRIM_DTYPE_BOOL) {
         return put_number(field, text, length, to);
     }
-    if ((kind == BRIM__JSON_TRUE || kind == BRIM__JSON_FALSE) && field->dtype == BRIM_BOOL) {
+    if ((kind == BRIM__JSON_TRUE || kind == BRIM__JSON_FALSE) && field->dtype == BRIM_DTYPE_BOOL) {
         *to = kind == BRIM__JSON_TRUE;
         return BRIM_OK;
     }
@@ -218,10 +220,10 @@ static brim_status put_element(struct line *line, const struct brim__jsonl_field
 
 static brim_status wrong_row(const struct line *line, const struct brim__jsonl_field *field,
                              bool longer) {
-    return brim__fail(BRIM_CORRUPT, "key '%s': list %llu in its list has %s%llu elements, not %llu",
-                      field->name, (unsigned long long)line->list_length - 1,
-                      longer ? "at least " : "", (unsigned long long)line->row_length + longer,
-                      (unsigned long long)field->inner);
+    return brim__fail(
+        BRIM_STATUS_CORRUPT, "key '%s': list %llu in its list has %s%llu elements, not %llu",
+        field->name, (unsigned long long)line->list_length - 1, longer ? "at least " : "",
+        (unsigned long long)line->row_length + longer, (unsigned long long)field->inner);
 }
 
 /* What stands in a list whose elements are lists, or (lists: 2) in one of these. */
@@ -252,15 +254,15 @@ static brim_status put_in_list(struct line *line, const struct brim__jsonl_field
 }
 
 static brim_status end_list(struct line *line, const struct brim__jsonl_field *field) {
-    if (field->form == BRIM_RAGGED) {
+    if (field->form == BRIM_FORM_RAGGED) {
         const struct brim__span span = { .data = line->list, .count = line->list_length };
         memcpy(line->record + field->at, &span, sizeof span);
         line->next += bytes_of(field, line->list_length * brim__jsonl_row(field));
         return BRIM_OK;
     }
     if (line->list_length != field->fixed) {
-        return brim__fail(BRIM_CORRUPT, "key '%s': its list has %llu %s, not %llu", field->name,
-                          (unsigned long long)line->list_length,
+        return brim__fail(BRIM_STATUS_CORRUPT, "key '%s': its list has %llu %s, not %llu",
+                          field->name, (unsigned long long)line->list_length,
                           field->inner > 0 ? "lists" : "elements",
                           (unsigned long long)field->fixed);
     }
@@ -281,7 +283,7 @@ static brim_status on_value(void *self, uint32_t index, enum brim__json_kind kin
     if (kind == BRIM__JSON_NULL) {
         return put_missing_value(line->jsonl, field, "is null", line->record);
     }
-    if (field->form == BRIM_TEXT) {
+    if (field->form == BRIM_FORM_TEXT) {
         if (kind != BRIM__JSON_STRING) {
             return wrong_kind(field, kind, false);
         }
@@ -296,10 +298,10 @@ static brim_status on_value(void *self, uint32_t index, enum brim__json_kind kin
         }
         return kind == BRIM__JSON_LIST_END ? end_list(line, field) : wrong_kind(field, kind, false);
     }
-    if (kind == BRIM__JSON_NUMBER && field->dtype != BRIM_BOOL) {
+    if (kind == BRIM__JSON_NUMBER && field->dtype != BRIM_DTYPE_BOOL) {
         return put_number(field, text, length, to);
     }
-    if ((kind == BRIM__JSON_TRUE || kind == BRIM__JSON_FALSE) && field->dtype == BRIM_BOOL) {
+    if ((kind == BRIM__JSON_TRUE || kind == BRIM__JSON_FALSE) && field->dtype == BRIM_DTYPE_BOOL) {
         *to = kind == BRIM__JSON_TRUE;
         return BRIM_OK;
     }

@@ -61,16 +61,16 @@ brim_status brim__jsonl_type(struct brim__jsonl_field *field, const char *text) 
         memcpy(base, text, length);
     }
     field->typed = true;
-    field->form = BRIM_DENSE;
+    field->form = BRIM_FORM_DENSE;
     field->fixed = field->inner = 0;
     if (strcmp(text, "text") == 0) {
-        field->form = BRIM_TEXT;
-        field->dtype = BRIM_U8;
+        field->form = BRIM_FORM_TEXT;
+        field->dtype = BRIM_DTYPE_U8;
         return BRIM_OK;
     }
-    if (brim__dtype_parse(base, &field->dtype) != BRIM_OK || field->dtype == BRIM_F16 ||
-        field->dtype == BRIM_BF16 || brim__dtype_is_complex(field->dtype)) {
-        return brim__fail(BRIM_INVALID,
+    if (brim__dtype_parse(base, &field->dtype) != BRIM_OK || field->dtype == BRIM_DTYPE_F16 ||
+        field->dtype == BRIM_DTYPE_BF16 || brim__dtype_is_complex(field->dtype)) {
+        return brim__fail(BRIM_STATUS_INVALID,
                           "jsonl: '%.60s' is no type of a key: text, bool, float32, float64 and "
                           "integers are, and lists such as float32[], float32[3] or float32[][4]",
                           text);
@@ -80,7 +80,7 @@ brim_status brim__jsonl_type(struct brim__jsonl_field *field, const char *text) 
     }
     bool good = true;
     if (strncmp(bracket, "[]", 2) == 0) {
-        field->form = BRIM_RAGGED;
+        field->form = BRIM_FORM_RAGGED;
         bracket += 2;
     } else {
         good = take_length(&bracket, &field->fixed);
@@ -90,7 +90,7 @@ brim_status brim__jsonl_type(struct brim__jsonl_field *field, const char *text) 
                field->fixed * field->inner <= INT32_MAX;
     }
     return good ? BRIM_OK
-                : brim__fail(BRIM_INVALID,
+                : brim__fail(BRIM_STATUS_INVALID,
                              "jsonl: '%.60s' is no type of a list: write %s[] for any length, "
                              "%s[3] for 3 elements each, or %s[][4] for any number of lists of 4",
                              text, base, base, base);
@@ -100,12 +100,12 @@ brim_status brim__jsonl_add(struct brim__jsonl *jsonl, struct brim__arena *arena
                             size_t length) {
     if (jsonl->count == BRIM__MAX_FIELDS) {
         return brim__fail(
-            BRIM_INVALID,
+            BRIM_STATUS_INVALID,
             "jsonl: more than %d fields: choose some of the keys with fields=", BRIM__MAX_FIELDS);
     }
     if (length >= BRIM__JSONL_KEY_BYTES) {
-        return brim__fail(BRIM_INVALID, "jsonl: the key '%.40s...' is longer than %d bytes", key,
-                          BRIM__JSONL_KEY_BYTES - 1);
+        return brim__fail(BRIM_STATUS_INVALID, "jsonl: the key '%.40s...' is longer than %d bytes",
+                          key, BRIM__JSONL_KEY_BYTES - 1);
     }
     char *copy;
     const brim_status status = brim__arena_take(arena, length + 1, &copy);
@@ -122,7 +122,7 @@ brim_status brim__jsonl_add(struct brim__jsonl *jsonl, struct brim__arena *arena
     for (uint32_t i = 0; i < jsonl->count; i++) {
         const struct brim__jsonl_field *other = &jsonl->field[i];
         if (strcmp(other->name, field->name) == 0) {
-            return brim__fail(BRIM_INVALID,
+            return brim__fail(BRIM_STATUS_INVALID,
                               "jsonl: two keys give a field of the name '%s': choose one of them "
                               "with fields=",
                               field->name);
@@ -212,7 +212,7 @@ static brim_status take_key(struct first *first) {
         const struct brim__jsonl_field *field = &look->jsonl->field[i];
         if (field->key_length == first->key_length &&
             memcmp(field->key, first->key, first->key_length) == 0) {
-            return brim__fail(BRIM_CORRUPT, "has the key '%s' twice", field->name);
+            return brim__fail(BRIM_STATUS_CORRUPT, "has the key '%s' twice", field->name);
         }
     }
     const brim_status status =
@@ -232,7 +232,8 @@ static brim_status on_first(void *self, enum brim__json_kind kind, const char *t
         first->depth = 1;
         return kind == BRIM__JSON_OBJECT
                    ? BRIM_OK
-                   : brim__fail(BRIM_CORRUPT, "is not a JSON object: it does not begin with '{'");
+                   : brim__fail(BRIM_STATUS_CORRUPT,
+                                "is not a JSON object: it does not begin with '{'");
     }
     if (kind == BRIM__JSON_KEY) {
         if (first->depth == 1) {
@@ -260,23 +261,23 @@ brim_status brim__jsonl_look(struct brim__jsonl_look *look, uint8_t *line, size_
         memcpy(before, look->seen, sizeof before);
         status = brim__jsonl_walk(look->jsonl, line, length, memory, memory_bytes, on_value, look,
                                   &fields);
-        if (status == BRIM_CORRUPT) { /* what came before the fault does not count either */
+        if (status == BRIM_STATUS_CORRUPT) { /* what came before the fault does not count either */
             memcpy(look->seen, before, sizeof before);
         }
     } else {
         struct first first = { .look = look };
         status = brim__json_parse(line, length, memory, memory_bytes, on_first, &first);
         if (status == BRIM_OK && look->jsonl->count == 0) {
-            status = brim__fail(BRIM_INVALID,
+            status = brim__fail(BRIM_STATUS_INVALID,
                                 "jsonl: the first record has no key whose value is a number, a "
                                 "boolean, a string, a list of numbers or a list of such lists of "
                                 "one length: choose with fields=");
-        } else if (status == BRIM_CORRUPT) {
+        } else if (status == BRIM_STATUS_CORRUPT) {
             look->jsonl->count = 0;
         }
     }
     look->looked++;
-    if (status != BRIM_CORRUPT) {
+    if (status != BRIM_STATUS_CORRUPT) {
         look->good += status == BRIM_OK;
         return status;
     }
@@ -295,13 +296,13 @@ static brim_status decide(struct brim__jsonl_field *field, const struct brim__js
     const uint32_t numbers = bits & SEEN_NUMBER, truths = bits & SEEN_BOOL,
                    texts = bits & SEEN_TEXT;
     if (!(bits & (SEEN_SCALAR | SEEN_LIST | SEEN_OTHER))) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "jsonl: the key '%s' has no value in the first %llu records: is it "
                           "written so? If it is, say its type, as types=%s:float64",
                           field->name, (unsigned long long)looked, field->name);
     }
     if (bits & SEEN_OTHER) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "jsonl: the values of the key '%s' are objects, or lists of other than "
                           "numbers or lists of numbers, which are no fields; a key of an object is "
                           "written as %s.KEY",
@@ -311,14 +312,14 @@ static brim_status decide(struct brim__jsonl_field *field, const struct brim__js
         (bits & (SEEN_SCALAR | SEEN_LIST)) == (SEEN_SCALAR | SEEN_LIST) ||
         (bits & SEEN_MIXED) == SEEN_MIXED) {
         return brim__fail(
-            BRIM_INVALID,
+            BRIM_STATUS_INVALID,
             "jsonl: the values of the key '%s' have no common type (numbers, "
             "booleans, strings, lists, lists of lists): say one, as types=%s:text, and leave the "
             "others out (batch on_error=skip), or leave the key out with fields=",
             field->name, field->name);
     }
     if (bits & SEEN_UNEVEN) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "jsonl: the lists in the list of the key '%s' have no one length: say "
                           "it, as types=%s:float64[][%llu], and leave the others out (batch "
                           "on_error=skip), or leave the key out with fields=",
@@ -327,13 +328,13 @@ static brim_status decide(struct brim__jsonl_field *field, const struct brim__js
     const bool real = bits & SEEN_REAL || (bits & SEEN_NATURAL && bits & SEEN_NEGATIVE) ||
                       (bits & SEEN_NULL && nan) || !(numbers | truths | texts);
     field->typed = true;
-    field->form = texts ? BRIM_TEXT : bits & SEEN_LIST ? BRIM_RAGGED : BRIM_DENSE;
+    field->form = texts ? BRIM_FORM_TEXT : bits & SEEN_LIST ? BRIM_FORM_RAGGED : BRIM_FORM_DENSE;
     field->inner = seen->row;
-    field->dtype = texts                 ? BRIM_U8
-                   : truths              ? BRIM_BOOL
-                   : real                ? BRIM_F64
-                   : bits & SEEN_NATURAL ? BRIM_U64
-                                         : BRIM_I64;
+    field->dtype = texts                 ? BRIM_DTYPE_U8
+                   : truths              ? BRIM_DTYPE_BOOL
+                   : real                ? BRIM_DTYPE_F64
+                   : bits & SEEN_NATURAL ? BRIM_DTYPE_U64
+                                         : BRIM_DTYPE_I64;
     return BRIM_OK;
 }
 

@@ -38,7 +38,7 @@ static brim_status on_key(struct walk *walk, const char *text, size_t length) {
         /* most keys differ in length: compared as texts only if they do not */
         if (length == left && memcmp(key, text, length) == 0) {
             if (walk->seen & 1u << index) {
-                return brim__fail(BRIM_CORRUPT, "has the key '%s' twice", field->name);
+                return brim__fail(BRIM_STATUS_CORRUPT, "has the key '%s' twice", field->name);
             }
             walk->seen |= 1u << index;
             walk->target = (int32_t)index;
@@ -107,7 +107,7 @@ static brim_status on_list_end(struct walk *walk) {
 static brim_status visit(void *self, enum brim__json_kind kind, const char *text, size_t length) {
     struct walk *walk = self;
     if (walk->depth == 0 && kind != BRIM__JSON_OBJECT) {
-        return brim__fail(BRIM_CORRUPT, "is not a JSON object: it does not begin with '{'");
+        return brim__fail(BRIM_STATUS_CORRUPT, "is not a JSON object: it does not begin with '{'");
     }
     switch (kind) {
     case BRIM__JSON_OBJECT:

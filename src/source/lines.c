@@ -76,7 +76,7 @@ brim_status brim__lines_init(struct brim__source *source, const struct brim__lin
     for (size_t i = 0; i < paths->count; i++) {
         if (brim__stream_is(paths->items[i].text)) {
             if (paths->count > 1) {
-                return brim__fail(BRIM_INVALID,
+                return brim__fail(BRIM_STATUS_INVALID,
                                   "%s: %s is a stream, which cannot stand beside other files",
                                   format->stage, brim__stream_name(paths->items[i].text));
             }
@@ -108,7 +108,7 @@ uint64_t brim__lines_bound(const struct brim__lines *lines) {
 }
 
 brim_status brim__lines_too_long(const struct brim__lines *lines, uint64_t length, bool at_least) {
-    return brim__fail(BRIM_CORRUPT,
+    return brim__fail(BRIM_STATUS_CORRUPT,
                       "%s: the record has %s%llu bytes, but max_bytes is %llu: raise it, or leave "
                       "bad samples out (batch on_error=skip)",
                       lines->format.stage, at_least ? "more than " : "", (unsigned long long)length,
@@ -132,7 +132,8 @@ bool brim__lines_ended(const struct brim__lines *lines) {
 }
 
 brim_status brim__lines_empty(const char *path) {
-    return brim__fail(BRIM_CORRUPT, "%s: holds no records: it is empty", brim__stream_name(path));
+    return brim__fail(BRIM_STATUS_CORRUPT, "%s: holds no records: it is empty",
+                      brim__stream_name(path));
 }
 
 bool brim__lines_is_gzip(const uint8_t *bytes, uint64_t length) {
@@ -158,7 +159,8 @@ static brim_status open_indexes(struct brim__source *source, struct brim__lines 
         part->first = source->count;
         if (brim__add_overflows(source->count, part->samples, &source->count) ||
             source->count > INT64_MAX) {
-            return brim__fail(BRIM_INVALID, "%s: the files hold more than 2^63 records together",
+            return brim__fail(BRIM_STATUS_INVALID,
+                              "%s: the files hold more than 2^63 records together",
                               part->file.path);
         }
         largest = brim__max(largest, lines->index[i].largest);
@@ -167,7 +169,7 @@ static brim_status open_indexes(struct brim__source *source, struct brim__lines 
     if (source->count == 0) {
         return files->count == 1
                    ? brim__lines_empty(files->part[0].file.path)
-                   : brim__fail(BRIM_CORRUPT,
+                   : brim__fail(BRIM_STATUS_CORRUPT,
                                 "%s: holds no records, nor do the other files of the list",
                                 files->part[0].file.path);
     }
@@ -196,7 +198,7 @@ brim_status brim__lines_finish(struct brim__source *source, struct brim__lines *
         lines->bound > UINT64_MAX / 8 ||
         brim__add_overflows(brim__align(format->work_bytes, BRIM__CACHE_LINE), source->pitch,
                             &each)) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "%s: records of up to %llu bytes are too large: lower "
                           "max_bytes",
                           format->stage, (unsigned long long)lines->bound);

@@ -53,11 +53,11 @@ brim_status brim__lines_init(struct brim__source *source, const struct brim__lin
 struct brim__line_format *brim__lines_format(struct brim__lines *lines);
 /* Record `number` (counted before `skip`) of the first file or the stream, for
  * looking at headers and types: copied to the arena with a zero behind it. Of a
- * stream only what the first 64 KiB hold, which are not lost. BRIM_END if there
+ * stream only what the first 64 KiB hold, which are not lost. BRIM_STATUS_END if there
  * are fewer. */
 brim_status brim__lines_peek(struct brim__lines *lines, uint64_t number, uint8_t **bytes,
                              uint64_t *length);
-/* Is a BRIM_END of peeking the end of the data? Of a stream only once all of it
+/* Is a BRIM_STATUS_END of peeking the end of the data? Of a stream only once all of it
  * came. */
 bool brim__lines_ended(const struct brim__lines *lines);
 /* The refusal of data without any record. */

@@ -300,7 +300,7 @@ brim_status brim__lines_peek_file(struct brim__lines *lines, uint64_t number, ui
     }
     walk_end(&walk);
     if (status != BRIM_OK || !found) {
-        return status != BRIM_OK ? status : BRIM_END;
+        return status != BRIM_OK ? status : BRIM_STATUS_END;
     }
     status = brim__lines_keep(lines, *length, bytes);
     return status == BRIM_OK ? brim__file_read(file, offset, *bytes, *length) : status;

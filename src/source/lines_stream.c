@@ -107,7 +107,7 @@ static bool pass_over(const struct brim__lines *lines, uint64_t length, uint64_t
 }
 
 /* The next sample's record, left in the window. Without `wait` only what is
- * there: else BRIM_TIMEOUT without a text. */
+ * there: else BRIM_STATUS_TIMEOUT without a text. */
 static brim_status next_record(const struct brim__lines *lines, bool wait, uint64_t deadline_ns,
                                uint64_t *length, uint64_t *next) {
     struct brim__line_stream *stream = lines->stream;
@@ -118,10 +118,10 @@ static brim_status next_record(const struct brim__lines *lines, bool wait, uint6
             }
         }
         if (stream->ended) {
-            return BRIM_END;
+            return BRIM_STATUS_END;
         }
         if (!wait) {
-            return BRIM_TIMEOUT;
+            return BRIM_STATUS_TIMEOUT;
         }
         if (stream->end - stream->begin == stream->window_bytes) {
             /* nothing of it is needed any more but its end */
@@ -137,7 +137,7 @@ static brim_status next_record(const struct brim__lines *lines, bool wait, uint6
         }
         /* where bytes never cease to come, waiting would never end by itself */
         if (stream->discarding && brim__now() >= deadline_ns) {
-            return brim__fail(BRIM_TIMEOUT, "%s: no whole record came in time",
+            return brim__fail(BRIM_STATUS_TIMEOUT, "%s: no whole record came in time",
                               brim__stream_name(stream->in.path));
         }
         const brim_status status = read_more(stream, deadline_ns);
@@ -241,13 +241,14 @@ static brim_status wait_more(const struct brim__lines *lines) {
     struct brim__line_stream *stream = lines->stream;
     for (;;) {
         const brim_status status = read_more(stream, brim__now() + WAIT_NS);
-        if (status != BRIM_TIMEOUT) {
+        if (status != BRIM_STATUS_TIMEOUT) {
             return status;
         }
         if (opening->progress != NULL &&
             opening->progress(opening->progress_user, "waiting for the first bytes", stream->end,
                               BRIM_UNKNOWN) != 0) {
-            return brim__fail(BRIM_INTERRUPTED, "%s: waiting for its first bytes was given up",
+            return brim__fail(BRIM_STATUS_INTERRUPTED,
+                              "%s: waiting for its first bytes was given up",
                               brim__stream_name(stream->in.path));
         }
     }
@@ -287,7 +288,7 @@ brim_status brim__lines_peek_stream(struct brim__lines *lines, uint64_t number, 
     begin(stream);
     while (!stream->begun || !find_peeked(lines, number, &offset, length)) {
         if (stream->ended || stream->end - stream->begin >= BRIM__LINES_PEEK) {
-            return BRIM_END;
+            return BRIM_STATUS_END;
         }
         const brim_status status = wait_more(lines);
         if (status != BRIM_OK) {

@@ -29,8 +29,8 @@
 static const char magic[MAGIC_BYTES] = "MMIDIDX\0";
 
 static const brim_dtype dtype_codes[] = {
-    [1] = BRIM_U8,  [2] = BRIM_I8,  [3] = BRIM_I16, [4] = BRIM_I32,
-    [5] = BRIM_I64, [6] = BRIM_F64, [7] = BRIM_F32, [8] = BRIM_U16,
+    [1] = BRIM_DTYPE_U8,  [2] = BRIM_DTYPE_I8,  [3] = BRIM_DTYPE_I16, [4] = BRIM_DTYPE_I32,
+    [5] = BRIM_DTYPE_I64, [6] = BRIM_DTYPE_F64, [7] = BRIM_DTYPE_F32, [8] = BRIM_DTYPE_U16,
 };
 
 static bool has_suffix(const char *path, size_t length, const char *suffix) {
@@ -93,7 +93,7 @@ struct header {
 static brim_status read_header(const struct brim__file *idx, struct header *header) {
     uint8_t bytes[HEADER_BYTES];
     if (idx->bytes < HEADER_BYTES) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "%s: byte %llu: the file ends inside the index's header of %d bytes",
                           idx->path, (unsigned long long)idx->bytes, HEADER_BYTES);
     }
@@ -102,7 +102,7 @@ static brim_status read_header(const struct brim__file *idx, struct header *head
         return status;
     }
     if (memcmp(bytes, magic, sizeof magic) != 0) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "%s: byte 0: not a Megatron index: it does not begin with "
                           "MMIDIDX",
                           idx->path);
@@ -112,27 +112,27 @@ static brim_status read_header(const struct brim__file *idx, struct header *head
     memcpy(&header->sequences, bytes + 18, sizeof header->sequences);
     memcpy(&documents, bytes + 26, sizeof documents);
     if (version != 1) {
-        return brim__fail(BRIM_UNSUPPORTED,
+        return brim__fail(BRIM_STATUS_UNSUPPORTED,
                           "%s: byte 9: version %llu of the index; only 1 is known", idx->path,
                           (unsigned long long)version);
     }
     const uint8_t code = bytes[17];
     if (code == 0 || code >= BRIM__COUNT(dtype_codes)) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "%s: byte 17: the dtype's code is %u, but they go from 1 "
                           "to 8",
                           idx->path, code);
     }
     header->dtype = dtype_codes[code];
-    if (header->dtype == BRIM_F32 || header->dtype == BRIM_F64) {
-        return brim__fail(BRIM_UNSUPPORTED, "%s: byte 17: %s values are no tokens", idx->path,
-                          brim_dtype_name(header->dtype));
+    if (header->dtype == BRIM_DTYPE_F32 || header->dtype == BRIM_DTYPE_F64) {
+        return brim__fail(BRIM_STATUS_UNSUPPORTED, "%s: byte 17: %s values are no tokens",
+                          idx->path, brim_dtype_name(header->dtype));
     }
     /* counts are claims: each is held against the bytes that are there before
      * it enters arithmetic */
     const uint64_t bytes_left = idx->bytes - HEADER_BYTES;
     if (header->sequences > bytes_left / 12) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "%s: byte 18: %llu sequences need 12 bytes each, but the index has only "
                           "%llu left",
                           idx->path, (unsigned long long)header->sequences,
@@ -141,7 +141,7 @@ static brim_status read_header(const struct brim__file *idx, struct header *head
     const uint64_t after = bytes_left - 12 * header->sequences;
     if (documents > after / 8 ||
         (after - 8 * documents != 0 && after - 8 * documents != header->sequences)) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "%s: byte 26: %llu sequences and %llu document indices do not make an "
                           "index of %llu bytes",
                           idx->path, (unsigned long long)header->sequences,
@@ -170,11 +170,11 @@ static brim_status check_sequences(const struct brim__file *idx, const struct he
         for (size_t i = 0; i < count; i++) {
             const unsigned long long sequence = first + i;
             if (lengths[i] < 0) {
-                return brim__fail(BRIM_CORRUPT, "%s: byte %llu: sequence %llu has %d tokens",
+                return brim__fail(BRIM_STATUS_CORRUPT, "%s: byte %llu: sequence %llu has %d tokens",
                                   idx->path, HEADER_BYTES + 4 * sequence, sequence, lengths[i]);
             }
             if (pointers[i] < 0 || (uint64_t)pointers[i] != sum) {
-                return brim__fail(BRIM_CORRUPT,
+                return brim__fail(BRIM_STATUS_CORRUPT,
                                   "%s: byte %llu: sequence %llu begins at byte %lld of the tokens, "
                                   "but those before it end at %llu",
                                   idx->path, pointers_at + 8 * sequence, sequence,
@@ -183,7 +183,7 @@ static brim_status check_sequences(const struct brim__file *idx, const struct he
             sum += (uint64_t)lengths[i] * item_bytes;
             if (sum > bin->bytes) { /* at once: so the sum cannot overflow */
                 return brim__fail(
-                    BRIM_CORRUPT,
+                    BRIM_STATUS_CORRUPT,
                     "%s: byte %llu: the file ends, but by %s sequence %llu goes on to "
                     "byte %llu",
                     bin->path, (unsigned long long)bin->bytes, idx->path, sequence,
@@ -209,7 +209,7 @@ brim_status brim__megatron_read(const char *idx_path, const struct brim__file *b
         status = check_sequences(&idx, &header, bin, &end);
     }
     if (status == BRIM_OK && end != bin->bytes) {
-        status = brim__fail(BRIM_CORRUPT,
+        status = brim__fail(BRIM_STATUS_CORRUPT,
                             "%s: byte %llu: the last sequence of %s ends here, but the file has "
                             "%llu bytes: is the index of another file?",
                             bin->path, (unsigned long long)end, idx_path,

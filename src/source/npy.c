@@ -37,18 +37,18 @@ brim_status brim__npy_check(const char *path, const struct brim__npy_header *hea
                             bool in_memory) {
     char text[BRIM__SHAPE_TEXT];
     if (header->shape.rank == 0) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "%s: a scalar, which has no samples: the first dimension counts them",
                           path);
     }
     for (uint32_t i = 1; i < header->shape.rank; i++) {
         if (header->shape.dim[i] == 0) {
-            return brim__fail(BRIM_INVALID, "%s: shape %s: its samples have no elements", path,
-                              brim__shape_text(&header->shape, text));
+            return brim__fail(BRIM_STATUS_INVALID, "%s: shape %s: its samples have no elements",
+                              path, brim__shape_text(&header->shape, text));
         }
     }
     if (brim__npy_scattered(header) && !in_memory) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "%s: is in Fortran order, where a sample's elements lie all over the "
                           "file: say map=yes, or save it with numpy.ascontiguousarray",
                           path);
@@ -61,14 +61,14 @@ static brim_status check_agreement(const char *path, const struct brim__npy_head
                                    const char *first_path, const struct brim__npy_header *first) {
     char text[BRIM__SHAPE_TEXT], first_text[BRIM__SHAPE_TEXT];
     if (header->dtype != first->dtype) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "%s has dtype %s, but %s has %s: files of one list must "
                           "agree",
                           path, brim_dtype_name(header->dtype), first_path,
                           brim_dtype_name(first->dtype));
     }
     if (header->swapped != first->swapped) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "%s is %s-endian, but %s is %s-endian: files of one list "
                           "must agree",
                           path, header->swapped ? "big" : "little", first_path,
@@ -76,21 +76,21 @@ static brim_status check_agreement(const char *path, const struct brim__npy_head
     }
     const struct brim__shape shape = sample_shape(header), first_shape = sample_shape(first);
     if (!brim__shape_equal(&shape, &first_shape)) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "%s has samples of shape %s, but %s of %s: files of one "
                           "list must agree in all dimensions but the first",
                           path, brim__shape_text(&shape, text), first_path,
                           brim__shape_text(&first_shape, first_text));
     }
     if (brim__npy_scattered(header) != brim__npy_scattered(first)) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "%s is in %s order, but %s in %s order: files of one list "
                           "must agree",
                           path, header->fortran ? "Fortran" : "C", first_path,
                           first->fortran ? "Fortran" : "C");
     }
     if (brim__npy_scattered(header) && header->shape.dim[0] != first->shape.dim[0]) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "%s has %llu samples, but %s has %llu: in Fortran order "
                           "the files of one list must have equally many, or be in C order",
                           path, (unsigned long long)header->shape.dim[0], first_path,
@@ -191,7 +191,8 @@ static brim_status open_npy(const struct brim__use *use, struct brim__opening *o
 static const brim_argument_info arguments[] = {
     [ARGUMENT_FILES] = { .name = "files",
                          .type = BRIM_TYPE_PATH,
-                         .flags = BRIM_REQUIRED | BRIM_POSITIONAL | BRIM_LIST,
+                         .flags =
+                             BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL | BRIM_ARGUMENT_LIST,
                          .help =
                              "one or several .npy files, read as one: their samples follow each "
                              "other; dtype and all dimensions but the first must agree" },

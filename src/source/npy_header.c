@@ -37,7 +37,7 @@ static unsigned long long file_byte(const struct text *text, size_t at) {
 }
 
 static brim_status bad(const struct text *text, const char *what) {
-    return brim__fail(BRIM_CORRUPT, "%s: byte %llu: npy header: %s", text->path,
+    return brim__fail(BRIM_STATUS_CORRUPT, "%s: byte %llu: npy header: %s", text->path,
                       file_byte(text, text->at), what);
 }
 
@@ -106,10 +106,11 @@ static const struct {
     const char *code;
     brim_dtype dtype;
 } dtypes[] = {
-    { "b1", BRIM_BOOL }, { "u1", BRIM_U8 },    { "i1", BRIM_I8 },  { "u2", BRIM_U16 },
-    { "i2", BRIM_I16 },  { "u4", BRIM_U32 },   { "i4", BRIM_I32 }, { "u8", BRIM_U64 },
-    { "i8", BRIM_I64 },  { "f2", BRIM_F16 },   { "f4", BRIM_F32 }, { "f8", BRIM_F64 },
-    { "c8", BRIM_C64 },  { "c16", BRIM_C128 },
+    { "b1", BRIM_DTYPE_BOOL }, { "u1", BRIM_DTYPE_U8 },    { "i1", BRIM_DTYPE_I8 },
+    { "u2", BRIM_DTYPE_U16 },  { "i2", BRIM_DTYPE_I16 },   { "u4", BRIM_DTYPE_U32 },
+    { "i4", BRIM_DTYPE_I32 },  { "u8", BRIM_DTYPE_U64 },   { "i8", BRIM_DTYPE_I64 },
+    { "f2", BRIM_DTYPE_F16 },  { "f4", BRIM_DTYPE_F32 },   { "f8", BRIM_DTYPE_F64 },
+    { "c8", BRIM_DTYPE_C64 },  { "c16", BRIM_DTYPE_C128 },
 };
 
 static brim_status refuse_dtype(const struct text *text, size_t at, const char *descr) {
@@ -137,7 +138,7 @@ static brim_status refuse_dtype(const struct text *text, size_t at, const char *
               "f8 c8 c16";
         break;
     }
-    return brim__fail(BRIM_UNSUPPORTED, "%s: byte %llu: dtype '%s': %s", text->path,
+    return brim__fail(BRIM_STATUS_UNSUPPORTED, "%s: byte %llu: dtype '%s': %s", text->path,
                       file_byte(text, at), descr, why);
 }
 
@@ -145,7 +146,7 @@ static brim_status take_descr(struct text *text, struct brim__npy_header *header
     const uint8_t next = peek(text);
     const size_t at = text->at;
     if (next == '[' || next == '(') {
-        return brim__fail(BRIM_UNSUPPORTED,
+        return brim__fail(BRIM_STATUS_UNSUPPORTED,
                           "%s: byte %llu: a structured dtype: save each of its fields as a file of "
                           "its own and join them with zip",
                           text->path, file_byte(text, at));
@@ -211,7 +212,7 @@ static brim_status take_shape(struct text *text, struct brim__shape *shape) {
             return bad(text, "expected ',' or ')' in the shape");
         }
         if (shape->rank == BRIM_MAX_RANK) {
-            return brim__fail(BRIM_UNSUPPORTED,
+            return brim__fail(BRIM_STATUS_UNSUPPORTED,
                               "%s: byte %llu: the array has more than %d dimensions: reshape it "
                               "before saving",
                               text->path, file_byte(text, text->at), BRIM_MAX_RANK);
@@ -313,7 +314,7 @@ static brim_status read_place(const struct brim__npy_place *place, uint64_t at, 
 /* The place ends before something does. */
 static brim_status ends(const struct brim__npy_place *place, const char *what) {
     const unsigned long long end = place->begin + place->bytes;
-    return brim__fail(BRIM_CORRUPT, "%s: byte %llu: the %s ends inside %s", place->path, end,
+    return brim__fail(BRIM_STATUS_CORRUPT, "%s: byte %llu: the %s ends inside %s", place->path, end,
                       place->noun, what);
 }
 
@@ -328,12 +329,12 @@ static brim_status read_text(const struct brim__npy_place *place, struct text *t
         return status;
     }
     if (memcmp(bytes, "\x93NUMPY", 6) != 0) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "%s: byte %llu: not an npy file: it does not begin with \\x93NUMPY",
                           place->path, (unsigned long long)place->begin);
     }
     if (bytes[6] < 1 || bytes[6] > 3 || bytes[7] != 0) {
-        return brim__fail(BRIM_UNSUPPORTED,
+        return brim__fail(BRIM_STATUS_UNSUPPORTED,
                           "%s: byte %llu: npy version %u.%u; known are 1.0, 2.0 and 3.0",
                           place->path, (unsigned long long)place->begin + 6, bytes[6], bytes[7]);
     }
@@ -350,7 +351,7 @@ static brim_status read_text(const struct brim__npy_place *place, struct text *t
         length |= (uint64_t)bytes[0] << 16 | (uint64_t)bytes[1] << 24;
     }
     if (length > BRIM__NPY_HEADER_BYTES) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "%s: byte %llu: a header of %llu bytes; more than %d is no header of a "
                           "numeric array",
                           place->path, (unsigned long long)place->begin + 8,
@@ -361,7 +362,7 @@ static brim_status read_text(const struct brim__npy_place *place, struct text *t
     if (length > place->bytes - at) {
         const unsigned long long end = place->begin + place->bytes;
         return brim__fail(
-            BRIM_CORRUPT,
+            BRIM_STATUS_CORRUPT,
             "%s: byte %llu: the %s ends, but its header should have %llu bytes from byte %llu on",
             place->path, end, place->noun, (unsigned long long)length,
             (unsigned long long)text->begin);
@@ -394,14 +395,15 @@ brim_status brim__npy_header_read_in(const struct brim__npy_place *place,
     uint64_t bytes_needed;
     if (brim__shape_bytes_overflow(&solid, brim_dtype_bytes(header->dtype), &bytes_needed) ||
         bytes_needed > INT64_MAX) {
-        return brim__fail(
-            BRIM_CORRUPT, "%s: byte %llu: an array of shape %s would take more than 2^63 bytes",
-            place->path, (unsigned long long)text.begin, brim__shape_text(&header->shape, shape));
+        return brim__fail(BRIM_STATUS_CORRUPT,
+                          "%s: byte %llu: an array of shape %s would take more than 2^63 bytes",
+                          place->path, (unsigned long long)text.begin,
+                          brim__shape_text(&header->shape, shape));
     }
     header->bytes = empty ? 0 : bytes_needed;
     const uint64_t end = place->begin + place->bytes;
     if (header->bytes > end - header->data) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "%s: byte %llu: the %s ends, but %s of shape %s from byte %llu on take "
                           "%llu bytes: the file was cut short",
                           place->path, (unsigned long long)end, place->noun,

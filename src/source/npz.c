@@ -75,7 +75,7 @@ static brim_status consider(void *user, const struct brim__zip_member *member) {
         return BRIM_OK;
     }
     if (choice->array != NULL && found == choice->best) {
-        return brim__fail(BRIM_CORRUPT, "%s: byte %llu: a second member with the name %s",
+        return brim__fail(BRIM_STATUS_CORRUPT, "%s: byte %llu: a second member with the name %s",
                           choice->zip->file->path, (unsigned long long)member->entry, member->name);
     }
     choice->best = found;
@@ -91,16 +91,16 @@ static brim_status choose(const struct brim__zip *zip, const char *array, struct
     }
     const char *path = zip->file->path;
     if (choice->arrays == 0 && choice->best == NO_MATCH) {
-        return brim__fail(BRIM_INVALID, "%s: none of its %llu members is an array (*.npy)", path,
-                          (unsigned long long)zip->members);
+        return brim__fail(BRIM_STATUS_INVALID, "%s: none of its %llu members is an array (*.npy)",
+                          path, (unsigned long long)zip->members);
     }
     const char *more = choice->listed < choice->arrays ? ", ..." : "";
     if (array != NULL && choice->best == NO_MATCH) {
-        return brim__fail(BRIM_INVALID, "%s: holds no array '%s'; it holds %llu: %s%s", path, array,
-                          (unsigned long long)choice->arrays, choice->list, more);
+        return brim__fail(BRIM_STATUS_INVALID, "%s: holds no array '%s'; it holds %llu: %s%s", path,
+                          array, (unsigned long long)choice->arrays, choice->list, more);
     }
     if (array == NULL && choice->arrays > 1) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "%s: holds %llu arrays: say which with array=; they are: %s%s", path,
                           (unsigned long long)choice->arrays, choice->list, more);
     }
@@ -115,7 +115,7 @@ static brim_status choose(const struct brim__zip *zip, const char *array, struct
 static brim_status begin_member(const struct brim__zip_member *member, struct brim__files *files,
                                 uint64_t data, const char *label, struct brim__opening *opening) {
     if (member->bytes / BRIM__INFLATE_RATIO > member->packed_bytes) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "%s: byte %llu: %llu compressed bytes cannot become the %llu that are "
                           "promised",
                           label, (unsigned long long)member->entry,
@@ -226,7 +226,7 @@ static brim_status open_npz(const struct brim__use *use, struct brim__opening *o
 static const brim_argument_info arguments[] = {
     [ARGUMENT_FILE] = { .name = "file",
                         .type = BRIM_TYPE_PATH,
-                        .flags = BRIM_REQUIRED | BRIM_POSITIONAL,
+                        .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
                         .help = "an .npz file; a compressed array is held in memory, a stored one "
                                 "is read where it lies" },
     [ARGUMENT_ARRAY] = { .name = "array",

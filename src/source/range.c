@@ -48,7 +48,7 @@ static brim_status open_range(const struct brim__use *use, struct brim__opening 
     if (status != BRIM_OK) {
         return brim__fail_within(status, "range");
     }
-    field->view = (struct brim__view){ .dtype = BRIM_I64 };
+    field->view = (struct brim__view){ .dtype = BRIM_DTYPE_I64 };
     source->count = (uint64_t)brim__item(use, ARGUMENT_COUNT)->integer;
     source->record_bytes = sizeof(int64_t);
     source->pitch = sizeof(int64_t);
@@ -62,7 +62,7 @@ static brim_status open_range(const struct brim__use *use, struct brim__opening 
 static const brim_argument_info arguments[] = {
     [ARGUMENT_COUNT] = { .name = "count",
                          .type = BRIM_TYPE_INTEGER,
-                         .flags = BRIM_REQUIRED | BRIM_POSITIONAL,
+                         .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
                          .least = 1,
                          .most = 4611686018427387904.0, /* 2^62 */
                          .help = "how many samples; they are numbered from 0" },

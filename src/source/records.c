@@ -63,7 +63,7 @@ static bool read_shape(const char *text, struct brim__shape *shape) {
 }
 
 static brim_status bad_field(const char *given, const char *what) {
-    return brim__fail(BRIM_INVALID,
+    return brim__fail(BRIM_STATUS_INVALID,
                       "records: field '%s': %s; a field is name:dtype, name:dtype:3x32x32, or "
                       "either with @ and its first byte in the record",
                       given, what);
@@ -123,7 +123,7 @@ static brim_status set_fields(const struct brim__use *use, struct brim__source *
     if (given->count == 0) {
         source->field_count = 1;
         source->field[0].view =
-            (struct brim__view){ .dtype = BRIM_U8,
+            (struct brim__view){ .dtype = BRIM_DTYPE_U8,
                                  .shape = { .rank = 1, .dim = { source->record_bytes } } };
         brim__view_row_major(&source->field[0].view);
         const brim_status status =
@@ -131,7 +131,7 @@ static brim_status set_fields(const struct brim__use *use, struct brim__source *
         return status == BRIM_OK ? BRIM_OK : brim__fail_within(status, "records");
     }
     if (given->count > BRIM__MAX_FIELDS) {
-        return brim__fail(BRIM_UNSUPPORTED, "records: %zu fields; at most %d", given->count,
+        return brim__fail(BRIM_STATUS_UNSUPPORTED, "records: %zu fields; at most %d", given->count,
                           BRIM__MAX_FIELDS);
     }
     for (size_t i = 0; i < given->count; i++) {
@@ -141,14 +141,14 @@ static brim_status set_fields(const struct brim__use *use, struct brim__source *
             return status;
         }
         if (end > source->record_bytes) {
-            return brim__fail(BRIM_INVALID,
+            return brim__fail(BRIM_STATUS_INVALID,
                               "records: field '%s' goes on behind the record's %llu bytes: make "
                               "bytes= larger or the field smaller",
                               given->items[i].text, (unsigned long long)source->record_bytes);
         }
         for (size_t k = 0; k < i; k++) {
             if (strcmp(source->field[k].name, field->name) == 0) {
-                return brim__fail(BRIM_INVALID, "records: two fields have the name '%s'",
+                return brim__fail(BRIM_STATUS_INVALID, "records: two fields have the name '%s'",
                                   field->name);
             }
         }
@@ -180,14 +180,14 @@ static brim_status open_files(const struct brim__use *use, struct brim__opening 
             return status;
         }
         if (part->file.bytes < skip) {
-            return brim__fail(BRIM_CORRUPT,
+            return brim__fail(BRIM_STATUS_CORRUPT,
                               "%s: byte %llu: the file ends inside the %llu bytes to "
                               "be skipped",
                               path, (unsigned long long)part->file.bytes, (unsigned long long)skip);
         }
         const uint64_t rest = (part->file.bytes - skip) % source->record_bytes;
         if (rest != 0) {
-            return brim__fail(BRIM_CORRUPT,
+            return brim__fail(BRIM_STATUS_CORRUPT,
                               "%s: byte %llu: the file ends inside a record: behind the %llu bytes "
                               "skipped, %llu bytes are no multiple of bytes=%llu",
                               path, (unsigned long long)(part->file.bytes - rest),
@@ -229,7 +229,7 @@ static brim_status pass_header(struct record_stream *stream, uint64_t deadline_n
             stream->ended = true;
             const uint64_t missing = stream->to_skip;
             stream->to_skip = 0;
-            return brim__fail(BRIM_CORRUPT,
+            return brim__fail(BRIM_STATUS_CORRUPT,
                               "%s: ends inside the %llu bytes to be skipped: %llu "
                               "are missing",
                               brim__stream_name(stream->in.path), (unsigned long long)stream->skip,
@@ -246,7 +246,7 @@ static brim_status pull(const struct brim__source *source, uint64_t count, uint6
     const uint64_t size = source->record_bytes;
     const uint64_t room = brim__min(count, source->most_run) * size;
     if (stream->ended) {
-        return BRIM_END;
+        return BRIM_STATUS_END;
     }
     brim_status status = pass_header(stream, deadline_ns, buffer, room);
     if (status != BRIM_OK) {
@@ -274,9 +274,10 @@ static brim_status pull(const struct brim__source *source, uint64_t count, uint6
         return status;
     }
     if (filled == 0) {
-        return BRIM_END;
+        return BRIM_STATUS_END;
     }
-    return brim__fail(BRIM_CORRUPT, "%s: ends inside record %llu: %llu of its %llu bytes came",
+    return brim__fail(BRIM_STATUS_CORRUPT,
+                      "%s: ends inside record %llu: %llu of its %llu bytes came",
                       brim__stream_name(stream->in.path), (unsigned long long)stream->delivered,
                       (unsigned long long)filled, (unsigned long long)size);
 }
@@ -372,8 +373,9 @@ static brim_status open_any(const struct brim__use *use, struct brim__opening *o
         stream = stream || brim__stream_is(paths->items[i].text);
     }
     if (stream && paths->count > 1) {
-        return brim__fail(BRIM_INVALID, "records: a stream cannot be one of several files: give "
-                                        "it alone");
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "records: a stream cannot be one of several files: give "
+                          "it alone");
     }
     return stream ? open_stream(use, opening, source) : open_files(use, opening, source);
 }
@@ -392,18 +394,19 @@ static brim_status open_records(const struct brim__use *use, struct brim__openin
 static const brim_argument_info arguments[] = {
     [ARGUMENT_FILES] = { .name = "files",
                          .type = BRIM_TYPE_PATH,
-                         .flags = BRIM_REQUIRED | BRIM_POSITIONAL | BRIM_LIST,
+                         .flags =
+                             BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL | BRIM_ARGUMENT_LIST,
                          .help = "one or several files of records, read as one; or - (standard "
                                  "input) or a pipe alone, read as a stream" },
     [ARGUMENT_BYTES] = { .name = "bytes",
                          .type = BRIM_TYPE_SIZE,
-                         .flags = BRIM_REQUIRED,
+                         .flags = BRIM_ARGUMENT_REQUIRED,
                          .least = 1,
                          .most = (double)MOST_RECORD,
                          .help = "bytes of a record" },
     [ARGUMENT_FIELDS] = { .name = "fields",
                           .type = BRIM_TYPE_WORD,
-                          .flags = BRIM_LIST,
+                          .flags = BRIM_ARGUMENT_LIST,
                           .help = "what a record holds: name:dtype, name:dtype:3x32x32, each "
                                   "behind the one before it or at @BYTE; without fields: uint8, "
                                   "all its bytes" },

@@ -13,21 +13,23 @@ enum { ARGUMENT_FILE, ARGUMENT_TENSOR, ARGUMENT_NAME, ARGUMENT_MAP };
 /* Can the tensor be a source? */
 static brim_status check_tensor(const struct brim__safetensor *tensor, const char *path) {
     if (tensor->dtype == 0) {
-        return brim__fail(BRIM_UNSUPPORTED, "%s: the tensor's dtype is %s, which brim has not",
-                          path, tensor->dtype_name);
+        return brim__fail(BRIM_STATUS_UNSUPPORTED,
+                          "%s: the tensor's dtype is %s, which brim has not", path,
+                          tensor->dtype_name);
     }
     if (tensor->rank == 0) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "%s: a scalar, which has no samples: the first dimension counts them",
                           path);
     }
     if (tensor->rank > BRIM_MAX_RANK) {
-        return brim__fail(BRIM_UNSUPPORTED, "%s: the tensor has %u dimensions, but at most %d work",
-                          path, tensor->rank, BRIM_MAX_RANK);
+        return brim__fail(BRIM_STATUS_UNSUPPORTED,
+                          "%s: the tensor has %u dimensions, but at most %d work", path,
+                          tensor->rank, BRIM_MAX_RANK);
     }
     for (uint32_t i = 1; i < tensor->rank; i++) {
         if (tensor->dim[i] == 0) {
-            return brim__fail(BRIM_INVALID,
+            return brim__fail(BRIM_STATUS_INVALID,
                               "%s: dimension %u of the tensor is 0: its samples have no elements",
                               path, i);
         }
@@ -50,8 +52,8 @@ static brim_status set_view(struct brim__source *source, const struct brim__safe
     if (brim__shape_bytes_overflow(&view->shape, brim_dtype_bytes(view->dtype),
                                    &source->record_bytes) ||
         source->record_bytes > INT64_MAX) {
-        return brim__fail(BRIM_INVALID, "%s: a sample needs more bytes than can be addressed",
-                          path);
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "%s: a sample needs more bytes than can be addressed", path);
     }
     brim__view_row_major(view);
     source->pitch = source->record_bytes;
@@ -110,7 +112,7 @@ static brim_status open_safetensors(const struct brim__use *use, struct brim__op
 static const brim_argument_info arguments[] = {
     [ARGUMENT_FILE] = { .name = "file",
                         .type = BRIM_TYPE_PATH,
-                        .flags = BRIM_REQUIRED | BRIM_POSITIONAL,
+                        .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
                         .help = "a .safetensors file" },
     [ARGUMENT_TENSOR] = { .name = "tensor",
                           .type = BRIM_TYPE_WORD,

@@ -31,13 +31,27 @@ static const struct dtype {
     uint32_t bits;
     brim_dtype dtype; /* 0: none of brim's */
 } dtypes[] = {
-    { "BOOL", 8, BRIM_BOOL }, { "U8", 8, BRIM_U8 },      { "I8", 8, BRIM_I8 },
-    { "U16", 16, BRIM_U16 },  { "I16", 16, BRIM_I16 },   { "U32", 32, BRIM_U32 },
-    { "I32", 32, BRIM_I32 },  { "U64", 64, BRIM_U64 },   { "I64", 64, BRIM_I64 },
-    { "F16", 16, BRIM_F16 },  { "BF16", 16, BRIM_BF16 }, { "F32", 32, BRIM_F32 },
-    { "F64", 64, BRIM_F64 },  { "C64", 64, BRIM_C64 },   { "F8_E4M3", 8, 0 },
-    { "F8_E5M2", 8, 0 },      { "F8_E8M0", 8, 0 },       { "F8_E4M3FNUZ", 8, 0 },
-    { "F8_E5M2FNUZ", 8, 0 },  { "F6_E2M3", 6, 0 },       { "F6_E3M2", 6, 0 },
+    { "BOOL", 8, BRIM_DTYPE_BOOL },
+    { "U8", 8, BRIM_DTYPE_U8 },
+    { "I8", 8, BRIM_DTYPE_I8 },
+    { "U16", 16, BRIM_DTYPE_U16 },
+    { "I16", 16, BRIM_DTYPE_I16 },
+    { "U32", 32, BRIM_DTYPE_U32 },
+    { "I32", 32, BRIM_DTYPE_I32 },
+    { "U64", 64, BRIM_DTYPE_U64 },
+    { "I64", 64, BRIM_DTYPE_I64 },
+    { "F16", 16, BRIM_DTYPE_F16 },
+    { "BF16", 16, BRIM_DTYPE_BF16 },
+    { "F32", 32, BRIM_DTYPE_F32 },
+    { "F64", 64, BRIM_DTYPE_F64 },
+    { "C64", 64, BRIM_DTYPE_C64 },
+    { "F8_E4M3", 8, 0 },
+    { "F8_E5M2", 8, 0 },
+    { "F8_E8M0", 8, 0 },
+    { "F8_E4M3FNUZ", 8, 0 },
+    { "F8_E5M2FNUZ", 8, 0 },
+    { "F6_E2M3", 6, 0 },
+    { "F6_E3M2", 6, 0 },
     { "F4", 4, 0 },
 };
 
@@ -92,9 +106,9 @@ struct reader {
 
 static brim_status expected(const struct reader *reader, const char *what) {
     if (reader->place >= TENSOR) {
-        return brim__fail(BRIM_CORRUPT, "tensor '%s': %s", reader->name, what);
+        return brim__fail(BRIM_STATUS_CORRUPT, "tensor '%s': %s", reader->name, what);
     }
-    return brim__fail(BRIM_CORRUPT, "%s", what);
+    return brim__fail(BRIM_STATUS_CORRUPT, "%s", what);
 }
 
 /* Names may hold anything; messages are one line. */
@@ -138,7 +152,7 @@ static brim_status end_tensor(struct reader *reader) {
     uint64_t bits;
     if (brim__mul_overflows(tensor->elements, tensor->dtype->bits, &bits) || bits % 8 != 0 ||
         bits / 8 != tensor->offsets[1] - tensor->offsets[0]) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "tensor '%s': data_offsets span %llu bytes, but its shape has %llu "
                           "elements of %s",
                           reader->name,
@@ -146,7 +160,7 @@ static brim_status end_tensor(struct reader *reader) {
                           (unsigned long long)tensor->elements, tensor->dtype->name);
     }
     if (reader->count == reader->room) {
-        return brim__fail(BRIM_UNSUPPORTED, "more than %zu tensors", reader->room);
+        return brim__fail(BRIM_STATUS_UNSUPPORTED, "more than %zu tensors", reader->room);
     }
     reader->extent[reader->count++] = (struct extent){ .begin = tensor->offsets[0],
                                                        .end = tensor->offsets[1],
@@ -171,7 +185,7 @@ static brim_status on_key(struct reader *reader, const char *text, size_t length
         reader->name_hash = brim__hash(text, length, 0);
         copy_shown(reader->name, sizeof reader->name, text, length);
         if (reader->is_metadata && reader->has_metadata) {
-            return brim__fail(BRIM_CORRUPT, "__metadata__ is there twice");
+            return brim__fail(BRIM_STATUS_CORRUPT, "__metadata__ is there twice");
         }
         reader->has_metadata |= reader->is_metadata;
         return BRIM_OK;
@@ -208,7 +222,8 @@ static brim_status on_string(struct reader *reader, const char *text, size_t len
     }
     char shown[32];
     copy_shown(shown, sizeof shown, text, length);
-    return brim__fail(BRIM_UNSUPPORTED, "tensor '%s': dtype %s is not known", reader->name, shown);
+    return brim__fail(BRIM_STATUS_UNSUPPORTED, "tensor '%s': dtype %s is not known", reader->name,
+                      shown);
 }
 
 static brim_status on_number(struct reader *reader, const char *text, size_t length) {
@@ -217,7 +232,7 @@ static brim_status on_number(struct reader *reader, const char *text, size_t len
         return expected(reader, "has a number where none belongs");
     }
     if (!brim__parse_unsigned(text, length, &value) || value > INT64_MAX) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "tensor '%s': %.*s is no %s: it must be an integer of 0 to 2^63 - 1",
                           reader->name, (int)brim__min(length, 40), text,
                           reader->place == SHAPE ? "dimension" : "offset");
@@ -350,14 +365,14 @@ static brim_status check_extents(struct reader *reader, uint64_t data_bytes) {
     sort(extent, reader->count, true);
     for (size_t i = 1; i < reader->count; i++) {
         if (extent[i].name == extent[i - 1].name) {
-            return brim__fail(BRIM_CORRUPT, "the header names a tensor twice");
+            return brim__fail(BRIM_STATUS_CORRUPT, "the header names a tensor twice");
         }
     }
     sort(extent, reader->count, false);
     uint64_t end = 0;
     for (size_t i = 0; i < reader->count; i++) {
         if (extent[i].begin != end) {
-            return brim__fail(BRIM_CORRUPT,
+            return brim__fail(BRIM_STATUS_CORRUPT,
                               "the tensors' data have %s: one ends at byte %llu of the data, the "
                               "next begins at %llu",
                               extent[i].begin > end ? "a hole" : "an overlap",
@@ -366,7 +381,7 @@ static brim_status check_extents(struct reader *reader, uint64_t data_bytes) {
         end = extent[i].end;
     }
     if (end != data_bytes) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "the tensors' data are %llu bytes, but %llu follow the header: the "
                           "file is %s",
                           (unsigned long long)end, (unsigned long long)data_bytes,
@@ -380,7 +395,7 @@ static brim_status check_extents(struct reader *reader, uint64_t data_bytes) {
 static brim_status header_length(const struct brim__file *file, uint64_t *length) {
     uint8_t bytes[LENGTH_BYTES + 1]; /* and the header's first */
     if (file->bytes < sizeof bytes) {
-        return brim__fail(BRIM_CORRUPT, "%llu bytes: too short for a safetensors file",
+        return brim__fail(BRIM_STATUS_CORRUPT, "%llu bytes: too short for a safetensors file",
                           (unsigned long long)file->bytes);
     }
     const brim_status status = brim__file_read(file, 0, bytes, sizeof bytes);
@@ -392,16 +407,17 @@ static brim_status header_length(const struct brim__file *file, uint64_t *length
         *length = *length << 8 | bytes[i];
     }
     if (*length > MOST_HEADER) {
-        return brim__fail(BRIM_CORRUPT, "its header's length is %llu bytes, but %d are allowed",
+        return brim__fail(BRIM_STATUS_CORRUPT,
+                          "its header's length is %llu bytes, but %d are allowed",
                           (unsigned long long)*length, MOST_HEADER);
     }
     if (*length > file->bytes - LENGTH_BYTES) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "its header's length is %llu bytes, but the file has only %llu",
                           (unsigned long long)*length, (unsigned long long)file->bytes);
     }
     if (*length < 2 || bytes[LENGTH_BYTES] != '{') {
-        return brim__fail(BRIM_CORRUPT, "byte %d: its header does not begin with '{'",
+        return brim__fail(BRIM_STATUS_CORRUPT, "byte %d: its header does not begin with '{'",
                           LENGTH_BYTES);
     }
     return BRIM_OK;
@@ -466,16 +482,17 @@ static brim_status read_header(const struct brim__file *file, struct reader *rea
 static brim_status check_found(const struct reader *reader, const char *path) {
     const char *dots = reader->listed_length == sizeof reader->listed - 1 ? ", ..." : "";
     if (reader->count == 0) {
-        return brim__fail(BRIM_INVALID, "%s: holds no tensors", path);
+        return brim__fail(BRIM_STATUS_INVALID, "%s: holds no tensors", path);
     }
     if (reader->wanted == NULL && reader->count > 1) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "%s: holds %zu tensors: say which one with tensor=; they are %s%s", path,
                           reader->count, reader->listed, dots);
     }
     if (!reader->found) {
-        return brim__fail(BRIM_INVALID, "%s: holds no tensor '%.60s'; its %zu tensors are %s%s",
-                          path, reader->wanted, reader->count, reader->listed, dots);
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "%s: holds no tensor '%.60s'; its %zu tensors are %s%s", path,
+                          reader->wanted, reader->count, reader->listed, dots);
     }
     return BRIM_OK;
 }

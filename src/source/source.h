@@ -104,8 +104,8 @@ struct brim__source_ops {
     brim_status (*fetch)(const struct brim__source *source, const brim_call *call, uint64_t count,
                          uint8_t *buffer, const uint8_t **records, uint64_t *got);
     /* Streams: the next samples, 1 .. count of them, waiting at most until
-     * something comes or deadline_ns of brim__now(): then BRIM_TIMEOUT. BRIM_END at
-     * the end, again and again. A bad sample (BRIM_CORRUPT, BRIM_CALLBACK) is
+     * something comes or deadline_ns of brim__now(): then BRIM_STATUS_TIMEOUT. BRIM_STATUS_END at
+     * the end, again and again. A bad sample (BRIM_STATUS_CORRUPT, BRIM_STATUS_CALLBACK) is
      * returned alone and the stream goes on behind it. One thread at a time. */
     brim_status (*pull)(const struct brim__source *source, uint64_t count, uint64_t deadline_ns,
                         uint8_t *buffer, const uint8_t **records, uint64_t *got);
@@ -133,7 +133,7 @@ struct brim__source_ops {
      * sees.
      * buffer: as for a fetch of one sample, for all of most_run samples; used only by a
      * source with deferred fields. Takes no memory: a worker that asks must not wait for
-     * workers. opening: for all, whom to tell; else NULL. An error of one sample (BRIM_IO:
+     * workers. opening: for all, whom to tell; else NULL. An error of one sample (BRIM_STATUS_IO:
      * its file is gone) says nothing of the sample, only that it cannot be told from
      * another. NULL: the samples do not come from files, or come as a stream. */
     brim_status (*stamp)(const struct brim__source *source, uint64_t sample, uint8_t *buffer,
@@ -202,7 +202,7 @@ brim_status brim__sources_stamp(struct brim__source *const *sources, uint32_t co
                                 uint64_t sample, uint8_t *const *buffers, uint64_t *stamp);
 /* The same of all samples. Memory that it needs meanwhile is charged to the budget. The
  * progress function may be NULL; it is told some times a second, and may give up:
- * BRIM_INTERRUPTED. */
+ * BRIM_STATUS_INTERRUPTED. */
 brim_status brim__sources_stamp_all(struct brim__source *const *sources, uint32_t count,
                                     brim_budget *budget, brim_progress_callback *progress,
                                     void *progress_user, uint64_t *stamp);

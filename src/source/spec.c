@@ -14,27 +14,27 @@
 static brim_status check_form(const brim_binding *binding, const char *name,
                               const brim_field_spec *spec) {
     switch (spec->form) {
-    case BRIM_DENSE:
+    case BRIM_FORM_DENSE:
         return BRIM_OK;
-    case BRIM_RAGGED:
+    case BRIM_FORM_RAGGED:
         if (spec->rank == 0) {
-            return brim__fail(BRIM_INVALID,
+            return brim__fail(BRIM_STATUS_INVALID,
                               "@%s, field '%s': a ragged field has rank 1 or more, and shape[0] "
                               "is its bound",
                               binding->name, name);
         }
         return BRIM_OK;
-    case BRIM_TEXT:
-    case BRIM_BYTES:
-        if (spec->rank != 1 || spec->dtype != BRIM_U8) {
-            return brim__fail(BRIM_INVALID,
+    case BRIM_FORM_TEXT:
+    case BRIM_FORM_BYTES:
+        if (spec->rank != 1 || spec->dtype != BRIM_DTYPE_U8) {
+            return brim__fail(BRIM_STATUS_INVALID,
                               "@%s, field '%s': text and bytes are uint8 of rank 1, and shape[0] "
                               "is their bound; not %s of rank %u",
                               binding->name, name, brim_dtype_name(spec->dtype), spec->rank);
         }
         return BRIM_OK;
     }
-    return brim__fail(BRIM_INVALID, "@%s, field '%s': %d is not a form", binding->name, name,
+    return brim__fail(BRIM_STATUS_INVALID, "@%s, field '%s': %d is not a form", binding->name, name,
                       (int)spec->form);
 }
 
@@ -44,7 +44,7 @@ brim_status brim__spec_field(const brim_binding *binding, size_t index,
     const size_t least = offsetof(brim_field_spec, largest_bytes) + sizeof(uint64_t);
     brim_field_spec spec = { 0 };
     if (binding->fields == NULL || binding->fields->size < least) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "@%s: its `fields` are NULL or their `size` is not set to "
                           "sizeof(brim_field_spec)",
                           binding->name);
@@ -56,11 +56,11 @@ brim_status brim__spec_field(const brim_binding *binding, size_t index,
         return brim__fail_within(status, "@%s, field %zu", binding->name, index);
     }
     if (brim_dtype_bytes(spec.dtype) == 0) {
-        return brim__fail(BRIM_INVALID, "@%s, field '%s': %d is not a dtype", binding->name,
+        return brim__fail(BRIM_STATUS_INVALID, "@%s, field '%s': %d is not a dtype", binding->name,
                           field->name, (int)spec.dtype);
     }
     if (spec.rank >= BRIM_MAX_RANK) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "@%s, field '%s': rank %u, but a sample has at most %d dimensions",
                           binding->name, field->name, spec.rank, BRIM_MAX_RANK - 1);
     }
@@ -72,7 +72,7 @@ brim_status brim__spec_field(const brim_binding *binding, size_t index,
     field->view = (struct brim__view){ .dtype = spec.dtype, .shape = { .rank = spec.rank } };
     for (uint32_t i = 0; i < spec.rank; i++) {
         if (spec.shape[i] < 1) {
-            return brim__fail(BRIM_INVALID,
+            return brim__fail(BRIM_STATUS_INVALID,
                               "@%s, field '%s': dimension %u is %lld, but must be at least 1",
                               binding->name, field->name, i, (long long)spec.shape[i]);
         }
@@ -80,12 +80,12 @@ brim_status brim__spec_field(const brim_binding *binding, size_t index,
     }
     if (brim__shape_bytes_overflow(&field->view.shape, brim_dtype_bytes(spec.dtype), bytes) ||
         *bytes > INT64_MAX / (2 * BRIM__MAX_FIELDS)) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "@%s, field '%s': its shape needs more bytes than can be addressed",
                           binding->name, field->name);
     }
     if (spec.largest_bytes != 0 && spec.largest_bytes < *bytes) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "@%s, field '%s': largest_bytes is %llu, but its shape needs %llu bytes",
                           binding->name, field->name, (unsigned long long)spec.largest_bytes,
                           (unsigned long long)*bytes);
@@ -107,7 +107,7 @@ brim_value brim__spec_value(const char *name, brim_form form, brim_dtype dtype,
 brim_status brim__spec_length(const char *name, const brim_value *output, uint64_t bound,
                               uint64_t *count) {
     if (output->shape[0] < 0 || (uint64_t)output->shape[0] > bound) {
-        return brim__fail(BRIM_CALLBACK,
+        return brim__fail(BRIM_STATUS_CALLBACK,
                           "it says that field '%s' has %lld in its first dimension, but 0 to %llu "
                           "were declared: raise shape[0] of the field's spec",
                           name, (long long)output->shape[0], (unsigned long long)bound);
@@ -128,13 +128,13 @@ static brim_status add_field(const brim_binding *binding, size_t index,
     }
     for (size_t i = 0; i < index; i++) {
         if (strcmp(source->field[i].name, field->name) == 0) {
-            return brim__fail(BRIM_INVALID, "@%s: two fields have the name \"%s\"", binding->name,
-                              field->name);
+            return brim__fail(BRIM_STATUS_INVALID, "@%s: two fields have the name \"%s\"",
+                              binding->name, field->name);
         }
     }
     field->view.offset = source->record_bytes;
-    source->record_bytes +=
-        (field->form != BRIM_DENSE ? FIELD_ALIGNMENT : 0) + brim__align(bytes, FIELD_ALIGNMENT);
+    source->record_bytes += (field->form != BRIM_FORM_DENSE ? FIELD_ALIGNMENT : 0) +
+                            brim__align(bytes, FIELD_ALIGNMENT);
     source->field_count++;
     const struct brim__shape *shape = &field->view.shape;
     const uint64_t kind = shape->rank | (uint64_t)field->form << 8;
@@ -150,8 +150,8 @@ static brim_status add_field(const brim_binding *binding, size_t index,
 brim_status brim__spec_record(const brim_binding *binding, const char *stage,
                               struct brim__source *source) {
     if (binding->field_count == 0 || binding->field_count > BRIM__MAX_FIELDS) {
-        return brim__fail(BRIM_INVALID, "%s @%s: %zu fields, but a sample has 1 to %d", stage,
-                          binding->name, binding->field_count, BRIM__MAX_FIELDS);
+        return brim__fail(BRIM_STATUS_INVALID, "%s @%s: %zu fields, but a sample has 1 to %d",
+                          stage, binding->name, binding->field_count, BRIM__MAX_FIELDS);
     }
     for (size_t i = 0; i < binding->field_count; i++) {
         const brim_status status = add_field(binding, i, source);
@@ -165,7 +165,7 @@ brim_status brim__spec_record(const brim_binding *binding, const char *stage,
 
 /* Where the elements of a field lie in its record. */
 static uint8_t *elements_of(const struct brim__source_field *field, uint8_t *record) {
-    return record + field->view.offset + (field->form != BRIM_DENSE ? FIELD_ALIGNMENT : 0);
+    return record + field->view.offset + (field->form != BRIM_FORM_DENSE ? FIELD_ALIGNMENT : 0);
 }
 
 void brim__spec_outputs(const struct brim__source *source, uint8_t *record, brim_value *outputs) {
@@ -181,7 +181,7 @@ brim_status brim__spec_spans(const struct brim__source *source, const brim_value
                              uint8_t *record) {
     for (uint32_t i = 0; i < source->field_count; i++) {
         const struct brim__source_field *field = &source->field[i];
-        if (field->form == BRIM_DENSE) {
+        if (field->form == BRIM_FORM_DENSE) {
             continue;
         }
         struct brim__span span = { .data = elements_of(field, record) };

@@ -23,7 +23,7 @@ brim_status brim__spec_field(const brim_binding *binding, size_t index,
 brim_value brim__spec_value(const char *name, brim_form form, brim_dtype dtype,
                             const struct brim__shape *shape);
 /* How many elements of the first dimension a callback says that it has put into
- * the output `name`, which is not dense; BRIM_CALLBACK if not 0 to `bound`. */
+ * the output `name`, which is not dense; BRIM_STATUS_CALLBACK if not 0 to `bound`. */
 brim_status brim__spec_length(const char *name, const brim_value *output, uint64_t bound,
                               uint64_t *count);
 

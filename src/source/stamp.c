@@ -35,7 +35,7 @@ static brim_status stamp_run(const struct brim__source *source, uint64_t sample,
     const uint8_t *records = NULL;
     *got = 0;
     brim_status status = source->ops->fetch(source, &call, count, buffer, &records, got);
-    if (status == BRIM_CORRUPT && may_lack) {
+    if (status == BRIM_STATUS_CORRUPT && may_lack) {
         *stamp = brim__hash_words(*stamp, 0, BRIM__ALL_SAMPLES);
         *got = 1;
         return BRIM_OK;
@@ -150,7 +150,7 @@ static brim_status hash_record(const struct brim__source *source, const uint8_t 
             struct brim__blob blob;
             memcpy(&blob, at, sizeof blob);
             status = hash_blob(&blob, hash, read);
-        } else if (field->form == BRIM_DENSE) {
+        } else if (field->form == BRIM_FORM_DENSE) {
             *hash = hash_dense(&field->view, record, *hash);
         } else {
             struct brim__span span;

@@ -31,7 +31,7 @@ struct stream {
     char name[BRIM_NAME_BYTES];
 };
 
-/* One sample; BRIM_END at the end. */
+/* One sample; BRIM_STATUS_END at the end. */
 static brim_status pull_one(const struct brim__source *source, uint8_t *record) {
     struct stream *stream = source->self;
     brim_value outputs[BRIM__MAX_FIELDS];
@@ -42,12 +42,12 @@ static brim_status pull_one(const struct brim__source *source, uint8_t *record) 
     brim__unlock(stream->serial);
     why[sizeof(why) - 1] = '\0';
     if (result < 0) {
-        return brim__fail(BRIM_CALLBACK, "%s (it returned %d)",
+        return brim__fail(BRIM_STATUS_CALLBACK, "%s (it returned %d)",
                           why[0] != '\0' ? why : "the function failed and gave no reason", result);
     }
     if (result == 0) {
         stream->ended = true;
-        return BRIM_END;
+        return BRIM_STATUS_END;
     }
     return brim__spec_spans(source, outputs, record);
 }
@@ -65,7 +65,7 @@ static brim_status pull(const struct brim__source *source, uint64_t count, uint6
     uint64_t made = 0;
     do {
         const brim_status status =
-            stream->ended ? BRIM_END : pull_one(source, buffer + made * source->pitch);
+            stream->ended ? BRIM_STATUS_END : pull_one(source, buffer + made * source->pitch);
         if (status == BRIM_OK) {
             made++;
             continue;
@@ -73,7 +73,7 @@ static brim_status pull(const struct brim__source *source, uint64_t count, uint6
         if (made == 0) {
             return status;
         }
-        if (status != BRIM_END) {
+        if (status != BRIM_STATUS_END) {
             stream->kept = status;
             brim__copy_text(stream->kept_text, sizeof(stream->kept_text), brim_detail());
         }
@@ -93,7 +93,7 @@ static brim_status rewind_stream(const struct brim__source *source, uint64_t epo
     brim__unlock(stream->serial);
     why[sizeof(why) - 1] = '\0';
     if (failed != 0) {
-        return brim__fail(BRIM_CALLBACK,
+        return brim__fail(BRIM_STATUS_CALLBACK,
                           "stream @%s cannot go to sample %llu of epoch %llu: %s (it returned %d)",
                           stream->name, (unsigned long long)sample, (unsigned long long)epoch,
                           why[0] != '\0' ? why : "its function failed and gave no reason", failed);
@@ -130,12 +130,12 @@ static brim_status open_stream(const struct brim__use *use, struct brim__opening
     const char *version = brim__item(use, ARGUMENT_VERSION)->text;
     memset(source, 0, sizeof(*source));
     brim_binding binding;
-    brim_status status = brim__binding_find(opening, use, name, BRIM_BIND_STREAM, &binding);
+    brim_status status = brim__binding_find(opening, use, name, BRIM_BINDING_STREAM, &binding);
     if (status != BRIM_OK) {
         return status;
     }
     if (binding.pull == NULL) {
-        return brim__fail(BRIM_INVALID, "stream @%s: its function `pull` is NULL", name);
+        return brim__fail(BRIM_STATUS_INVALID, "stream @%s: its function `pull` is NULL", name);
     }
     source->identity = brim__hash("stream", 6, 0);
     struct stream *stream = NULL;
@@ -166,7 +166,7 @@ static brim_status open_stream(const struct brim__use *use, struct brim__opening
 static const brim_argument_info arguments[] = {
     [ARGUMENT_STREAM] = { .name = "stream",
                           .type = BRIM_TYPE_BINDING,
-                          .flags = BRIM_REQUIRED | BRIM_POSITIONAL,
+                          .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
                           .help = "the function, bound when planning or opening with the fields "
                                   "that it promises" },
     [ARGUMENT_VERSION] = { .name = "version",

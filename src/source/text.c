@@ -29,12 +29,12 @@ static brim_status parse_text(const struct brim__source *source, void *self, uin
                               uint64_t length, uint8_t *record, uint8_t *work) {
     const size_t valid = brim__utf8_valid(bytes, (size_t)length);
     if (valid != length && brim__lines_is_gzip(bytes, length)) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "the line begins with 1f 8b, as a file does that is " BRIM__LINES_GZIP,
                           "text");
     }
     if (valid != length) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "byte %zu of the line (0x%02x) is not UTF-8; form=bytes takes any bytes",
                           valid, bytes[valid]);
     }
@@ -60,10 +60,10 @@ static brim_status open_lines(const struct brim__use *use, struct brim__opening 
     }
     source->field_count = 1;
     source->record_bytes = source->pitch = sizeof(struct brim__span);
-    field->form = is_text ? BRIM_TEXT : BRIM_BYTES;
+    field->form = is_text ? BRIM_FORM_TEXT : BRIM_FORM_BYTES;
     status = brim__lines_finish(source, lines);
     field->view =
-        (struct brim__view){ .dtype = BRIM_U8,
+        (struct brim__view){ .dtype = BRIM_DTYPE_U8,
                              .shape = { .rank = 1, .dim = { brim__lines_bound(lines) } } };
     brim__view_row_major(&field->view);
     return status;
@@ -87,7 +87,8 @@ static brim_status open_text(const struct brim__use *use, struct brim__opening *
 static const brim_argument_info arguments[] = {
     [ARGUMENT_FILES] = { .name = "files",
                          .type = BRIM_TYPE_PATH,
-                         .flags = BRIM_REQUIRED | BRIM_POSITIONAL | BRIM_LIST,
+                         .flags =
+                             BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL | BRIM_ARGUMENT_LIST,
                          .help = "one or several files of lines, read as one; or - for standard "
                                  "input, or a pipe: then it is read once, in its order" },
     [ARGUMENT_NAME] = { .name = "name",

@@ -70,7 +70,8 @@ static brim_status open_file(struct brim__files *files, size_t index, const char
     case BRIM__TOKENS_MEGATRON:
         return brim__megatron_read(idx_path, file, run);
     default:
-        return brim__tokens_plain(file, *format == BRIM__TOKENS_U32 ? BRIM_U32 : BRIM_U16, run);
+        return brim__tokens_plain(
+            file, *format == BRIM__TOKENS_U32 ? BRIM_DTYPE_U32 : BRIM_DTYPE_U16, run);
     }
 }
 
@@ -83,7 +84,7 @@ static brim_status open_files(const struct brim__use *use, struct brim__opening 
     const bool shift = brim__item(use, ARGUMENT_SHIFT)->integer != 0;
     const uint64_t window = length + (shift ? 1 : 0);
     enum brim__token_format first_format = BRIM__TOKENS_AUTO;
-    brim_dtype dtype = BRIM_U16;
+    brim_dtype dtype = BRIM_DTYPE_U16;
     struct brim__files *files;
     brim_status status = brim__files_init(source, "tokens", paths->count, opening, &files);
     if (status != BRIM_OK) {
@@ -103,7 +104,7 @@ static brim_status open_files(const struct brim__use *use, struct brim__opening 
             dtype = run.dtype;
         }
         if (format != first_format || run.dtype != dtype) {
-            return brim__fail(BRIM_INVALID,
+            return brim__fail(BRIM_STATUS_INVALID,
                               "%s has %s tokens (format %s), but %s has %s tokens (format %s): "
                               "files of one list must agree; or say format=",
                               part->file.path, brim_dtype_name(run.dtype), format_names[format],
@@ -129,8 +130,8 @@ static brim_status open_files(const struct brim__use *use, struct brim__opening 
     source->identity = brim__hash_words(brim__hash("tokens", 6, (uint64_t)dtype), window, stride);
     status = brim__files_finish(source, files, brim__item(use, ARGUMENT_MAP)->integer != 0,
                                 "whole windows");
-    if (status == BRIM_INVALID && source->count == 0) {
-        return brim__fail(BRIM_INVALID,
+    if (status == BRIM_STATUS_INVALID && source->count == 0) {
+        return brim__fail(BRIM_STATUS_INVALID,
                           "tokens: none of the %zu files (the first: %s) holds %llu tokens, which "
                           "a window of length=%llu needs%s",
                           files->count, files->part[0].file.path, (unsigned long long)window,
@@ -152,12 +153,13 @@ static brim_status open_tokens(const struct brim__use *use, struct brim__opening
 static const brim_argument_info arguments[] = {
     [ARGUMENT_FILES] = { .name = "files",
                          .type = BRIM_TYPE_PATH,
-                         .flags = BRIM_REQUIRED | BRIM_POSITIONAL | BRIM_LIST,
+                         .flags =
+                             BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL | BRIM_ARGUMENT_LIST,
                          .help = "one or several token files of one format; a Megatron pair is "
                                  "named by its .bin or its .idx" },
     [ARGUMENT_LENGTH] = { .name = "length",
                           .type = BRIM_TYPE_INTEGER,
-                          .flags = BRIM_REQUIRED,
+                          .flags = BRIM_ARGUMENT_REQUIRED,
                           .least = 1,
                           .most = 16777216, /* 2^24 */
                           .help = "tokens in x, and in y" },

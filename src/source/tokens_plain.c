@@ -17,8 +17,8 @@ static const struct {
     uint32_t magic, version;
     brim_dtype dtype;
 } llmc_kinds[] = {
-    { 20240520, 1, BRIM_U16 },
-    { 20240801, 7, BRIM_U32 },
+    { 20240520, 1, BRIM_DTYPE_U16 },
+    { 20240801, 7, BRIM_DTYPE_U32 },
 };
 
 static const size_t no_kind = BRIM__COUNT(llmc_kinds);
@@ -36,7 +36,7 @@ brim_status brim__tokens_plain(const struct brim__file *file, brim_dtype dtype,
     const uint64_t item_bytes = brim_dtype_bytes(dtype);
     const uint64_t cut = file->bytes % item_bytes;
     if (cut != 0) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "%s: byte %llu: the file ends inside a token: %llu bytes are no multiple "
                           "of %llu; is it %s tokens, and is it whole?",
                           file->path, (unsigned long long)(file->bytes - cut),
@@ -63,7 +63,7 @@ brim_status brim__tokens_is_llmc(const struct brim__file *file, bool *yes) {
 brim_status brim__tokens_llmc(const struct brim__file *file, struct brim__token_run *run) {
     uint32_t header[3];
     if (file->bytes < LLMC_HEADER_BYTES) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "%s: byte %llu: the file ends inside llm.c's header of %d bytes",
                           file->path, (unsigned long long)file->bytes, LLMC_HEADER_BYTES);
     }
@@ -74,19 +74,19 @@ brim_status brim__tokens_llmc(const struct brim__file *file, struct brim__token_
     const size_t kind = find_kind(header[0]);
     if (kind == no_kind) {
         return brim__fail(
-            BRIM_CORRUPT,
+            BRIM_STATUS_CORRUPT,
             "%s: byte 0: the magic is %u, but that of llm.c's token files is %u or %u", file->path,
             header[0], llmc_kinds[0].magic, llmc_kinds[1].magic);
     }
     if (header[1] != llmc_kinds[kind].version) {
-        return brim__fail(BRIM_UNSUPPORTED,
+        return brim__fail(BRIM_STATUS_UNSUPPORTED,
                           "%s: byte 4: version %u of llm.c's format; known for this magic is %u",
                           file->path, header[1], llmc_kinds[kind].version);
     }
     const uint64_t item_bytes = brim_dtype_bytes(llmc_kinds[kind].dtype);
     const uint64_t bytes = file->bytes - LLMC_HEADER_BYTES;
     if (bytes != header[2] * item_bytes) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "%s: byte 8: the header counts %u tokens of %llu bytes, but %llu bytes "
                           "follow it",
                           file->path, header[2], (unsigned long long)item_bytes,

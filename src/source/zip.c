@@ -10,7 +10,7 @@
 static const brim_argument_info arguments[] = {
     { .name = "parts",
       .type = BRIM_TYPE_PIPELINE,
-      .flags = BRIM_REQUIRED | BRIM_POSITIONAL | BRIM_LIST,
+      .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL | BRIM_ARGUMENT_LIST,
       .help = "pipelines with equally many samples and no field name in common; sample i is "
               "made of sample i of each" },
 };

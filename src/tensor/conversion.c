@@ -328,11 +328,11 @@ static void run_pattern(const struct brim__conversion *conversion, const uint8_t
     for (uint64_t done = 0; done < conversion->elements;) {
         uint64_t count = brim__min(PIECE, conversion->elements - done);
         const uint8_t *const piece = fetch(&cursor, brim_dtype_bytes(from), buffer, &count);
-        uint8_t *const floats = to == BRIM_F32 ? destination : (uint8_t *)values;
-        kernels->convert[from][BRIM_F32](piece, floats, count);
+        uint8_t *const floats = to == BRIM_DTYPE_F32 ? destination : (uint8_t *)values;
+        kernels->convert[from][BRIM_DTYPE_F32](piece, floats, count);
         apply_pattern(floats, count, scale, bias, period, &phase);
-        if (to != BRIM_F32) {
-            kernels->convert[BRIM_F32][to](floats, destination, count);
+        if (to != BRIM_DTYPE_F32) {
+            kernels->convert[BRIM_DTYPE_F32][to](floats, destination, count);
         }
         destination += count * bytes;
         done += count;
@@ -361,27 +361,30 @@ static brim_status check(const struct brim__conversion *conversion) {
     const size_t from_bytes = brim_dtype_bytes(from->dtype);
     const size_t to_bytes = brim_dtype_bytes(conversion->to);
     if (from_bytes == 0 || to_bytes == 0) {
-        return brim__fail(BRIM_INVALID, "cannot convert dtype number %d to %d: unknown dtype",
-                          (int)from->dtype, (int)conversion->to);
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "cannot convert dtype number %d to %d: unknown dtype", (int)from->dtype,
+                          (int)conversion->to);
     }
     if (shape->rank > BRIM_MAX_RANK) {
-        return brim__fail(BRIM_INVALID, "cannot convert %u dimensions: at most %d are supported",
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "cannot convert %u dimensions: at most %d are supported",
                           (unsigned)shape->rank, BRIM_MAX_RANK);
     }
     uint64_t bytes;
     if (brim__shape_bytes_overflow(shape, from_bytes > to_bytes ? from_bytes : to_bytes, &bytes) ||
         bytes > INT64_MAX) {
         char text[BRIM__SHAPE_TEXT];
-        return brim__fail(BRIM_INVALID, "cannot convert %s elements of %s to %s: too many bytes",
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "cannot convert %s elements of %s to %s: too many bytes",
                           brim__shape_text(shape, text), brim_dtype_name(from->dtype),
                           brim_dtype_name(conversion->to));
     }
     if ((conversion->scale == NULL) != (conversion->bias == NULL)) {
-        return brim__fail(BRIM_INVALID, "scale and bias must be given together");
+        return brim__fail(BRIM_STATUS_INVALID, "scale and bias must be given together");
     }
     if ((brim__dtype_is_complex(from->dtype) || brim__dtype_is_complex(conversion->to)) &&
         (from->dtype != conversion->to || conversion->scale != NULL)) {
-        return brim__fail(BRIM_UNSUPPORTED,
+        return brim__fail(BRIM_STATUS_UNSUPPORTED,
                           "cannot convert %s to %s%s: complex elements are only copied",
                           brim_dtype_name(from->dtype), brim_dtype_name(conversion->to),
                           conversion->scale != NULL ? " with scale and bias" : "");
@@ -392,7 +395,7 @@ static brim_status check(const struct brim__conversion *conversion) {
 static brim_status check_affine(const struct brim__conversion *conversion) {
     const struct brim__shape *const shape = &conversion->from.shape;
     if (!brim__dtype_is_float(conversion->to)) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "scale and bias cannot put out %s: choose float16, bfloat16, float32 or "
                           "float64",
                           brim_dtype_name(conversion->to));
@@ -401,12 +404,12 @@ static brim_status check_affine(const struct brim__conversion *conversion) {
         char text[BRIM__SHAPE_TEXT];
         const uint32_t axis = conversion->channel_axis;
         if (axis >= shape->rank) {
-            return brim__fail(BRIM_INVALID, "no dimension %u for %u channels in the shape %s",
-                              (unsigned)axis, (unsigned)conversion->channels,
-                              brim__shape_text(shape, text));
+            return brim__fail(BRIM_STATUS_INVALID,
+                              "no dimension %u for %u channels in the shape %s", (unsigned)axis,
+                              (unsigned)conversion->channels, brim__shape_text(shape, text));
         }
         if (shape->dim[axis] != conversion->channels) {
-            return brim__fail(BRIM_INVALID,
+            return brim__fail(BRIM_STATUS_INVALID,
                               "%u channels of scale and bias do not match dimension %u of %s, "
                               "which has %llu",
                               (unsigned)conversion->channels, (unsigned)axis,
@@ -417,7 +420,7 @@ static brim_status check_affine(const struct brim__conversion *conversion) {
         /* Subtracting a number from itself gives 0 unless it is infinite or NaN. */
         const float scale = conversion->scale[i], bias = conversion->bias[i];
         if (scale - scale != 0 || bias - bias != 0) {
-            return brim__fail(BRIM_INVALID,
+            return brim__fail(BRIM_STATUS_INVALID,
                               "scale %g and bias %g of channel %u must be finite numbers",
                               (double)scale, (double)bias, (unsigned)i);
         }
@@ -457,7 +460,7 @@ static void merge(const struct brim__view *from, struct brim__view *walk) {
 
 static bool is_planes3(const struct brim__conversion *conversion) {
     const struct brim__view *const walk = &conversion->walk;
-    return conversion->from.dtype == BRIM_U8 && conversion->to == BRIM_F32 &&
+    return conversion->from.dtype == BRIM_DTYPE_U8 && conversion->to == BRIM_DTYPE_F32 &&
            walk->shape.rank >= 2 && walk->shape.dim[0] == 3 && walk->stride[0] == 1 &&
            (conversion->scale == NULL ||
             (conversion->channels == 3 && conversion->channel_run == conversion->elements / 3));

@@ -19,14 +19,14 @@ struct properties {
 };
 
 static const struct properties properties[16] = {
-    [BRIM_BOOL] = { BOOLEAN, false, 1, 0 },  [BRIM_U8] = { INTEGER, false, 8, 0 },
-    [BRIM_I8] = { INTEGER, true, 7, 0 },     [BRIM_U16] = { INTEGER, false, 16, 0 },
-    [BRIM_I16] = { INTEGER, true, 15, 0 },   [BRIM_U32] = { INTEGER, false, 32, 0 },
-    [BRIM_I32] = { INTEGER, true, 31, 0 },   [BRIM_U64] = { INTEGER, false, 64, 0 },
-    [BRIM_I64] = { INTEGER, true, 63, 0 },   [BRIM_F16] = { FLOAT, true, 11, 5 },
-    [BRIM_BF16] = { FLOAT, true, 8, 8 },     [BRIM_F32] = { FLOAT, true, 24, 8 },
-    [BRIM_F64] = { FLOAT, true, 53, 11 },    [BRIM_C64] = { COMPLEX, true, 24, 8 },
-    [BRIM_C128] = { COMPLEX, true, 53, 11 },
+    [BRIM_DTYPE_BOOL] = { BOOLEAN, false, 1, 0 },  [BRIM_DTYPE_U8] = { INTEGER, false, 8, 0 },
+    [BRIM_DTYPE_I8] = { INTEGER, true, 7, 0 },     [BRIM_DTYPE_U16] = { INTEGER, false, 16, 0 },
+    [BRIM_DTYPE_I16] = { INTEGER, true, 15, 0 },   [BRIM_DTYPE_U32] = { INTEGER, false, 32, 0 },
+    [BRIM_DTYPE_I32] = { INTEGER, true, 31, 0 },   [BRIM_DTYPE_U64] = { INTEGER, false, 64, 0 },
+    [BRIM_DTYPE_I64] = { INTEGER, true, 63, 0 },   [BRIM_DTYPE_F16] = { FLOAT, true, 11, 5 },
+    [BRIM_DTYPE_BF16] = { FLOAT, true, 8, 8 },     [BRIM_DTYPE_F32] = { FLOAT, true, 24, 8 },
+    [BRIM_DTYPE_F64] = { FLOAT, true, 53, 11 },    [BRIM_DTYPE_C64] = { COMPLEX, true, 24, 8 },
+    [BRIM_DTYPE_C128] = { COMPLEX, true, 53, 11 },
 };
 
 /* Full names first and in the order of the enum: messages list them. */
@@ -34,32 +34,32 @@ static const struct {
     const char *name;
     brim_dtype dtype;
 } names[] = {
-#define X(name, text, number, bytes) { #text, BRIM_##name },
+#define X(name, text, number, bytes) { #text, BRIM_DTYPE_##name },
     BRIM_DTYPES(X)
 #undef X
-        { "u8", BRIM_U8 },
-    { "i8", BRIM_I8 },
-    { "u16", BRIM_U16 },
-    { "i16", BRIM_I16 },
-    { "u32", BRIM_U32 },
-    { "i32", BRIM_I32 },
-    { "u64", BRIM_U64 },
-    { "i64", BRIM_I64 },
-    { "f16", BRIM_F16 },
-    { "bf16", BRIM_BF16 },
-    { "f32", BRIM_F32 },
-    { "f64", BRIM_F64 },
-    { "c64", BRIM_C64 },
-    { "c128", BRIM_C128 },
-    { "half", BRIM_F16 },
-    { "float", BRIM_F32 },
-    { "double", BRIM_F64 },
+        { "u8", BRIM_DTYPE_U8 },
+    { "i8", BRIM_DTYPE_I8 },
+    { "u16", BRIM_DTYPE_U16 },
+    { "i16", BRIM_DTYPE_I16 },
+    { "u32", BRIM_DTYPE_U32 },
+    { "i32", BRIM_DTYPE_I32 },
+    { "u64", BRIM_DTYPE_U64 },
+    { "i64", BRIM_DTYPE_I64 },
+    { "f16", BRIM_DTYPE_F16 },
+    { "bf16", BRIM_DTYPE_BF16 },
+    { "f32", BRIM_DTYPE_F32 },
+    { "f64", BRIM_DTYPE_F64 },
+    { "c64", BRIM_DTYPE_C64 },
+    { "c128", BRIM_DTYPE_C128 },
+    { "half", BRIM_DTYPE_F16 },
+    { "float", BRIM_DTYPE_F32 },
+    { "double", BRIM_DTYPE_F64 },
 };
 
 const char *brim_dtype_name(brim_dtype dtype) {
     switch (dtype) {
 #define X(name, text, number, bytes) \
-    case BRIM_##name:                \
+    case BRIM_DTYPE_##name:          \
         return #text;
         BRIM_DTYPES(X)
 #undef X
@@ -70,7 +70,7 @@ const char *brim_dtype_name(brim_dtype dtype) {
 size_t brim_dtype_bytes(brim_dtype dtype) {
     switch (dtype) {
 #define X(name, text, number, bytes) \
-    case BRIM_##name:                \
+    case BRIM_DTYPE_##name:          \
         return bytes;
         BRIM_DTYPES(X)
 #undef X
@@ -100,7 +100,8 @@ brim_status brim__dtype_parse(const char *name, brim_dtype *dtype) {
                                        length == 0 ? "" : ", ", names[i].name);
         }
     }
-    return brim__fail(BRIM_INVALID, "no dtype is called \"%.40s\"; use one of %s", name, list);
+    return brim__fail(BRIM_STATUS_INVALID, "no dtype is called \"%.40s\"; use one of %s", name,
+                      list);
 }
 
 static const struct properties *of(brim_dtype dtype) {

@@ -194,7 +194,7 @@ static inline float one_nan(float value) {
 #define DEFINE_CONVERT(from, to)                                                               \
     static void convert_##from##_##to(const void *restrict source, void *restrict destination, \
                                       size_t count) {                                          \
-        if ((int)BRIM_##from == (int)BRIM_##to) {                                              \
+        if ((int)BRIM_DTYPE_##from == (int)BRIM_DTYPE_##to) {                                  \
             memcpy(destination, source, count * sizeof(stored_##from));                        \
             return;                                                                            \
         }                                                                                      \
@@ -348,8 +348,8 @@ static void planes3(const uint8_t *restrict from, float *restrict to, size_t pla
 
 /* ------------------------------------------------------------------- table */
 
-#define CONVERT_ENTRY(from, to) [BRIM_##from][BRIM_##to] = convert_##from##_##to,
-#define AFFINE_ENTRY(from, to)  [BRIM_##from][BRIM_##to] = affine_##from##_##to,
+#define CONVERT_ENTRY(from, to) [BRIM_DTYPE_##from][BRIM_DTYPE_##to] = convert_##from##_##to,
+#define AFFINE_ENTRY(from, to)  [BRIM_DTYPE_##from][BRIM_DTYPE_##to] = affine_##from##_##to,
 
 extern const struct brim__kernels BRIM__KERNELS;
 const struct brim__kernels BRIM__KERNELS = {

@@ -21,9 +21,11 @@ struct boxes {
 bool brim__boxes_are(const struct brim__program_field *field) {
     const struct brim__shape *shape = &field->pending.from.shape;
     const brim_dtype dtype = field->pending.to;
-    return (field->form == BRIM_DENSE || field->form == BRIM_RAGGED) && shape->rank >= 1 &&
-           shape->dim[shape->rank - 1] == 4 && (field->form == BRIM_DENSE || shape->rank == 2) &&
-           (brim__dtype_is_float(dtype) || (brim__dtype_is_integer(dtype) && dtype != BRIM_U8));
+    return (field->form == BRIM_FORM_DENSE || field->form == BRIM_FORM_RAGGED) &&
+           shape->rank >= 1 && shape->dim[shape->rank - 1] == 4 &&
+           (field->form == BRIM_FORM_DENSE || shape->rank == 2) &&
+           (brim__dtype_is_float(dtype) ||
+            (brim__dtype_is_integer(dtype) && dtype != BRIM_DTYPE_U8));
 }
 
 static double least(double a, double b) {
@@ -101,15 +103,15 @@ brim_status brim__boxes_follow(struct brim__program *program, struct brim__pictu
     brim_status status = brim__program_flush(program, f, false);
     if (status == BRIM_OK && field->padded) {
         uint8_t value[sizeof(field->pad_value)] = { 0 };
-        brim__kernels()->convert[field->pending.to][BRIM_F32](field->pad_value, value, 1);
+        brim__kernels()->convert[field->pending.to][BRIM_DTYPE_F32](field->pad_value, value, 1);
         memcpy(field->pad_value, value, sizeof(value));
     }
     if (status == BRIM_OK) {
-        field->pending.to = BRIM_F32;
+        field->pending.to = BRIM_DTYPE_F32;
         status = brim__program_flush(program, f, true);
     }
     if (status == BRIM_OK && brim__shape_bytes_overflow(&shape, sizeof(float), &bytes)) {
-        status = brim__fail(BRIM_INVALID, "field '%s' is too large", field->name);
+        status = brim__fail(BRIM_STATUS_INVALID, "field '%s' is too large", field->name);
     }
     if (status == BRIM_OK) {
         status = brim__arena_take(program->arena, sizeof(*self), &self);
@@ -125,11 +127,11 @@ brim_status brim__boxes_follow(struct brim__program *program, struct brim__pictu
     }
     self->picture = picture;
     self->ops = UINT64_C(1) << op;
-    self->ragged = field->form != BRIM_DENSE;
+    self->ragged = field->form != BRIM_FORM_DENSE;
     self->count = bytes / (4 * sizeof(float));
     step->run = run;
     step->self = self;
     step->from = field->at;
-    brim__program_set(program, f, field->form, BRIM_F32, &shape, 0, &step->to);
+    brim__program_set(program, f, field->form, BRIM_DTYPE_F32, &shape, 0, &step->to);
     return BRIM_OK;
 }

@@ -31,8 +31,9 @@ static brim_status resolve(const void *self, const struct brim__draws *draws,
 
 static brim_status add(const struct brim__use *use, struct brim__program *program) {
     if (brim__given(use, DELTA) == brim__given(use, MAX)) {
-        return brim__fail(BRIM_INVALID, "brightness: give either how much to add, as in brightness "
-                                        "0.1, or at most how much at random, as in max=0.1");
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "brightness: give either how much to add, as in brightness "
+                          "0.1, or at most how much at random, as in max=0.1");
     }
     struct brightness *self;
     uint32_t pictures;
@@ -59,7 +60,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
 static const brim_argument_info arguments[] = {
     [DELTA] = { .name = "delta",
                 .type = BRIM_TYPE_REAL,
-                .flags = BRIM_POSITIONAL,
+                .flags = BRIM_ARGUMENT_POSITIONAL,
                 .least = -1,
                 .most = 1,
                 .help = "what is added; 1 is the full range" },

@@ -17,24 +17,24 @@ enum { DTYPE, ON };
 /* One conversion to `dtype` gives what the pending one and another would. */
 static bool fuses(const struct brim__conversion *pending, brim_dtype dtype) {
     if (pending->scale != NULL) {
-        return pending->to == BRIM_F32 && brim__dtype_is_float(dtype);
+        return pending->to == BRIM_DTYPE_F32 && brim__dtype_is_float(dtype);
     }
     const bool saturates = brim__dtype_is_float(pending->to) && brim__dtype_is_integer(dtype);
     /* back to bool is no copy: any byte but 0 is made 1 on the way */
-    const bool tidies = dtype == BRIM_BOOL && pending->from.dtype == BRIM_BOOL;
+    const bool tidies = dtype == BRIM_DTYPE_BOOL && pending->from.dtype == BRIM_DTYPE_BOOL;
     return brim__dtype_holds(pending->to, pending->from.dtype) && !tidies &&
            !(saturates && brim__dtype_is_integer(pending->from.dtype));
 }
 
 static bool is_text(const struct brim__program_field *field) {
-    return field->form == BRIM_TEXT || field->form == BRIM_BYTES;
+    return field->form == BRIM_FORM_TEXT || field->form == BRIM_FORM_BYTES;
 }
 
 static brim_status cast(struct brim__program *program, uint32_t f, brim_dtype dtype) {
     struct brim__program_field *field = &program->field[f];
     if (brim__dtype_is_complex(dtype) || brim__dtype_is_complex(field->pending.to)) {
-        return brim__fail(BRIM_UNSUPPORTED, "cast: field '%s': complex numbers cannot be cast",
-                          field->name);
+        return brim__fail(BRIM_STATUS_UNSUPPORTED,
+                          "cast: field '%s': complex numbers cannot be cast", field->name);
     }
     if (!fuses(&field->pending, dtype)) {
         const brim_status status = brim__program_flush(program, f, false);
@@ -47,7 +47,7 @@ static brim_status cast(struct brim__program *program, uint32_t f, brim_dtype dt
         brim__kernels()->convert[field->pending.to][dtype](field->pad_value, value, 1);
         memcpy(field->pad_value, value, sizeof(value));
     }
-    field->form = is_text(field) ? BRIM_RAGGED : field->form;
+    field->form = is_text(field) ? BRIM_FORM_RAGGED : field->form;
     field->range = brim__range_cast(field, dtype);
     field->pending.to = dtype;
     field->stage = program->stage;
@@ -79,11 +79,11 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
 static const brim_argument_info arguments[] = {
     [DTYPE] = { .name = "dtype",
                 .type = BRIM_TYPE_WORD,
-                .flags = BRIM_REQUIRED | BRIM_POSITIONAL,
+                .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
                 .help = "type to convert to: uint8, int64, float16, bfloat16, float32, ..." },
     [ON] = { .name = "on",
              .type = BRIM_TYPE_WORD,
-             .flags = BRIM_LIST,
+             .flags = BRIM_ARGUMENT_LIST,
              .help = "fields to convert; all but text, bytes and class numbers if not given" },
 };
 

@@ -69,7 +69,7 @@ static brim_status read_range(const struct brim__use *use, size_t kind, struct c
     if (use->values[kind].count == 1) {
         const double width = *low;
         if (width < 0.0) { /* only hue's range admits it */
-            return brim__fail(BRIM_INVALID,
+            return brim__fail(BRIM_STATUS_INVALID,
                               "color_jitter: hue=%g: give how far it may turn, 0 or more, or "
                               "low,high",
                               width);
@@ -96,8 +96,8 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
     }
     if (!self->used[BRIGHTNESS] && !self->used[CONTRAST] && !self->used[SATURATION] &&
         !self->used[HUE]) {
-        return brim__fail(BRIM_INVALID, "color_jitter: nothing to change: give brightness=, "
-                                        "contrast=, saturation= or hue=");
+        return brim__fail(BRIM_STATUS_INVALID, "color_jitter: nothing to change: give brightness=, "
+                                               "contrast=, saturation= or hue=");
     }
     self->p = brim__item(use, P)->real;
     const struct brim__op op = { .resolve = resolve,
@@ -111,28 +111,28 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
 static const brim_argument_info arguments[] = {
     [BRIGHTNESS] = { .name = "brightness",
                      .type = BRIM_TYPE_REAL,
-                     .flags = BRIM_LIST,
+                     .flags = BRIM_ARGUMENT_LIST,
                      .fallback = "0",
                      .least = 0,
                      .most = 1000,
                      .help = "b: a factor from 1 - b (at least 0) to 1 + b; or low,high" },
     [CONTRAST] = { .name = "contrast",
                    .type = BRIM_TYPE_REAL,
-                   .flags = BRIM_LIST,
+                   .flags = BRIM_ARGUMENT_LIST,
                    .fallback = "0",
                    .least = 0,
                    .most = 1000,
                    .help = "in the same way" },
     [SATURATION] = { .name = "saturation",
                      .type = BRIM_TYPE_REAL,
-                     .flags = BRIM_LIST,
+                     .flags = BRIM_ARGUMENT_LIST,
                      .fallback = "0",
                      .least = 0,
                      .most = 1000,
                      .help = "in the same way" },
     [HUE] = { .name = "hue",
               .type = BRIM_TYPE_REAL,
-              .flags = BRIM_LIST,
+              .flags = BRIM_ARGUMENT_LIST,
               .fallback = "0",
               .least = -0.5,
               .most = 0.5,

@@ -34,7 +34,7 @@ static brim_status resolve(const void *object, const struct brim__draws *draws,
                       &self->fill);
     }
     if (acts->width < right || acts->height < bottom) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "%s: the image is %ux%u, too small for a part of %ux%u%s: resize it "
                           "before, or say pad=yes",
                           self->stage, acts->width, acts->height, self->width, self->height,
@@ -80,19 +80,19 @@ static brim_status add_crop(const struct brim__use *use, struct brim__program *p
 #define SIZE_ARGUMENT                                                                    \
     {                                                                                    \
         .name = "size", .type = BRIM_TYPE_INTEGER,                                       \
-        .flags = BRIM_REQUIRED | BRIM_POSITIONAL | BRIM_LIST, .least = 1, .most = 32768, \
-        .help = "side of a square, or height and width"                                  \
+        .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL | BRIM_ARGUMENT_LIST, \
+        .least = 1, .most = 32768, .help = "side of a square, or height and width"       \
     }
 #define PAD_ARGUMENT                                                          \
     {                                                                         \
         .name = "pad", .type = BRIM_TYPE_YESNO, .fallback = "no",             \
         .help = "fill up images that are smaller, which else are bad samples" \
     }
-#define FILL_ARGUMENT                                                                   \
-    {                                                                                   \
-        .name = "fill", .type = BRIM_TYPE_INTEGER, .flags = BRIM_LIST, .fallback = "0", \
-        .least = 0, .most = 255,                                                        \
-        .help = "the colour for that, 0 to 255; one value or one for each channel"      \
+#define FILL_ARGUMENT                                                                            \
+    {                                                                                            \
+        .name = "fill", .type = BRIM_TYPE_INTEGER, .flags = BRIM_ARGUMENT_LIST, .fallback = "0", \
+        .least = 0, .most = 255,                                                                 \
+        .help = "the colour for that, 0 to 255; one value or one for each channel"               \
     }
 
 /* --------------------------------------------------------------------- crop */

@@ -64,9 +64,9 @@ static brim_status decode(const struct brim__use *use, struct brim__program *pro
     static const enum brim__color colors[] = {
         [RGB] = BRIM__RGB, [RGBA] = BRIM__RGBA, [GRAY] = BRIM__GRAY, [MASK] = BRIM__MASK
     };
-    if (field->form != BRIM_BYTES || field->picture != NULL) {
+    if (field->form != BRIM_FORM_BYTES || field->picture != NULL) {
         return brim__fail(
-            BRIM_INVALID, "decode: field '%s' holds no encoded images%s", field->name,
+            BRIM_STATUS_INVALID, "decode: field '%s' holds no encoded images%s", field->name,
             field->picture != NULL ? ": it is decoded already; give the first decode on= too" : "");
     }
     struct brim__picture_source source = {
@@ -137,18 +137,19 @@ static brim_status choose(const struct brim__use *use, const struct brim__progra
         *fields |= 1u << f;
     }
     for (uint32_t f = 0; on->count == 0 && f < program->field_count; f++) {
-        *fields |= (uint32_t)(program->field[f].form == BRIM_BYTES) << f;
+        *fields |= (uint32_t)(program->field[f].form == BRIM_FORM_BYTES) << f;
         decoded = program->field[f].picture != NULL ? program->field[f].name : decoded;
     }
     if (*fields == 0 && decoded != NULL) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "decode: field '%s' is decoded already: where fields are decoded in two "
                           "ways, the first decode needs on= too",
                           decoded);
     }
     if (*fields == 0) {
-        return brim__fail(BRIM_INVALID, "decode: no field holds bytes: images come from folder or "
-                                        "files, or as bytes from any other source");
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "decode: no field holds bytes: images come from folder or "
+                          "files, or as bytes from any other source");
     }
     return BRIM_OK;
 }
@@ -167,7 +168,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
 static const brim_argument_info arguments[] = {
     [MODE] = { .name = "mode",
                .type = BRIM_TYPE_CHOICE,
-               .flags = BRIM_POSITIONAL,
+               .flags = BRIM_ARGUMENT_POSITIONAL,
                .fallback = "rgb",
                .choices = "rgb|rgba|gray|mask",
                .help = "the pixels' channels; mask: classes, resized by nearest" },
@@ -199,7 +200,7 @@ static const brim_argument_info arguments[] = {
                      .help = "larger images are bad samples, and nothing is planned for them" },
     [ON] = { .name = "on",
              .type = BRIM_TYPE_WORD,
-             .flags = BRIM_LIST,
+             .flags = BRIM_ARGUMENT_LIST,
              .help = "fields of encoded images; all fields of bytes if not given" },
 };
 

@@ -60,12 +60,12 @@ static brim_status add_by(const struct brim__use *use, struct brim__program *pro
     brim_binding binding;
     brim_status status = brim__arena_take(program->arena, sizeof(**self), self);
     if (status == BRIM_OK) {
-        status = brim__function_init(&(*self)->function, program, use, BY, SEED, BRIM_BIND_FILTER,
-                                     &binding);
+        status = brim__function_init(&(*self)->function, program, use, BY, SEED,
+                                     BRIM_BINDING_FILTER, &binding);
     }
     if (status == BRIM_OK && binding.filter == NULL) {
-        status =
-            brim__fail(BRIM_INVALID, "filter @%s: its function `filter` is NULL", binding.name);
+        status = brim__fail(BRIM_STATUS_INVALID, "filter @%s: its function `filter` is NULL",
+                            binding.name);
     }
     if (status == BRIM_OK) {
         (*self)->filter = binding.filter;
@@ -77,8 +77,9 @@ static brim_status add_by(const struct brim__use *use, struct brim__program *pro
 static brim_status add(const struct brim__use *use, struct brim__program *program) {
     const bool by = brim__given(use, BY);
     if (by == brim__given(use, CONDITIONS)) {
-        return brim__fail(BRIM_INVALID, "filter: give conditions, as in \"label == 3\", or a "
-                                        "function, by=@name: one of the two");
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "filter: give conditions, as in \"label == 3\", or a "
+                          "function, by=@name: one of the two");
     }
     struct by *function = NULL;
     struct conditions *conditions = NULL;
@@ -100,7 +101,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
 static const brim_argument_info arguments[] = {
     [CONDITIONS] = { .name = "conditions",
                      .type = BRIM_TYPE_WORD,
-                     .flags = BRIM_POSITIONAL | BRIM_LIST,
+                     .flags = BRIM_ARGUMENT_POSITIONAL | BRIM_ARGUMENT_LIST,
                      .help = "each a field or length(field), one of == != < <= > >=, and a number "
                              "or a 'text'; all must hold" },
     [BY] = { .name = "by",

@@ -31,13 +31,14 @@ struct parts {
 /* ----------------------------------------------------------------- reading */
 
 static brim_status malformed(const struct parts *parts, const char *why) {
-    return brim__fail(BRIM_SYNTAX, "filter \"%.80s\": %s; write a condition as in \"label == 3\"",
-                      parts->whole, why);
+    return brim__fail(BRIM_STATUS_SYNTAX,
+                      "filter \"%.80s\": %s; write a condition as in \"label == 3\"", parts->whole,
+                      why);
 }
 
 /* Something stands behind the value that ends at `rest`. */
 static brim_status left_over(const struct parts *parts, const char *rest) {
-    return brim__fail(BRIM_SYNTAX,
+    return brim__fail(BRIM_STATUS_SYNTAX,
                       "filter \"%.80s\": '%.60s' is left over behind the value; give several "
                       "conditions as several arguments, as in \"label == 3\" \"score > 0.5\"",
                       parts->whole, rest);
@@ -172,11 +173,11 @@ static bool read_whole(const char *text, size_t bytes, struct brim__comparison *
 /* The value of a field's own type that is nearest. */
 static double nearest(brim_dtype dtype, double value) {
     switch (dtype) {
-    case BRIM_F16:
+    case BRIM_DTYPE_F16:
         return brim__f16_to_f32(brim__f32_to_f16((float)value));
-    case BRIM_BF16:
+    case BRIM_DTYPE_BF16:
         return brim__bf16_to_f32(brim__f32_to_bf16((float)value));
-    case BRIM_F32:
+    case BRIM_DTYPE_F32:
         return (float)value;
     default:
         return value;
@@ -198,7 +199,7 @@ static brim_status no_number(const struct parts *parts) {
 static brim_status set_number(struct brim__comparison *comparison, const struct parts *parts) {
     const char *text = parts->literal;
     if (parts->quoted) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "filter \"%.80s\": what it compares is a number: leave out the quotes",
                           parts->whole);
     }
@@ -209,7 +210,7 @@ static brim_status set_number(struct brim__comparison *comparison, const struct 
         }
         comparison->real = nearest(comparison->dtype, value);
         if (isinf(comparison->real) && strpbrk(text, "0123456789") != NULL) {
-            return brim__fail(BRIM_INVALID, "filter \"%.80s\": the number is beyond %s",
+            return brim__fail(BRIM_STATUS_INVALID, "filter \"%.80s\": the number is beyond %s",
                               parts->whole, brim_dtype_name(comparison->dtype));
         }
         return BRIM_OK;
@@ -220,14 +221,14 @@ static brim_status set_number(struct brim__comparison *comparison, const struct 
 static brim_status set_text(struct brim__comparison *comparison, struct brim__arena *arena,
                             const struct parts *parts) {
     if (!parts->quoted) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "filter \"%.80s\": field '%s' is text: put what it is compared with in "
                           "quotes, or compare length(%s)",
                           parts->whole, parts->field, parts->field);
     }
     if (parts->accepts != EQUAL && parts->accepts != (LESS | MORE | UNORDERED)) {
-        return brim__fail(BRIM_INVALID, "filter \"%.80s\": text is compared with == and != only",
-                          parts->whole);
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "filter \"%.80s\": text is compared with == and != only", parts->whole);
     }
     char *text;
     const brim_status status = brim__arena_take(arena, parts->literal_bytes + 1, &text);
@@ -248,33 +249,33 @@ static brim_status choose(struct brim__comparison *comparison, const struct part
     char shape[BRIM__SHAPE_TEXT];
     if (parts->length) {
         comparison->compared = BRIM__AS_LENGTH;
-        if (field->form == BRIM_DENSE) {
-            return brim__fail(BRIM_INVALID,
+        if (field->form == BRIM_FORM_DENSE) {
+            return brim__fail(BRIM_STATUS_INVALID,
                               "filter \"%.80s\": field '%s' has the same length in every sample",
                               parts->whole, field->name);
         }
         return BRIM_OK;
     }
-    if (field->form == BRIM_TEXT || field->form == BRIM_BYTES) {
+    if (field->form == BRIM_FORM_TEXT || field->form == BRIM_FORM_BYTES) {
         comparison->compared = BRIM__AS_TEXT;
         return BRIM_OK;
     }
-    if (field->form == BRIM_RAGGED) {
-        return brim__fail(BRIM_INVALID,
+    if (field->form == BRIM_FORM_RAGGED) {
+        return brim__fail(BRIM_STATUS_INVALID,
                           "filter \"%.80s\": field '%s' has many elements: compare length(%s), or "
                           "filter with a function, by=@name",
                           parts->whole, field->name, field->name);
     }
     if (brim__shape_bytes_overflow(&field->pending.from.shape, 1, &elements) || elements != 1) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "filter \"%.80s\": field '%s' is %s, not one number: filter with a "
                           "function, by=@name",
                           parts->whole, field->name,
                           brim__shape_text(&field->pending.from.shape, shape));
     }
     if (brim__dtype_is_complex(field->pending.to)) {
-        return brim__fail(BRIM_UNSUPPORTED, "filter \"%.80s\": field '%s' is complex", parts->whole,
-                          field->name);
+        return brim__fail(BRIM_STATUS_UNSUPPORTED, "filter \"%.80s\": field '%s' is complex",
+                          parts->whole, field->name);
     }
     comparison->compared =
         brim__dtype_is_float(field->pending.to) ? BRIM__AS_REAL : BRIM__AS_INTEGER;
@@ -329,21 +330,21 @@ static brim__wide load_integer(brim_dtype dtype, const uint8_t *data) {
     } value = { .u64 = 0 };
     memcpy(&value, data, brim_dtype_bytes(dtype));
     switch (dtype) {
-    case BRIM_BOOL:
+    case BRIM_DTYPE_BOOL:
         return data[0] != 0;
-    case BRIM_U8:
+    case BRIM_DTYPE_U8:
         return data[0];
-    case BRIM_I8:
+    case BRIM_DTYPE_I8:
         return (int8_t)data[0];
-    case BRIM_U16:
+    case BRIM_DTYPE_U16:
         return value.u16;
-    case BRIM_I16:
+    case BRIM_DTYPE_I16:
         return value.i16;
-    case BRIM_U32:
+    case BRIM_DTYPE_U32:
         return value.u32;
-    case BRIM_I32:
+    case BRIM_DTYPE_I32:
         return value.i32;
-    case BRIM_U64:
+    case BRIM_DTYPE_U64:
         return value.u64;
     default:
         return value.i64;
@@ -355,13 +356,13 @@ static double load_real(brim_dtype dtype, const uint8_t *data) {
     float single;
     double twice;
     switch (dtype) {
-    case BRIM_F16:
+    case BRIM_DTYPE_F16:
         memcpy(&half, data, sizeof(half));
         return brim__f16_to_f32(half);
-    case BRIM_BF16:
+    case BRIM_DTYPE_BF16:
         memcpy(&half, data, sizeof(half));
         return brim__bf16_to_f32(half);
-    case BRIM_F32:
+    case BRIM_DTYPE_F32:
         memcpy(&single, data, sizeof(single));
         return single;
     default:

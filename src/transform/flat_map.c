@@ -41,11 +41,11 @@ static brim_status run(const struct brim__step *step, const struct brim__frame *
 
 static brim_status check_binding(const brim_binding *binding) {
     if (binding->flat_map == NULL) {
-        return brim__fail(BRIM_INVALID, "flat_map @%s: its function `flat_map` is NULL",
+        return brim__fail(BRIM_STATUS_INVALID, "flat_map @%s: its function `flat_map` is NULL",
                           binding->name);
     }
     if (binding->count == 0 || binding->count > MOST_OF_ONE) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "flat_map @%s: its `count` is %llu; it must be the most samples that it "
                           "makes of one, 1 to %d",
                           binding->name, (unsigned long long)binding->count, MOST_OF_ONE);
@@ -59,8 +59,8 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
     struct brim__step *step;
     brim_status status = brim__arena_take(program->arena, sizeof(*self), &self);
     if (status == BRIM_OK) {
-        status = brim__function_init(&self->function, program, use, NAME, SEED, BRIM_BIND_FLAT_MAP,
-                                     &binding);
+        status = brim__function_init(&self->function, program, use, NAME, SEED,
+                                     BRIM_BINDING_FLAT_MAP, &binding);
     }
     if (status == BRIM_OK) {
         status = check_binding(&binding);
@@ -87,7 +87,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
 static const brim_argument_info arguments[] = {
     [NAME] = { .name = "function",
                .type = BRIM_TYPE_BINDING,
-               .flags = BRIM_REQUIRED | BRIM_POSITIONAL,
+               .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
                .help = "a function bound when the pipeline is opened, with the most samples that "
                        "it makes of one" },
     [SEED] = { .name = "seed",

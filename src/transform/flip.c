@@ -42,7 +42,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
 static const brim_argument_info arguments[] = {
     [WAY] = { .name = "way",
               .type = BRIM_TYPE_CHOICE,
-              .flags = BRIM_POSITIONAL,
+              .flags = BRIM_ARGUMENT_POSITIONAL,
               .fallback = "horizontal",
               .choices = "horizontal|vertical",
               .help = "left and right, or top and bottom, change places" },

@@ -21,7 +21,7 @@ brim_status brim__function_init(struct brim__function *function, struct brim__pr
         snprintf(text, sizeof(text), "%s @%s", use->stage->info.name, function->name);
         status = brim__arena_text(program->arena, text, &told);
     }
-    if (status == BRIM_OK && (binding->flags & BRIM_CONCURRENT) == 0) {
+    if (status == BRIM_OK && (binding->flags & BRIM_CALLBACK_CONCURRENT) == 0) {
         status = brim__serial_find(program->opening, function->name, &function->serial);
     }
     if (status != BRIM_OK) {
@@ -32,16 +32,16 @@ brim_status brim__function_init(struct brim__function *function, struct brim__pr
     function->key = brim__hash_words(program->key, (uint64_t)brim__item(use, seed)->integer, 0);
     function->expanded = program->expand != BRIM__NO_EXPAND;
     program->callback = true;
-    if ((binding->flags & BRIM_PURE) == 0) {
+    if ((binding->flags & BRIM_CALLBACK_PURE) == 0) {
         brim__program_impure(program, told);
     }
-    if ((binding->flags & BRIM_RANDOM) != 0) {
+    if ((binding->flags & BRIM_CALLBACK_RANDOM) != 0) {
         brim__program_random(program, told);
     }
     if (brim__unversioned(brim__item(use, seed + 1)->text)) {
         brim__program_unversioned(program, told);
     }
-    program->probed = (binding->flags & BRIM_PROBED) != 0;
+    program->probed = (binding->flags & BRIM_CALLBACK_PROBED) != 0;
     return BRIM_OK;
 }
 
@@ -76,8 +76,8 @@ static brim_status add_output(struct brim__function *function, struct brim__prog
     }
     for (uint32_t i = 0; i < f; i++) {
         if (strcmp(function->output_name[i], field.name) == 0) {
-            return brim__fail(BRIM_INVALID, "%s @%s declares two fields '%s'", function->stage,
-                              function->name, field.name);
+            return brim__fail(BRIM_STATUS_INVALID, "%s @%s declares two fields '%s'",
+                              function->stage, function->name, field.name);
         }
     }
     memcpy(function->output_name[f], field.name, BRIM_NAME_BYTES);
@@ -96,7 +96,7 @@ static brim_status add_output(struct brim__function *function, struct brim__prog
 brim_status brim__function_outputs(struct brim__function *function, struct brim__program *program,
                                    const brim_binding *binding) {
     if (binding->field_count == 0 || binding->field_count > BRIM__MAX_FIELDS) {
-        return brim__fail(BRIM_INVALID, "%s @%s: %zu fields, but a sample has 1 to %d",
+        return brim__fail(BRIM_STATUS_INVALID, "%s @%s: %zu fields, but a sample has 1 to %d",
                           function->stage, function->name, binding->field_count, BRIM__MAX_FIELDS);
     }
     function->output_count = (uint32_t)binding->field_count;
@@ -125,7 +125,7 @@ void brim__function_begin(const struct brim__function *function, const struct br
         brim_value *value = &call->input[i];
         *value = function->input_value[i];
         const uint8_t *data;
-        if (value->form == BRIM_DENSE) {
+        if (value->form == BRIM_FORM_DENSE) {
             data = brim__operand_read(&function->input[i], frame);
         } else {
             const struct brim__span span = brim__operand_span(&function->input[i], 0, frame);
@@ -139,7 +139,7 @@ void brim__function_begin(const struct brim__function *function, const struct br
         brim_value *value = &call->output[i];
         uint64_t *count;
         *value = function->output_value[i];
-        value->data = value->form == BRIM_DENSE
+        value->data = value->form == BRIM_FORM_DENSE
                           ? brim__operand_write(&function->output[i], frame)
                           : brim__operand_ragged(&function->output[i], frame, &count);
     }
@@ -163,7 +163,7 @@ brim_status brim__function_made(const struct brim__function *function,
                                 const struct brim__function_call *call) {
     for (uint32_t i = 0; i < function->output_count; i++) {
         const brim_value *declared = &function->output_value[i];
-        if (declared->form == BRIM_DENSE) {
+        if (declared->form == BRIM_FORM_DENSE) {
             continue;
         }
         uint64_t *count;
@@ -180,6 +180,6 @@ brim_status brim__function_made(const struct brim__function *function,
 brim_status brim__function_failed(const struct brim__function *function,
                                   struct brim__function_call *call, int result) {
     call->why[sizeof(call->why) - 1] = '\0';
-    return brim__fail(BRIM_CALLBACK, "%s @%s returned %d%s%s", function->stage, function->name,
-                      result, call->why[0] != '\0' ? ": " : "", call->why);
+    return brim__fail(BRIM_STATUS_CALLBACK, "%s @%s returned %d%s%s", function->stage,
+                      function->name, result, call->why[0] != '\0' ? ": " : "", call->why);
 }

@@ -4,7 +4,7 @@
  *
  * Inputs are all fields of the sample, contiguous and aligned in scratch;
  * outputs go to scratch, or straight into the row when nothing follows. A
- * function that is not declared BRIM_CONCURRENT runs under the mutex of its name
+ * function that is not declared BRIM_CALLBACK_CONCURRENT runs under the mutex of its name
  * and no other lock. What it is handed is a description made for that call.
  */
 #ifndef BRIM_FUNCTION_H
@@ -17,7 +17,7 @@ struct brim__function {
     void *user;
     uint64_t key;
     bool expanded;       /* behind an expansion: each of its samples has a key of its own */
-    brim__mutex *serial; /* NULL: declared BRIM_CONCURRENT */
+    brim__mutex *serial; /* NULL: declared BRIM_CALLBACK_CONCURRENT */
     uint32_t input_count, output_count;
     struct brim__operand input[BRIM__MAX_FIELDS], output[BRIM__MAX_FIELDS];
     brim_value input_value[BRIM__MAX_FIELDS], output_value[BRIM__MAX_FIELDS];

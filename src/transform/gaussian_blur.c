@@ -45,7 +45,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
     }
     self->size = (uint32_t)brim__item(use, SIZE)->integer;
     if (self->size % 2 == 0) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "gaussian_blur: a kernel of %u has no middle: give an odd size, %u or %u",
                           self->size, self->size - 1, self->size + 1);
     }
@@ -70,13 +70,13 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
 static const brim_argument_info arguments[] = {
     [SIZE] = { .name = "size",
                .type = BRIM_TYPE_INTEGER,
-               .flags = BRIM_REQUIRED | BRIM_POSITIONAL,
+               .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
                .least = 1,
                .most = BRIM__BLUR_MOST,
                .help = "sides of the kernel in pixels, odd" },
     [SIGMA] = { .name = "sigma",
                 .type = BRIM_TYPE_REAL,
-                .flags = BRIM_LIST,
+                .flags = BRIM_ARGUMENT_LIST,
                 .fallback = "0.1,2",
                 .least = 1e-3,
                 .most = 1e3,

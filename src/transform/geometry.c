@@ -7,7 +7,7 @@ brim_status brim__geometry_size(const struct brim__use *use, size_t argument, ui
                                 uint32_t *height) {
     const struct brim__values *size = &use->values[argument];
     if (size->count > 2) {
-        return brim__fail(BRIM_INVALID, "%s: a size is one number, or height and width",
+        return brim__fail(BRIM_STATUS_INVALID, "%s: a size is one number, or height and width",
                           use->stage->info.name);
     }
     *height = (uint32_t)size->items[0].integer;
@@ -24,7 +24,8 @@ enum brim__filter brim__geometry_filter(const struct brim__use *use, size_t argu
 brim_status brim__geometry_color(const struct brim__use *use, size_t argument, uint8_t color[4]) {
     const struct brim__values *values = &use->values[argument];
     if (values->count > 4) {
-        return brim__fail(BRIM_INVALID, "%s: a colour is one number, or one for each channel",
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "%s: a colour is one number, or one for each channel",
                           use->stage->info.name);
     }
     for (size_t c = 0; c < 4; c++) {
@@ -58,7 +59,7 @@ brim_status brim__geometry_range(const struct brim__use *use, size_t argument, d
     *low = values->items[0].real;
     *high = values->items[values->count - 1].real;
     if (values->count > 2 || *low > *high) {
-        return brim__fail(BRIM_INVALID, "%s: %s= takes two numbers, the smaller one first",
+        return brim__fail(BRIM_STATUS_INVALID, "%s: %s= takes two numbers, the smaller one first",
                           use->stage->info.name, use->stage->info.arguments[argument].name);
     }
     return BRIM_OK;

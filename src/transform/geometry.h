@@ -50,14 +50,14 @@ void brim__act_pad(struct brim__acts *acts, uint32_t left, uint32_t top, uint32_
     }
 #define BRIM__PICTURES_ARGUMENT                                                         \
     {                                                                                   \
-        .name = "on", .type = BRIM_TYPE_WORD, .flags = BRIM_LIST,                       \
+        .name = "on", .type = BRIM_TYPE_WORD, .flags = BRIM_ARGUMENT_LIST,              \
         .help = "images, masks and boxes that are changed alike; all images and masks " \
                 "if not given"                                                          \
     }
-#define BRIM__IMAGES_ARGUMENT                                     \
-    {                                                             \
-        .name = "on", .type = BRIM_TYPE_WORD, .flags = BRIM_LIST, \
-        .help = "images that are changed alike; all if not given" \
+#define BRIM__IMAGES_ARGUMENT                                              \
+    {                                                                      \
+        .name = "on", .type = BRIM_TYPE_WORD, .flags = BRIM_ARGUMENT_LIST, \
+        .help = "images that are changed alike; all if not given"          \
     }
 #define BRIM__MASK_FILL_ARGUMENT(what)                                                            \
     {                                                                                             \

@@ -48,8 +48,9 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
     self->one = brim__item(use, CHANNELS)->integer == ONE;
     self->p = brim__item(use, P)->real;
     if (self->one && self->p < 1.0) {
-        return brim__fail(BRIM_INVALID, "grayscale: with channels=1 all images become gray: leave "
-                                        "out p, or channels=1");
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "grayscale: with channels=1 all images become gray: leave "
+                          "out p, or channels=1");
     }
     const struct brim__op op = { .resolve = resolve,
                                  .self = self,

@@ -10,7 +10,7 @@ enum { TO, FROM, ON };
 /* place[i]: which dimension of `from` is the i-th of `to`. */
 static brim_status match(const char *from, const char *to, uint32_t rank, uint32_t *place) {
     if (strlen(from) != rank || strlen(to) != rank) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "layout: the field has %u dimensions, but from=%s and to=%s name %zu and "
                           "%zu",
                           rank, from, to, strlen(from), strlen(to));
@@ -18,7 +18,7 @@ static brim_status match(const char *from, const char *to, uint32_t rank, uint32
     for (uint32_t i = 0; i < rank; i++) {
         const char *found = strchr(from, to[i]);
         if (found == NULL || strchr(to + i + 1, to[i]) != NULL) {
-            return brim__fail(BRIM_INVALID,
+            return brim__fail(BRIM_STATUS_INVALID,
                               "layout: '%s' is not the letters of '%s' in another "
                               "order",
                               to, from);
@@ -59,7 +59,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
 static const brim_argument_info arguments[] = {
     [TO] = { .name = "to",
              .type = BRIM_TYPE_WORD,
-             .flags = BRIM_REQUIRED | BRIM_POSITIONAL,
+             .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
              .help = "a letter for each dimension, in the new order: chw" },
     [FROM] = { .name = "from",
                .type = BRIM_TYPE_WORD,
@@ -67,7 +67,7 @@ static const brim_argument_info arguments[] = {
                .help = "the same letters in the order that the data have" },
     [ON] = { .name = "on",
              .type = BRIM_TYPE_WORD,
-             .flags = BRIM_LIST,
+             .flags = BRIM_ARGUMENT_LIST,
              .help = "fields to turn; the first if not given" },
 };
 

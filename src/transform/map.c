@@ -30,11 +30,12 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
     struct brim__step *step;
     brim_status status = brim__arena_take(program->arena, sizeof(*self), &self);
     if (status == BRIM_OK) {
-        status =
-            brim__function_init(&self->function, program, use, NAME, SEED, BRIM_BIND_MAP, &binding);
+        status = brim__function_init(&self->function, program, use, NAME, SEED, BRIM_BINDING_MAP,
+                                     &binding);
     }
     if (status == BRIM_OK && binding.map == NULL) {
-        status = brim__fail(BRIM_INVALID, "map @%s: its function `map` is NULL", binding.name);
+        status =
+            brim__fail(BRIM_STATUS_INVALID, "map @%s: its function `map` is NULL", binding.name);
     }
     if (status == BRIM_OK) {
         status = brim__function_inputs(&self->function, program);
@@ -54,7 +55,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
 static const brim_argument_info arguments[] = {
     [NAME] = { .name = "function",
                .type = BRIM_TYPE_BINDING,
-               .flags = BRIM_REQUIRED | BRIM_POSITIONAL,
+               .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
                .help = "a function bound when the pipeline is opened" },
     [SEED] = { .name = "seed",
                .type = BRIM_TYPE_INTEGER,

@@ -30,8 +30,8 @@ static brim_status read_values(const struct brim__use *use, struct brim__values 
     *std = use->values[STD];
     const struct brim__item *preset = brim__item(use, PRESET);
     if (preset->integer != OWN && (mean->count > 0 || std->count > 0)) {
-        return brim__fail(BRIM_INVALID, "normalize: give either '%s' or mean= and std=, not both",
-                          preset->text);
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "normalize: give either '%s' or mean= and std=, not both", preset->text);
     }
     if (preset->integer == UNIT) {
         *mean = (struct brim__values){ zero, 1 };
@@ -40,16 +40,17 @@ static brim_status read_values(const struct brim__use *use, struct brim__values 
         *mean = (struct brim__values){ imagenet_mean, 3 };
         *std = (struct brim__values){ imagenet_std, 3 };
     } else if (mean->count == 0 || std->count == 0) {
-        return brim__fail(BRIM_INVALID, "normalize: give mean= and std=, or 'unit' (0 to 1) or "
-                                        "'imagenet'");
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "normalize: give mean= and std=, or 'unit' (0 to 1) or "
+                          "'imagenet'");
     }
     if (mean->count != std->count && mean->count != 1 && std->count != 1) {
-        return brim__fail(BRIM_INVALID, "normalize: %zu means but %zu deviations", mean->count,
-                          std->count);
+        return brim__fail(BRIM_STATUS_INVALID, "normalize: %zu means but %zu deviations",
+                          mean->count, std->count);
     }
     for (size_t i = 0; i < std->count; i++) {
         if (!(std->items[i].real > 0)) {
-            return brim__fail(BRIM_INVALID, "normalize: std must be above 0, not %g",
+            return brim__fail(BRIM_STATUS_INVALID, "normalize: std must be above 0, not %g",
                               std->items[i].real);
         }
     }
@@ -67,9 +68,10 @@ static brim_status find_axis(const struct brim__use *use, const struct brim__pro
         const int64_t wanted = brim__item(use, AXIS)->integer;
         const int64_t place = wanted < 0 ? wanted + rank : wanted;
         if (place < 0 || place >= rank || shape->dim[place] != channels) {
-            return brim__fail(
-                BRIM_INVALID, "normalize: field '%s' is %s: axis %lld does not have %u channels",
-                field->name, brim__shape_text(shape, text), (long long)wanted, channels);
+            return brim__fail(BRIM_STATUS_INVALID,
+                              "normalize: field '%s' is %s: axis %lld does not have %u channels",
+                              field->name, brim__shape_text(shape, text), (long long)wanted,
+                              channels);
         }
         *axis = (uint32_t)place;
         return BRIM_OK;
@@ -79,7 +81,7 @@ static brim_status find_axis(const struct brim__use *use, const struct brim__pro
     } else if (rank > 0 && shape->dim[0] == channels) {
         *axis = 0;
     } else {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "normalize: field '%s' is %s: neither its last nor its first dimension "
                           "has %u channels; give %s",
                           field->name, brim__shape_text(shape, text), channels,
@@ -115,7 +117,7 @@ static brim_status find_max(const struct brim__use *use, const struct brim__prog
         return BRIM_OK;
     }
     if (preset->integer != OWN && range == 0) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "normalize %s: field '%s' is %s, and nothing says how far its values go: "
                           "add max=1 if they go from 0 to 1, max=255 if they are pixels from 0 to "
                           "255",
@@ -123,7 +125,7 @@ static brim_status find_max(const struct brim__use *use, const struct brim__prog
     }
     *max = preset->integer != OWN || brim__range_of_type(field->pending.to) > 0 ? range : 1.0;
     if (*max != range && range > 1 && all_within_unit(mean) && all_within_unit(std)) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "normalize: field '%s' is %s with values from 0 to %g, but mean= and "
                           "std= look like those of values from 0 to 1: add max=%g to divide by "
                           "that first, or max=1 if they are meant for values up to %g",
@@ -160,7 +162,7 @@ static brim_status normalize(const struct brim__use *use, struct brim__program *
         return status;
     }
     if (brim__dtype_is_complex(field->pending.to)) {
-        return brim__fail(BRIM_UNSUPPORTED, "normalize: field '%s' is complex", field->name);
+        return brim__fail(BRIM_STATUS_UNSUPPORTED, "normalize: field '%s' is complex", field->name);
     }
     const uint32_t channels = (uint32_t)brim__max(mean.count, std.count);
     uint32_t axis = 0;
@@ -202,7 +204,7 @@ static brim_status normalize(const struct brim__use *use, struct brim__program *
     field->pending.bias = scale + channels;
     field->pending.channels = channels;
     field->pending.channel_axis = axis;
-    field->pending.to = BRIM_F32;
+    field->pending.to = BRIM_DTYPE_F32;
     field->range = range;
     field->stage = program->stage;
     return BRIM_OK;
@@ -222,17 +224,17 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
 static const brim_argument_info arguments[] = {
     [PRESET] = { .name = "preset",
                  .type = BRIM_TYPE_CHOICE,
-                 .flags = BRIM_POSITIONAL,
+                 .flags = BRIM_ARGUMENT_POSITIONAL,
                  .fallback = "own",
                  .choices = "own|unit|imagenet",
                  .help = "own (mean= and std=), unit (0 to 1), or imagenet's constants" },
     [MEAN] = { .name = "mean",
                .type = BRIM_TYPE_REAL,
-               .flags = BRIM_LIST,
+               .flags = BRIM_ARGUMENT_LIST,
                .help = "one value, or one for each channel" },
     [STD] = { .name = "std",
               .type = BRIM_TYPE_REAL,
-              .flags = BRIM_LIST,
+              .flags = BRIM_ARGUMENT_LIST,
               .help = "one value, or one for each channel; above 0" },
     [MAX] = { .name = "max",
               .type = BRIM_TYPE_REAL,
@@ -248,7 +250,7 @@ static const brim_argument_info arguments[] = {
                .help = "dimension of the channels; found by its length if not given" },
     [ON] = { .name = "on",
              .type = BRIM_TYPE_WORD,
-             .flags = BRIM_LIST,
+             .flags = BRIM_ARGUMENT_LIST,
              .help = "fields to normalise; the first if not given" },
 };
 

@@ -25,7 +25,7 @@ static brim_status run(const struct brim__step *step, const struct brim__frame *
         int64_t label;
         memcpy(&label, labels + i * sizeof(label), sizeof(label));
         if (label < 0 || (uint64_t)label >= self->classes) {
-            return brim__fail(BRIM_CORRUPT, "one_hot: field '%s' is %lld, outside 0 to %llu",
+            return brim__fail(BRIM_STATUS_CORRUPT, "one_hot: field '%s' is %lld, outside 0 to %llu",
                               self->name, (long long)label, (unsigned long long)self->classes - 1);
         }
         memcpy(row + (i * self->classes + (uint64_t)label) * self->element, self->one,
@@ -37,19 +37,20 @@ static brim_status run(const struct brim__step *step, const struct brim__frame *
 static brim_status encode(const struct brim__use *use, struct brim__program *program,
                           uint32_t index, brim_dtype dtype) {
     struct brim__program_field *field = &program->field[index];
-    if (!brim__dtype_is_integer(field->pending.to) && field->pending.to != BRIM_BOOL) {
-        return brim__fail(BRIM_INVALID,
+    if (!brim__dtype_is_integer(field->pending.to) && field->pending.to != BRIM_DTYPE_BOOL) {
+        return brim__fail(BRIM_STATUS_INVALID,
                           "one_hot: field '%s' is %s, not an integer: give on=", field->name,
                           brim_dtype_name(field->pending.to));
     }
     if (field->class_count > (uint64_t)brim__item(use, CLASSES)->integer) {
-        return brim__fail(BRIM_INVALID, "one_hot: field '%s' has %llu classes: say one_hot %llu",
-                          field->name, (unsigned long long)field->class_count,
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "one_hot: field '%s' has %llu classes: say one_hot %llu", field->name,
+                          (unsigned long long)field->class_count,
                           (unsigned long long)field->class_count);
     }
     struct brim__shape shape = field->pending.from.shape;
     if (shape.rank + 2 > BRIM_MAX_RANK) {
-        return brim__fail(BRIM_UNSUPPORTED, "one_hot: field '%s' has too many dimensions",
+        return brim__fail(BRIM_STATUS_UNSUPPORTED, "one_hot: field '%s' has too many dimensions",
                           field->name);
     }
     struct one_hot *self;
@@ -58,12 +59,12 @@ static brim_status encode(const struct brim__use *use, struct brim__program *pro
     if (status != BRIM_OK) {
         return status;
     }
-    if (field->pending.to != BRIM_I64) {
+    if (field->pending.to != BRIM_DTYPE_I64) {
         /* numbers beyond int64 (of uint64) become negative and so are refused */
         if (!brim__dtype_holds(field->pending.to, field->pending.from.dtype)) {
             status = brim__program_flush(program, index, false);
         }
-        field->pending.to = BRIM_I64;
+        field->pending.to = BRIM_DTYPE_I64;
     }
     if (status == BRIM_OK) {
         status = brim__program_flush(program, index, true);
@@ -75,7 +76,8 @@ static brim_status encode(const struct brim__use *use, struct brim__program *pro
     shape.dim[shape.rank++] = self->classes;
     memcpy(self->name, field->name, sizeof(self->name));
     if (status == BRIM_OK && brim__shape_bytes_overflow(&shape, self->element, &bytes)) {
-        status = brim__fail(BRIM_INVALID, "one_hot: field '%s' becomes too large", field->name);
+        status =
+            brim__fail(BRIM_STATUS_INVALID, "one_hot: field '%s' becomes too large", field->name);
     }
     if (status == BRIM_OK) {
         status = brim__program_step(program, &step);
@@ -87,11 +89,11 @@ static brim_status encode(const struct brim__use *use, struct brim__program *pro
         return status;
     }
     const uint8_t one = 1;
-    brim__kernels()->convert[BRIM_U8][dtype](&one, self->one, 1);
+    brim__kernels()->convert[BRIM_DTYPE_U8][dtype](&one, self->one, 1);
     step->run = run;
     step->self = self;
     step->from = field->at;
-    brim__program_set(program, index, BRIM_DENSE, dtype, &shape, 0, &step->to);
+    brim__program_set(program, index, BRIM_FORM_DENSE, dtype, &shape, 0, &step->to);
     field->class_count = 0;
     return BRIM_OK;
 }
@@ -101,7 +103,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
     brim_status status = brim__dtype_parse(brim__item(use, DTYPE)->text, &dtype);
     uint32_t fields = 0;
     if (status == BRIM_OK && brim__dtype_is_complex(dtype)) {
-        status = brim__fail(BRIM_UNSUPPORTED, "one_hot: not to complex numbers");
+        status = brim__fail(BRIM_STATUS_UNSUPPORTED, "one_hot: not to complex numbers");
     }
     if (status == BRIM_OK) {
         status = brim__program_on(program, use, ON, BRIM__ON_LAST, true, &fields);
@@ -117,7 +119,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
 static const brim_argument_info arguments[] = {
     [CLASSES] = { .name = "classes",
                   .type = BRIM_TYPE_INTEGER,
-                  .flags = BRIM_REQUIRED | BRIM_POSITIONAL,
+                  .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
                   .least = 1,
                   .most = 1 << 24,
                   .help = "how many classes there are" },
@@ -127,7 +129,7 @@ static const brim_argument_info arguments[] = {
                 .help = "type of the vector's elements" },
     [ON] = { .name = "on",
              .type = BRIM_TYPE_WORD,
-             .flags = BRIM_LIST,
+             .flags = BRIM_ARGUMENT_LIST,
              .help = "fields of class numbers; the last if not given" },
 };
 

@@ -47,7 +47,7 @@ static brim_status run_fixed(const struct brim__step *step, const struct brim__f
     const struct pad *self = step->self;
     const struct brim__span span = brim__reader_span(&self->span, frame);
     if (span.count > self->to && !self->cut) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "pad: field '%s' has %llu in its first dimension, more than to=%llu; "
                           "cut=yes cuts it off",
                           self->name, (unsigned long long)span.count, (unsigned long long)self->to);
@@ -78,18 +78,18 @@ static brim_status read_value(const struct brim__use *use, const struct brim__pr
     bool holds = item->real == 0;
     if (brim__dtype_is_float(dtype)) {
         double back;
-        kernels->convert[BRIM_F64][dtype](&item->real, element, 1);
-        kernels->convert[dtype][BRIM_F64](element, &back, 1);
+        kernels->convert[BRIM_DTYPE_F64][dtype](&item->real, element, 1);
+        kernels->convert[dtype][BRIM_DTYPE_F64](element, &back, 1);
         holds = isfinite(back);
     } else if (!brim__dtype_is_complex(dtype) && item->integral) {
         int64_t back;
-        kernels->convert[BRIM_I64][dtype](&item->integer, element, 1);
-        kernels->convert[dtype][BRIM_I64](element, &back, 1);
+        kernels->convert[BRIM_DTYPE_I64][dtype](&item->integer, element, 1);
+        kernels->convert[dtype][BRIM_DTYPE_I64](element, &back, 1);
         /* uint64 comes back negative from its upper half, which no literal reaches */
-        holds = back == item->integer && !(dtype == BRIM_U64 && item->integer < 0);
+        holds = back == item->integer && !(dtype == BRIM_DTYPE_U64 && item->integer < 0);
     }
     return holds ? BRIM_OK
-                 : brim__fail(BRIM_INVALID, "pad: field '%s' is %s, which has no value %s",
+                 : brim__fail(BRIM_STATUS_INVALID, "pad: field '%s' is %s, which has no value %s",
                               field->name, brim_dtype_name(dtype), item->text);
 }
 
@@ -106,13 +106,14 @@ static brim_status make_dense(struct brim__program *program, uint32_t f, struct 
     self->dtype = field->pending.to;
     if (brim__shape_bytes_overflow(&inner, 1, &self->elements) ||
         brim__shape_bytes_overflow(&shape, brim_dtype_bytes(self->dtype), &bytes)) {
-        return brim__fail(BRIM_INVALID, "pad: field '%s' becomes too large with to=%llu",
+        return brim__fail(BRIM_STATUS_INVALID, "pad: field '%s' becomes too large with to=%llu",
                           field->name, (unsigned long long)self->to);
     }
     const brim_status status = brim__program_scratch(program, bytes, &step->to);
     if (status == BRIM_OK) {
         step->run = run_fixed;
-        brim__program_set(program, f, BRIM_DENSE, self->dtype, &shape, field->range, &step->to);
+        brim__program_set(program, f, BRIM_FORM_DENSE, self->dtype, &shape, field->range,
+                          &step->to);
     }
     return status;
 }
@@ -126,7 +127,7 @@ static brim_status add_lengths(const struct brim__use *use, struct brim__program
         const char *const ending = "_length";
         const size_t length = strlen(name);
         if (length + strlen(ending) >= sizeof(own)) {
-            return brim__fail(BRIM_INVALID,
+            return brim__fail(BRIM_STATUS_INVALID,
                               "pad: \"%s_length\" is too long for a field's name: give another "
                               "with lengths=",
                               name);
@@ -142,7 +143,7 @@ static brim_status add_lengths(const struct brim__use *use, struct brim__program
     }
     if (status == BRIM_OK) {
         const struct brim__shape scalar = { .rank = 0 };
-        brim__program_set(program, f, BRIM_DENSE, BRIM_I64, &scalar, 0, &self->length);
+        brim__program_set(program, f, BRIM_FORM_DENSE, BRIM_DTYPE_I64, &scalar, 0, &self->length);
     }
     return status;
 }
@@ -173,7 +174,7 @@ static brim_status pad(const struct brim__use *use, struct brim__program *progra
         status = make_dense(program, f, step, self);
     } else {
         step->run = run_length;
-        field->form = BRIM_RAGGED;
+        field->form = BRIM_FORM_RAGGED;
         field->padded = true;
         memcpy(field->pad_value, self->value, sizeof(field->pad_value));
     }
@@ -187,19 +188,19 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
         return status;
     }
     if (brim__given(use, LENGTHS) && (fields & (fields - 1)) != 0) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "pad: lengths= names one field, but on= several: pad them one by one");
     }
     if (brim__item(use, CUT)->integer != 0 && brim__item(use, TO)->integer == 0) {
-        return brim__fail(BRIM_INVALID, "pad: cut=yes needs to=, the length to cut at");
+        return brim__fail(BRIM_STATUS_INVALID, "pad: cut=yes needs to=, the length to cut at");
     }
     const uint32_t count = program->field_count; /* those that are added come behind it */
     for (uint32_t f = 0; status == BRIM_OK && f < count; f++) {
         if ((fields >> f & 1) == 0) {
             continue;
         }
-        if (program->field[f].form == BRIM_DENSE || program->field[f].padded) {
-            return brim__fail(BRIM_INVALID,
+        if (program->field[f].form == BRIM_FORM_DENSE || program->field[f].padded) {
+            return brim__fail(BRIM_STATUS_INVALID,
                               "pad: field '%s' %s already: pad takes fields that differ in length "
                               "from sample to sample",
                               program->field[f].name,
@@ -213,7 +214,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
 static const brim_argument_info arguments[] = {
     [FIELDS] = { .name = "on",
                  .type = BRIM_TYPE_WORD,
-                 .flags = BRIM_REQUIRED | BRIM_LIST,
+                 .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_LIST,
                  .help = "fields that differ in length from sample to sample" },
     [TO] = { .name = "to",
              .type = BRIM_TYPE_INTEGER,

@@ -14,8 +14,8 @@ static void show(struct brim__program *program, uint32_t f, struct brim__picture
     };
     picture->most_width = (uint32_t)brim__max(picture->most_width, picture->extent.width);
     picture->step->to = (struct brim__operand){ .where = BRIM__IN_SCRATCH };
-    brim__program_set(program, f, BRIM_DENSE, picture->floats ? BRIM_F32 : BRIM_U8, &shape,
-                      picture->floats ? BRIM__PIXELS : 0, &picture->step->to);
+    brim__program_set(program, f, BRIM_FORM_DENSE, picture->floats ? BRIM_DTYPE_F32 : BRIM_DTYPE_U8,
+                      &shape, picture->floats ? BRIM__PIXELS : 0, &picture->step->to);
     field->picture = picture;
 }
 
@@ -74,9 +74,9 @@ bool brim__picture_is_open(const struct brim__program_field *field) {
 /* An array of pixels that an image stage may act on. */
 static bool is_array(const struct brim__program_field *field) {
     const struct brim__shape *shape = &field->pending.from.shape;
-    return field->picture == NULL && field->form == BRIM_DENSE && field->pending.to == BRIM_U8 &&
-           field->pending.scale == NULL && shape->rank == 3 && shape->dim[0] >= 1 &&
-           shape->dim[1] >= 1 && shape->dim[0] <= BRIM__MAX_SIDE &&
+    return field->picture == NULL && field->form == BRIM_FORM_DENSE &&
+           field->pending.to == BRIM_DTYPE_U8 && field->pending.scale == NULL && shape->rank == 3 &&
+           shape->dim[0] >= 1 && shape->dim[1] >= 1 && shape->dim[0] <= BRIM__MAX_SIDE &&
            shape->dim[1] <= BRIM__MAX_SIDE &&
            (shape->dim[2] == 1 || shape->dim[2] == 3 || shape->dim[2] == 4);
 }
@@ -103,12 +103,13 @@ static brim_status no_image(const struct brim__program *program, const char *sta
     for (uint32_t f = 0; f < program->field_count; f++) {
         const struct brim__program_field *field = &program->field[f];
         char shape[BRIM__SHAPE_TEXT];
-        if (field->form == BRIM_BYTES) {
-            return brim__fail(BRIM_INVALID, "%s: there is no image yet: put decode before", stage);
+        if (field->form == BRIM_FORM_BYTES) {
+            return brim__fail(BRIM_STATUS_INVALID, "%s: there is no image yet: put decode before",
+                              stage);
         }
-        if (field->form == BRIM_DENSE && field->pending.from.shape.rank >= 2) {
+        if (field->form == BRIM_FORM_DENSE && field->pending.from.shape.rank >= 2) {
             return brim__fail(
-                BRIM_INVALID,
+                BRIM_STATUS_INVALID,
                 "%s: there is no image here: field '%s' is %s %s, and images are uint8 "
                 "with height, width and 1, 3 or 4 channels: put cast uint8, layout hwc "
                 "from=chw or reshape before",
@@ -116,7 +117,7 @@ static brim_status no_image(const struct brim__program *program, const char *sta
                 brim__shape_text(&field->pending.from.shape, shape));
         }
     }
-    return brim__fail(BRIM_INVALID, "%s: there is no image here: put decode before", stage);
+    return brim__fail(BRIM_STATUS_INVALID, "%s: there is no image here: put decode before", stage);
 }
 
 /* What a field that a stage names is to it. */
@@ -128,14 +129,14 @@ static brim_status admit(struct brim__program *program, const char *stage, uint3
         return BRIM_OK;
     }
     if (field->picture == NULL && !is_array(field)) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "%s: field '%s' is no image: put decode before, or cast uint8 and layout "
                           "hwc for an array of pixels",
                           stage, field->name);
     }
     if (field->picture != NULL && !brim__picture_is_open(field)) {
         return brim__fail(
-            BRIM_INVALID,
+            BRIM_STATUS_INVALID,
             "%s: field '%s' is no longer pixels of 8 bits side by side: put %s before "
             "normalize, cast, layout, reshape and resize with antialias=no",
             stage, field->name, stage);
@@ -162,9 +163,10 @@ brim_status brim__picture_on(struct brim__program *program, const struct brim__u
         }
         if (status == BRIM_OK && !masks && (*pictures >> f & 1) &&
             program->field[f].picture->mask) {
-            status = brim__fail(
-                BRIM_INVALID, "%s: field '%s' is a mask, whose numbers are classes and no colours",
-                stage, program->field[f].name);
+            status =
+                brim__fail(BRIM_STATUS_INVALID,
+                           "%s: field '%s' is a mask, whose numbers are classes and no colours",
+                           stage, program->field[f].name);
         }
     }
     if (on->count == 0) {
@@ -212,7 +214,7 @@ brim_status brim__picture_add(struct brim__program *program, uint32_t field,
     struct brim__picture *picture = program->field[field].picture;
     const uint32_t pixel = channels == 1 ? 1 : 4;
     if (picture->op_count == BRIM__MAX_OPS) {
-        return brim__fail(BRIM_UNSUPPORTED, "field '%s': more than %d image stages",
+        return brim__fail(BRIM_STATUS_UNSUPPORTED, "field '%s': more than %d image stages",
                           program->field[field].name, BRIM__MAX_OPS);
     }
     if (op->pixels || op->plain || (op->resizes && picture->resized)) {
@@ -242,7 +244,7 @@ brim_status brim__picture_add(struct brim__program *program, uint32_t field,
 }
 
 brim_status brim__picture_unsized(const char *stage, const struct brim__program_field *field) {
-    return brim__fail(BRIM_INVALID,
+    return brim__fail(BRIM_STATUS_INVALID,
                       "%s%sfield '%s': its images differ in size: give them one with "
                       "random_resized_crop 224, resize 224 224, or resize 256 and center_crop 224",
                       stage, stage[0] != '\0' ? ": " : "", field->name);

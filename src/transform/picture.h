@@ -105,7 +105,7 @@ double brim__draw_between(const struct brim__draws *draws, uint32_t draw, double
 uint64_t brim__draw_below(const struct brim__draws *draws, uint32_t draw, uint64_t bound);
 
 /* Says what to do with an image of acts->width x acts->height, by adding acts.
- * Depends on nothing but its arguments. BRIM_CORRUPT if such an image cannot be. */
+ * Depends on nothing but its arguments. BRIM_STATUS_CORRUPT if such an image cannot be. */
 typedef brim_status brim__op_resolve(const void *self, const struct brim__draws *draws,
                                      struct brim__acts *acts);
 

@@ -122,7 +122,8 @@ struct running {
 static brim_status next_buffer(const struct running *run, uint32_t width, uint32_t height,
                                uint32_t pixel, struct brim__image *image) {
     if ((uint64_t)width * height * pixel > run->picture->buffer_bytes) {
-        return brim__fail(BRIM_UNSUPPORTED, "an image of %ux%u was not planned for", width, height);
+        return brim__fail(BRIM_STATUS_UNSUPPORTED, "an image of %ux%u was not planned for", width,
+                          height);
     }
     uint8_t *first = run->scratch + run->picture->at_buffer[0];
     *image = (struct brim__image){ .data = run->image.data == first
@@ -399,7 +400,7 @@ static brim_status resolve(const struct brim__picture *picture, const struct bri
     }
     if (picture->extent.fixed &&
         (acts->width != picture->extent.width || acts->height != picture->extent.height)) {
-        return brim__fail(BRIM_UNSUPPORTED, "an image became %ux%u, but %ux%u was planned",
+        return brim__fail(BRIM_STATUS_UNSUPPORTED, "an image became %ux%u, but %ux%u was planned",
                           acts->width, acts->height, picture->extent.width, picture->extent.height);
     }
     return BRIM_OK;
@@ -416,18 +417,18 @@ static brim_status check_planned(const struct brim__picture_source *source,
     const uint32_t height = turned ? info->width : info->height;
     const uint64_t pixels = (uint64_t)info->width * info->height;
     if (pixels > source->allowed_pixels) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "%ux%u are %llu pixels, but at most %llu are allowed: raise decode's "
                           "max_pixels if that is no mistake",
                           info->width, info->height, (unsigned long long)pixels,
                           (unsigned long long)source->allowed_pixels);
     }
     if (width > source->max_width || height > source->max_height || pixels > source->max_pixels) {
-        return brim__fail(BRIM_CORRUPT, "%ux%u pixels are more than any image had: " CHANGED,
+        return brim__fail(BRIM_STATUS_CORRUPT, "%ux%u pixels are more than any image had: " CHANGED,
                           info->width, info->height);
     }
     if (source->indexed && info->outside > source->outside && info->memory <= source->memory) {
-        return brim__fail(BRIM_CORRUPT, "this %s needs more than any image did: " CHANGED,
+        return brim__fail(BRIM_STATUS_CORRUPT, "this %s needs more than any image did: " CHANGED,
                           brim__image_format_name(info->format));
     }
     if (info->memory > source->memory || info->outside > source->outside) {
@@ -435,7 +436,7 @@ static brim_status check_planned(const struct brim__picture_source *source,
         const bool held = info->whole && info->format != BRIM__IMAGE_WEBP;
         char need[BRIM__SIZE_TEXT], have[BRIM__SIZE_TEXT];
         return brim__fail(
-            BRIM_CORRUPT,
+            BRIM_STATUS_CORRUPT,
             "decoding this %s%s of %ux%u needs %s, but the plan has %s for one image: say decode "
             "room=%lluKiB%s",
             !held                             ? ""

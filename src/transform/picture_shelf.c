@@ -33,7 +33,7 @@ brim_status brim__picture_rests(const struct brim__program_field *field) {
         resized |= picture->op[i].resizes;
     }
     if (picture->source->fast && !resized) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "field '%s': decode fast=yes decodes at the size that the next resize "
                           "asks for, and the cache stands before that: put resize or "
                           "random_resized_crop before the cache, or leave out fast=yes",
@@ -59,7 +59,7 @@ brim_status brim__picture_shelve(struct brim__program *program, uint32_t field,
     }
     if (!brim__picture_shelf_bytes(picture, &bytes)) {
         char need[BRIM__SIZE_TEXT], most[BRIM__SIZE_TEXT];
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "field '%s': its images have up to %llu pixels, %s, and are kept whole, "
                           "for which %s are the most: resize them first, lower decode's "
                           "max_pixels=, or have their sizes known with probe=yes where they come "
@@ -74,7 +74,7 @@ brim_status brim__picture_shelve(struct brim__program *program, uint32_t field,
         status = brim__arena_take(program->arena, sizeof(*shelf), &shelf);
     }
     if (status == BRIM_OK) {
-        status = brim__program_room(program, BRIM_BYTES, bytes, &to);
+        status = brim__program_room(program, BRIM_FORM_BYTES, bytes, &to);
     }
     if (status != BRIM_OK) {
         return status;
@@ -85,7 +85,8 @@ brim_status brim__picture_shelve(struct brim__program *program, uint32_t field,
     picture->shelved = true;
     status = brim__picture_settle(program, field, to);
     const struct brim__shape shape = { .rank = 1, .dim = { bytes } };
-    brim__program_set(program, field, BRIM_BYTES, BRIM_U8, &shape, 0, &picture->step->to);
+    brim__program_set(program, field, BRIM_FORM_BYTES, BRIM_DTYPE_U8, &shape, 0,
+                      &picture->step->to);
     target->images = NULL;
     *shelf_out = shelf;
     return status;
@@ -111,8 +112,8 @@ brim_status brim__picture_shelf_begin(const struct brim__picture *picture,
     const struct brim__extent *extent = &picture->extent;
     const uint64_t pixels = (uint64_t)acts->width * acts->height;
     if (acts->width > extent->width || acts->height > extent->height || pixels > extent->pixels) {
-        return brim__fail(BRIM_UNSUPPORTED, "an image of %ux%u was not planned for", acts->width,
-                          acts->height);
+        return brim__fail(BRIM_STATUS_UNSUPPORTED, "an image of %ux%u was not planned for",
+                          acts->width, acts->height);
     }
     uint64_t *count;
     uint8_t *data = brim__operand_ragged(to, frame, &count);
@@ -134,7 +135,7 @@ brim_status brim__picture_shelf_read(const struct brim__picture_source *source,
     const uint64_t area = (uint64_t)size[0] * size[1];
     if (area == 0 || size[0] > source->max_width || size[1] > source->max_height ||
         area > source->max_pixels || span->count != HEADER + area * source->channels) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "a cache holds %llu bytes for an image of %ux%u with %u channels, of "
                           "which there is none here: remove the cache's file",
                           (unsigned long long)span->count, size[0], size[1], source->channels);

@@ -45,7 +45,7 @@ static enum way choose(const struct brim__picture_sink *sink,
     if (sink->channels > 1 && view->shape.rank == 3 && view->shape.dim[0] == sink->channels &&
         view->shape.dim[1] == sink->height && view->shape.dim[2] == sink->width &&
         has_strides(view, (int64_t[]){ 1, row, pixel }) && (one || conversion->channel_axis == 0)) {
-        return conversion->to == BRIM_F32 && sink->channels == 3 ? PLANES : PLANAR;
+        return conversion->to == BRIM_DTYPE_F32 && sink->channels == 3 ? PLANES : PLANAR;
     }
     return WHOLE;
 }
@@ -53,7 +53,7 @@ static enum way choose(const struct brim__picture_sink *sink,
 /* The conversion of one row of pixels. */
 static void make_row(struct brim__conversion *row, const struct brim__conversion *all) {
     struct brim__view view = {
-        .dtype = BRIM_U8,
+        .dtype = BRIM_DTYPE_U8,
         .shape = { .rank = 2, .dim = { all->from.shape.dim[1], all->from.shape.dim[2] } }
     };
     brim__view_row_major(&view);
@@ -120,7 +120,7 @@ static void split(const struct brim__picture_sink *sink, const struct brim__sink
     const size_t plane = (size_t)sink->width * sink->height * element;
     uint8_t *line = sinking->scratch + sink->line;
     uint8_t *to = sinking->to + (size_t)y * sink->width * element;
-    if (sink->to == BRIM_U8 && !sink->affine) {
+    if (sink->to == BRIM_DTYPE_U8 && !sink->affine) {
         brim__image_kernels()->split4(row, to, plane, sink->width, sink->channels);
         return;
     }
@@ -128,10 +128,10 @@ static void split(const struct brim__picture_sink *sink, const struct brim__sink
     for (uint32_t c = 0; c < sink->channels; c++) {
         const uint8_t *from = line + (size_t)c * sink->width;
         if (sink->affine) {
-            kernels->affine[BRIM_U8][sink->to](from, to + c * plane, sink->width, sink->scale[c],
-                                               sink->bias[c]);
+            kernels->affine[BRIM_DTYPE_U8][sink->to](from, to + c * plane, sink->width,
+                                                     sink->scale[c], sink->bias[c]);
         } else {
-            kernels->convert[BRIM_U8][sink->to](from, to + c * plane, sink->width);
+            kernels->convert[BRIM_DTYPE_U8][sink->to](from, to + c * plane, sink->width);
         }
     }
 }

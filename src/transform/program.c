@@ -38,7 +38,7 @@ static brim_status run_ragged(const struct brim__step *step, const struct brim__
     uint8_t *to = brim__operand_ragged(&step->to, frame, &count);
     const uint64_t bound = conversion->from.shape.dim[0];
     if (BRIM__UNLIKELY(from.count > bound)) {
-        return brim__fail(BRIM_CORRUPT, "a value has %llu elements, but its bound is %llu",
+        return brim__fail(BRIM_STATUS_CORRUPT, "a value has %llu elements, but its bound is %llu",
                           (unsigned long long)from.count, (unsigned long long)bound);
     }
     const uint64_t elements = from.count * (conversion->elements / brim__max(1, bound));
@@ -70,7 +70,7 @@ static brim_status run_deferred(const struct brim__step *step, const struct brim
     uint8_t *to = brim__operand_ragged(&step->to, frame, &count);
     const uint64_t bound = step->conversion.from.shape.dim[0];
     if (bytes > bound) {
-        status = brim__fail(BRIM_CORRUPT,
+        status = brim__fail(BRIM_STATUS_CORRUPT,
                             "%s has %llu bytes, but none had more than %llu when they were "
                             "indexed",
                             file->path, (unsigned long long)bytes, (unsigned long long)bound);
@@ -87,7 +87,7 @@ static brim__step_run *run_of(const struct brim__program_field *field) {
     if (field->deferred) {
         return run_deferred;
     }
-    if (field->form != BRIM_DENSE) {
+    if (field->form != BRIM_FORM_DENSE) {
         return run_ragged;
     }
     if (brim__conversion_is_copy(conversion)) {
@@ -109,8 +109,8 @@ static brim__step_run *run_of(const struct brim__program_field *field) {
 
 brim_status brim__program_step(struct brim__program *program, struct brim__step **step) {
     if (program->step_count == BRIM__MAX_STEPS) {
-        return brim__fail(BRIM_UNSUPPORTED, "a sample needs more than %d steps: use fewer stages",
-                          BRIM__MAX_STEPS);
+        return brim__fail(BRIM_STATUS_UNSUPPORTED,
+                          "a sample needs more than %d steps: use fewer stages", BRIM__MAX_STEPS);
     }
     const brim_status status = brim__arena_take(program->arena, sizeof(**step), step);
     if (status == BRIM_OK) {
@@ -125,7 +125,7 @@ brim_status brim__program_scratch(struct brim__program *program, uint64_t bytes,
     uint64_t end;
     if (bytes > UINT64_MAX / 2 ||
         brim__add_overflows(program->scratch_bytes, brim__align(bytes, ALIGNMENT), &end)) {
-        return brim__fail(BRIM_INVALID, "a value of %llu bytes is too large",
+        return brim__fail(BRIM_STATUS_INVALID, "a value of %llu bytes is too large",
                           (unsigned long long)bytes);
     }
     *operand =
@@ -136,7 +136,7 @@ brim_status brim__program_scratch(struct brim__program *program, uint64_t bytes,
 
 brim_status brim__program_room(struct brim__program *program, brim_form form, uint64_t bytes,
                                struct brim__operand *operand) {
-    if (form != BRIM_DENSE && brim__add_overflows(bytes, BRIM__SPAN_ROOM, &bytes)) {
+    if (form != BRIM_FORM_DENSE && brim__add_overflows(bytes, BRIM__SPAN_ROOM, &bytes)) {
         bytes = UINT64_MAX;
     }
     return brim__program_scratch(program, bytes, operand);
@@ -163,7 +163,7 @@ void brim__program_set(struct brim__program *program, uint32_t field, brim_form 
 static brim_status emit(struct brim__program *program, uint32_t field, struct brim__operand to) {
     struct brim__program_field *source = &program->field[field];
     if (source->deferred && source->pending.from.shape.dim[0] == UINT32_MAX) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "field '%s': nobody knows how long its files are: decode it, or say "
                           "probe=yes where it comes from",
                           source->name);
@@ -200,7 +200,7 @@ brim_status brim__program_flush(struct brim__program *program, uint32_t field, b
     const brim_dtype dtype = source->pending.to;
     uint64_t bytes;
     if (brim__shape_bytes_overflow(&shape, brim_dtype_bytes(dtype), &bytes)) {
-        return brim__fail(BRIM_INVALID, "field '%s' is too large", source->name);
+        return brim__fail(BRIM_STATUS_INVALID, "field '%s' is too large", source->name);
     }
     struct brim__operand to;
     brim_status status = brim__program_room(program, source->form, bytes, &to);
@@ -274,19 +274,19 @@ brim_status brim__program_init(struct brim__program *program, struct brim__openi
         for (uint32_t f = 0; f < sources[s]->field_count; f++) {
             const struct brim__source_field *from = &sources[s]->field[f];
             if (program->field_count == BRIM__MAX_FIELDS) {
-                return brim__fail(BRIM_UNSUPPORTED, "a sample has more than %d fields",
+                return brim__fail(BRIM_STATUS_UNSUPPORTED, "a sample has more than %d fields",
                                   BRIM__MAX_FIELDS);
             }
             for (uint32_t i = 0; i < program->field_count; i++) {
                 if (strcmp(program->field[i].name, from->name) == 0) {
-                    return brim__fail(BRIM_INVALID,
+                    return brim__fail(BRIM_STATUS_INVALID,
                                       "two fields are called '%s': give one another name, as in "
                                       "name=label (of folder: field=label)",
                                       from->name);
                 }
             }
             if (from->view.shape.rank >= BRIM_MAX_RANK) {
-                return brim__fail(BRIM_UNSUPPORTED,
+                return brim__fail(BRIM_STATUS_UNSUPPORTED,
                                   "field '%s' has %u dimensions; with the batch's at most %d",
                                   from->name, from->view.shape.rank, BRIM_MAX_RANK);
             }
@@ -320,7 +320,7 @@ brim_status brim__program_init(struct brim__program *program, struct brim__openi
 static bool record_is_row(const struct brim__program_field *field,
                           const struct brim__source *source) {
     uint64_t bytes;
-    return field->form == BRIM_DENSE && field->at.where == BRIM__IN_RECORD &&
+    return field->form == BRIM_FORM_DENSE && field->at.where == BRIM__IN_RECORD &&
            brim__conversion_is_copy(&field->pending) && !source->in_memory &&
            source->extra_bytes == 0 && /* a row has no room behind it */
            source->field_count == 1 && field->pending.from.offset == 0 &&
@@ -358,7 +358,7 @@ brim_status brim__program_finish(struct brim__program *program, struct brim__sou
 
 /* A field whose elements a stage can have, as far as planning knows. */
 static bool is_able(const struct brim__program_field *field, bool dense) {
-    return (!dense || field->form == BRIM_DENSE) &&
+    return (!dense || field->form == BRIM_FORM_DENSE) &&
            (field->picture == NULL || field->picture->extent.fixed);
 }
 
@@ -366,7 +366,7 @@ static brim_status unable(const char *stage, const struct brim__program_field *f
     if (field->picture != NULL) {
         return brim__picture_unsized(stage, field);
     }
-    return brim__fail(BRIM_INVALID,
+    return brim__fail(BRIM_STATUS_INVALID,
                       "%s: field '%s' differs in length from sample to sample: make it one shape "
                       "first, with pad to=",
                       stage, field->name);
@@ -386,8 +386,8 @@ static brim_status unknown_field(const struct brim__program *program, const char
         length += bytes;
     }
     const char *near = brim__nearest(name, names, program->field_count);
-    return brim__fail(BRIM_INVALID, "%s: no field '%s'%s%s%s; the fields here are: %s", stage, name,
-                      near != NULL ? "; did you mean '" : "", near != NULL ? near : "",
+    return brim__fail(BRIM_STATUS_INVALID, "%s: no field '%s'%s%s%s; the fields here are: %s",
+                      stage, name, near != NULL ? "; did you mean '" : "", near != NULL ? near : "",
                       near != NULL ? "'?" : "", list);
 }
 
@@ -405,12 +405,13 @@ brim_status brim__program_find(const struct brim__program *program, const char *
 brim_status brim__program_field(struct brim__program *program, const char *stage, const char *name,
                                 uint32_t *field) {
     if (program->field_count == BRIM__MAX_FIELDS) {
-        return brim__fail(BRIM_UNSUPPORTED, "%s: a sample has more than %d fields", stage,
+        return brim__fail(BRIM_STATUS_UNSUPPORTED, "%s: a sample has more than %d fields", stage,
                           BRIM__MAX_FIELDS);
     }
     for (uint32_t f = 0; f < program->field_count; f++) {
         if (strcmp(program->field[f].name, name) == 0) {
-            return brim__fail(BRIM_INVALID, "%s: there is a field '%s' already", stage, name);
+            return brim__fail(BRIM_STATUS_INVALID, "%s: there is a field '%s' already", stage,
+                              name);
         }
     }
     struct brim__program_field *added = &program->field[program->field_count];
@@ -433,7 +434,7 @@ void brim__program_reader(const struct brim__program *program, uint32_t field,
 
 brim_status brim__program_expand(struct brim__program *program, const char *stage, uint64_t most) {
     if (program->expand != BRIM__NO_EXPAND) {
-        return brim__fail(BRIM_UNSUPPORTED,
+        return brim__fail(BRIM_STATUS_UNSUPPORTED,
                           "%s: a pipeline can make many samples of one only once: leave out the "
                           "second unbatch or flat_map",
                           stage);
@@ -463,15 +464,15 @@ brim_status brim__program_on(const struct brim__program *program, const struct b
     }
     if (on->count == 0 && fallback == BRIM__ON_FIRST && program->field_count > 0 &&
         program->field[0].deferred) {
-        return brim__fail(BRIM_INVALID, "%s: field '%s' is still encoded: put decode before", stage,
-                          program->field[0].name);
+        return brim__fail(BRIM_STATUS_INVALID, "%s: field '%s' is still encoded: put decode before",
+                          stage, program->field[0].name);
     }
     if (on->count == 0 && program->field_count > 0 && program->field[0].picture != NULL &&
         !is_able(&program->field[0], dense)) {
         return unable(stage, &program->field[0]); /* not: the label instead, silently */
     }
     if (on->count == 0 && able == 0) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "%s: every field here differs in length from sample to sample: make "
                           "one of one shape first, with pad to=",
                           stage);

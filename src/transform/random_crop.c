@@ -29,7 +29,7 @@ static brim_status resolve(const void *object, const struct brim__draws *draws,
     }
     const bool reflects = self->edge == BRIM__EDGE_REFLECT;
     if (reflects && (x >= acts->width || y >= acts->height)) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "random_crop: an image of %ux%u cannot be reflected by %u pixels: say "
                           "edge=constant or resize it before",
                           acts->width, acts->height, (unsigned)brim__max(x, y));
@@ -38,7 +38,7 @@ static brim_status resolve(const void *object, const struct brim__draws *draws,
         brim__act_pad(acts, x, y, x, y, self->edge, &self->fill);
     }
     if (acts->width < self->width || acts->height < self->height) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "random_crop: the image is %ux%u, too small for a part of %ux%u: resize "
                           "it before, or say pad=yes",
                           acts->width, acts->height, self->width, self->height);
@@ -89,7 +89,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
 static const brim_argument_info arguments[] = {
     [SIZE] = { .name = "size",
                .type = BRIM_TYPE_INTEGER,
-               .flags = BRIM_REQUIRED | BRIM_POSITIONAL | BRIM_LIST,
+               .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL | BRIM_ARGUMENT_LIST,
                .least = 1,
                .most = 32768,
                .help = "side of a square, or height and width" },
@@ -110,7 +110,7 @@ static const brim_argument_info arguments[] = {
                .help = "what is added: one colour, the last pixel, or the image mirrored" },
     [FILL] = { .name = "fill",
                .type = BRIM_TYPE_INTEGER,
-               .flags = BRIM_LIST,
+               .flags = BRIM_ARGUMENT_LIST,
                .fallback = "0",
                .least = 0,
                .most = 255,

@@ -15,10 +15,10 @@
 #include "transform/program.h"
 
 double brim__range_of_type(brim_dtype dtype) {
-    return dtype == BRIM_BOOL  ? 1.0
-           : dtype == BRIM_U8  ? BRIM__PIXELS
-           : dtype == BRIM_U16 ? 65535.0
-                               : 0.0;
+    return dtype == BRIM_DTYPE_BOOL  ? 1.0
+           : dtype == BRIM_DTYPE_U8  ? BRIM__PIXELS
+           : dtype == BRIM_DTYPE_U16 ? 65535.0
+                                     : 0.0;
 }
 
 double brim__range(const struct brim__program_field *field) {
@@ -28,8 +28,8 @@ double brim__range(const struct brim__program_field *field) {
 /* The largest value of an integer type, as the next power of two. */
 static double end_of(brim_dtype dtype) {
     const int bits = 8 * (int)brim_dtype_bytes(dtype);
-    const bool negative =
-        dtype == BRIM_I8 || dtype == BRIM_I16 || dtype == BRIM_I32 || dtype == BRIM_I64;
+    const bool negative = dtype == BRIM_DTYPE_I8 || dtype == BRIM_DTYPE_I16 ||
+                          dtype == BRIM_DTYPE_I32 || dtype == BRIM_DTYPE_I64;
     double end = 1;
     for (int i = negative; i < bits; i++) {
         end *= 2;

@@ -10,7 +10,7 @@ enum { SHAPE, ON };
 static brim_status new_shape(const struct brim__values *wanted, uint64_t elements,
                              struct brim__shape *shape) {
     if (wanted->count >= BRIM_MAX_RANK) {
-        return brim__fail(BRIM_INVALID, "reshape: at most %d dimensions", BRIM_MAX_RANK - 1);
+        return brim__fail(BRIM_STATUS_INVALID, "reshape: at most %d dimensions", BRIM_MAX_RANK - 1);
     }
     uint64_t known = 1;
     int open = -1;
@@ -20,7 +20,7 @@ static brim_status new_shape(const struct brim__values *wanted, uint64_t element
         if (dim == -1 && open < 0) {
             open = (int)i;
         } else if (dim < 0 || brim__mul_overflows(known, (uint64_t)dim, &known)) {
-            return brim__fail(BRIM_INVALID,
+            return brim__fail(BRIM_STATUS_INVALID,
                               "reshape: a dimension of %lld cannot be; -1 may stand "
                               "once",
                               (long long)dim);
@@ -33,7 +33,7 @@ static brim_status new_shape(const struct brim__values *wanted, uint64_t element
         known = elements;
     }
     if (known != elements || (open >= 0 && shape->dim[open] == 0 && elements > 0)) {
-        return brim__fail(BRIM_INVALID, "reshape: %llu elements do not fill the new shape",
+        return brim__fail(BRIM_STATUS_INVALID, "reshape: %llu elements do not fill the new shape",
                           (unsigned long long)elements);
     }
     return BRIM_OK;
@@ -80,13 +80,13 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
 static const brim_argument_info arguments[] = {
     [SHAPE] = { .name = "shape",
                 .type = BRIM_TYPE_INTEGER,
-                .flags = BRIM_REQUIRED | BRIM_POSITIONAL | BRIM_LIST,
+                .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL | BRIM_ARGUMENT_LIST,
                 .least = -1,
                 .most = 9007199254740992.0,
                 .help = "the new dimensions; one may be -1" },
     [ON] = { .name = "on",
              .type = BRIM_TYPE_WORD,
-             .flags = BRIM_LIST,
+             .flags = BRIM_ARGUMENT_LIST,
              .help = "fields to reshape; the first if not given" },
 };
 

@@ -45,7 +45,7 @@ static brim_status resolve(const void *object, const struct brim__draws *draws,
         large = self->max;
     }
     if (large > BRIM__MAX_SIDE) {
-        return brim__fail(BRIM_CORRUPT,
+        return brim__fail(BRIM_STATUS_CORRUPT,
                           "resize: an image of %ux%u would become one with a side of %llu pixels: "
                           "say max= to bound the longer side",
                           acts->width, acts->height, (unsigned long long)large);
@@ -72,13 +72,13 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
     self->max = brim__given(use, MAX) ? (uint32_t)brim__item(use, MAX)->integer : 0;
     self->filter = brim__geometry_filter(use, FILTER);
     if (self->max != 0 && (self->exact || self->max < self->size)) {
-        return brim__fail(BRIM_INVALID, self->exact
-                                            ? "resize: max= goes with one size, the shorter side's"
-                                            : "resize: max= must not be below the size");
+        return brim__fail(BRIM_STATUS_INVALID,
+                          self->exact ? "resize: max= goes with one size, the shorter side's"
+                                      : "resize: max= must not be below the size");
     }
     self->plain = brim__item(use, ANTIALIAS)->integer == 0;
     if (self->plain && (self->filter == BRIM__BOX || self->filter == BRIM__LANCZOS)) {
-        return brim__fail(BRIM_UNSUPPORTED,
+        return brim__fail(BRIM_STATUS_UNSUPPORTED,
                           "resize: antialias=no is there for filter=nearest, bilinear and bicubic");
     }
     struct brim__op op = { .resolve = resolve,
@@ -118,7 +118,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
 static const brim_argument_info arguments[] = {
     [SIZE] = { .name = "size",
                .type = BRIM_TYPE_INTEGER,
-               .flags = BRIM_REQUIRED | BRIM_POSITIONAL | BRIM_LIST,
+               .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL | BRIM_ARGUMENT_LIST,
                .least = 1,
                .most = 32768,
                .help = "the shorter side, or height and width" },

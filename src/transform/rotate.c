@@ -75,11 +75,11 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
     }
     const bool exact = brim__item(use, EXACT)->integer != 0;
     if (exact && use->values[DEGREES].count != 1) {
-        return brim__fail(BRIM_INVALID, "rotate: exact=yes takes one angle, not a range");
+        return brim__fail(BRIM_STATUS_INVALID, "rotate: exact=yes takes one angle, not a range");
     }
     if (!exact && use->values[DEGREES].count == 1) {
         if (self->low < 0) {
-            return brim__fail(BRIM_INVALID,
+            return brim__fail(BRIM_STATUS_INVALID,
                               "rotate: %g stands for angles from -%g to %g: write it without the "
                               "sign, or exact=yes for this angle alone",
                               self->low, -self->low, -self->low);
@@ -100,7 +100,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
 static const brim_argument_info arguments[] = {
     [DEGREES] = { .name = "degrees",
                   .type = BRIM_TYPE_REAL,
-                  .flags = BRIM_REQUIRED | BRIM_POSITIONAL | BRIM_LIST,
+                  .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL | BRIM_ARGUMENT_LIST,
                   .least = -360,
                   .most = 360,
                   .help = "d: an angle from -d to d, counter-clockwise; or low high" },
@@ -115,7 +115,7 @@ static const brim_argument_info arguments[] = {
                  .help = "how pixels are taken; masks always by nearest" },
     [FILL] = { .name = "fill",
                .type = BRIM_TYPE_INTEGER,
-               .flags = BRIM_LIST,
+               .flags = BRIM_ARGUMENT_LIST,
                .fallback = "0",
                .least = 0,
                .most = 255,

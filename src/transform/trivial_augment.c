@@ -179,7 +179,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
 static const brim_argument_info arguments[] = {
     [FILL] = { .name = "fill",
                .type = BRIM_TYPE_INTEGER,
-               .flags = BRIM_LIST,
+               .flags = BRIM_ARGUMENT_LIST,
                .fallback = "0",
                .least = 0,
                .most = 255,

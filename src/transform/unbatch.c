@@ -31,7 +31,7 @@ static brim_status run_check(const struct brim__step *step, const struct brim__f
     for (uint32_t i = 0; i < self->span_count; i++) {
         const uint64_t own = brim__reader_span(&self->span[i], frame).count;
         if (count != UINT64_MAX && own != count) {
-            return brim__fail(BRIM_CORRUPT,
+            return brim__fail(BRIM_STATUS_CORRUPT,
                               "unbatch: field '%s' has %llu in its first dimension, but another "
                               "field has %llu",
                               self->name[i], (unsigned long long)own, (unsigned long long)count);
@@ -62,23 +62,23 @@ static brim_status run_ragged(const struct brim__step *step, const struct brim__
 
 static brim_status check_field(const struct brim__program_field *field) {
     if (field->padded) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "unbatch: field '%s' is to be padded in the batch: put unbatch before "
                           "pad",
                           field->name);
     }
-    if (field->form == BRIM_TEXT || field->form == BRIM_BYTES ||
+    if (field->form == BRIM_FORM_TEXT || field->form == BRIM_FORM_BYTES ||
         field->pending.from.shape.rank == 0) {
-        return brim__fail(BRIM_INVALID,
+        return brim__fail(BRIM_STATUS_INVALID,
                           "unbatch: field '%s' is %s, which has no parts: name the fields that "
                           "have, as in on=a,b; others are repeated",
                           field->name,
-                          field->form == BRIM_TEXT    ? "text"
-                          : field->form == BRIM_BYTES ? "bytes"
-                                                      : "one number");
+                          field->form == BRIM_FORM_TEXT    ? "text"
+                          : field->form == BRIM_FORM_BYTES ? "bytes"
+                                                           : "one number");
     }
     if (field->pending.from.shape.dim[0] == 0) {
-        return brim__fail(BRIM_INVALID, "unbatch: field '%s' has 0 in its first dimension",
+        return brim__fail(BRIM_STATUS_INVALID, "unbatch: field '%s' has 0 in its first dimension",
                           field->name);
     }
     return BRIM_OK;
@@ -91,9 +91,9 @@ static brim_status prepare(struct brim__program *program, uint32_t f, struct par
     const struct brim__program_field *field = &program->field[f];
     const struct brim__conversion *pending = &field->pending;
     const uint64_t first = pending->from.shape.dim[0];
-    if (field->form == BRIM_DENSE) {
+    if (field->form == BRIM_FORM_DENSE) {
         if (parts->count != UINT64_MAX && parts->count != first) {
-            return brim__fail(BRIM_INVALID,
+            return brim__fail(BRIM_STATUS_INVALID,
                               "unbatch: field '%s' has %llu in its first dimension, but another "
                               "field has %llu",
                               field->name, (unsigned long long)first,
@@ -124,7 +124,7 @@ static brim_status split(struct brim__program *program, uint32_t f) {
     memmove(view->shape.dim, view->shape.dim + 1, view->shape.rank * sizeof(view->shape.dim[0]));
     memmove(view->stride, view->stride + 1, view->shape.rank * sizeof(view->stride[0]));
     pending.channel_axis -= pending.channel_axis > 0;
-    if (field->form != BRIM_DENSE) {
+    if (field->form != BRIM_FORM_DENSE) {
         part->offset = view->offset;
         view->offset = 0;
     }
@@ -139,11 +139,12 @@ static brim_status split(struct brim__program *program, uint32_t f) {
     if (status != BRIM_OK) {
         return brim__fail_within(status, "unbatch: field '%s'", field->name);
     }
-    step->run = field->form == BRIM_DENSE ? run_dense : run_ragged;
+    step->run = field->form == BRIM_FORM_DENSE ? run_dense : run_ragged;
     step->self = part;
     step->from = field->at;
     step->conversion = pending;
-    brim__program_set(program, f, BRIM_DENSE, pending.to, &view->shape, field->range, &step->to);
+    brim__program_set(program, f, BRIM_FORM_DENSE, pending.to, &view->shape, field->range,
+                      &step->to);
     return BRIM_OK;
 }
 
@@ -172,7 +173,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
         status = brim__program_expand(program, "unbatch", most);
     }
     for (uint32_t f = 0; status == BRIM_OK && f < program->field_count; f++) {
-        if ((fields >> f & 1) && program->field[f].form != BRIM_DENSE) {
+        if ((fields >> f & 1) && program->field[f].form != BRIM_FORM_DENSE) {
             memcpy(parts->name[parts->span_count], program->field[f].name, BRIM_NAME_BYTES);
             brim__program_reader(program, f, &parts->span[parts->span_count++]);
         }
@@ -196,7 +197,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
 static const brim_argument_info arguments[] = {
     [ON] = { .name = "on",
              .type = BRIM_TYPE_WORD,
-             .flags = BRIM_LIST,
+             .flags = BRIM_ARGUMENT_LIST,
              .help = "fields to take apart, others are repeated; all if not given" },
 };
 

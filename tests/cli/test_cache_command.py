@@ -130,9 +130,9 @@ class Looking(Case):
         (self.folder / "b").write_text("no cache\n")
         told = self.bad_json(1, "cache", "list", self.folder / "none", self.folder / "b", path)
         self.assertEqual([file.get("status") for file in told["files"]],
-                         ["BRIM_IO", "BRIM_INVALID", None])
+                         ["BRIM_STATUS_IO", "BRIM_STATUS_INVALID", None])
         self.assertEqual(self.bad_json(2, "cache", "list", self.folder / "b")["status"],
-                         "BRIM_INVALID")
+                         "BRIM_STATUS_INVALID")
 
     def test_list_is_cut_to_the_terminal(self):
         self.make("a")
@@ -267,7 +267,7 @@ class Deleting(Case):
         path = self.make("a")
         for words in ((), ("--dry-run",)):
             told = self.bad_json(2, "cache", "rm", text, array, self.folder, *words)
-            self.assertEqual([file["status"] for file in told["files"]], ["BRIM_INVALID"] * 3)
+            self.assertEqual([file["status"] for file in told["files"]], ["BRIM_STATUS_INVALID"] * 3)
             self.assertIn("%s is a directory: brim cache prune DIR --to 0" % self.folder,
                           told["files"][2]["error"])
         self.assertTrue(text.exists() and array.exists() and path.exists())
@@ -278,7 +278,7 @@ class Deleting(Case):
         process = self.fill_slowly(path)
         for words in ((), ("--dry-run",)):
             told = self.bad_json(1, "cache", "rm", path, *words)
-            self.assertEqual(told["status"], "BRIM_HELD")
+            self.assertEqual(told["status"], "BRIM_STATUS_HELD")
             self.assertTrue(path.exists())
         self.assertIn("in use", brim("cache", "list", path).stdout.decode())
         process.kill()

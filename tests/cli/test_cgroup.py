@@ -267,7 +267,7 @@ class Default(InGroup):
         done = group.run("run", text, "--json")
         self.assertEqual(done.returncode, 3, done)
         self.assertEqual(group.killed(), 0)
-        self.assertEqual(json.loads(done.stdout)["status"], "BRIM_BUDGET")
+        self.assertEqual(json.loads(done.stdout)["status"], "BRIM_STATUS_BUDGET")
 
 
 if __name__ == "__main__":

@@ -181,9 +181,9 @@ class Usage(Case):
         self.assertIn("--resume", self.bad(2, "run", RANGE, "--seek", "0:1", "--resume", "x"))
 
     def test_mistakes_are_json_too(self):
-        self.assertEqual(self.bad_json(2, "run", RANGE, "--memroy=1")["status"], "BRIM_INVALID")
-        self.assertEqual(self.bad_json(2, "plan")["status"], "BRIM_INVALID")
-        self.assertEqual(self.bad_json(2, "stages", "shufle")["status"], "BRIM_INVALID")
+        self.assertEqual(self.bad_json(2, "run", RANGE, "--memroy=1")["status"], "BRIM_STATUS_INVALID")
+        self.assertEqual(self.bad_json(2, "plan")["status"], "BRIM_STATUS_INVALID")
+        self.assertEqual(self.bad_json(2, "stages", "shufle")["status"], "BRIM_STATUS_INVALID")
 
     def test_bad_pipelines(self):
         for text in ("", "|", "range", "rnage 1000 | batch 64", "range 1000 | batch 64 |",
@@ -192,8 +192,8 @@ class Usage(Case):
             for command in ("plan", "run", "bench"):
                 with self.subTest(text=text, command=command):
                     told = self.bad_json(2, command, text)
-                    self.assertIn(told["status"], ("BRIM_SYNTAX", "BRIM_INVALID"))
-        self.assertEqual(self.bad_json(2, "plan", "array @x | batch 4")["status"], "BRIM_UNBOUND")
+                    self.assertIn(told["status"], ("BRIM_STATUS_SYNTAX", "BRIM_STATUS_INVALID"))
+        self.assertEqual(self.bad_json(2, "plan", "array @x | batch 4")["status"], "BRIM_STATUS_UNBOUND")
 
     def test_stages_as_others_call_them(self):
         names = {stage["name"] for stage in self.good_json("stages")["stages"]}
@@ -332,7 +332,7 @@ class Budget(Case):
 
     def test_run_says_its_status(self):
         told = self.bad_json(3, "run", RANGE, "--memory=100KiB")
-        self.assertEqual(told["status"], "BRIM_BUDGET")
+        self.assertEqual(told["status"], "BRIM_STATUS_BUDGET")
 
 
     def test_a_stream_is_not_read_twice_for_the_minimum(self):
@@ -448,10 +448,10 @@ class Run(Case):
         write_npy(path, (100, 4), range(400))
         path.write_bytes(path.read_bytes()[:-100])
         told = self.bad_json(1, "run", "npy %s | batch 10" % path)
-        self.assertEqual(told["status"], "BRIM_CORRUPT")
+        self.assertEqual(told["status"], "BRIM_STATUS_CORRUPT")
         self.assertIn("x.npy", told["error"])
         told = self.bad_json(1, "run", "npy %s | batch 10" % (self.folder / "none.npy"))
-        self.assertEqual(told["status"], "BRIM_IO")
+        self.assertEqual(told["status"], "BRIM_STATUS_IO")
         self.assertIn("none.npy", told["error"])
 
 
@@ -573,7 +573,7 @@ class State(Case):
         self.good("run", RANGE, "--steps=5", "--state", self.path)
         for text in (RANGE.replace("7", "8"), RANGE.replace("1000", "1001")):
             told = self.bad_json(1, "run", text, "--resume", self.path)
-            self.assertEqual(told["status"], "BRIM_MISMATCH")
+            self.assertEqual(told["status"], "BRIM_STATUS_MISMATCH")
 
     def test_files_that_are_no_states(self):
         size = support.STATE_BYTES

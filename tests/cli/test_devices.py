@@ -101,9 +101,9 @@ class Cuda(Case):
         self.assertIn("no device", missing(answer, "cuda")["error"])
 
     def test_a_driver_that_does_not_start(self):
-        for result, status, says in (("999", "BRIM_DRIVER", "CUDA_ERROR_UNKNOWN (unknown error)"),
-                                     ("803", "BRIM_DRIVER", "error 803"),
-                                     ("34", "BRIM_UNSUPPORTED", "CUDA_ERROR_STUB_LIBRARY")):
+        for result, status, says in (("999", "BRIM_STATUS_DRIVER", "CUDA_ERROR_UNKNOWN (unknown error)"),
+                                     ("803", "BRIM_STATUS_DRIVER", "error 803"),
+                                     ("34", "BRIM_STATUS_UNSUPPORTED", "CUDA_ERROR_STUB_LIBRARY")):
             with self.subTest(result=result):
                 why = missing(told(with_cuda=True, CUDA_STANDIN_INIT=result), "cuda")
                 self.assertEqual(why["status"], status)

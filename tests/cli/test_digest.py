@@ -88,7 +88,7 @@ class Minimum(Pipelines):
                 with self.subTest(text=text, words=words):
                     told = self.bad_json(3, "run", text, *words,
                                          "--memory", self.least(text, *words) - 1)
-                    self.assertEqual(told["status"], "BRIM_BUDGET")
+                    self.assertEqual(told["status"], "BRIM_STATUS_BUDGET")
                     named = re.search(r"--memory (\d+)", told["said"])
                     self.assertTrue(named, told["said"])
                     self.assertEqual(int(named[1]), told["minimum_bytes"])

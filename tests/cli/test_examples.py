@@ -206,7 +206,7 @@ class Memory(Case):
 
     def test_a_device_that_is_not_there_is_an_error(self):
         self.assertIn("opencl:7", self.bad(1, "growth", "opencl:7"))
-        self.assertIn("BRIM_INVALID", self.bad(1, "growth", "nonsense"))
+        self.assertIn("BRIM_STATUS_INVALID", self.bad(1, "growth", "nonsense"))
 
 
 class Glyphs(Case):

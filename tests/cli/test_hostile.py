@@ -252,7 +252,7 @@ class Changing(Hostile):
                     code, told, said = self.while_running(
                         lambda: os.truncate(self.path, length), "--threads", threads)
                     self.assertEqual(code, 1, said)
-                    self.assertEqual(told["status"], "BRIM_CORRUPT")
+                    self.assertEqual(told["status"], "BRIM_STATUS_CORRUPT")
                     self.assertRegex(said, r"x\.npy: .*byte \d+.*cut")
                     self.assertGreater(told["batches"], 0)
 

@@ -87,7 +87,7 @@ class Bad(Case):
         base = f'folder "{self.place}" classes=no | decode | resize 20 25 | batch 3 '
         with self.assertRaises(RuntimeError) as failed:
             self.rows.run(base)
-        self.assertEqual(failed.exception.args[0], "BRIM_CORRUPT")
+        self.assertEqual(failed.exception.args[0], "BRIM_STATUS_CORRUPT")
         self.assertIn("b.jpg", failed.exception.args[1])
         if reason is not None:
             self.assertIn(reason, failed.exception.args[1])
@@ -209,11 +209,11 @@ class Bad(Case):
                 "random_resized_crop 224 | batch 4")
         with self.assertRaises(RuntimeError) as failed:
             self.rows.run(base.format(""))
-        self.assertEqual(failed.exception.args[0], "BRIM_BUDGET")
+        self.assertEqual(failed.exception.args[0], "BRIM_STATUS_BUDGET")
         self.assertRegex(failed.exception.args[1], r"1\.\d GiB of it are for decoding .*huge\.jpg")
         with self.assertRaises(RuntimeError) as failed:
             self.rows.run(base.format("room=4MiB"))
-        self.assertEqual(failed.exception.args[0], "BRIM_CORRUPT")
+        self.assertEqual(failed.exception.args[0], "BRIM_STATUS_CORRUPT")
         self.assertIn("progressive", failed.exception.args[1])
         self.assertIn("room=", failed.exception.args[1])
 
@@ -290,7 +290,7 @@ class Bad(Case):
                 text = f'folder "{self.place}" classes=no | decode | {stages} | batch 2'
                 with self.assertRaises(RuntimeError) as failed:
                     self.rows.run(text)
-                self.assertEqual(failed.exception.args[0], "BRIM_CORRUPT")
+                self.assertEqual(failed.exception.args[0], "BRIM_STATUS_CORRUPT")
                 self.assertIn("touch its folder", failed.exception.args[1])
 
     def test_no_descriptors(self):

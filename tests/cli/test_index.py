@@ -69,8 +69,8 @@ class Index(support.Case):
                     self.cache)
         self.assertEqual(done.returncode, 1)
         told = json.loads(done.stdout)
-        self.assertEqual(told["status"], "BRIM_IO")
-        self.assertEqual([file.get("status") for file in told["files"]], ["BRIM_IO", None])
+        self.assertEqual(told["status"], "BRIM_STATUS_IO")
+        self.assertEqual([file.get("status") for file in told["files"]], ["BRIM_STATUS_IO", None])
 
     def test_the_environment_names_the_cache_for_the_command_line(self):
         write_lines(self.text, 10)
@@ -195,7 +195,7 @@ class Index(support.Case):
     def test_places_that_cannot_be_written(self):
         write_lines(self.text, 100)
         told = self.bad_json(1, "plan", "text %s" % self.text, "--cache-dir", self.text / "below")
-        self.assertEqual(told["status"], "BRIM_IO")
+        self.assertEqual(told["status"], "BRIM_STATUS_IO")
         self.assertIn("index=beside", told["said"])
         self.assertIn("--cache-dir", told["said"])
         if os.geteuid() == 0:

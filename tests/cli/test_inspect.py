@@ -93,7 +93,7 @@ class Inspect(Case):
         self.assertIn("none.npy", told["error"])
         self.assertEqual(told["files"][0]["error"], told["error"])
         told = self.bad_json(1, "inspect", self.text(b"\0\1\2\3", "odd.xyz"))
-        self.assertEqual(told["status"], "BRIM_UNSUPPORTED")
+        self.assertEqual(told["status"], "BRIM_STATUS_UNSUPPORTED")
         self.assertEqual(brim("inspect").returncode, 2)
 
     def test_a_bad_file_does_not_hide_the_others(self):
@@ -138,7 +138,7 @@ class Inspect(Case):
     def test_a_file_cut_short(self):
         path = self.folder / "x.npy"
         path.write_bytes(npy_header((100, 4)) + struct.pack("<100f", *range(100)))
-        self.assertEqual(self.bad_json(1, "inspect", path)["status"], "BRIM_CORRUPT")
+        self.assertEqual(self.bad_json(1, "inspect", path)["status"], "BRIM_STATUS_CORRUPT")
 
     def test_interrupted(self):
         process = start("inspect", "range 1000000000000", "--verify", "--json")
@@ -301,7 +301,7 @@ class Images(Case):
     def test_one_image(self):
         path = self.put("a/1.png", png(20, 10))
         told = self.bad_json(1, "inspect", path)
-        self.assertEqual(told["status"], "BRIM_UNSUPPORTED")
+        self.assertEqual(told["status"], "BRIM_STATUS_UNSUPPORTED")
         self.assertIn("a PNG image of 20 x 10 pixels", told["error"])
         self.assertIn("folder \"%s\" | decode" % path.parent, told["error"])
         self.assertIn("files ", told["error"])

@@ -196,20 +196,20 @@ class Refused(Case):
                      "range 10000 | shuffle seed=7 | skip 1 | batch 64",
                      "range 10000 | shuffle seed=7 | repeat 2 | batch 64"):
             with self.subTest(text=text):
-                self.refused(text, "BRIM_MISMATCH", "another order", "shuffle")
+                self.refused(text, "BRIM_STATUS_MISMATCH", "another order", "shuffle")
 
     def test_other_data(self):
         self.good_json("run", self.TEXT, "--steps=5", "--state", self.state)
-        self.refused(self.TEXT.replace("10000", "10001"), "BRIM_MISMATCH", "other data")
+        self.refused(self.TEXT.replace("10000", "10001"), "BRIM_STATUS_MISMATCH", "other data")
         x = write_npy(self.folder / "x.npy", (10000, 2))
-        self.refused(f"npy {x} | shuffle seed=7 | batch 64", "BRIM_MISMATCH", "other data")
+        self.refused(f"npy {x} | shuffle seed=7 | batch 64", "BRIM_STATUS_MISMATCH", "other data")
 
     def test_a_file_that_has_grown(self):
         path = write_npy(self.folder / "x.npy", (1000, 2))
         text = f"npy {path} | shuffle seed=7 | batch 64"
         self.good_json("run", text, "--steps=5", "--state", self.state)
         write_npy(path, (1001, 2))
-        self.refused(text, "BRIM_MISMATCH", "other data")
+        self.refused(text, "BRIM_STATUS_MISMATCH", "other data")
 
     def test_transforms_and_batches_may_change(self):
         self.good_json("run", self.TEXT, "--steps=5", "--state", self.state)
@@ -224,14 +224,14 @@ class Refused(Case):
             content = bytearray(whole)
             content[at] ^= 1 << (at % 8)
             self.state.write_bytes(content)
-            self.refused(self.TEXT, "BRIM_CORRUPT", "state")
+            self.refused(self.TEXT, "BRIM_STATUS_CORRUPT", "state")
 
     def test_files_that_are_no_states(self):
         self.good_json("run", self.TEXT, "--steps=5", "--state", self.state)
         whole = self.state.read_bytes()
         for content in (b"", whole[:-1], whole + b"\0", bytes(STATE_BYTES), whole[::-1]):
             self.state.write_bytes(content)
-            self.refused(self.TEXT, "BRIM_CORRUPT", "state")
+            self.refused(self.TEXT, "BRIM_STATUS_CORRUPT", "state")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ struct kind {
     unsigned bits;
     unsigned statuses; /* that a call may fail with: bits */
 };
-#define BIT(status) (1u << BRIM_##status)
+#define BIT(status) (1u << BRIM_STATUS_##status)
 static const struct kind kinds[] = {
     { "alloc", 1u << BRIM__FAULT_ALLOC, BIT(MEMORY) },
     { "map", 1u << BRIM__FAULT_MAP, BIT(MEMORY) },
@@ -71,7 +71,7 @@ void check_failure(const char *call, brim_status status) {
     if ((now.kind->statuses & (1u << status)) == 0) {
         wrong("%s: %s does not fit the fault: %s", call, brim_status_name(status), brim_detail());
     }
-    if (now.scenario->fileless && status == BRIM_IO) {
+    if (now.scenario->fileless && status == BRIM_STATUS_IO) {
         wrong("%s: what a cache met has become an error: %s", call, brim_detail());
     }
     if (brim_detail()[0] == '\0') {
@@ -150,7 +150,7 @@ brim_batch *take_one(brim_loader *loader) {
     char detail[256] = "";
     forget_detail();
     brim_status status = brim_loader_next(loader, BRIM_FOREVER, &batch);
-    if (status == BRIM_END) {
+    if (status == BRIM_STATUS_END) {
         status = brim_loader_next(loader, BRIM_FOREVER, &batch);
     }
     for (uint64_t failures = 1; status != BRIM_OK; failures++) {

@@ -33,8 +33,8 @@ struct scenario {
     const char *text;     /* of its pipeline, $ for the directory; for `run` to use */
     struct digest wanted; /* of what it gives without any fault */
     bool device_only;     /* only with faults of a device */
-    bool fileless;        /* no file is read but by caches, so no call may fail with BRIM_IO */
-    bool some;            /* a run takes long: only some points, always the same */
+    bool fileless; /* no file is read but by caches, so no call may fail with BRIM_STATUS_IO */
+    bool some;     /* a run takes long: only some points, always the same */
 };
 
 struct kind;

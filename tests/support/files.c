@@ -68,9 +68,10 @@ void write_file(const char *name, const void *data, size_t bytes) {
 
 static const char *npy_dtype(brim_dtype dtype) {
     static const char *const names[] = {
-        [BRIM_BOOL] = "|b1", [BRIM_U8] = "|u1",  [BRIM_I8] = "|i1",  [BRIM_U16] = "<u2",
-        [BRIM_I16] = "<i2",  [BRIM_U32] = "<u4", [BRIM_I32] = "<i4", [BRIM_U64] = "<u8",
-        [BRIM_I64] = "<i8",  [BRIM_F16] = "<f2", [BRIM_F32] = "<f4", [BRIM_F64] = "<f8",
+        [BRIM_DTYPE_BOOL] = "|b1", [BRIM_DTYPE_U8] = "|u1",  [BRIM_DTYPE_I8] = "|i1",
+        [BRIM_DTYPE_U16] = "<u2",  [BRIM_DTYPE_I16] = "<i2", [BRIM_DTYPE_U32] = "<u4",
+        [BRIM_DTYPE_I32] = "<i4",  [BRIM_DTYPE_U64] = "<u8", [BRIM_DTYPE_I64] = "<i8",
+        [BRIM_DTYPE_F16] = "<f2",  [BRIM_DTYPE_F32] = "<f4", [BRIM_DTYPE_F64] = "<f8",
     };
     assert_true((size_t)dtype < sizeof names / sizeof names[0] && names[dtype] != NULL);
     return names[dtype];

@@ -60,7 +60,7 @@ static void write_numbers(void) {
     for (int64_t i = 0; i < 30; i++) {
         numbers[i] = i * 13 % ROWS;
     }
-    write_npy("chosen.npy", BRIM_I64, 1, (const int64_t[]){ 30 }, numbers);
+    write_npy("chosen.npy", BRIM_DTYPE_I64, 1, (const int64_t[]){ 30 }, numbers);
 }
 
 /* -------------------------------------------------------------- containers */
@@ -144,7 +144,7 @@ static void write_tensors(void) {
             values[i][k] = (float)i + (float)k / 16;
         }
     }
-    write_npy("member.npy", BRIM_F32, 2, (const int64_t[]){ ROWS, WIDTH }, values);
+    write_npy("member.npy", BRIM_DTYPE_F32, 2, (const int64_t[]){ ROWS, WIDTH }, values);
     FILE *member = fopen(in_directory("member.npy").text, "rbe");
     assert_non_null(member);
     assert_int_equal(fread(file, 1, sizeof file, member), sizeof file);
@@ -194,13 +194,13 @@ int begin_format_tests(void **state) {
 /* --------------------------------------------------------------- functions */
 
 static const brim_field_spec document_fields[] = {
-    { .size = sizeof(brim_field_spec), .name = "number", .dtype = BRIM_I64 },
+    { .size = sizeof(brim_field_spec), .name = "number", .dtype = BRIM_DTYPE_I64 },
     { .size = sizeof(brim_field_spec),
       .name = "ids",
-      .dtype = BRIM_I32,
+      .dtype = BRIM_DTYPE_I32,
       .rank = 1,
       .shape = { MOST_IDS },
-      .form = BRIM_RAGGED },
+      .form = BRIM_FORM_RAGGED },
 };
 static int64_t next_document;
 
@@ -265,30 +265,30 @@ static int double_all(void *user, const brim_call *call, brim_value *inputs, siz
 static const brim_binding bindings[] = {
     { .size = sizeof(brim_binding),
       .name = "documents",
-      .kind = BRIM_BIND_STREAM,
+      .kind = BRIM_BINDING_STREAM,
       .fields = document_fields,
       .field_count = 2,
       .pull = pull_document,
       .reopen = reopen_documents },
     { .size = sizeof(brim_binding),
       .name = "even",
-      .kind = BRIM_BIND_FILTER,
-      .flags = BRIM_PURE | BRIM_CONCURRENT,
+      .kind = BRIM_BINDING_FILTER,
+      .flags = BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT,
       .filter = keep_even },
     { .size = sizeof(brim_binding),
       .name = "twice",
-      .kind = BRIM_BIND_FLAT_MAP,
+      .kind = BRIM_BINDING_FLAT_MAP,
       .count = 2,
       .fields = document_fields,
       .field_count = 1,
-      .flags = BRIM_PURE | BRIM_CONCURRENT,
+      .flags = BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT,
       .flat_map = make_two },
     { .size = sizeof(brim_binding),
       .name = "double",
-      .kind = BRIM_BIND_BATCH_MAP,
+      .kind = BRIM_BINDING_BATCH_MAP,
       .fields = document_fields,
       .field_count = 1,
-      .flags = BRIM_PURE,
+      .flags = BRIM_CALLBACK_PURE,
       .batch_map = double_all },
 };
 

@@ -129,7 +129,7 @@ static void write_same(void) {
         draw_pixels(&pixels[i][0][0][0], SAME_WIDTH, SAME_HEIGHT, i + 50);
         write_png(name, &pixels[i][0][0][0], SAME_WIDTH, SAME_HEIGHT);
     }
-    write_npy("pets.npy", BRIM_U8, 4, shape, pixels);
+    write_npy("pets.npy", BRIM_DTYPE_U8, 4, shape, pixels);
 }
 
 int begin_image_tests(void **state) {

@@ -22,15 +22,15 @@ static float matrix[SAMPLES][WIDTH];
 static const brim_field_spec read_fields[] = {
     { .size = sizeof(brim_field_spec),
       .name = "noise",
-      .dtype = BRIM_U32,
+      .dtype = BRIM_DTYPE_U32,
       .rank = 1,
       .shape = { WIDTH } },
-    { .size = sizeof(brim_field_spec), .name = "number", .dtype = BRIM_I64 },
+    { .size = sizeof(brim_field_spec), .name = "number", .dtype = BRIM_DTYPE_I64 },
 };
 static const brim_field_spec map_fields[] = {
     { .size = sizeof(brim_field_spec),
       .name = "sum",
-      .dtype = BRIM_U32,
+      .dtype = BRIM_DTYPE_U32,
       .rank = 1,
       .shape = { WIDTH } },
 };
@@ -112,46 +112,46 @@ static int read_gated(void *user, const brim_call *call, brim_value *outputs, si
 const brim_binding memory_bindings[] = {
     { .size = sizeof(brim_binding),
       .name = "matrix",
-      .kind = BRIM_BIND_ARRAY,
+      .kind = BRIM_BINDING_ARRAY,
       .data = matrix,
-      .dtype = BRIM_F32,
+      .dtype = BRIM_DTYPE_F32,
       .rank = 2,
       .shape = { SAMPLES, WIDTH } },
     { .size = sizeof(brim_binding),
       .name = "reader",
-      .kind = BRIM_BIND_SOURCE,
+      .kind = BRIM_BINDING_SOURCE,
       .count = SAMPLES,
       .fields = read_fields,
       .field_count = 2,
       .read = read_sample },
     { .size = sizeof(brim_binding),
       .name = "parallel",
-      .kind = BRIM_BIND_SOURCE,
+      .kind = BRIM_BINDING_SOURCE,
       .count = SAMPLES,
       .fields = read_fields,
       .field_count = 2,
-      .flags = BRIM_PURE | BRIM_CONCURRENT,
+      .flags = BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT,
       .read = read_sample },
     { .size = sizeof(brim_binding),
       .name = "gated",
-      .kind = BRIM_BIND_SOURCE,
+      .kind = BRIM_BINDING_SOURCE,
       .count = SAMPLES,
       .fields = read_fields,
       .field_count = 2,
-      .flags = BRIM_PURE | BRIM_CONCURRENT,
+      .flags = BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT,
       .read = read_gated },
     { .size = sizeof(brim_binding),
       .name = "serial",
-      .kind = BRIM_BIND_MAP,
+      .kind = BRIM_BINDING_MAP,
       .fields = map_fields,
       .field_count = 1,
       .map = map_sample },
     { .size = sizeof(brim_binding),
       .name = "concurrent",
-      .kind = BRIM_BIND_MAP,
+      .kind = BRIM_BINDING_MAP,
       .fields = map_fields,
       .field_count = 1,
-      .flags = BRIM_PURE | BRIM_CONCURRENT,
+      .flags = BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT,
       .map = map_sample },
 };
 const size_t memory_binding_count = sizeof memory_bindings / sizeof memory_bindings[0];
@@ -243,9 +243,10 @@ static void write_files(void) {
     for (size_t i = 0; i < SAMPLES * WIDTH; i++) {
         ((float *)matrix)[i] = (float)i * 0.37f - 100;
     }
-    write_npy("a.npy", BRIM_U8, 4, (const int64_t[]){ 40, SIDE, SIDE, 3 }, images[0]);
-    write_npy("b.npy", BRIM_U8, 4, (const int64_t[]){ IMAGES - 40, SIDE, SIDE, 3 }, images[40]);
-    write_npy("labels.npy", BRIM_U8, 1, (const int64_t[]){ IMAGES }, labels);
+    write_npy("a.npy", BRIM_DTYPE_U8, 4, (const int64_t[]){ 40, SIDE, SIDE, 3 }, images[0]);
+    write_npy("b.npy", BRIM_DTYPE_U8, 4, (const int64_t[]){ IMAGES - 40, SIDE, SIDE, 3 },
+              images[40]);
+    write_npy("labels.npy", BRIM_DTYPE_U8, 1, (const int64_t[]){ IMAGES }, labels);
     write_file("plain.bin", tokens, sizeof tokens);
     write_llmc(tokens, TOKENS / 2);
     write_megatron(tokens, TOKENS);

@@ -182,7 +182,7 @@ bool take_more(brim_loader *loader, uint64_t batches, struct digest *digest) {
             }
             brim_batch_release(batch);
             taken++;
-        } else if (status != BRIM_END) {
+        } else if (status != BRIM_STATUS_END) {
             return false;
         }
     }

@@ -32,7 +32,7 @@ void model_normalize(struct model_field *field, const double *mean, const double
                      int64_t channels, uint32_t axis, double max) {
     static struct model_field from;
     from = *field;
-    field->dtype = BRIM_F32;
+    field->dtype = BRIM_DTYPE_F32;
     int64_t inner = 1;
     for (uint32_t i = axis + 1; i < field->rank; i++) {
         inner *= field->shape[i];
@@ -41,7 +41,7 @@ void model_normalize(struct model_field *field, const double *mean, const double
         const int64_t c = channels == 1 ? 0 : i / inner % channels;
         const float scale = (float)(1.0 / (max * std[c]));
         const float bias = (float)(0.0 - mean[c] / std[c]);
-        model_convert(from.dtype, BRIM_F32, from.data + i * brim_dtype_bytes(from.dtype),
+        model_convert(from.dtype, BRIM_DTYPE_F32, from.data + i * brim_dtype_bytes(from.dtype),
                       field->data + i * sizeof(float), &scale, &bias);
     }
 }
@@ -70,34 +70,37 @@ void model_one_hot(struct model_field *field, int64_t classes, brim_dtype dtype)
     static struct model_field labels;
     const uint8_t zero = 0, one = 1;
     labels = *field;
-    model_cast(&labels, BRIM_I64);
+    model_cast(&labels, BRIM_DTYPE_I64);
     field->dtype = dtype;
     field->shape[field->rank++] = classes;
     for (int64_t i = 0; i < model_elements(field); i++) {
         int64_t label;
         memcpy(&label, labels.data + i / classes * sizeof label, sizeof label);
-        model_convert(BRIM_U8, dtype, label == i % classes ? &one : &zero,
+        model_convert(BRIM_DTYPE_U8, dtype, label == i % classes ? &one : &zero,
                       field->data + i * brim_dtype_bytes(dtype), NULL, NULL);
     }
 }
 
 /* ------------------------------------------------------ samples as arrays */
 
-const brim_dtype real_dtypes[REAL_DTYPES] = { BRIM_BOOL, BRIM_U8,  BRIM_I8,  BRIM_U16, BRIM_I16,
-                                              BRIM_U32,  BRIM_I32, BRIM_U64, BRIM_I64, BRIM_F16,
-                                              BRIM_BF16, BRIM_F32, BRIM_F64 };
+const brim_dtype real_dtypes[REAL_DTYPES] = { BRIM_DTYPE_BOOL, BRIM_DTYPE_U8,   BRIM_DTYPE_I8,
+                                              BRIM_DTYPE_U16,  BRIM_DTYPE_I16,  BRIM_DTYPE_U32,
+                                              BRIM_DTYPE_I32,  BRIM_DTYPE_U64,  BRIM_DTYPE_I64,
+                                              BRIM_DTYPE_F16,  BRIM_DTYPE_BF16, BRIM_DTYPE_F32,
+                                              BRIM_DTYPE_F64 };
 
 /* A value for one element: any bits for integers, no NaN for floats (whose bits
  * are a matter of the conversions' own test). */
 static void make_element(brim_dtype dtype, uint64_t bits, uint8_t *at) {
-    if (dtype == BRIM_BOOL) {
+    if (dtype == BRIM_DTYPE_BOOL) {
         *at = bits & 1;
-    } else if (dtype == BRIM_F16 || dtype == BRIM_BF16 || dtype == BRIM_F32 || dtype == BRIM_F64) {
+    } else if (dtype == BRIM_DTYPE_F16 || dtype == BRIM_DTYPE_BF16 || dtype == BRIM_DTYPE_F32 ||
+               dtype == BRIM_DTYPE_F64) {
         double value = (double)(int32_t)bits / (double)(1u << (bits >> 32) % 30);
         if (bits >> 60 == 3) {
             value = value < 0 ? -(double)__builtin_inff() : (double)__builtin_inff();
         }
-        model_convert(BRIM_F64, dtype, (const uint8_t *)&value, at, NULL, NULL);
+        model_convert(BRIM_DTYPE_F64, dtype, (const uint8_t *)&value, at, NULL, NULL);
     } else {
         memcpy(at, &bits, brim_dtype_bytes(dtype));
     }
@@ -107,7 +110,7 @@ struct data data_new(const char *name, brim_dtype dtype, uint32_t rank, const in
                      bool turned, uint64_t seed) {
     struct data data = { .binding = { .size = sizeof(brim_binding),
                                       .name = name,
-                                      .kind = BRIM_BIND_ARRAY,
+                                      .kind = BRIM_BINDING_ARRAY,
                                       .dtype = dtype,
                                       .rank = rank } };
     const int64_t bytes = (int64_t)brim_dtype_bytes(dtype);
@@ -177,7 +180,7 @@ void assert_fields_well_laid(const brim_batch *batch) {
         assert_int_equal((uintptr_t)field->data % 64, 0);
         assert_ptr_equal(brim_batch_find(batch, field->name), field);
         assert_int_equal(field->shape[0], info->rows);
-        assert_int_equal(field->device_kind, BRIM_ON_HOST);
+        assert_int_equal(field->device_kind, BRIM_DEVICE_HOST);
         assert_null(field->ready);
         for (uint32_t i = field->rank; i-- > 0;) {
             assert_int_equal(field->strides[i], stride);

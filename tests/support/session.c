@@ -97,14 +97,14 @@ static void check_device(struct session *session) {
     brim_budget *budget = brim_runtime_budget(session->runtime);
     brim_budget_info device = BRIM_BUDGET_INFO_INIT, pinned = BRIM_BUDGET_INFO_INIT;
     assert_int_equal(brim_budget_read(budget, session->kind, &device), BRIM_OK);
-    assert_int_equal(brim_budget_read(budget, BRIM_PINNED, &pinned), BRIM_OK);
+    assert_int_equal(brim_budget_read(budget, BRIM_MEMORY_PINNED, &pinned), BRIM_OK);
     assert_true(device.peak <= device.limit && device.peak <= info->planned_device_bytes);
     assert_true(pinned.peak <= pinned.limit && pinned.peak <= info->planned_pinned_bytes);
     assert_true(device.peak >= info->minimum_device_bytes);
 }
 
 static void check_all_given_back(struct session *session) {
-    for (int kind = BRIM_PINNED; kind < BRIM_MEMORY_KINDS; kind++) {
+    for (int kind = BRIM_MEMORY_PINNED; kind < BRIM_MEMORY_KINDS; kind++) {
         brim_budget_info info = BRIM_BUDGET_INFO_INIT;
         assert_int_equal(
             brim_budget_read(brim_runtime_budget(session->runtime), (brim_memory)kind, &info),
@@ -115,7 +115,7 @@ static void check_all_given_back(struct session *session) {
 
 void session_close(struct session *session) {
     brim_usage usage = BRIM_USAGE_INIT;
-    if (session->kind != BRIM_HOST) {
+    if (session->kind != BRIM_MEMORY_HOST) {
         check_device(session);
     }
     assert_int_equal(session->held_count, 0);
@@ -201,10 +201,10 @@ bool take_batches(struct session *session, uint64_t most, batch_visit *visit, vo
     while (session->held_count > 0) {
         let_go(session, visit, user);
     }
-    if (status != BRIM_OK && status != BRIM_END) {
+    if (status != BRIM_OK && status != BRIM_STATUS_END) {
         fail_msg("next: %s: %s", brim_status_name(status), brim_detail());
     }
-    return status == BRIM_END;
+    return status == BRIM_STATUS_END;
 }
 
 brim_batch *take_batch(struct session *session) {
@@ -219,11 +219,11 @@ brim_batch *take_batch(struct session *session) {
  * one behind the other, or further apart where they are padded. */
 static const char *row_bytes(const brim_field *field, uint64_t row, size_t *bytes) {
     int64_t stride = (int64_t)brim_dtype_bytes(field->dtype);
-    for (uint32_t i = field->rank; i-- > (field->form == BRIM_DENSE ? 1u : 2u);) {
+    for (uint32_t i = field->rank; i-- > (field->form == BRIM_FORM_DENSE ? 1u : 2u);) {
         assert_int_equal(field->strides[i], stride);
         stride *= field->shape[i];
     }
-    if (field->form == BRIM_DENSE) {
+    if (field->form == BRIM_FORM_DENSE) {
         assert_true(field->strides[0] >= stride);
         *bytes = (size_t)stride;
         return (const char *)field->data + (int64_t)row * field->strides[0];
@@ -241,12 +241,12 @@ static const char *row_bytes(const brim_field *field, uint64_t row, size_t *byte
 static brim_field on_host(const brim_batch *batch, uint32_t index, void **memory) {
     brim_field field = *brim_batch_field_at(batch, index);
     *memory = NULL;
-    if (field.device_kind != BRIM_ON_HOST) {
+    if (field.device_kind != BRIM_DEVICE_HOST) {
         *memory = malloc(field.bytes + 1);
         assert_non_null(*memory);
         assert_ok(brim_batch_read(batch, index, *memory, field.bytes), "reading", field.name);
         field.data = *memory;
-        if (field.form == BRIM_DENSE && field.shape[0] > 0) {
+        if (field.form == BRIM_FORM_DENSE && field.shape[0] > 0) {
             field.strides[0] = (int64_t)field.bytes / field.shape[0];
         }
     }
