@@ -239,16 +239,28 @@ static void describe_caches(const brim_plan *plan, uint64_t left) {
     }
 }
 
-brim_status brim__plan_fit(brim_plan *plan, const struct brim__plan_request *request) {
+/* What fitting adds up, in bytes of host memory. */
+struct amounts {
+    uint64_t needed;    /* that is not taken yet: what loading holds, and what then runs */
+    uint64_t whole;     /* that, and all that is there when the loader opens */
+    uint64_t available; /* to the loader now */
+};
+
+/* Slots of the ring that is lent from: those that may be lent at a time, and one more. */
+static uint32_t lendable(const brim_plan_info *info) {
+    return info->hold + 1;
+}
+
+/* Small slots are worth having one for each worker, up to this many. */
+static uint32_t more_if_small(const brim_plan_info *info) {
+    return info->slot_bytes <= SMALL_SLOT ? MORE_SMALL : 0;
+}
+
+/* How many slots and threads there must be and may be, as the options say. */
+static brim_status count_slots(brim_plan *plan, const struct brim__plan_request *request) {
     const brim_open_options *options = request->options;
     brim_plan_info *info = &plan->info;
-    const uint64_t usable = plan->callback ? BRIM__STACK_CALLBACK : BRIM__STACK_OWN;
-    plan->stack_usable = usable;
-    info->stack_bytes = brim__thread_stack_bytes(usable) + brim__page_bytes();
     info->hold = options->hold == 0 ? 1 : options->hold;
-    const uint32_t lendable = info->hold + 1; /* slots that are lent, and one more */
-    info->minimum_slots = plan->landing.on ? STAGING : lendable;
-    info->minimum_device_slots = plan->landing.on ? lendable : 0;
     if (info->hold > BRIM__MOST_HOLD) {
         return brim__fail(BRIM_STATUS_INVALID, "hold=%u: at most %u batches can be lent at a time",
                           info->hold, BRIM__MOST_HOLD);
@@ -257,13 +269,34 @@ brim_status brim__plan_fit(brim_plan *plan, const struct brim__plan_request *req
         return brim__fail(BRIM_STATUS_INVALID, "slots=%u: at most %u", options->slots,
                           BRIM__MOST_SLOTS);
     }
-    if (options->slots != 0 && options->slots < lendable) {
+    const uint32_t lent_from = lendable(info);
+    if (options->slots != 0 && options->slots < lent_from) {
         return brim__fail(BRIM_STATUS_INVALID,
                           "slots=%u: at least %u are needed, one more than may be lent at a "
                           "time",
-                          options->slots, lendable);
+                          options->slots, lent_from);
     }
+    plan->thread_cap = options->threads < 0
+                           ? request->threads
+                           : (uint32_t)brim__min((uint64_t)options->threads, request->threads);
+    /* records for all that there may ever be, so that the minimum does not depend on
+     * threads; slots= means those that are lent */
+    const uint32_t lent_cap = options->slots != 0 ? options->slots : lent_from + MORE_SLOTS;
+    if (plan->landing.on) {
+        info->minimum_slots = STAGING;
+        info->minimum_device_slots = lent_from;
+        plan->slot_cap = STAGING + MORE_SLOTS + more_if_small(info);
+        plan->berth_cap = lent_cap;
+    } else {
+        info->minimum_slots = lent_from;
+        plan->slot_cap = lent_cap + (options->slots != 0 ? 0 : more_if_small(info));
+    }
+    return BRIM_OK;
+}
 
+/* What an epoch has and what a batch is. */
+static void count_batches(brim_plan *plan) {
+    brim_plan_info *info = &plan->info;
     info->samples = brim__order_count(&plan->order);
     info->batches = brim__shard_deliveries(&plan->shard);
     info->steps = brim__shard_steps(&plan->shard);
@@ -274,71 +307,52 @@ brim_status brim__plan_fit(brim_plan *plan, const struct brim__plan_request *req
     }
     info->batch_rows = plan->shard.micro_rows;
     info->field_count = plan->delivered.output_count;
+}
 
-    plan->thread_cap = options->threads < 0
-                           ? request->threads
-                           : (uint32_t)brim__min((uint64_t)options->threads, request->threads);
-    /* records for all that there may ever be, so that the minimum does not
-     * depend on threads; slots for as many workers as there are */
-    const uint32_t small = info->slot_bytes <= SMALL_SLOT ? MORE_SMALL : 0;
-    const uint32_t slots = plan->landing.on ? 0 : options->slots; /* those that are lent */
-    plan->slot_cap = slots != 0 ? slots : info->minimum_slots + MORE_SLOTS + small;
-    plan->berth_cap = !plan->landing.on     ? 0
-                      : options->slots != 0 ? options->slots
-                                            : lendable + MORE_SLOTS;
-
-    /* everything that the arena will ever hold is taken before it is measured,
-     * the text of a refusal too: the minimum does not depend on whether it fits */
-    char *reason;
-    brim_status status = brim__arena_take(&plan->arena, REASON_BYTES, &reason);
-    if (status == BRIM_OK) {
-        status = describe_batches(plan);
-    }
-    if (status == BRIM_OK) {
-        status = brim__arena_take(&plan->arena, request->extra_bytes(plan), &plan->extra);
-    }
-    if (status != BRIM_OK) {
-        return status;
-    }
-    info->reason = reason;
+/* The minimum: what is there, what loading and running need, and what opening needed. */
+static brim_status add_up_minimum(brim_plan *plan, const struct brim__plan_request *request,
+                                  struct amounts *amounts) {
+    brim_plan_info *info = &plan->info;
     const uint64_t taken = plan->arena.bytes + plan->loaded_bytes;
     const uint64_t held = brim__plan_held_bytes(plan);
-    info->fixed_bytes = plus(taken, held);
     const uint64_t running =
         plus(plus(plus(times(info->minimum_slots, info->slot_bytes), info->scratch_bytes),
                   plus(info->window_bytes, plan->cache_count * brim__budget_node_bytes())),
              times(info->minimum_device_slots, plan->landing.tail_bytes));
-    /* not taken yet: what loading will hold, and what runs or stamps after that */
-    const uint64_t needed = plus(held, brim__max(running, stamping(plan)));
+    info->fixed_bytes = plus(taken, held);
+    amounts->needed = plus(held, brim__max(running, stamping(plan)));
+    amounts->whole = plus(plus(request->base_bytes, taken), amounts->needed);
+    amounts->available = brim__budget_available(plan->budget, BRIM_MEMORY_HOST);
     /* opening may have needed more for a while, to build an index or count labels */
     brim_budget_info opening = BRIM_BUDGET_INFO_INIT;
-    status = brim_budget_read(plan->budget, BRIM_MEMORY_HOST, &opening);
+    const brim_status status = brim_budget_read(plan->budget, BRIM_MEMORY_HOST, &opening);
     if (status != BRIM_OK) {
         return status;
     }
-    const uint64_t whole = plus(plus(request->base_bytes, taken), needed);
-    info->minimum_bytes =
-        brim__max(brim__max(whole, plus(request->base_bytes, opening.peak)), BRIM__BUDGET_FLOOR);
+    info->minimum_bytes = brim__max(
+        brim__max(amounts->whole, plus(request->base_bytes, opening.peak)), BRIM__BUDGET_FLOOR);
     info->limit_bytes = brim__budget_limit(plan->budget, BRIM_MEMORY_HOST);
-
-    const uint64_t available = brim__budget_available(plan->budget, BRIM_MEMORY_HOST);
     info->slots = info->minimum_slots;
     info->planned_bytes = info->minimum_bytes;
-    info->fits = needed <= available;
-    describe_caches(plan, UINT64_MAX);
     if (plan->landing.on) {
         need_device(plan);
     }
-    if (!info->fits) {
-        explain(plan, needed, available, reason);
-    } else if (plan->landing.on) {
-        info->fits = fit_device(plan, reason);
-    }
-    if (!info->fits) {
-        return BRIM_OK;
-    }
-    uint64_t left = available - needed;
-    uint64_t used = whole;
+    return BRIM_OK;
+}
+
+/* Page-locked bytes for slots above the minimum; slots that are lent need none. */
+static uint64_t pinned_left(const brim_plan *plan) {
+    const uint64_t available = brim__budget_available(plan->budget, BRIM_MEMORY_PINNED);
+    const uint64_t minimum = plan->info.minimum_pinned_bytes;
+    return !plan->landing.on ? UINT64_MAX : available > minimum ? available - minimum : 0;
+}
+
+/* Spends what is free above the minimum: on workers, caches in files, slots, caches. */
+static void spend_rest(brim_plan *plan, const struct brim__plan_request *request,
+                       const struct amounts *amounts) {
+    brim_plan_info *info = &plan->info;
+    uint64_t left = amounts->available - amounts->needed;
+    uint64_t used = amounts->whole;
     while (info->threads < plan->thread_cap) {
         const uint64_t stack =
             info->threads < request->running[plan->callback] ? 0 : info->stack_bytes;
@@ -358,14 +372,11 @@ brim_status brim__plan_fit(brim_plan *plan, const struct brim__plan_request *req
         times(info->device_slots - info->minimum_device_slots, plan->landing.tail_bytes);
     used += brim__min(left, tails);
     left -= brim__min(left, tails);
-    const uint32_t most = slots != 0 ? slots
-                                     : info->minimum_slots + MORE_SLOTS +
-                                           (uint32_t)brim__min(small, plan->thread_cap);
-    const uint64_t lockable = brim__budget_available(plan->budget, BRIM_MEMORY_PINNED);
-    uint64_t pinned = !plan->landing.on ? UINT64_MAX
-                      : lockable > info->minimum_pinned_bytes
-                          ? lockable - info->minimum_pinned_bytes
-                          : 0;
+    /* of the records for small slots only as many are filled as there are workers */
+    const bool chosen = !plan->landing.on && request->options->slots != 0;
+    const uint32_t small = chosen ? 0 : more_if_small(info);
+    const uint32_t most = plan->slot_cap - small + (uint32_t)brim__min(small, plan->thread_cap);
+    uint64_t pinned = pinned_left(plan);
     while (info->slots < most && info->slot_bytes <= brim__min(left, pinned)) {
         info->slots++;
         pinned -= info->slot_bytes;
@@ -378,5 +389,43 @@ brim_status brim__plan_fit(brim_plan *plan, const struct brim__plan_request *req
     info->planned_bytes =
         brim__max(used, brim__min(plus(used, caches(plan, false)), info->limit_bytes));
     describe_caches(plan, left);
+}
+
+brim_status brim__plan_fit(brim_plan *plan, const struct brim__plan_request *request) {
+    brim_plan_info *info = &plan->info;
+    struct amounts amounts;
+    char *reason = NULL;
+    plan->stack_usable = plan->callback ? BRIM__STACK_CALLBACK : BRIM__STACK_OWN;
+    info->stack_bytes = brim__thread_stack_bytes(plan->stack_usable) + brim__page_bytes();
+    brim_status status = count_slots(plan, request);
+    if (status == BRIM_OK) {
+        count_batches(plan);
+        /* everything that the arena will ever hold is taken before it is measured, the
+         * text of a refusal too: the minimum does not depend on whether it fits */
+        status = brim__arena_take(&plan->arena, REASON_BYTES, &reason);
+    }
+    if (status == BRIM_OK) {
+        info->reason = reason;
+        status = describe_batches(plan);
+    }
+    if (status == BRIM_OK) {
+        status = brim__arena_take(&plan->arena, request->extra_bytes(plan), &plan->extra);
+    }
+    if (status == BRIM_OK) {
+        status = add_up_minimum(plan, request, &amounts);
+    }
+    if (status != BRIM_OK) {
+        return status;
+    }
+    describe_caches(plan, UINT64_MAX);
+    info->fits = amounts.needed <= amounts.available;
+    if (!info->fits) {
+        explain(plan, amounts.needed, amounts.available, reason);
+    } else if (plan->landing.on) {
+        info->fits = fit_device(plan, reason);
+    }
+    if (info->fits) {
+        spend_rest(plan, request, &amounts);
+    }
     return BRIM_OK;
 }
