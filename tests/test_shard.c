@@ -2,8 +2,8 @@
  * test_shard.c: what ranks receive, against a model that deals positions out
  * one by one, and the batch stage that says how.
  */
-#include "batching/batching.h"
-#include "order/shard.h"
+#include "batching/shard.h"
+#include "batching/stages.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

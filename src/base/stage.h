@@ -14,7 +14,7 @@
 struct brim__opening;    /* source/source.h */
 struct brim__source;     /* source/source.h */
 struct brim__order;      /* order/order.h */
-struct brim__batching;   /* order/shard.h */
+struct brim__batching;   /* batching/batching.h */
 struct brim__program;    /* transform/program.h */
 struct brim__batch_site; /* batching/batch_program.h */
 struct brim__use;

@@ -5,8 +5,7 @@
  * choices stand in the order of their enums.
  */
 #include "batching/batching.h"
-
-#include "order/shard.h"
+#include "batching/stages.h"
 
 #define MOST_ROWS   2147483647.0
 #define MOST_ERRORS 4611686018427387904.0 /* 2^62 */

@@ -11,7 +11,7 @@
  * no other lock. What it is handed is a description made for that call. It is not
  * called for a batch without valid rows.
  */
-#include "batching/batching.h"
+#include "batching/stages.h"
 
 #include "batching/batch_program.h"
 #include "source/spec.h"

@@ -1,18 +1,49 @@
 /*
- * batching.h: the batching room's rows of the stage table. Those that make batches
- * only say what is wanted: order/shard.c does the arithmetic, engine/ the work.
- * mixup, cutmix and batch_map act on whole batches (batch_program.h).
+ * batching.h: what the stages batch, bucket and pack_sequences ask for.
+ *
+ * The stages fill this record from their arguments (batch.c, bucket.c,
+ * pack_sequences.c). shard.c does the arithmetic of steps, ranks and micro-batches;
+ * plan/sequence.c plans what is packed or sorted by length; engine/ fills the batches.
  */
 #ifndef BRIM_BATCHING_H
 #define BRIM_BATCHING_H
 
-#include "base/stage.h"
+#include "base/base.h"
 
-extern const struct brim__stage brim__stage_batch;
-extern const struct brim__stage brim__stage_bucket;
-extern const struct brim__stage brim__stage_pack_sequences;
-extern const struct brim__stage brim__stage_mixup;
-extern const struct brim__stage brim__stage_cutmix;
-extern const struct brim__stage brim__stage_batch_map;
+enum brim__remainder { BRIM__KEEP, BRIM__DROP, BRIM__PAD };
+enum brim__on_error { BRIM__FAIL, BRIM__SKIP, BRIM__REPLACE };
+
+#define BRIM__BUCKET_EDGES 32
+
+/* What bucket says: batches of samples of like length. */
+struct brim__bucketing {
+    bool on;
+    uint64_t tokens;                   /* most of rows x longest in a batch */
+    uint64_t buffer;                   /* bytes of samples among which it looks for like ones */
+    uint64_t edge[BRIM__BUCKET_EDGES]; /* widths that batches may have; none: any */
+    uint32_t edges;
+    uint64_t seed;
+    bool shuffle; /* batches of one buffer come in random order */
+};
+
+/* What pack_sequences says: documents laid end to end into windows. */
+struct brim__packing {
+    bool on;
+    char field[BRIM_NAME_BYTES]; /* "": the first that is ragged */
+    uint64_t length;
+    bool split; /* a document may go on in the next window */
+};
+
+/* What the batching stages say. */
+struct brim__batching {
+    uint64_t rows;  /* of a rank's batch, or of the global one */
+    bool global;    /* rows counts the global batch */
+    uint64_t micro; /* rows of a micro-batch; 0: the whole batch */
+    enum brim__remainder remainder;
+    enum brim__on_error on_error;
+    uint64_t max_errors; /* in an epoch; UINT64_MAX: no cap */
+    struct brim__bucketing bucket;
+    struct brim__packing pack;
+};
 
 #endif

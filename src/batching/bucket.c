@@ -8,8 +8,7 @@
  * one half of the buffer is given out, the other is filled.
  */
 #include "batching/batching.h"
-
-#include "order/shard.h"
+#include "batching/stages.h"
 
 #define MOST_TOKENS 1073741824.0 /* 2^30 */
 #define MOST_ROWS   65536

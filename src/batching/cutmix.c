@@ -12,7 +12,7 @@
  * same height and width. Boxes are moved line by line, in place, from the last row
  * down, as in mixing.h.
  */
-#include "batching/batching.h"
+#include "batching/stages.h"
 
 #include "base/real.h"
 #include "batching/mixing.h"

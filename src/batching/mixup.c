@@ -6,7 +6,7 @@
  * for the fields `on` and for their labels, with one lambda for the batch, drawn
  * from Beta(alpha, alpha). The same as torchvision's MixUp, with other lambdas.
  */
-#include "batching/batching.h"
+#include "batching/stages.h"
 
 #include "batching/mixing.h"
 

@@ -11,8 +11,7 @@
  *     document    11111222 11111100
  */
 #include "batching/batching.h"
-
-#include "order/shard.h"
+#include "batching/stages.h"
 
 enum { LENGTH, ON, SPLIT };
 

@@ -184,17 +184,10 @@ static bool take_slot(brim_loader *loader) {
     return slot != NULL;
 }
 
-/* What this rank takes of every global batch. */
-static void own_range(const struct brim__shard *shard, uint64_t *begin, uint64_t *end) {
-    *begin = (uint64_t)((unsigned __int128)shard->global_rows * shard->rank / shard->world);
-    *end = (uint64_t)((unsigned __int128)shard->global_rows * (shard->rank + 1) / shard->world);
-}
-
 /* Micro-batches of a step: the same at each rank, and in the last step too, whose
  * rows nobody knows when the first of them is handed out. */
 static uint32_t micro_count(const struct brim__shard *shard) {
-    return (uint32_t)brim__divide_up(brim__divide_up(shard->global_rows, shard->world),
-                                     shard->micro_rows);
+    return (uint32_t)brim__shard_micro_count(shard, shard->global_rows);
 }
 
 /* The batch lies before what is wanted. No lock is needed: who changes what is wanted
@@ -236,7 +229,7 @@ static void publish(brim_loader *loader, uint32_t micros, const struct brim__pos
     uint8_t *memory = slot->pages.memory;
     const uint64_t valid = sequencer->rows;
     uint64_t begin, end, rows = valid;
-    own_range(&plan->shard, &begin, &end);
+    brim__shard_own_rows(&plan->shard, plan->shard.global_rows, &begin, &end);
     memset(memory + plan->placed.valid_offset, 1, valid);
     const uint64_t first = begin + sequencer->micro * plan->shard.micro_rows;
     if (plan->shard.remainder == BRIM__PAD && !plan->batching.bucket.on) {
@@ -310,7 +303,7 @@ static void advance(brim_loader *loader, uint64_t count) {
     const struct brim__shard *shard = &loader->plan->shard;
     struct brim__sequencer *sequencer = loader->sequencer;
     uint64_t begin, end;
-    own_range(shard, &begin, &end);
+    brim__shard_own_rows(shard, shard->global_rows, &begin, &end);
     sequencer->step_rows += count;
     if (sequencer->slot != NULL && sequencer->rows == shard->micro_rows &&
         sequencer->step_rows < end) { /* the rank's last one waits for the step */
@@ -351,7 +344,7 @@ static uint64_t room(const brim_loader *loader, bool *own) {
     const struct brim__shard *shard = &loader->plan->shard;
     const struct brim__sequencer *sequencer = loader->sequencer;
     uint64_t begin, end;
-    own_range(shard, &begin, &end);
+    brim__shard_own_rows(shard, shard->global_rows, &begin, &end);
     *own = sequencer->step_rows >= begin && sequencer->step_rows < end;
     if (!*own) {
         return sequencer->step_rows < begin ? begin - sequencer->step_rows

@@ -11,7 +11,7 @@
  */
 #include "plan/compile.h"
 
-#include "batching/batching.h"
+#include "batching/stages.h"
 #include "order/stages.h"
 
 static brim_status compile_chain(struct brim__compiler *compiler, const brim_pipeline *pipeline,

@@ -18,10 +18,10 @@
 #define BRIM_PLAN_H
 
 #include "batching/batch_program.h"
+#include "batching/shard.h"
 #include "cache/cache.h"
 #include "memory/alloc.h"
 #include "order/order.h"
-#include "order/shard.h"
 #include "plan/landing.h"
 #include "plan/layout.h"
 #include "plan/pipeline.h"

@@ -13,7 +13,7 @@
 #ifndef BRIM_SEQUENCE_H
 #define BRIM_SEQUENCE_H
 
-#include "order/shard.h"
+#include "batching/shard.h"
 #include "plan/layout.h"
 
 enum brim__gathering {

@@ -4,12 +4,12 @@
  * Everything that knows stages by name (parser, messages, lists, adapters)
  * reads this table. A new stage is a file with its row, and a line here.
  */
-#include "batching/batching.h"
+#include "batching/stages.h"
 #include "cache/cache.h"
 #include "order/stages.h"
 #include "plan/pipeline.h"
 #include "source/source.h"
-#include "transform/transform.h"
+#include "transform/stages.h"
 
 const struct brim__stage *const brim__stages[] = {
     /* sources */

@@ -4,7 +4,7 @@
  * multiplies instead, as in Pillow and torchvision, is color_jitter.
  */
 #include "transform/geometry.h"
-#include "transform/transform.h"
+#include "transform/stages.h"
 
 enum { DELTA, MAX, P, SEED, ON };
 

@@ -10,7 +10,7 @@
  * cast only if they are named, and are numbers from then on.
  */
 #include "transform/program.h"
-#include "transform/transform.h"
+#include "transform/stages.h"
 
 enum { DTYPE, ON };
 

@@ -6,7 +6,7 @@
  * second, third and fourth. A factor that changes nothing is not drawn and not applied.
  */
 #include "transform/geometry.h"
-#include "transform/transform.h"
+#include "transform/stages.h"
 
 enum { BRIGHTNESS, CONTRAST, SATURATION, HUE, P, SEED, ON, KINDS = 4 };
 

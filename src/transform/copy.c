@@ -6,7 +6,7 @@
  * the crop is decoded once for each view.
  */
 #include "transform/picture.h"
-#include "transform/transform.h"
+#include "transform/stages.h"
 
 enum { FROM, TO };
 

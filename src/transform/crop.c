@@ -5,7 +5,7 @@
  * image that is smaller than the part is a bad sample, or is filled up with pad=yes.
  */
 #include "transform/geometry.h"
-#include "transform/transform.h"
+#include "transform/stages.h"
 
 struct crop {
     const char *stage;

@@ -8,7 +8,7 @@
  * names the file that needs the most, because one file may decide the memory of all.
  */
 #include "transform/picture.h"
-#include "transform/transform.h"
+#include "transform/stages.h"
 
 #include <stdio.h>
 

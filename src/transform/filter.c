@@ -5,7 +5,7 @@
 #include "transform/filter.h"
 
 #include "transform/function.h"
-#include "transform/transform.h"
+#include "transform/stages.h"
 
 enum { CONDITIONS, BY, SEED, VERSION };
 

@@ -9,7 +9,7 @@
  * the draw, not.
  */
 #include "transform/function.h"
-#include "transform/transform.h"
+#include "transform/stages.h"
 
 #define MOST_OF_ONE 1000000
 

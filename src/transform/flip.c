@@ -2,7 +2,7 @@
  * flip.c: `flip`: images mirrored, with a probability.
  */
 #include "transform/geometry.h"
-#include "transform/transform.h"
+#include "transform/stages.h"
 
 enum { WAY, P, SEED, ON };
 

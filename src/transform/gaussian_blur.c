@@ -3,7 +3,7 @@
  * drawn, as torchvision's GaussianBlur.
  */
 #include "transform/geometry.h"
-#include "transform/transform.h"
+#include "transform/stages.h"
 
 enum { SIZE, SIGMA, P, SEED, ON };
 

@@ -3,7 +3,7 @@
  * channels or in one. With p below 1 it is torchvision's RandomGrayscale.
  */
 #include "transform/geometry.h"
-#include "transform/transform.h"
+#include "transform/stages.h"
 
 enum { CHANNELS, P, SEED, ON };
 enum { KEEP, ONE };

@@ -3,7 +3,7 @@
  * the conversion into the row walks the source in the new order.
  */
 #include "transform/program.h"
-#include "transform/transform.h"
+#include "transform/stages.h"
 
 enum { TO, FROM, ON };
 

@@ -3,7 +3,7 @@
  * the fields that it declared. See function.h.
  */
 #include "transform/function.h"
-#include "transform/transform.h"
+#include "transform/stages.h"
 
 enum { NAME, SEED, VERSION };
 

@@ -10,7 +10,7 @@
  * no range of its own max is 1, unless that can only be a mistake.
  */
 #include "transform/program.h"
-#include "transform/transform.h"
+#include "transform/stages.h"
 
 enum { PRESET, MEAN, STD, MAX, AXIS, ON };
 enum { OWN, UNIT, IMAGENET };

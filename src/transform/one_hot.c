@@ -4,7 +4,7 @@
  * bad data.
  */
 #include "transform/program.h"
-#include "transform/transform.h"
+#include "transform/stages.h"
 
 enum { CLASSES, DTYPE, ON };
 

@@ -7,7 +7,7 @@
  * lengths become a field beside it.
  */
 #include "transform/program.h"
-#include "transform/transform.h"
+#include "transform/stages.h"
 
 #include <math.h>
 

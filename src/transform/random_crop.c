@@ -3,7 +3,7 @@
  * of the image with more pixels around it (padding), as torchvision's RandomCrop.
  */
 #include "transform/geometry.h"
-#include "transform/transform.h"
+#include "transform/stages.h"
 
 enum { SIZE, PADDING, PAD, EDGE, FILL, MASK_FILL, SEED, ON };
 enum { DRAW_X, DRAW_Y };

@@ -9,7 +9,7 @@
 #include "base/real.h"
 #include "order/philox.h"
 #include "transform/geometry.h"
-#include "transform/transform.h"
+#include "transform/stages.h"
 
 enum { P, SCALE, RATIO, VALUE, NOISE, SEED, ON };
 enum { TRIES = 10 };

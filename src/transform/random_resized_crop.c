@@ -8,7 +8,7 @@
  */
 #include "base/real.h"
 #include "transform/geometry.h"
-#include "transform/transform.h"
+#include "transform/stages.h"
 
 enum { SIZE, SCALE, RATIO, FILTER, SEED, ON };
 

@@ -3,7 +3,7 @@
  * as long as the elements lie together; else what is pending is done first.
  */
 #include "transform/program.h"
-#include "transform/transform.h"
+#include "transform/stages.h"
 
 enum { SHAPE, ON };
 

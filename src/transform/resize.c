@@ -7,7 +7,7 @@
  * antialias=no is tf.image.resize as it is by default: float32 values, not rounded.
  */
 #include "transform/geometry.h"
-#include "transform/transform.h"
+#include "transform/stages.h"
 
 enum { SIZE, FILTER, MAX, ANTIALIAS, ON };
 

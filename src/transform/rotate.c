@@ -6,7 +6,7 @@
  * With bilinear and alpha the colours are weighted by it, as Pillow does.
  */
 #include "transform/geometry.h"
-#include "transform/transform.h"
+#include "transform/stages.h"
 
 enum { DEGREES, EXACT, FILTER, FILL, MASK_FILL, P, SEED, ON };
 enum { NEAREST, BILINEAR };

@@ -5,7 +5,7 @@
  * Strengths are float32 there, made by linspace, and so they are here.
  */
 #include "transform/geometry.h"
-#include "transform/transform.h"
+#include "transform/stages.h"
 
 enum { FILL, SEED, ON };
 enum { BINS = 31 };

@@ -8,7 +8,7 @@
  *     sub = 0, 1, ...:  check | part sub of field a -> row | part sub of field b -> row
  */
 #include "transform/program.h"
-#include "transform/transform.h"
+#include "transform/stages.h"
 
 enum { ON };
 

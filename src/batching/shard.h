@@ -12,43 +12,7 @@
 #ifndef BRIM_SHARD_H
 #define BRIM_SHARD_H
 
-#include "base/base.h"
-
-enum brim__remainder { BRIM__KEEP, BRIM__DROP, BRIM__PAD };
-enum brim__on_error { BRIM__FAIL, BRIM__SKIP, BRIM__REPLACE };
-
-#define BRIM__BUCKET_EDGES 32
-
-/* What bucket says: batches of samples of like length. */
-struct brim__bucketing {
-    bool on;
-    uint64_t tokens;                   /* most of rows x longest in a batch */
-    uint64_t buffer;                   /* bytes of samples among which it looks for like ones */
-    uint64_t edge[BRIM__BUCKET_EDGES]; /* widths that batches may have; none: any */
-    uint32_t edges;
-    uint64_t seed;
-    bool shuffle; /* batches of one buffer come in random order */
-};
-
-/* What pack_sequences says: documents laid end to end into windows. */
-struct brim__packing {
-    bool on;
-    char field[BRIM_NAME_BYTES]; /* "": the first that is ragged */
-    uint64_t length;
-    bool split; /* a document may go on in the next window */
-};
-
-/* What the batching stages say. */
-struct brim__batching {
-    uint64_t rows;  /* of a rank's batch, or of the global one */
-    bool global;    /* rows counts the global batch */
-    uint64_t micro; /* rows of a micro-batch; 0: the whole batch */
-    enum brim__remainder remainder;
-    enum brim__on_error on_error;
-    uint64_t max_errors; /* in an epoch; UINT64_MAX: no cap */
-    struct brim__bucketing bucket;
-    struct brim__packing pack;
-};
+#include "batching/batching.h"
 
 struct brim__shard {
     uint64_t count; /* positions in an epoch */
@@ -82,5 +46,11 @@ uint64_t brim__shard_steps(const struct brim__shard *shard);
 uint64_t brim__shard_delivery_of_step(const struct brim__shard *shard, uint64_t step);
 void brim__shard_delivery(const struct brim__shard *shard, uint64_t index,
                           struct brim__delivery *delivery);
+
+/* Of a step with `rows` rows over all ranks: the rows [begin, end) of it that this rank
+ * takes, and the number of deliveries, which is the same on every rank. */
+void brim__shard_own_rows(const struct brim__shard *shard, uint64_t rows, uint64_t *begin,
+                          uint64_t *end);
+uint64_t brim__shard_micro_count(const struct brim__shard *shard, uint64_t rows);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * transform.h: the rows of the transforms' room; each is defined by its file.
+ * stages.h: the rows of the transforms in the stage table; each is defined by its file.
  */
-#ifndef BRIM_TRANSFORM_H
-#define BRIM_TRANSFORM_H
+#ifndef BRIM_TRANSFORM_STAGES_H
+#define BRIM_TRANSFORM_STAGES_H
 
 #include "base/stage.h"
 

@@ -14,7 +14,7 @@
  * The remainder: kept, it is a step of fewer rows; padded, a full step whose
  * rows at the end are not valid; dropped, no step.
  */
-#include "order/shard.h"
+#include "batching/shard.h"
 
 #define MOST_ROWS ((uint64_t)1 << 62) /* so that position + rows cannot overflow */
 
@@ -78,8 +78,7 @@ static uint64_t last_rows(const struct brim__shard *shard) {
     return shard->remainder == BRIM__PAD ? shard->global_rows : rows;
 }
 
-/* Deliveries of a step with so many rows over all ranks. */
-static uint64_t micro_count(const struct brim__shard *shard, uint64_t rows) {
+uint64_t brim__shard_micro_count(const struct brim__shard *shard, uint64_t rows) {
     return brim__divide_up(brim__divide_up(rows, shard->world), shard->micro_rows);
 }
 
@@ -87,13 +86,19 @@ static uint64_t rank_begin(const struct brim__shard *shard, uint64_t rows, uint6
     return (uint64_t)((unsigned __int128)rows * rank / shard->world);
 }
 
+void brim__shard_own_rows(const struct brim__shard *shard, uint64_t rows, uint64_t *begin,
+                          uint64_t *end) {
+    *begin = rank_begin(shard, rows, shard->rank);
+    *end = rank_begin(shard, rows, (uint64_t)shard->rank + 1);
+}
+
 uint64_t brim__shard_steps(const struct brim__shard *shard) {
     return full_steps(shard) + (last_rows(shard) > 0);
 }
 
 uint64_t brim__shard_deliveries(const struct brim__shard *shard) {
-    return full_steps(shard) * micro_count(shard, shard->global_rows) +
-           micro_count(shard, last_rows(shard));
+    return full_steps(shard) * brim__shard_micro_count(shard, shard->global_rows) +
+           brim__shard_micro_count(shard, last_rows(shard));
 }
 
 uint64_t brim__shard_delivery_of_step(const struct brim__shard *shard, uint64_t step) {
@@ -101,7 +106,7 @@ uint64_t brim__shard_delivery_of_step(const struct brim__shard *shard, uint64_t 
     if (step > full) {
         return brim__shard_deliveries(shard);
     }
-    return step * micro_count(shard, shard->global_rows);
+    return step * brim__shard_micro_count(shard, shard->global_rows);
 }
 
 /* How many of rows [begin, end) lie below `valid`. */
@@ -112,7 +117,7 @@ static uint64_t valid_of(uint64_t begin, uint64_t end, uint64_t valid) {
 void brim__shard_delivery(const struct brim__shard *shard, uint64_t index,
                           struct brim__delivery *delivery) {
     assert(index < brim__shard_deliveries(shard));
-    const uint64_t in_full = micro_count(shard, shard->global_rows);
+    const uint64_t in_full = brim__shard_micro_count(shard, shard->global_rows);
     /* holds for the last step too: it has no more deliveries than a full one */
     const uint64_t number = index / in_full;
     const uint64_t begin = shard->base + number * shard->global_rows;
@@ -120,14 +125,14 @@ void brim__shard_delivery(const struct brim__shard *shard, uint64_t index,
     const uint64_t rows = valid == shard->global_rows ? valid : last_rows(shard);
 
     const uint64_t micro = index - number * in_full;
-    const uint64_t rank_first = rank_begin(shard, rows, shard->rank);
-    const uint64_t rank_last = rank_begin(shard, rows, (uint64_t)shard->rank + 1);
+    uint64_t rank_first, rank_last;
+    brim__shard_own_rows(shard, rows, &rank_first, &rank_last);
     const uint64_t from = brim__min(rank_first + micro * shard->micro_rows, rank_last);
     const uint64_t to = brim__min(from + shard->micro_rows, rank_last);
     *delivery = (struct brim__delivery){
         .step = shard->base / shard->global_rows + number,
         .micro = (uint32_t)micro,
-        .micro_count = (uint32_t)micro_count(shard, rows),
+        .micro_count = (uint32_t)brim__shard_micro_count(shard, rows),
         .first = begin + from,
         .rows = to - from,
         .valid_rows = valid_of(from, to, valid),
