@@ -200,8 +200,8 @@ static int call(struct server *server) {
             ? brim_py_call_filter(server->call, &which, inputs, request->input_count)
             : brim_py_call_map(server->call, &which, inputs, request->input_count,
                                request->kind == CALL_BATCH_MAP, outputs, request->output_count);
-    for (size_t i = 0; i < request->output_count; i++) {
-        server->reply.length[i] = outputs[i].rank > 0 ? outputs[i].shape[0] : 0;
+    for (size_t i = request->input_count; i < count; i++) {
+        server->reply.length[i - request->input_count] = value[i].rank > 0 ? value[i].shape[0] : 0;
     }
     return result;
 }

@@ -22,14 +22,25 @@
 #define BRIM__UNLIKELY(x)  __builtin_expect(!!(x), 0)
 #define BRIM__CACHE_LINE   64
 
-/* Writes the thread's detail and returns status. */
-brim_status brim__fail(brim_status status, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+/* Write the thread's detail: a text; a prefix and ": " before the detail that is there; a text as
+ * it is. Each returns true, so that it can be an argument. */
+bool brim__detail_write(const char *format, ...) __attribute__((format(printf, 1, 2)));
+bool brim__detail_prefix(const char *format, ...) __attribute__((format(printf, 1, 2)));
+bool brim__detail_copy(const char *text);
+
+static inline brim_status brim__failed(brim_status status, bool written) {
+    (void)written;
+    return status;
+}
+
+/* Writes the thread's detail and returns status. The three are macros because an analyzer looks at
+ * one file at a time: it must see here that a failure returns the status that it was given, or it
+ * takes every failure for a success that left its results unset. */
+#define brim__fail(status, ...) brim__failed((status), brim__detail_write(__VA_ARGS__))
 /* Puts "prefix: " before the thread's detail and returns status. */
-brim_status brim__fail_within(brim_status status, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+#define brim__fail_within(status, ...) brim__failed((status), brim__detail_prefix(__VA_ARGS__))
 /* Makes `text` the thread's detail: for errors that another thread met. */
-brim_status brim__fail_text(brim_status status, const char *text);
+#define brim__fail_text(status, text) brim__failed((status), brim__detail_copy(text))
 
 /* What brim_refused tells, for the calling thread. The calls that it speaks of begin with
  * brim__refusal_begin and end with brim__refusal_end, which returns `status`; whatever refuses

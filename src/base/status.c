@@ -79,34 +79,34 @@ brim_status brim_refused(brim_refusal *out) {
     return BRIM_OK;
 }
 
-brim_status brim__fail(brim_status status, const char *format, ...) {
+bool brim__detail_write(const char *format, ...) {
     char text[BRIM__DETAIL_BYTES];
     va_list arguments;
     va_start(arguments, format);
     const int length = vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    return brim__fail_text(status, length < 0 ? brim_status_text(status) : text);
+    return brim__detail_copy(length < 0 ? format : text);
 }
 
-brim_status brim__fail_within(brim_status status, const char *format, ...) {
+bool brim__detail_prefix(const char *format, ...) {
     char text[BRIM__DETAIL_BYTES];
     va_list arguments;
     va_start(arguments, format);
     const int length = vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     if (length < 0) {
-        return status;
+        return true;
     }
-    const size_t at = strlen(text);
-    brim__copy_text(text + at, sizeof text - at, ": ");
-    const size_t behind = strlen(text);
-    brim__copy_text(text + behind, sizeof text - behind, detail);
-    return brim__fail_text(status, text);
+    const size_t prefix = strlen(text);
+    brim__copy_text(text + prefix, sizeof text - prefix, ": ");
+    const size_t both = strlen(text);
+    brim__copy_text(text + both, sizeof text - both, detail);
+    return brim__detail_copy(text);
 }
 
-brim_status brim__fail_text(brim_status status, const char *text) {
+bool brim__detail_copy(const char *text) {
     if (text != detail) {
         brim__copy_text(detail, sizeof detail, text);
     }
-    return status;
+    return true;
 }

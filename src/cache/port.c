@@ -126,7 +126,7 @@ brim_status brim__cache_attach(struct brim__cache *cache, struct brim__program *
                                                   : too_large(&program->field[f]);
         }
     }
-    struct brim__operand block;
+    struct brim__operand block = { 0 };
     (void)brim__cache_entry_bytes(program, &port->most_bytes);
     status = brim__program_scratch(program, port->most_bytes, &block);
     port->cache = cache;

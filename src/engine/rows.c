@@ -268,7 +268,7 @@ static brim_status make_cached(struct group *group, const struct brim__cache_por
 static brim_status make_group(struct group *group) {
     struct brim__run *run = group->run;
     const struct brim__leaf *leaf = group->leaf;
-    const uint8_t *records[BRIM__MAX_SOURCES];
+    const uint8_t *records[BRIM__MAX_SOURCES] = { NULL };
     if (leaf->port_count > 0) {
         struct brim__found found;
         const uint64_t before = run->timed ? brim__now() : 0;

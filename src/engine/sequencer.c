@@ -359,7 +359,7 @@ static enum brim__flow place_run(brim_loader *loader) {
     const brim_plan *plan = loader->plan;
     struct brim__sequencer *sequencer = loader->sequencer;
     bool own;
-    uint64_t first, count;
+    uint64_t first = 0, count = 0;
     const uint64_t most = room(loader, &own);
     if (own && !take_slot(loader)) {
         return BRIM__FLOW_WAIT;

@@ -122,6 +122,7 @@ static JBLOCKARRAY access_blocks(j_common_ptr jpeg, jvirt_barray_ptr array, JDIM
     (void)write;
     if (array->rows == NULL || first > array->count || count > array->count - first) {
         ERREXIT(jpeg, JERR_BAD_VIRTUAL_ACCESS);
+        return NULL; /* not reached: libjpeg does not declare that its errors do not return */
     }
     for (; array->zeroed < first + count; array->zeroed++) {
         memset(array->rows[array->zeroed], 0, array->blocks * sizeof(JBLOCK));

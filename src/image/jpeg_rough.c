@@ -403,6 +403,7 @@ brim_status brim__jpeg_rough(struct jpeg_decompress_struct *jpeg,
                              const struct brim__decoding *decoding, const uint8_t *data,
                              size_t bytes, brim__row_sink *sink, void *user) {
     const uint32_t count = (uint32_t)jpeg->num_components;
+    assert(count > 0 && count <= COMPONENTS);
     struct component components[COMPONENTS];
     struct table firsts[COMPONENTS], rests[COMPONENTS];
     struct reader reader = { .input = decoding->input, .at = data, .end = data + bytes };

@@ -38,6 +38,7 @@ static void place_bounds(struct brim__request *request) {
 /* What processes share: claims it, or just looks. */
 static bool fits_shared(const struct brim__request *request, uint64_t more, bool claim,
                         struct brim__refusal *refusal) {
+    assert(request->at != NULL); /* above a root there are no bounds to find room for */
     struct brim__tree *tree = request->at->tree;
     const brim_memory kind = request->kind;
     const uint64_t bytes = tree->root.counts[kind].used + more;

@@ -84,10 +84,12 @@ static brim_status grow(struct builder *builder) {
     const uint32_t capacity = builder->capacity == 0 ? FIRST_CAPACITY : 2 * builder->capacity;
     struct met *met = brim__alloc(builder->budget, (uint64_t)capacity * sizeof *met, &status);
     if (met == NULL) {
+        assert(status != BRIM_OK);
         return status;
     }
     uint32_t *slot = brim__alloc(builder->budget, 2 * (uint64_t)capacity * sizeof *slot, &status);
     if (slot == NULL) {
+        assert(status != BRIM_OK);
         brim__free(met);
         return status;
     }
@@ -171,6 +173,7 @@ static brim_status note_run(struct builder *builder, uint64_t position, uint32_t
             brim__min(brim__max(2 * builder->noted_capacity, FIRST_CAPACITY), builder->noted_most);
         struct noted_run *noted = brim__alloc(builder->budget, capacity * sizeof *noted, &status);
         if (noted == NULL) {
+            assert(status != BRIM_OK);
             return status;
         }
         for (uint64_t r = 0; r < builder->noted_count; r++) {

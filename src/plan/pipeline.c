@@ -156,6 +156,7 @@ brim_status brim_pipeline_copy(const brim_pipeline *pipeline, brim_pipeline **co
     brim_status status;
     brim_pipeline *fresh = make(&status);
     if (fresh == NULL) {
+        assert(status != BRIM_OK);
         return status;
     }
     status = copy_stages(&fresh->arena, pipeline, fresh);

@@ -117,7 +117,7 @@ static brim_status lay_out_pack(brim_plan *plan) {
     static const char *const names[] = { NULL, "position", "document" };
     struct brim__layout *item = &sequence->item;
     item->output_count = BRIM__COUNT(names);
-    for (uint32_t i = 0; i < item->output_count; i++) {
+    for (uint32_t i = 0; i < BRIM__COUNT(names); i++) {
         struct brim__output *output = &item->output[i];
         brim__copy_text(output->name, sizeof(output->name), i == 0 ? from->name : names[i]);
         output->dtype = i == 0 ? from->dtype : BRIM_DTYPE_I32;

@@ -90,7 +90,7 @@ brim_status brim__picture_sink_new(struct brim__program *program,
         make_row(&sink->conversion, conversion);
         status = brim__conversion_prepare(&sink->conversion);
     }
-    struct brim__operand line;
+    struct brim__operand line = { 0 };
     const uint64_t row = (uint64_t)sink->width * sink->channels;
     const uint64_t bytes = sink->way == WHOLE    ? row * sink->height
                            : sink->way == FLOATS ? row * sink->height * sizeof(float)
