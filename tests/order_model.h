@@ -13,10 +13,10 @@
 #include "order/mix.h"
 #include "order/numbers.h"
 #include "order/order.h"
-#include "order/part.h"
 #include "order/permutation.h"
 #include "order/philox.h"
 #include "order/sampling.h"
+#include "order/split_part.h"
 #include "order/stages.h"
 
 #include <math.h>
@@ -39,7 +39,7 @@ static inline uint64_t pick(uint64_t bound) {
 
 struct list {
     size_t count;
-    struct brim__place at[MOST_LIST];
+    struct brim__location at[MOST_LIST];
 };
 
 /* Lists are used again: they are large, and sanitizers make freeing slow. */
@@ -62,7 +62,7 @@ static inline void replace(struct list *list, struct list *from) {
     memcpy(list->at, from->at, from->count * sizeof from->at[0]);
     list_free(from);
 }
-static inline void append(struct list *list, struct brim__place place) {
+static inline void append(struct list *list, struct brim__location place) {
     assert(list->count < MOST_LIST);
     list->at[list->count++] = place;
 }
@@ -224,7 +224,7 @@ static inline struct list *draw(const struct brim__order *order, const struct br
             k = brim__random_below(op->key, p, epoch, 1, begin[c + 1] - begin[c]);
             below_epoch = epoch * op->count + p;
         }
-        struct brim__place place = once->at[member[begin[c] + k]];
+        struct brim__location place = once->at[member[begin[c] + k]];
         place.epoch = below_epoch;
         append(list, place);
     }
@@ -237,7 +237,7 @@ static inline uint64_t spread(uint64_t whole, uint64_t chosen, uint64_t to) {
     return (uint64_t)((unsigned __int128)to * chosen / whole);
 }
 
-static inline bool is_in(const struct brim__part *part, uint64_t rank) {
+static inline bool is_in(const struct brim__split_part *part, uint64_t rank) {
     if (part->kind == BRIM__PART_FOLD || part->kind == BRIM__PART_NOT_FOLD) {
         return (rank % part->folds == part->fold) == (part->kind == BRIM__PART_FOLD);
     }
@@ -253,7 +253,7 @@ static inline bool is_in(const struct brim__part *part, uint64_t rank) {
 /* A stratified split or a fold: rank by rank. */
 static inline void divide(struct list *list, const struct brim__order_op *op) {
     static uint64_t member[MOST_LIST], begin[MOST_LIST + 1];
-    const struct brim__part *part = op->part;
+    const struct brim__split_part *part = op->part;
     struct list *kept = list_new();
     if (part->classes == NULL) {
         permute_list(list, brim__hash_words(op->key, 0, 0));
@@ -321,7 +321,7 @@ static inline struct list *list_of(const struct brim__order *order, uint32_t at,
         if (op->kind == BRIM__ORDER_LEAF) {
             for (uint64_t i = 0; i < op->count; i++) {
                 append(list,
-                       (struct brim__place){ .sample = i, .epoch = epoch, .leaf = op->input });
+                       (struct brim__location){ .sample = i, .epoch = epoch, .leaf = op->input });
             }
         }
         if (op->kind == BRIM__ORDER_MIX) {
@@ -364,7 +364,7 @@ static inline struct list *list_of(const struct brim__order *order, uint32_t at,
     return list;
 }
 
-static inline void assert_place(struct brim__place got, struct brim__place wanted) {
+static inline void assert_place(struct brim__location got, struct brim__location wanted) {
     if (got.sample == wanted.sample && got.epoch == wanted.epoch && got.leaf == wanted.leaf) {
         return; /* cmocka's own comparisons are slow */
     }
@@ -376,7 +376,7 @@ static inline void assert_place(struct brim__place got, struct brim__place wante
 /* All positions one by one, in runs of 64, in runs of random lengths. */
 static inline void compare_with_list(const struct brim__order *order, uint64_t epoch) {
     struct list *list = list_of(order, order->top, epoch);
-    struct brim__place *places = calloc(list->count + 1, sizeof *places);
+    struct brim__location *places = calloc(list->count + 1, sizeof *places);
     assert_non_null(places);
     assert_int_equal(brim__order_count(order), list->count);
     for (int way = 0; way < 4; way++) {

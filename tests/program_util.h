@@ -207,7 +207,7 @@ static inline brim_status run_steps(struct made *made, uint32_t first, uint32_t 
 static inline brim_status run_record(struct made *made) {
     const struct brim__program *program = &made->program;
     memset(made->frame.scratch, 0xee, program->scratch_bytes);
-    made->frame.sub = 0;
+    made->frame.expansion_index = 0;
     if (program->expand == BRIM__NO_EXPAND) {
         const brim_status status = run_steps(made, 0, program->step_count);
         if (put_outcome(made, status)) {
@@ -219,10 +219,10 @@ static inline brim_status run_record(struct made *made) {
     if (!put_outcome(made, status)) {
         return status;
     }
-    for (;; made->frame.sub++) {
+    for (;; made->frame.expansion_index++) {
         status = run_steps(made, program->expand, program->step_count);
         if (status == BRIM__EXHAUSTED) {
-            assert_true(made->frame.sub <= program->most);
+            assert_true(made->frame.expansion_index <= program->rows_per_sample);
             return BRIM_OK;
         }
         if (put_outcome(made, status)) {

@@ -28,7 +28,7 @@ static bool resident(uint64_t sample) {
     return page & 1;
 }
 
-static uint32_t count_resident(const struct brim__place *places, uint32_t count) {
+static uint32_t count_resident(const struct brim__location *places, uint32_t count) {
     uint32_t found = 0;
     for (uint32_t i = 0; i < count; i++) {
         found += resident(places[i].sample);
@@ -55,7 +55,7 @@ static void test_the_next_batch_is_on_its_way(void **state) {
     (void)state;
     make_cold_file();
     struct session session;
-    struct brim__place places[ROWS];
+    struct brim__location places[ROWS];
     char text[TEXT_BYTES];
     session_open(&session,
                  format_text(text, "npy %s | shuffle seed=7 | batch %d",

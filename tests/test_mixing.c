@@ -26,7 +26,7 @@ static void test_beta(void **state) {
         unsigned below = 0;
         uint32_t longest = 0;
         for (uint64_t i = 0; i < DRAWS; i++) {
-            struct brim__draws draws = { .key = 99, .number = i, .epoch = c };
+            struct brim__batch_draws draws = { .key = 99, .number = i, .epoch = c };
             const double x = brim__draw_beta(&draws, cases[c].alpha);
             assert_true(x >= 0 && x <= 1);
             sum += x - 0.5;
@@ -58,7 +58,7 @@ static void test_known_lambdas(void **state) {
                   { 1, 0x1.cb43b68a9318bp-3 },
                   { 2, 0x1.befb6d3cae916p-1 } };
     for (size_t i = 0; i < BRIM__COUNT(known); i++) {
-        struct brim__draws draws = { .key = 1, .number = 2, .epoch = 3 };
+        struct brim__batch_draws draws = { .key = 1, .number = 2, .epoch = 3 };
         const double lambda = brim__draw_beta(&draws, known[i].alpha);
         if (lambda != known[i].lambda) {
             fail_msg("alpha %g: lambda is %a", known[i].alpha, lambda);
@@ -68,7 +68,7 @@ static void test_known_lambdas(void **state) {
 
 static void test_uniform(void **state) {
     (void)state;
-    struct brim__draws draws = { .key = 5 };
+    struct brim__batch_draws draws = { .key = 5 };
     double sum = 0, least = 1, most = 0;
     for (int i = 0; i < 100000; i++) {
         const double u = brim__draw_uniform(&draws);

@@ -227,7 +227,7 @@ static void model_cut(struct rows *rows, uint64_t valid, bool planes, const stru
 }
 
 /* The box that is promised, and the lambda of what it leaves. */
-static struct box model_box(const struct brim__draws *draws, int64_t height, int64_t width,
+static struct box model_box(const struct brim__batch_draws *draws, int64_t height, int64_t width,
                             double *lambda) {
     const int64_t x =
         (int64_t)brim__random_below(draws->key, draws->number, draws->epoch, 0, (uint64_t)width);
@@ -246,8 +246,9 @@ static struct box model_box(const struct brim__draws *draws, int64_t height, int
 
 /* What the draws of a batch are keyed by: place: of the stage among those of
  * batching, `batch` being 0. */
-static struct brim__draws draws_of(uint64_t number, uint64_t epoch, uint64_t place, uint64_t seed) {
-    return (struct brim__draws){
+static struct brim__batch_draws draws_of(uint64_t number, uint64_t epoch, uint64_t place,
+                                         uint64_t seed) {
+    return (struct brim__batch_draws){
         .key = brim__hash_words(brim__hash_words(BRIM_ROOM_BATCHING, place, 0), seed, 0),
         .number = number,
         .epoch = epoch,
@@ -255,7 +256,7 @@ static struct brim__draws draws_of(uint64_t number, uint64_t epoch, uint64_t pla
 }
 
 /* Whether the stage acts on a batch, and its lambda. */
-static bool model_lambda(const struct mix *mix, struct brim__draws *draws, double *lambda) {
+static bool model_lambda(const struct mix *mix, struct brim__batch_draws *draws, double *lambda) {
     if (brim__draw_uniform(draws) >= mix->p) {
         return false;
     }
@@ -273,7 +274,7 @@ static struct rows *find_rows(struct rows *fields, size_t count, const char *nam
     return NULL;
 }
 
-static void model_act(const struct mix *mix, struct brim__draws draws, uint64_t valid,
+static void model_act(const struct mix *mix, struct brim__batch_draws draws, uint64_t valid,
                       struct rows *fields, size_t count) {
     double lambda;
     if (valid < 2 || !model_lambda(mix, &draws, &lambda)) {
@@ -497,7 +498,7 @@ static void test_buckets(void **state) {
         for (uint64_t b = 0; b < 6; b++) {
             brim_batch *batch = take_batch(&session);
             const brim_batch_info *info = brim_batch_get(batch);
-            struct brim__draws draws = draws_of(info->step * 2 + rank, info->epoch, 1, 0);
+            struct brim__batch_draws draws = draws_of(info->step * 2 + rank, info->epoch, 1, 0);
             double lambda = 0;
             assert_true(model_lambda(&mix, &draws, &lambda));
             const double *label = brim_batch_find(batch, "label")->data;

@@ -176,7 +176,7 @@ static void test_block_shuffle_is_a_bijection(void **state) {
     for (uint64_t count = 1; count <= 100; count++) {
         for (uint64_t block = 1; block <= count + 1; block++) {
             struct brim__order order;
-            struct brim__place places[100];
+            struct brim__location places[100];
             uint8_t seen[100] = { 0 };
             brim__order_init(&order);
             brim__order_leaf(&order, 0, count);
@@ -211,7 +211,7 @@ static void test_block_shuffle_reads_near(void **state) {
     brim__order_init(&order);
     brim__order_leaf(&order, 0, 1000003);
     brim__order_shuffle(&order, 4, 1000, true);
-    struct brim__place *places = calloc(16000, sizeof *places);
+    struct brim__location *places = calloc(16000, sizeof *places);
     assert_non_null(places);
     brim__order_locate(&order, 0, 320000, 16000, places);
     uint32_t blocks[1001] = { 0 };
@@ -228,7 +228,7 @@ static void test_shuffle_changes_with_epoch_only_when_asked(void **state) {
     for (int each = 0; each < 2; each++) {
         for (uint64_t block = 0; block <= 8; block += 8) {
             struct brim__order order;
-            struct brim__place a[64], b[64];
+            struct brim__location a[64], b[64];
             brim__order_init(&order);
             brim__order_leaf(&order, 0, 5000);
             brim__order_shuffle(&order, 1, block, each == 1);
@@ -251,7 +251,7 @@ static void test_shuffle_changes_with_epoch_only_when_asked(void **state) {
 static void test_epochs_of_a_shuffle_are_uncorrelated(void **state) {
     (void)state;
     enum { COUNT = 4000 };
-    static struct brim__place a[COUNT], b[COUNT];
+    static struct brim__location a[COUNT], b[COUNT];
     struct brim__order order;
     brim__order_init(&order);
     brim__order_leaf(&order, 0, COUNT);
@@ -274,7 +274,7 @@ static void test_epochs_of_a_shuffle_are_uncorrelated(void **state) {
 static void test_repeat_joins_epochs(void **state) {
     (void)state;
     struct brim__order once, repeated;
-    struct brim__place a[3 * 37], b[37];
+    struct brim__location a[3 * 37], b[37];
     brim__order_init(&once);
     brim__order_leaf(&once, 0, 37);
     brim__order_shuffle(&once, 8, 0, true);
@@ -362,9 +362,9 @@ static void test_stages_build_their_operations(void **state) {
     assert_int_equal(ADD(brim__stage_take, &order, 0, 50), BRIM_OK);
     assert_int_equal(ADD(brim__stage_repeat, &order, 0, 3), BRIM_OK);
     assert_int_equal(brim__order_count(&order), 150);
-    struct brim__place place;
+    struct brim__location place;
     brim__order_locate(&order, 2, 57, 1, &place);
-    assert_place(place, (struct brim__place){ .sample = 17, .epoch = 7, .leaf = 0 });
+    assert_place(place, (struct brim__location){ .sample = 17, .epoch = 7, .leaf = 0 });
 
     /* the seed and the key both change the order; block and each_epoch arrive */
     const double seeds[] = { 0, 7, -3 };
@@ -398,7 +398,7 @@ static void test_cost_does_not_grow_with_the_count(void **state) {
     for (int attempt = 0; attempt < 7; attempt++) {
         for (int k = 0; k < 2; k++) {
             struct brim__order order;
-            struct brim__place places[64];
+            struct brim__location places[64];
             brim__order_init(&order);
             brim__order_leaf(&order, 0, k == 0 ? 1000000 : 1000000000000000);
             brim__order_shuffle(&order, 1, 1024, true);

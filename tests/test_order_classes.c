@@ -195,7 +195,7 @@ static void test_balance_is_exact(void **state) {
         assert_int_equal(balance_of(&order, count, 0, (double)i), BRIM_OK);
         const uint64_t length = brim__order_count(&order);
         assert_int_equal(length, class_count * largest);
-        struct brim__place *places = calloc(length, sizeof *places);
+        struct brim__location *places = calloc(length, sizeof *places);
         uint32_t *times = calloc(count, sizeof *times);
         assert_true(places != NULL && times != NULL);
         const uint64_t passes = brim__divide_up(largest, classes->smallest);
@@ -224,7 +224,7 @@ static void test_balance_is_exact(void **state) {
 static void test_balance_is_new_in_every_epoch(void **state) {
     (void)state;
     struct brim__order order, other;
-    struct brim__place a[1000], b[1000], c[1000];
+    struct brim__location a[1000], b[1000], c[1000];
     label_with(7, 1, 4);
     forget_tables();
     assert_int_equal(balance_of(&order, 5000, 1000, 1), BRIM_OK);
@@ -292,7 +292,7 @@ static brim_status weighted_of(struct brim__order *order, uint64_t count, const 
 
 /* Draws by class over some epochs. */
 static void draws_by_class(const struct brim__order *order, uint64_t *draws, uint64_t *total) {
-    static struct brim__place places[4000];
+    static struct brim__location places[4000];
     const uint64_t length = brim__order_count(order);
     assert_true(length <= BRIM__COUNT(places));
     *total = 0;
@@ -339,7 +339,7 @@ static void test_weighted_without_weights(void **state) {
     enum { COUNT = 60 };
     struct brim__order order;
     uint64_t times[COUNT] = { 0 }, sizes[16] = { 0 };
-    struct brim__place places[COUNT];
+    struct brim__location places[COUNT];
     label_with(3, 1, 2);
     forget_tables();
     assert_int_equal(weighted_of(&order, COUNT, NULL, 0, 0, 5), BRIM_OK);
@@ -493,7 +493,7 @@ static void test_orders_are_stable(void **state) {
     for (size_t which = 0; which < 4; which++) {
         struct brim__order order;
         const struct brim__order_site site = site_of(&order, 5);
-        struct brim__place places[100];
+        struct brim__location places[100];
         uint64_t hash = 0;
         forget_tables();
         label_with(4, 3, 7);
@@ -531,7 +531,7 @@ static void test_cost_does_not_grow_with_the_count(void **state) {
             assert_int_equal(add_all(&site, which), BRIM_OK);
             const uint64_t step = brim__order_count(&order) / 50;
             for (int attempt = 0; attempt < 7; attempt++) {
-                struct brim__place places[64];
+                struct brim__location places[64];
                 const double begin = seconds();
                 for (uint64_t i = 0; i < 49; i++) {
                     brim__order_locate(&order, i, i * step, 64, places);

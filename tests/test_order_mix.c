@@ -100,7 +100,7 @@ static void test_mix_parts_have_their_own_epochs(void **state) {
     uint64_t used[3] = { 0 };
     uint8_t seen[3][1000] = { { 0 } };
     for (uint64_t epoch = 0; epoch < 60; epoch++) {
-        struct brim__place places[123];
+        struct brim__location places[123];
         brim__order_locate(&order, epoch, 0, 123, places);
         for (int i = 0; i < 123; i++) {
             const uint32_t part = places[i].leaf;
@@ -133,7 +133,7 @@ static void test_mix_in_late_epochs_is_exact(void **state) {
     for (size_t e = 0; e < BRIM__COUNT(epochs); e++) {
         for (uint64_t p = 0; p < 200; p++) {
             const uint64_t position = p < 100 ? p * p * p : length - 1 - p;
-            struct brim__place place;
+            struct brim__location place;
             brim__order_locate(&order, epochs[e], position, 1, &place);
             const uint64_t before = brim__mix_share(&mixes[0], place.leaf, position);
             const unsigned __int128 running =
@@ -209,7 +209,7 @@ static void test_shuffle_over_a_concat_is_global(void **state) {
     (void)state;
     struct brim__order order;
     const uint64_t counts[2] = { 500, 500 };
-    struct brim__place places[1000];
+    struct brim__location places[1000];
     uint8_t seen[2][500] = { { 0 } };
     assert_int_equal(concat_of(&order, counts, 2, false), BRIM_OK);
     assert_false(brim__order_jumps(&order));
@@ -231,14 +231,14 @@ static void test_concat_is_exact_at_the_bounds(void **state) {
     const uint64_t half = (uint64_t)1 << 62;
     const uint64_t counts[3] = { half - 1, 1, half };
     const uint64_t positions[] = { 0, half - 2, half - 1, half, 2 * half - 1 };
-    const struct brim__place wanted[] = {
+    const struct brim__location wanted[] = {
         { .sample = 0, .leaf = 0 }, { .sample = half - 2, .leaf = 0 }, { .sample = 0, .leaf = 1 },
         { .sample = 0, .leaf = 2 }, { .sample = half - 1, .leaf = 2 },
     };
     assert_int_equal(concat_of(&order, counts, 3, false), BRIM_OK);
     assert_int_equal(brim__order_count(&order), (uint64_t)1 << 63);
     for (size_t i = 0; i < BRIM__COUNT(positions); i++) {
-        struct brim__place place;
+        struct brim__location place;
         brim__order_locate(&order, 0, positions[i], 1, &place);
         assert_place(place, wanted[i]);
     }

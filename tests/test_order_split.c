@@ -30,7 +30,7 @@ static void test_split_is_disjoint_and_complete(void **state) {
         for (size_t s = 0; s < BRIM__COUNT(sizes); s++) {
             for (int seed = -2; seed < 2; seed++) {
                 struct brim__order part[3];
-                struct brim__place places[300];
+                struct brim__location places[300];
                 uint8_t seen[300] = { 0 };
                 uint64_t sum = 0;
                 assert_int_equal(split_parts(part, count, sizes[s][0], sizes[s][1], seed), BRIM_OK);
@@ -166,7 +166,7 @@ static void stratified_parts(struct brim__order part[3], uint64_t count, double 
 /* Marks the samples of a part as seen, each for the first time, and counts them
  * by class. */
 static void count_part(const struct brim__order *part, uint8_t *seen, uint64_t *by_class) {
-    static struct brim__place places[MOST_SAMPLES];
+    static struct brim__location places[MOST_SAMPLES];
     const uint64_t rows = brim__order_count(part);
     brim__order_locate(part, 3, 0, rows, places);
     for (uint64_t i = 0; i < rows; i++) {
@@ -238,7 +238,7 @@ static void test_stratified_split_is_exact_where_it_can_be(void **state) {
 static void test_stratified_split_is_mixed(void **state) {
     (void)state;
     struct brim__order part[3], other[3];
-    struct brim__place a[600], b[600];
+    struct brim__location a[600], b[600];
     label_with(2, 600, 11);
     forget_tables();
     while (class_at(0) == class_at(600)) {
@@ -287,18 +287,20 @@ static void test_ranks_of_large_counts(void **state) {
                                        (uint64_t)1 << 63 };
     for (size_t w = 0; w < BRIM__COUNT(wholes); w++) {
         const uint64_t whole = wholes[w];
-        struct brim__part part = { .whole = whole, .validation = whole / 3, .test = whole / 7 };
+        struct brim__split_part part = { .whole = whole,
+                                         .validation = whole / 3,
+                                         .test = whole / 7 };
         for (uint64_t i = 0; i < 3000; i++) {
             part.kind = i % 3 == 0   ? BRIM__PART_TRAIN
                         : i % 3 == 1 ? BRIM__PART_VALIDATION
                                      : BRIM__PART_TEST;
-            const uint64_t count = brim__part_count(&part);
+            const uint64_t count = brim__split_part_count(&part);
             const uint64_t p = i < 3 ? 0 : i < 6 ? count - 1 : brim__hash_words(i, 1, 2) % count;
-            const uint64_t rank = brim__part_rank(&part, p);
+            const uint64_t rank = brim__split_part_rank(&part, p);
             assert_true(rank < whole);
             assert_true(is_in(&part, rank));
             if (p > 0) {
-                assert_true(brim__part_rank(&part, p - 1) < rank);
+                assert_true(brim__split_part_rank(&part, p - 1) < rank);
             }
         }
     }
@@ -379,7 +381,7 @@ static void test_folds_are_random(void **state) {
     (void)state;
     for (int stratify = 0; stratify < 2; stratify++) {
         struct brim__order order;
-        struct brim__place places[500];
+        struct brim__location places[500];
         uint8_t in_first[1000] = { 0 };
         label_with(3, 50, 1);
         forget_tables();

@@ -60,7 +60,7 @@ static brim_status add_subset(struct brim__order *order, uint64_t below) {
 
 static void assert_list(uint64_t below, const uint64_t *wanted, size_t count) {
     struct brim__order order;
-    struct brim__place places[64];
+    struct brim__location places[64];
     forget_tables();
     assert_int_equal(add_subset(&order, below), BRIM_OK);
     assert_int_equal(brim__order_count(&order), count);
@@ -139,7 +139,7 @@ static void test_long_text(void **state) {
     (void)state;
     enum { COUNT = 30000 };
     static char text[COUNT * 12];
-    static struct brim__place places[COUNT];
+    static struct brim__location places[COUNT];
     struct brim__order order;
     size_t length = 0;
     for (uint64_t i = 0; i < COUNT; i++) {

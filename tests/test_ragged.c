@@ -418,12 +418,12 @@ static void test_unbatch(void **state) {
                   "v=31 tokens=302 pairs=(0 0.5 1 1.5 2 2.5) word='abc'");
     assert_int_equal(made_open(&made, "callback @data | unbatch on=v,tokens", &binding, 1),
                      BRIM_OK);
-    assert_int_equal(made.program.most, 3);
+    assert_int_equal(made.program.rows_per_sample, 3);
     assert_string_equal(run_samples(&made, 5, 6), "bad");
     detail_has("field 'tokens' has 5 in its first dimension, but another field has 3", "unbatch");
     made_close(&made);
     assert_int_equal(made_open(&made, "callback @data | unbatch on=tokens", &binding, 1), BRIM_OK);
-    assert_int_equal(made.program.most, DATA_SAMPLES - 1);
+    assert_int_equal(made.program.rows_per_sample, DATA_SAMPLES - 1);
     made_close(&made);
 }
 
@@ -545,7 +545,7 @@ static void test_flat_map(void **state) {
         assert_int_equal(windows.keys[i], windows.keys[0]);
     }
     assert_int_equal(made_open(&made, "callback @data | flat_map @window", bindings, 2), BRIM_OK);
-    assert_true(made.program.callback && made.program.impure && made.program.most == 4);
+    assert_true(made.program.callback && made.program.impure && made.program.rows_per_sample == 4);
     made_close(&made);
 
     expect_unbuilt("callback @data | flat_map @window | unbatch on=pair", bindings, 2,

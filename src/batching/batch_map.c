@@ -61,7 +61,7 @@ static brim_status run(const struct brim__batch_step *step, const struct brim__b
     }
     show(self->input, self->input_count, batch, inputs);
     show(self->output, self->output_count, batch, outputs);
-    const brim_call call = { .size = sizeof(call),
+    const brim_call call = { .size = sizeof call,
                              .sample = batch->number,
                              .epoch = batch->epoch,
                              .key = self->key,
@@ -70,11 +70,11 @@ static brim_status run(const struct brim__batch_step *step, const struct brim__b
         brim__lock(self->serial);
     }
     const int result = self->call(self->user, &call, inputs, self->input_count, outputs,
-                                  self->output_count, why, sizeof(why));
+                                  self->output_count, why, sizeof why);
     if (self->serial != NULL) {
         brim__unlock(self->serial);
     }
-    why[sizeof(why) - 1] = '\0';
+    why[sizeof why - 1] = '\0';
     return result == 0 ? BRIM_OK
                        : brim__fail(BRIM_STATUS_CALLBACK,
                                     "batch_map @%s, the batch from position %llu of epoch %llu: "
@@ -88,11 +88,11 @@ static brim_status run(const struct brim__batch_step *step, const struct brim__b
 
 static struct shown shown_of(const struct brim__batch_field *field) {
     struct brim__shape shape = { .rank = field->shape.rank + 1, .dim = { 1 } };
-    memcpy(shape.dim + 1, field->shape.dim, field->shape.rank * sizeof(shape.dim[0]));
+    memcpy(shape.dim + 1, field->shape.dim, field->shape.rank * sizeof shape.dim[0]);
     struct shown shown = { .value = brim__spec_value(NULL, BRIM_FORM_DENSE, field->dtype, &shape),
                            .offset = field->offset,
                            .row_bytes = field->row_bytes };
-    brim__copy_text(shown.name, sizeof(shown.name), field->name);
+    brim__copy_text(shown.name, sizeof shown.name, field->name);
     return shown;
 }
 
@@ -186,7 +186,7 @@ static brim_status add(const struct brim__use *use, const struct brim__batch_sit
                             binding.name);
     }
     if (status == BRIM_OK) {
-        status = brim__arena_take(site->arena, sizeof(*self), &self);
+        status = brim__arena_take(site->arena, sizeof *self, &self);
     }
     if (status == BRIM_OK) {
         status = brim__arena_text(site->arena, binding.name, &self->name);

@@ -19,7 +19,7 @@
 #define LOG_4      1.3862943611198906
 #define LOG_5_PLUS 2.6094379124341003 /* log 5 + 1 */
 
-double brim__draw_uniform(struct brim__draws *draws) {
+double brim__draw_uniform(struct brim__batch_draws *draws) {
     const uint32_t high = brim__random(draws->key, draws->number, draws->epoch, draws->next);
     const uint32_t low = brim__random(draws->key, draws->number, draws->epoch, draws->next + 1);
     const uint64_t bits = ((uint64_t)high << 32 | low) >> 12;
@@ -29,7 +29,7 @@ double brim__draw_uniform(struct brim__draws *draws) {
 
 /* x / (x + y) from the logarithms of x and y, which themselves may be too small
  * for a double. true: accepted. */
-static bool try_small(struct brim__draws *draws, double alpha, double *result) {
+static bool try_small(struct brim__batch_draws *draws, double alpha, double *result) {
     const double x = brim__log(brim__draw_uniform(draws)) / alpha;
     const double y = brim__log(brim__draw_uniform(draws)) / alpha;
     const double larger = x > y ? x : y;
@@ -38,7 +38,7 @@ static bool try_small(struct brim__draws *draws, double alpha, double *result) {
     return larger + brim__log(sum) <= 0;
 }
 
-static bool try_large(struct brim__draws *draws, double alpha, double *result) {
+static bool try_large(struct brim__batch_draws *draws, double alpha, double *result) {
     const double root = brim__sqrt(alpha); /* 1 / Cheng's beta */
     const double u = brim__draw_uniform(draws), second = brim__draw_uniform(draws);
     const double v = brim__log(u / (1 - u)) / root;
@@ -53,7 +53,7 @@ static bool try_large(struct brim__draws *draws, double alpha, double *result) {
     return r + 2 * alpha * brim__log(2 * alpha / (alpha + w)) >= brim__log(z);
 }
 
-double brim__draw_beta(struct brim__draws *draws, double alpha) {
+double brim__draw_beta(struct brim__batch_draws *draws, double alpha) {
     assert(alpha >= BRIM__LEAST_ALPHA && alpha <= BRIM__MOST_ALPHA);
     for (int i = 0; i < TRIES; i++) {
         double result;

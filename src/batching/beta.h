@@ -7,18 +7,18 @@
 #include "base/base.h"
 
 /* The numbers of one batch, one after the other. */
-struct brim__draws {
+struct brim__batch_draws {
     uint64_t key, number, epoch; /* see order/philox.h; number: the batch's */
     uint32_t next;
 };
 
 /* Uniform in (0, 1), never an end of it; 52 bits. */
-double brim__draw_uniform(struct brim__draws *draws);
+double brim__draw_uniform(struct brim__batch_draws *draws);
 
 /* Beta(alpha, alpha), in [0, 1]. alpha from BRIM__LEAST_ALPHA to BRIM__MOST_ALPHA.
  * Takes as many uniform numbers as it needs, 128 at most. */
 #define BRIM__LEAST_ALPHA 0.001
 #define BRIM__MOST_ALPHA  1000.0
-double brim__draw_beta(struct brim__draws *draws, double alpha);
+double brim__draw_beta(struct brim__batch_draws *draws, double alpha);
 
 #endif

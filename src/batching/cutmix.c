@@ -47,7 +47,7 @@ static void span(uint64_t centre, uint64_t half, uint64_t size, uint64_t *begin,
     *end = brim__min(centre + half, size);
 }
 
-static struct box draw_box(const struct cutmix *self, const struct brim__draws *draws,
+static struct box draw_box(const struct cutmix *self, const struct brim__batch_draws *draws,
                            double lambda) {
     const double half = 0.5 * brim__sqrt(1 - lambda);
     const uint64_t x = brim__random_below(draws->key, draws->number, draws->epoch, 0, self->width);
@@ -62,7 +62,7 @@ static struct box draw_box(const struct cutmix *self, const struct brim__draws *
 static void roll(uint8_t *first, uint64_t row_bytes, uint64_t rows, uint64_t bytes) {
     uint8_t saved[BRIM__MIX_BLOCK];
     while (bytes > 0) {
-        const uint64_t count = brim__min(bytes, sizeof(saved));
+        const uint64_t count = brim__min(bytes, sizeof saved);
         uint8_t *row = first + (rows - 1) * row_bytes;
         memcpy(saved, row, count);
         for (; row != first; row -= row_bytes) {
@@ -87,7 +87,7 @@ static void cut(const struct image *image, const struct box *box,
 
 static brim_status run(const struct brim__batch_step *step, const struct brim__batch_call *call) {
     const struct cutmix *self = step->self;
-    struct brim__draws draws;
+    struct brim__batch_draws draws;
     double lambda;
     if (!brim__mixing_begin(&self->mixing, call, &draws, &lambda)) {
         return BRIM_OK;
@@ -153,7 +153,7 @@ static brim_status understand(const struct brim__batch_field *field, int64_t lay
 static brim_status add(const struct brim__use *use, const struct brim__batch_site *site) {
     const int64_t layout = brim__item(use, LAYOUT)->integer;
     struct cutmix *self;
-    brim_status status = brim__arena_take(site->arena, sizeof(*self), &self);
+    brim_status status = brim__arena_take(site->arena, sizeof *self, &self);
     if (status == BRIM_OK) {
         status = brim__mixing_init(use, site, &self->mixing);
     }

@@ -228,8 +228,8 @@ brim_status brim__mixing_init(const struct brim__use *use, const struct brim__ba
 /* ----------------------------------------------------------------- running */
 
 bool brim__mixing_begin(const struct brim__mixing *mixing, const struct brim__batch_call *call,
-                        struct brim__draws *draws, double *lambda) {
-    *draws = (struct brim__draws){ mixing->key, call->number, call->epoch, 0 };
+                        struct brim__batch_draws *draws, double *lambda) {
+    *draws = (struct brim__batch_draws){ mixing->key, call->number, call->epoch, 0 };
     if (call->rows < 2 || brim__draw_uniform(draws) >= mixing->p) {
         return false;
     }

@@ -76,7 +76,7 @@ brim_status brim__mixing_init(const struct brim__use *use, const struct brim__ba
                               struct brim__mixing *mixing);
 /* false: this batch is not mixed. The draws go on behind lambda's. */
 bool brim__mixing_begin(const struct brim__mixing *mixing, const struct brim__batch_call *call,
-                        struct brim__draws *draws, double *lambda);
+                        struct brim__batch_draws *draws, double *lambda);
 void brim__mix_labels(const struct brim__mixing *mixing, const struct brim__batch_call *call,
                       double lambda);
 

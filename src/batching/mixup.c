@@ -18,7 +18,7 @@ struct mixup {
 
 static brim_status run(const struct brim__batch_step *step, const struct brim__batch_call *call) {
     const struct mixup *self = step->self;
-    struct brim__draws draws;
+    struct brim__batch_draws draws;
     double lambda;
     if (!brim__mixing_begin(&self->mixing, call, &draws, &lambda)) {
         return BRIM_OK;
@@ -32,7 +32,7 @@ static brim_status run(const struct brim__batch_step *step, const struct brim__b
 
 static brim_status add(const struct brim__use *use, const struct brim__batch_site *site) {
     struct mixup *self;
-    brim_status status = brim__arena_take(site->arena, sizeof(*self), &self);
+    brim_status status = brim__arena_take(site->arena, sizeof *self, &self);
     if (status == BRIM_OK) {
         status = brim__mixing_init(use, site, &self->mixing);
     }

@@ -47,7 +47,7 @@ static brim_status set(const struct brim__use *use, struct brim__batching *batch
     pack->length = (uint64_t)brim__item(use, LENGTH)->integer;
     pack->split = brim__item(use, SPLIT)->integer != 0;
     if (brim__given(use, ON) &&
-        !brim__copy_text(pack->field, sizeof(pack->field), brim__item(use, ON)->text)) {
+        !brim__copy_text(pack->field, sizeof pack->field, brim__item(use, ON)->text)) {
         return brim__fail(BRIM_STATUS_INVALID,
                           "pack_sequences: no field has a name as long as '%s'",
                           brim__item(use, ON)->text);

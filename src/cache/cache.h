@@ -59,7 +59,7 @@ struct brim__cache_part {
 };
 
 /* A cache in the program of one leaf. */
-struct brim__cache_port {
+struct brim__leaf_cache {
     struct brim__cache *cache;
     uint64_t first;  /* number of the leaf's sample 0 */
     uint32_t resume; /* the step behind the one that stores */
@@ -78,26 +78,26 @@ brim_status brim__cache_new(const struct brim__use *use, struct brim__arena *are
 brim_status brim__cache_allowed(const struct brim__cache *cache,
                                 const struct brim__program *program);
 
-/* port.c: lays out the entry and adds the step that stores it. `number`: of the
+/* entry.c: lays out the entry and adds the step that stores it. `number`: of the
  * program's caches so far. */
 brim_status brim__cache_attach(struct brim__cache *cache, struct brim__program *program,
-                               uint32_t number, struct brim__cache_port *port);
+                               uint32_t number, struct brim__leaf_cache *leaf_cache);
 /* Bytes of an entry that would hold the fields as they are now, at most; false: it
  * could not be kept. */
 bool brim__cache_entry_bytes(const struct brim__program *program, uint64_t *bytes);
 
 /* The entry of a sample, if the cache has it: set into the frame until `leave`. */
-bool brim__cache_enter(const struct brim__cache_port *port, struct brim__frame *frame,
+bool brim__cache_enter(const struct brim__leaf_cache *leaf_cache, struct brim__frame *frame,
                        struct brim__found *found);
-void brim__cache_leave(const struct brim__cache_port *port, struct brim__found *found);
-static inline bool brim__cache_has(const struct brim__cache_port *port, uint64_t sample) {
-    const struct brim__cache *cache = port->cache;
-    return cache->ops->has(cache->tier, port->first + sample);
+void brim__cache_leave(const struct brim__leaf_cache *leaf_cache, struct brim__found *found);
+static inline bool brim__cache_has(const struct brim__leaf_cache *leaf_cache, uint64_t sample) {
+    const struct brim__cache *cache = leaf_cache->cache;
+    return cache->ops->has(cache->tier, leaf_cache->first + sample);
 }
 /* What is to be made: the entry lies in scratch. */
-static inline void brim__cache_pass(const struct brim__cache_port *port,
+static inline void brim__cache_pass(const struct brim__leaf_cache *leaf_cache,
                                     struct brim__frame *frame) {
-    frame->record[port->record] = frame->scratch + port->block;
+    frame->record[leaf_cache->record] = frame->scratch + leaf_cache->block;
 }
 
 extern const struct brim__stage brim__stage_cache;

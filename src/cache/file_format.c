@@ -156,7 +156,7 @@ void brim__cache_header_init(struct brim__cache_header *header,
 }
 
 static bool is_magic(const char magic[8]) {
-    return memcmp(magic, BRIM__CACHE_MAGIC, sizeof(BRIM__CACHE_MAGIC) - 1) == 0;
+    return memcmp(magic, BRIM__CACHE_MAGIC, sizeof BRIM__CACHE_MAGIC - 1) == 0;
 }
 
 static enum brim__cache_kind judge(const struct brim__cache_header *header, size_t got,

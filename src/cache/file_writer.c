@@ -121,7 +121,7 @@ static void release(struct brim__file_writer *writer, uint64_t items) {
 }
 
 /* The items from the head on that nobody fills any more. */
-static bool gather(const struct brim__file_writer *writer, struct run *run) {
+static bool collect_run(const struct brim__file_writer *writer, struct run *run) {
     uint64_t at = writer->head;
     run->items = run->ready = run->pending = run->bytes = 0;
     run->at = writer->heap_end;
@@ -254,7 +254,7 @@ static int write_run(struct brim__file_tier *tier, struct run *run) {
 static bool write_some(struct brim__file_tier *tier) {
     struct brim__file_writer *writer = &tier->writer;
     struct run run;
-    if (writer->writing || !gather(writer, &run)) {
+    if (writer->writing || !collect_run(writer, &run)) {
         return false;
     }
     if (run.count > 0) {

@@ -64,12 +64,12 @@ static void wait_for_those_inside(struct brim__tier *tier) {
 
 /* ------------------------------------------------ taking memory; mutex held */
 
-static uint64_t left_in(const struct brim__extent *extent) {
+static uint64_t left_in(const struct brim__cache_extent *extent) {
     return extent ? extent->pages.bytes - extent->used : 0;
 }
 
 /* Entries go to the extent with more room left. */
-static void prefer(struct brim__tier *tier, struct brim__extent *extent) {
+static void prefer(struct brim__tier *tier, struct brim__cache_extent *extent) {
     if (left_in(extent) > left_in(tier->current)) {
         tier->current = extent;
     }
@@ -90,7 +90,7 @@ bool brim__space_is_full(struct brim__tier *tier, uint64_t stride) {
 
 static uint64_t segment_bytes(uint64_t count, uint64_t index) {
     const uint64_t rest = count - index * BRIM__SEGMENT_COUNT;
-    return brim__align(offsetof(struct brim__segment, kept) +
+    return brim__align(offsetof(struct brim__cache_segment, kept) +
                            brim__min(rest, BRIM__SEGMENT_COUNT) * sizeof(brim__kept_pointer),
                        brim__page_bytes());
 }
@@ -127,7 +127,7 @@ static bool take_segment(struct brim__tier *tier, uint64_t index, uint64_t bytes
     if (brim__pages_new(&pages, tier->start.budget, bytes, true, false) != BRIM_OK) {
         return false;
     }
-    struct brim__segment *segment = (struct brim__segment *)(void *)pages.memory;
+    struct brim__cache_segment *segment = (struct brim__cache_segment *)(void *)pages.memory;
     segment->pages = pages;
     tier->segment_bytes += pages.bytes;
     atomic_store(&tier->segment[index], segment);
@@ -144,9 +144,10 @@ static bool take_extent(struct brim__tier *tier, uint64_t stride, uint64_t most)
         return false;
     }
     brim__pages_populate(&pages);
-    struct brim__extent *extent = (struct brim__extent *)(void *)pages.memory;
-    *extent =
-        (struct brim__extent){ .pages = pages, .next = tier->newest, .used = BRIM__FIRST_KEPT };
+    struct brim__cache_extent *extent = (struct brim__cache_extent *)(void *)pages.memory;
+    *extent = (struct brim__cache_extent){ .pages = pages,
+                                           .next = tier->newest,
+                                           .used = BRIM__FIRST_KEPT };
     tier->newest = extent;
     tier->extent_bytes += pages.bytes;
     return true;
@@ -154,7 +155,8 @@ static bool take_extent(struct brim__tier *tier, uint64_t stride, uint64_t most)
 
 /* An extent with room for an entry of this number, which has a pointer then: takes what
  * is missing, both or none. NULL: not to be had now. */
-static struct brim__extent *extent_for(struct brim__tier *tier, uint64_t number, uint64_t stride) {
+static struct brim__cache_extent *extent_for(struct brim__tier *tier, uint64_t number,
+                                             uint64_t stride) {
     const uint64_t index = number / BRIM__SEGMENT_COUNT;
     const bool has_segment = atomic_load(&tier->segment[index]) != NULL;
     const bool has_extent = stride <= left_in(tier->current);
@@ -180,7 +182,7 @@ static struct brim__extent *extent_for(struct brim__tier *tier, uint64_t number,
 struct brim__kept *brim__space_place(struct brim__tier *tier, uint64_t number, uint64_t stamp,
                                      uint64_t bytes) {
     const uint64_t stride = brim__space_stride(bytes);
-    struct brim__extent *extent = extent_for(tier, number, stride);
+    struct brim__cache_extent *extent = extent_for(tier, number, stride);
     if (!extent) {
         return NULL;
     }
@@ -192,8 +194,8 @@ struct brim__kept *brim__space_place(struct brim__tier *tier, uint64_t number, u
     return kept;
 }
 
-void brim__space_take_back(struct brim__tier *tier, const struct brim__kept *kept) {
-    struct brim__extent *extent = kept->extent;
+void brim__space_return(struct brim__tier *tier, const struct brim__kept *kept) {
+    struct brim__cache_extent *extent = kept->extent;
     const uint64_t stride = brim__space_stride(kept->bytes);
     assert(!extent->dead);
     if ((const uint8_t *)kept + stride == extent->pages.memory + extent->used) {
@@ -206,8 +208,8 @@ void brim__space_take_back(struct brim__tier *tier, const struct brim__kept *kep
 
 /* Mutex held: takes the newest, which is the least filled, out of the list and its
  * entries out of the table. NULL: there is none. */
-static struct brim__extent *unlink_newest(struct brim__tier *tier) {
-    struct brim__extent *extent = tier->newest;
+static struct brim__cache_extent *unlink_newest(struct brim__tier *tier) {
+    struct brim__cache_extent *extent = tier->newest;
     if (!extent) {
         return NULL;
     }
@@ -230,10 +232,10 @@ static struct brim__extent *unlink_newest(struct brim__tier *tier) {
 }
 
 /* Mutex held: takes all of them out of the table. */
-static struct brim__segment *unlink_segments(struct brim__tier *tier) {
-    struct brim__segment *gone = NULL;
+static struct brim__cache_segment *unlink_segments(struct brim__tier *tier) {
+    struct brim__cache_segment *gone = NULL;
     for (uint64_t i = 0; i < tier->segment_count; i++) {
-        struct brim__segment *segment = atomic_load(&tier->segment[i]);
+        struct brim__cache_segment *segment = atomic_load(&tier->segment[i]);
         if (segment) {
             atomic_store(&tier->segment[i], NULL);
             segment->next = gone;
@@ -245,7 +247,7 @@ static struct brim__segment *unlink_segments(struct brim__tier *tier) {
 
 /* These free what nobody sees any more, and return its bytes. The pages hold their own
  * record, hence the copy. */
-static uint64_t free_extents(struct brim__extent *extent) {
+static uint64_t free_extents(struct brim__cache_extent *extent) {
     uint64_t bytes = 0;
     while (extent) {
         struct brim__pages pages = extent->pages;
@@ -256,7 +258,7 @@ static uint64_t free_extents(struct brim__extent *extent) {
     return bytes;
 }
 
-static uint64_t free_segments(struct brim__segment *segment) {
+static uint64_t free_segments(struct brim__cache_segment *segment) {
     uint64_t bytes = 0;
     while (segment) {
         struct brim__pages pages = segment->pages;
@@ -270,14 +272,14 @@ static uint64_t free_segments(struct brim__segment *segment) {
 uint64_t brim__space_revoke(void *holder, brim_memory kind, uint64_t wanted) {
     (void)kind; /* nothing else is elastic */
     struct brim__tier *tier = holder;
-    struct brim__extent *extents = NULL;
-    struct brim__segment *segments = NULL;
+    struct brim__cache_extent *extents = NULL;
+    struct brim__cache_segment *segments = NULL;
     bool more = true;
     /* The mutex is taken for each, so that nobody waits long for it. Meanwhile none can
      * be added: elastic charges are refused while a holder is asked. */
     for (uint64_t bytes = 0; more && bytes < wanted;) {
         brim__lock(&tier->mutex);
-        struct brim__extent *extent = unlink_newest(tier);
+        struct brim__cache_extent *extent = unlink_newest(tier);
         if (extent) {
             bytes += extent->pages.bytes;
             extent->next = extents;

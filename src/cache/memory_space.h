@@ -46,10 +46,10 @@
 
 #define BRIM__STRIPES 32
 
-struct brim__extent {
+struct brim__cache_extent {
     struct brim__pages pages; /* that it lies in itself */
     /* the mutex */
-    struct brim__extent *next;
+    struct brim__cache_extent *next;
     uint64_t used; /* where the next entry will be */
     bool dead;     /* out of the list */
 };
@@ -57,24 +57,26 @@ struct brim__extent {
 /* Stands before an entry's data; never changes once a pointer leads to it. */
 struct brim__kept {
     uint64_t number, bytes, stamp;
-    struct brim__extent *extent;
+    struct brim__cache_extent *extent;
 };
 
 /* All stand so that their data is aligned. */
 #define BRIM__FIRST_KEPT (2 * BRIM__TIER_ALIGNMENT - sizeof(struct brim__kept))
-static_assert(sizeof(struct brim__extent) <= BRIM__FIRST_KEPT, "the extent's record lies before");
+static_assert(sizeof(struct brim__cache_extent) <= BRIM__FIRST_KEPT,
+              "the extent's record lies before");
 
 typedef _Atomic(struct brim__kept *) brim__kept_pointer; /* written under the mutex */
 
-struct brim__segment {
-    struct brim__pages pages;   /* that it lies in itself */
-    struct brim__segment *next; /* of those that go */
+struct brim__cache_segment {
+    struct brim__pages pages;         /* that it lies in itself */
+    struct brim__cache_segment *next; /* of those that go */
     brim__kept_pointer kept[];
 };
 
 #define BRIM__SEGMENT_BYTES (UINT64_C(32) << 10)
-#define BRIM__SEGMENT_COUNT \
-    ((BRIM__SEGMENT_BYTES - offsetof(struct brim__segment, kept)) / sizeof(brim__kept_pointer))
+#define BRIM__SEGMENT_COUNT                                               \
+    ((BRIM__SEGMENT_BYTES - offsetof(struct brim__cache_segment, kept)) / \
+     sizeof(brim__kept_pointer))
 
 struct brim__stripe {
     _Alignas(BRIM__CACHE_LINE) _Atomic uint64_t inside[2]; /* by phase */
@@ -98,13 +100,13 @@ struct brim__tier {
     _Atomic uint64_t paused_until;
 
     brim__mutex mutex; /* guards all below */
-    struct brim__extent *newest;
-    struct brim__extent *current; /* in the list: the next entry goes there; or NULL */
+    struct brim__cache_extent *newest;
+    struct brim__cache_extent *current; /* in the list: the next entry goes there; or NULL */
     uint64_t segment_bytes, extent_bytes;
     uint64_t filled, stored, changed;
 
     /* written under the mutex */
-    _Alignas(BRIM__CACHE_LINE) _Atomic(struct brim__segment *) segment[];
+    _Alignas(BRIM__CACHE_LINE) _Atomic(struct brim__cache_segment *) segment[];
 };
 
 /* Pages that are found through the table after this stay until brim__space_leave. */
@@ -131,7 +133,7 @@ struct brim__kept *brim__space_place(struct brim__tier *tier, uint64_t number, u
                                      uint64_t bytes);
 /* Inside and with the mutex: takes back room that no pointer leads to, if it was the
  * last; its extent is not dead. */
-void brim__space_take_back(struct brim__tier *tier, const struct brim__kept *kept);
+void brim__space_return(struct brim__tier *tier, const struct brim__kept *kept);
 
 /* From an entry to the next; bytes is far below the end of numbers. */
 static inline uint64_t brim__space_stride(uint64_t bytes) {
@@ -141,7 +143,7 @@ static inline uint64_t brim__space_stride(uint64_t bytes) {
 /* Inside, or with the mutex: the pointer of a number, NULL if it has none yet. */
 static inline brim__kept_pointer *brim__space_pointer(struct brim__tier *tier, uint64_t number) {
     assert(number < tier->start.count);
-    struct brim__segment *segment = atomic_load(&tier->segment[number / BRIM__SEGMENT_COUNT]);
+    struct brim__cache_segment *segment = atomic_load(&tier->segment[number / BRIM__SEGMENT_COUNT]);
     return segment ? &segment->kept[number % BRIM__SEGMENT_COUNT] : NULL;
 }
 

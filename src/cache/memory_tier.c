@@ -9,8 +9,8 @@
 #include "cache/memory_space.h"
 
 static uint64_t arena_bytes(uint64_t count) {
-    return sizeof(struct brim__tier) +
-           brim__divide_up(count, BRIM__SEGMENT_COUNT) * sizeof(_Atomic(struct brim__segment *));
+    return sizeof(struct brim__tier) + brim__divide_up(count, BRIM__SEGMENT_COUNT) *
+                                           sizeof(_Atomic(struct brim__cache_segment *));
 }
 
 static brim_status start_tier(void *memory, const struct brim__tier_start *start,
@@ -124,7 +124,7 @@ static void commit(struct brim__tier *tier, struct brim__room *room) {
     brim__lock(&tier->mutex);
     const bool dead = kept->extent->dead;
     if (!dead && is_there(tier, kept->number, kept->stamp)) {
-        brim__space_take_back(tier, kept);
+        brim__space_return(tier, kept);
     } else if (!dead) {
         atomic_store(brim__space_pointer(tier, kept->number), kept);
         tier->filled++;
@@ -141,7 +141,7 @@ static void abandon(struct brim__tier *tier, struct brim__room *room) {
     const struct brim__kept *kept = kept_in(room);
     brim__lock(&tier->mutex);
     if (!kept->extent->dead) {
-        brim__space_take_back(tier, kept);
+        brim__space_return(tier, kept);
     }
     brim__unlock(&tier->mutex);
     brim__space_leave(room->pin);

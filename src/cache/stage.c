@@ -21,7 +21,7 @@ brim_status brim__cache_new(const struct brim__use *use, struct brim__arena *are
                           "cache: say either 'memory', 'device' or file=PATH; two "
                           "caches in a row keep samples in both");
     }
-    brim_status status = brim__arena_take(arena, sizeof(*cache), &cache);
+    brim_status status = brim__arena_take(arena, sizeof *cache, &cache);
     if (status == BRIM_OK && file) {
         status = brim__arena_text(arena, brim__item(use, FILE_PATH)->text, &cache->path);
     }

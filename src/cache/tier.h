@@ -85,7 +85,7 @@ struct brim__room {
     uint64_t bytes;
     uint64_t number, stamp;
     void *pin; /* the tier's */
-    uint64_t place;
+    uint64_t position;
 };
 
 /* Counted since the start, but for filled and bytes, which are what is there now. */

@@ -19,9 +19,9 @@ static brim_status stamp_all(const brim_loader *loader, const struct brim__cache
     uint64_t leaves = 0; /* of this cache's: others may come and go */
     for (uint32_t i = 0; i < plan->leaf_count; i++) {
         const struct brim__leaf *leaf = plan->leaf[i];
-        for (uint32_t p = 0; status == BRIM_OK && p < leaf->port_count; p++) {
+        for (uint32_t p = 0; status == BRIM_OK && p < leaf->cache_count; p++) {
             uint64_t one;
-            if (leaf->port[p].cache != cache) {
+            if (leaf->cache[p].cache != cache) {
                 continue;
             }
             status = brim__sources_stamp_all(leaf->source, leaf->source_count, loader->budget,

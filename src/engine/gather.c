@@ -35,7 +35,7 @@ void brim__gather_go(brim_loader *loader, const struct brim__position *position)
 static void seal(brim_loader *loader, struct brim__block *block) {
     const brim_plan *plan = loader->plan;
     block->sealed = true;
-    if (plan->sequence.gather == BRIM__BUCKETED) {
+    if (plan->sequence.reordering == BRIM__BUCKETED) {
         brim__block_cut(block, &plan->batching.bucket, plan->batching.rows);
     }
 }
@@ -80,7 +80,7 @@ bool brim__gather_absorb(brim_loader *loader) {
 }
 
 static uint64_t things(const brim_plan *plan, const struct brim__block *block) {
-    return plan->sequence.gather == BRIM__BUCKETED ? block->batches : block->rows;
+    return plan->sequence.reordering == BRIM__BUCKETED ? block->batches : block->rows;
 }
 
 /* The filled block is given out from now on. */

@@ -647,7 +647,7 @@ brim_status brim_loader_state(brim_loader *loader, brim_state *state) {
 static brim_status check_position(brim_loader *loader, const struct brim__position *position) {
     const brim_plan *plan = loader->plan;
     if (position->sample == UINT64_MAX ||
-        (position->row < plan->most &&
+        (position->row < plan->rows_per_sample &&
          (plan->sequence.stream || position->sample <= brim__order_count(&plan->order)))) {
         return BRIM_OK;
     }

@@ -43,11 +43,11 @@ void brim__place_copy(const struct brim__layout *from, uint8_t *source, uint64_t
 }
 
 uint64_t brim__place_close_up(const struct brim__layout *layout, uint8_t *memory, uint64_t rows) {
-    const uint8_t *fate = memory + layout->fate_offset;
+    const uint8_t *outcome = memory + layout->outcome_offset;
     uint8_t *valid = memory + layout->valid_offset;
     uint64_t to = 0;
     for (uint64_t from = 0; from < rows; from++) {
-        if (fate[from] != BRIM__ROW_MADE) {
+        if (outcome[from] != BRIM__ROW_MADE) {
             continue;
         }
         if (to != from) {

@@ -8,7 +8,7 @@
  * A leaf with caches asks them first; what one of them has needs neither a read nor
  * the steps before it. Neighbours that none has are still read together.
  *
- * Where one sample becomes several rows (plan->most), sample i of a slot has the
+ * Where one sample becomes several rows (plan->rows_per_sample), sample i of a slot has the
  * rows i * most and following; rows that it does not use are marked as dropped.
  */
 #include "engine/place.h"
@@ -125,25 +125,26 @@ static void aim(struct group *group, uint64_t row) {
 static brim_status make_many(struct group *group, uint64_t first) {
     const brim_plan *plan = group->run->loader->plan;
     const struct brim__program *program = &group->leaf->program;
-    uint8_t *fate = group->run->slot_memory + plan->made.fate_offset + first;
+    uint8_t *outcome = group->run->slot_memory + plan->made.outcome_offset + first;
     uint64_t *ids = brim__layout_ids(&plan->made, group->run->slot_memory) + first;
-    memset(fate, BRIM__ROW_DROPPED, plan->most);
-    group->frame.sub = 0; /* not the last sample's: random steps before the expansion look at it */
+    memset(outcome, BRIM__ROW_DROPPED, plan->rows_per_sample);
+    group->frame.expansion_index =
+        0; /* not the last sample's: random steps before the expansion look at it */
     aim(group, first);
     const uint32_t expand =
         program->expand == BRIM__NO_EXPAND ? program->step_count : program->expand;
     brim_status status = run_steps(group, 0, expand);
-    for (uint64_t i = 0; status == BRIM_OK && i < program->most; i++) {
-        group->frame.sub = i;
+    for (uint64_t i = 0; status == BRIM_OK && i < program->rows_per_sample; i++) {
+        group->frame.expansion_index = i;
         aim(group, first + i);
         status = run_steps(group, expand, program->step_count);
         if (status == BRIM_OK) {
-            fate[i] = BRIM__ROW_MADE;
+            outcome[i] = BRIM__ROW_MADE;
             ids[i] = group->leaf->first_id + group->frame.call.sample;
         } else if (status == BRIM__DROPPED) {
             status = BRIM_OK;
         } else if (status != BRIM__EXHAUSTED) {
-            fate[i] = BRIM__ROW_BAD;
+            outcome[i] = BRIM__ROW_BAD;
         }
     }
     return status == BRIM__EXHAUSTED || status == BRIM__DROPPED ? BRIM_OK : status;
@@ -154,7 +155,7 @@ static brim_status make_one(struct group *group, uint64_t row) {
     aim(group, row);
     brim_status status = run_steps(group, 0, group->leaf->program.step_count);
     if (status == BRIM__DROPPED || status == BRIM__EXHAUSTED) {
-        group->run->slot_memory[plan->made.fate_offset + row] = BRIM__ROW_DROPPED;
+        group->run->slot_memory[plan->made.outcome_offset + row] = BRIM__ROW_DROPPED;
         status = BRIM_OK;
     }
     if (status == BRIM_OK) {
@@ -168,7 +169,7 @@ static brim_status make_one(struct group *group, uint64_t row) {
  * cache); group->count says how many were made. A failure is that of the sample after these. */
 static brim_status run_group(struct group *group, const uint8_t *const *records) {
     const struct brim__leaf *leaf = group->leaf;
-    const uint64_t most = group->run->loader->plan->most;
+    const uint64_t most = group->run->loader->plan->rows_per_sample;
     for (uint32_t i = 0; i < group->count; i++) {
         group->frame.call.sample = group->sample + i;
         for (uint32_t s = 0; records != NULL && s < leaf->source_count; s++) {
@@ -213,8 +214,8 @@ static void take_stamp(struct group *group) {
 }
 
 static bool is_cached(const struct brim__leaf *leaf, uint64_t sample) {
-    for (uint32_t p = 0; p < leaf->port_count; p++) {
-        if (brim__cache_has(&leaf->port[p], sample)) {
+    for (uint32_t p = 0; p < leaf->cache_count; p++) {
+        if (brim__cache_has(&leaf->cache[p], sample)) {
             return true;
         }
     }
@@ -232,35 +233,35 @@ static uint32_t count_missing(const struct group *group) {
 
 /* The last cache that has the group's first sample, or NULL: then the group is made
  * from its beginning. */
-static const struct brim__cache_port *find_cached(struct group *group, struct brim__found *found) {
+static const struct brim__leaf_cache *find_cached(struct group *group, struct brim__found *found) {
     const struct brim__leaf *leaf = group->leaf;
     struct brim__frame *frame = &group->frame;
     frame->call.sample = group->sample;
     if (leaf->stamped || leaf->hashed) {
         take_stamp(group);
     }
-    for (uint32_t p = 0; p < leaf->port_count; p++) {
-        brim__cache_pass(&leaf->port[p], frame);
+    for (uint32_t p = 0; p < leaf->cache_count; p++) {
+        brim__cache_pass(&leaf->cache[p], frame);
     }
-    for (uint32_t p = leaf->port_count; p-- > 0;) {
-        if (brim__cache_enter(&leaf->port[p], frame, found)) {
-            return &leaf->port[p];
+    for (uint32_t p = leaf->cache_count; p-- > 0;) {
+        if (brim__cache_enter(&leaf->cache[p], frame, found)) {
+            return &leaf->cache[p];
         }
     }
     return NULL;
 }
 
-static brim_status make_cached(struct group *group, const struct brim__cache_port *port,
+static brim_status make_cached(struct group *group, const struct brim__leaf_cache *leaf_cache,
                                struct brim__found *found, uint64_t before) {
     struct brim__run *run = group->run;
     if (run->timed) {
-        run->stage_ns[port->cache->stage] += brim__now() - before;
+        run->stage_ns[leaf_cache->cache->stage] += brim__now() - before;
     }
-    run->read_bytes += port->cache->path != NULL ? found->bytes : 0;
+    run->read_bytes += leaf_cache->cache->path != NULL ? found->bytes : 0;
     group->count = 1;
-    group->from = port->resume;
+    group->from = leaf_cache->resume;
     const brim_status status = run_group(group, NULL);
-    brim__cache_leave(port, found);
+    brim__cache_leave(leaf_cache, found);
     return status;
 }
 
@@ -269,12 +270,12 @@ static brim_status make_group(struct group *group) {
     struct brim__run *run = group->run;
     const struct brim__leaf *leaf = group->leaf;
     const uint8_t *records[BRIM__MAX_SOURCES] = { NULL };
-    if (leaf->port_count > 0) {
+    if (leaf->cache_count > 0) {
         struct brim__found found;
         const uint64_t before = run->timed ? brim__now() : 0;
-        const struct brim__cache_port *port = find_cached(group, &found);
-        if (port != NULL) {
-            return make_cached(group, port, &found, before);
+        const struct brim__leaf_cache *leaf_cache = find_cached(group, &found);
+        if (leaf_cache != NULL) {
+            return make_cached(group, leaf_cache, &found, before);
         }
         group->count = count_missing(group);
     }
@@ -297,7 +298,7 @@ static brim_status make_group(struct group *group) {
     return run_group(group, records);
 }
 
-static struct group begin_group(struct brim__run *run, const struct brim__place *place,
+static struct group begin_group(struct brim__run *run, const struct brim__location *place,
                                 uint32_t row, uint32_t count) {
     const struct brim__leaf *leaf = run->loader->plan->leaf[place->leaf];
     return (struct group){ .run = run,
@@ -322,7 +323,7 @@ static brim_status name_sample(const struct group *group, brim_status status) {
     return brim__fail_within(status, "%s", where);
 }
 
-static brim_status make_single(struct brim__run *run, const struct brim__place *place,
+static brim_status make_single(struct brim__run *run, const struct brim__location *place,
                                uint32_t row) {
     struct group group = begin_group(run, place, row, 1);
     const brim_status status = make_group(&group);
@@ -343,7 +344,7 @@ static brim_status replace(struct brim__run *run, uint32_t row) {
     const uint64_t count = brim__order_count(&plan->order);
     brim_status status = BRIM_STATUS_CORRUPT;
     for (uint32_t attempt = 0; attempt < REPLACE_TRIES; attempt++) {
-        struct brim__place place;
+        struct brim__location place;
         const uint64_t position =
             brim__random_below(plan->replace_key, run->slot->delivery.first + row, run->slot->epoch,
                                attempt * 2, count);
@@ -359,12 +360,12 @@ static brim_status replace(struct brim__run *run, uint32_t row) {
 
 /* Marks the rows of a sample: from the one that failed to its last, since who
  * reads them may begin at any; all of them if it failed before its first. */
-static void mark(const struct brim__run *run, uint32_t row, enum brim__fate fate) {
+static void mark(const struct brim__run *run, uint32_t row, enum brim__row_outcome outcome) {
     const brim_plan *plan = run->loader->plan;
-    uint8_t *fates = run->slot_memory + plan->made.fate_offset + row * plan->most;
-    const uint8_t *failed = memchr(fates, BRIM__ROW_BAD, plan->most);
-    const uint64_t from = failed == NULL ? 0 : (uint64_t)(failed - fates);
-    memset(fates + from, fate, plan->most - from);
+    uint8_t *outcomes = run->slot_memory + plan->made.outcome_offset + row * plan->rows_per_sample;
+    const uint8_t *failed = memchr(outcomes, BRIM__ROW_BAD, plan->rows_per_sample);
+    const uint64_t from = failed == NULL ? 0 : (uint64_t)(failed - outcomes);
+    memset(outcomes + from, outcome, plan->rows_per_sample - from);
 }
 
 /* The run fails at this row, whatever on_error says. */
@@ -407,7 +408,7 @@ static void handle_bad(struct brim__run *run, brim_status status, uint32_t row) 
 
 /* -------------------------------------------------------------------- runs */
 
-static uint32_t neighbours(const struct brim__place *places, uint32_t count) {
+static uint32_t neighbours(const struct brim__location *places, uint32_t count) {
     uint32_t n = 1;
     while (n < count && places[n].leaf == places[0].leaf && places[n].epoch == places[0].epoch &&
            places[n].sample == places[0].sample + n) {
@@ -421,7 +422,7 @@ static void advise(const struct brim__run *run, uint32_t row, uint32_t count) {
     const brim_plan *plan = run->loader->plan;
     const uint64_t total = brim__order_count(&plan->order);
     const uint64_t first = run->slot->delivery.first + row + plan->deliveries.global_rows;
-    struct brim__place places[CHUNK];
+    struct brim__location places[CHUNK];
     if (first >= total) {
         return;
     }
@@ -429,7 +430,7 @@ static void advise(const struct brim__run *run, uint32_t row, uint32_t count) {
     brim__order_locate(&plan->order, run->slot->epoch, first, count, places);
     for (uint32_t i = 0; i < count;) {
         const struct brim__leaf *leaf = plan->leaf[places[i].leaf];
-        const uint32_t n = leaf->port_count > 0 ? 1 : neighbours(places + i, count - i);
+        const uint32_t n = leaf->cache_count > 0 ? 1 : neighbours(places + i, count - i);
         for (uint32_t s = 0; s < leaf->source_count && !is_cached(leaf, places[i].sample); s++) {
             if (leaf->source[s]->is_file && leaf->source[s]->ops->advise != NULL) {
                 leaf->source[s]->ops->advise(leaf->source[s], places[i].sample, n);
@@ -441,7 +442,7 @@ static void advise(const struct brim__run *run, uint32_t row, uint32_t count) {
 
 static void make_located(struct brim__run *run, uint32_t row, uint32_t count) {
     const brim_plan *plan = run->loader->plan;
-    struct brim__place places[CHUNK];
+    struct brim__location places[CHUNK];
     if (run->advise) {
         advise(run, row, count);
     }
@@ -471,7 +472,7 @@ static void make_located(struct brim__run *run, uint32_t row, uint32_t count) {
             alone = i + n;
             continue;
         }
-        brim__layout_ids(&plan->made, run->slot_memory)[(row + i) * plan->most] =
+        brim__layout_ids(&plan->made, run->slot_memory)[(row + i) * plan->rows_per_sample] =
             group.leaf->first_id + places[i].sample;
         handle_bad(run, name_sample(&group, status), row + i);
         i++;
@@ -480,9 +481,10 @@ static void make_located(struct brim__run *run, uint32_t row, uint32_t count) {
 
 void brim__rows_pulled(struct brim__run *run, uint64_t sample, const uint8_t *records) {
     const brim_plan *plan = run->loader->plan;
-    memset(run->slot_memory + plan->made.fate_offset, BRIM__ROW_MADE, run->count * plan->most);
+    memset(run->slot_memory + plan->made.outcome_offset, BRIM__ROW_MADE,
+           run->count * plan->rows_per_sample);
     for (uint32_t i = 0; i < run->count && !run->interrupted;) {
-        const struct brim__place place = { .sample = sample + i, .epoch = run->slot->epoch };
+        const struct brim__location place = { .sample = sample + i, .epoch = run->slot->epoch };
         struct group group = begin_group(run, &place, i, run->count - i);
         const uint8_t *const rest[] = { records + i * group.leaf->source[0]->pitch };
         const brim_status status = run_group(&group, rest);
@@ -496,10 +498,10 @@ void brim__rows_pulled(struct brim__run *run, uint64_t sample, const uint8_t *re
 
 void brim__rows_unpulled(struct brim__run *run, uint64_t sample, brim_status status, bool stuck) {
     const brim_plan *plan = run->loader->plan;
-    const struct brim__place place = { .sample = sample, .epoch = run->slot->epoch };
+    const struct brim__location place = { .sample = sample, .epoch = run->slot->epoch };
     const struct group group = begin_group(run, &place, 0, 0);
     run->count = 1;
-    memset(run->slot_memory + plan->made.fate_offset, BRIM__ROW_DROPPED, plan->most);
+    memset(run->slot_memory + plan->made.outcome_offset, BRIM__ROW_DROPPED, plan->rows_per_sample);
     status = name_sample(&group, status);
     if (stuck) {
         refuse(run, status, 0);
@@ -513,8 +515,8 @@ void brim__rows_make(struct brim__run *run) {
     const uint32_t end = run->first + run->count;
     const uint32_t valid =
         (uint32_t)brim__max(run->first, brim__min(end, run->slot->delivery.valid_rows));
-    memset(run->slot_memory + plan->made.fate_offset + run->first * plan->most, BRIM__ROW_MADE,
-           run->count * plan->most);
+    memset(run->slot_memory + plan->made.outcome_offset + run->first * plan->rows_per_sample,
+           BRIM__ROW_MADE, run->count * plan->rows_per_sample);
     if (!plan->sequence.on) {
         memset(run->slot_memory + plan->made.valid_offset + run->first, 1, valid - run->first);
     }

@@ -46,7 +46,7 @@ static void leave_chunk(brim_loader *loader) {
 
 static enum brim__flow fail(brim_loader *loader, const struct brim__slot *chunk) {
     struct brim__sequencer *sequencer = loader->sequencer;
-    const uint64_t sample = sequencer->chunk_row / loader->plan->most;
+    const uint64_t sample = sequencer->chunk_row / loader->plan->rows_per_sample;
     const uint64_t number = chunk->delivery.first + sample;
     if (chunk->error != BRIM_OK && chunk->error_row == sample) {
         sequencer->failure = chunk->error;
@@ -72,7 +72,7 @@ static enum brim__flow fail_of_many(brim_loader *loader) {
 
 /* The rest of the sample's rows are passed over. */
 static void leave_sample(brim_loader *loader) {
-    const uint64_t most = loader->plan->most;
+    const uint64_t most = loader->plan->rows_per_sample;
     loader->sequencer->chunk_row += most - loader->sequencer->chunk_row % most;
 }
 
@@ -95,8 +95,8 @@ static enum brim__flow take_rows(brim_loader *loader, uint64_t most, uint64_t *f
             return flow;
         }
         const struct brim__slot *chunk = sequencer->chunk;
-        const uint8_t *fate = chunk->pages.memory + plan->made.fate_offset;
-        const uint64_t rows = chunk->rows * plan->most;
+        const uint8_t *outcome = chunk->pages.memory + plan->made.outcome_offset;
+        const uint64_t rows = chunk->rows * plan->rows_per_sample;
         if (sequencer->chunk_row == rows) {
             if (chunk->ended) {
                 return BRIM__FLOW_END;
@@ -106,10 +106,10 @@ static enum brim__flow take_rows(brim_loader *loader, uint64_t most, uint64_t *f
         }
         const uint64_t at = sequencer->chunk_row;
         uint64_t run = 1;
-        if (fate[at] == BRIM__ROW_FAILED) {
+        if (outcome[at] == BRIM__ROW_FAILED) {
             return fail(loader, chunk);
         }
-        if (fate[at] == BRIM__ROW_MADE) {
+        if (outcome[at] == BRIM__ROW_MADE) {
             /* rows that skip leaves out come one by one; take ends a run */
             const bool skipped = sequencer->at.passed < sequence->skip;
             const uint64_t left = skipped ? 1
@@ -117,7 +117,7 @@ static enum brim__flow take_rows(brim_loader *loader, uint64_t most, uint64_t *f
                                       ? UINT64_MAX
                                       : sequence->skip + sequence->take - sequencer->at.passed;
             const uint64_t end = brim__min(rows - at, brim__min(most, left));
-            while (run < end && fate[at + run] == BRIM__ROW_MADE) {
+            while (run < end && outcome[at + run] == BRIM__ROW_MADE) {
                 run++;
             }
             sequencer->at.passed += run;
@@ -129,7 +129,7 @@ static enum brim__flow take_rows(brim_loader *loader, uint64_t most, uint64_t *f
             }
             continue;
         }
-        if (fate[at] == BRIM__ROW_BAD) {
+        if (outcome[at] == BRIM__ROW_BAD) {
             leave_sample(loader);
             sequencer->met++;
             memcpy(sequencer->bad_text, chunk->bad_text, sizeof(sequencer->bad_text));
@@ -143,8 +143,9 @@ static enum brim__flow take_rows(brim_loader *loader, uint64_t most, uint64_t *f
 static struct brim__position position_now(const brim_loader *loader) {
     const struct brim__sequencer *sequencer = loader->sequencer;
     struct brim__position position = sequencer->at;
-    position.sample = sequencer->chunk->delivery.first + sequencer->chunk_row / loader->plan->most;
-    position.row = sequencer->chunk_row % loader->plan->most;
+    position.sample =
+        sequencer->chunk->delivery.first + sequencer->chunk_row / loader->plan->rows_per_sample;
+    position.row = sequencer->chunk_row % loader->plan->rows_per_sample;
     return position;
 }
 
@@ -398,7 +399,7 @@ static enum brim__flow place_row(brim_loader *loader) {
                         sequencer->rows++, 0);
     }
     sequencer->last = row.after;
-    if (loader->plan->sequence.gather == BRIM__IN_ORDER) {
+    if (loader->plan->sequence.reordering == BRIM__IN_ORDER) {
         sequencer->skipped += sequencer->met; /* else with the block that they were met in */
         sequencer->met = 0;
     }
@@ -484,7 +485,7 @@ static enum brim__flow place(brim_loader *loader) {
     if (sequencer->input_ended) {
         return BRIM__FLOW_END;
     }
-    if (sequence->gather == BRIM__BUCKETED) {
+    if (sequence->reordering == BRIM__BUCKETED) {
         return place_bucket(loader);
     }
     return sequencer->top == made_next ? place_run(loader) : place_row(loader);
@@ -512,7 +513,7 @@ static bool run(brim_loader *loader, bool *ended, bool *failed) {
             return did;
         }
         if (flow == BRIM__FLOW_WAIT) {
-            const bool gathers = loader->plan->sequence.gather != BRIM__IN_ORDER;
+            const bool gathers = loader->plan->sequence.reordering != BRIM__IN_ORDER;
             return (gathers && brim__gather_absorb(loader)) || did;
         }
         did = true;
@@ -564,7 +565,8 @@ void brim__sequencer_retry(brim_loader *loader) {
         sequencer->chunk = NULL;
         brim__slot_restart(chunk);
         /* those before it have been placed: were they made again, they might fail now */
-        chunk->claimed = chunk->done = (uint32_t)(sequencer->chunk_row / loader->plan->most);
+        chunk->claimed = chunk->done =
+            (uint32_t)(sequencer->chunk_row / loader->plan->rows_per_sample);
     }
     atomic_store(&loader->wants, true);
 }
@@ -628,7 +630,7 @@ brim_status brim__sequencer_init(brim_loader *loader) {
         status =
             brim__pages_new(&sequencer->item, loader->budget, sequence->item.bytes, false, false);
     }
-    if (status == BRIM_OK && sequence->gather != BRIM__IN_ORDER) {
+    if (status == BRIM_OK && sequence->reordering != BRIM__IN_ORDER) {
         status = brim__pages_new(&sequencer->blocks, loader->budget, 2 * sequence->block_bytes,
                                  false, false);
         for (uint32_t i = 0; status == BRIM_OK && i < 2; i++) {
@@ -637,7 +639,7 @@ brim_status brim__sequencer_init(brim_loader *loader) {
             sequencer->gatherer.block[i].bytes = sequence->block_bytes;
         }
     }
-    const bool gathers = sequence->gather != BRIM__IN_ORDER;
+    const bool gathers = sequence->reordering != BRIM__IN_ORDER;
     sequencer->gather_below = sequence->pack && sequence->pack_first ? brim__pack_next : made_next;
     sequencer->pack_below = gathers && !sequence->pack_first ? brim__gather_next : made_next;
     sequencer->top = sequence->pack && !(gathers && sequence->pack_first) ? brim__pack_next

@@ -335,7 +335,7 @@ static brim_status fill_runs(struct builder *builder, struct brim__classes *clas
     return BRIM_OK;
 }
 
-/* Sorts the labels, lays the ranks out, and places every sample. */
+/* Sorts the labels, lays the ranks out, and locations every sample. */
 static brim_status place(struct builder *builder, struct brim__classes *classes) {
     int64_t *label;
     uint64_t *begin;

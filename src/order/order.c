@@ -3,7 +3,7 @@
  *
  * Locating takes a run of positions through the operations from the top down
  * to the leaves. The run travels as lanes: parallel arrays of epoch, position
- * and the place that the result belongs to. Arithmetic is done for all lanes of
+ * and the index of the result. Arithmetic is done for all lanes of
  * an operation before the next operation is looked at, so a permutation is set
  * up once for each (operation, epoch) in the run, however the lanes lie, and
  * evaluations that do not depend on each other stand side by side for the CPU.
@@ -19,9 +19,9 @@
 #include "order/concat.h"
 #include "order/mix.h"
 #include "order/numbers.h"
-#include "order/part.h"
 #include "order/permutation.h"
 #include "order/sampling.h"
+#include "order/split_part.h"
 
 #define MOST_COUNT ((uint64_t)1 << 63)
 #define LANES      BRIM__PERMUTATION_LANES
@@ -165,13 +165,13 @@ brim_status brim__order_weighted(struct brim__order *order, const struct brim__s
     return push_sampling(order, BRIM__ORDER_WEIGHTED, sampling, key);
 }
 
-brim_status brim__order_part(struct brim__order *order, const struct brim__part *part,
+brim_status brim__order_part(struct brim__order *order, const struct brim__split_part *part,
                              uint64_t key) {
     assert(part->whole == brim__order_count(order));
     return push(order, (struct brim__order_op){
                            .kind = BRIM__ORDER_PART,
                            .input = order->top,
-                           .count = brim__part_count(part),
+                           .count = brim__split_part_count(part),
                            .key = key,
                            .part = part,
                        });
@@ -205,7 +205,7 @@ struct lanes {
     size_t count;
     uint64_t epoch[LANES];
     uint64_t position[LANES];
-    uint8_t place[LANES];
+    uint8_t result[LANES];
 };
 
 /* Takes from `pending` (lanes in order, *count of them) those of the first
@@ -288,24 +288,24 @@ static void repeat_lanes(const struct brim__order_op *op, uint64_t once, struct 
 }
 
 static void walk(const struct brim__order *order, uint32_t at, struct lanes *lanes,
-                 struct brim__place *places);
+                 struct brim__location *locations);
 
 /* Walks the lanes whose `part` is k, with copies of their own. */
 static void walk_part(const struct brim__order *order, uint32_t top, const struct lanes *lanes,
-                      const uint8_t *part, uint32_t k, struct brim__place *places) {
+                      const uint8_t *part, uint32_t k, struct brim__location *locations) {
     struct lanes below;
     below.count = 0;
     for (size_t i = 0; i < lanes->count; i++) {
         below.epoch[below.count] = lanes->epoch[i];
         below.position[below.count] = lanes->position[i];
-        below.place[below.count] = lanes->place[i];
+        below.result[below.count] = lanes->result[i];
         below.count += part[i] == k;
     }
-    walk(order, top, &below, places);
+    walk(order, top, &below, locations);
 }
 
 static void mix_lanes(const struct brim__order *order, const struct brim__mix *mix,
-                      struct lanes *lanes, struct brim__place *places) {
+                      struct lanes *lanes, struct brim__location *locations) {
     struct brim__mix_start start;
     uint8_t part[LANES];
     uint32_t seen = 0;
@@ -321,12 +321,12 @@ static void mix_lanes(const struct brim__order *order, const struct brim__mix *m
     }
     for (; seen != 0; seen &= seen - 1) {
         const uint32_t k = (uint32_t)__builtin_ctz(seen);
-        walk_part(order, mix->top[k], lanes, part, k, places);
+        walk_part(order, mix->top[k], lanes, part, k, locations);
     }
 }
 
 static void concat_lanes(const struct brim__order *order, const struct brim__concat *concat,
-                         struct lanes *lanes, struct brim__place *places) {
+                         struct lanes *lanes, struct brim__location *locations) {
     uint8_t part[LANES];
     uint32_t seen = 0, at = 0;
     for (size_t i = 0; i < lanes->count; i++) {
@@ -337,20 +337,20 @@ static void concat_lanes(const struct brim__order *order, const struct brim__con
     }
     for (; seen != 0; seen &= seen - 1) {
         const uint32_t k = (uint32_t)__builtin_ctz(seen);
-        walk_part(order, concat->part[k].top, lanes, part, k, places);
+        walk_part(order, concat->part[k].top, lanes, part, k, locations);
     }
 }
 static_assert(BRIM__ORDER_PARTS <= 32 && BRIM__CONCAT_PARTS <= 32, "the parts seen are bits of 32");
 
 static void walk(const struct brim__order *order, uint32_t at, struct lanes *lanes,
-                 struct brim__place *places) {
+                 struct brim__location *locations) {
     assert(lanes->count > 0 && lanes->count <= LANES);
     for (;;) {
         const struct brim__order_op *op = &order->op[at];
         switch (op->kind) {
         case BRIM__ORDER_LEAF:
             for (size_t i = 0; i < lanes->count; i++) {
-                places[lanes->place[i]] = (struct brim__place){
+                locations[lanes->result[i]] = (struct brim__location){
                     .sample = lanes->position[i],
                     .epoch = lanes->epoch[i],
                     .leaf = op->input,
@@ -358,10 +358,10 @@ static void walk(const struct brim__order *order, uint32_t at, struct lanes *lan
             }
             return;
         case BRIM__ORDER_MIX:
-            mix_lanes(order, op->mix, lanes, places);
+            mix_lanes(order, op->mix, lanes, locations);
             return;
         case BRIM__ORDER_CONCAT:
-            concat_lanes(order, op->concat, lanes, places);
+            concat_lanes(order, op->concat, lanes, locations);
             return;
         case BRIM__ORDER_TAKE:
             break;
@@ -391,7 +391,7 @@ static void walk(const struct brim__order *order, uint32_t at, struct lanes *lan
             brim__weighted_run(op->sampling, op->key, lanes->epoch, lanes->position, lanes->count);
             break;
         case BRIM__ORDER_PART:
-            brim__part_run(op->part, op->key, lanes->position, lanes->count);
+            brim__split_part_run(op->part, op->key, lanes->position, lanes->count);
             break;
         }
         at = op->input;
@@ -399,7 +399,7 @@ static void walk(const struct brim__order *order, uint32_t at, struct lanes *lan
 }
 
 void brim__order_locate(const struct brim__order *order, uint64_t epoch, uint64_t first,
-                        size_t count, struct brim__place *places) {
+                        size_t count, struct brim__location *locations) {
     assert(first <= brim__order_count(order) && count <= brim__order_count(order) - first);
     for (size_t done = 0; done < count; done += LANES) {
         struct lanes lanes;
@@ -407,8 +407,8 @@ void brim__order_locate(const struct brim__order *order, uint64_t epoch, uint64_
         for (size_t i = 0; i < lanes.count; i++) {
             lanes.epoch[i] = epoch;
             lanes.position[i] = first + done + i;
-            lanes.place[i] = (uint8_t)i;
+            lanes.result[i] = (uint8_t)i;
         }
-        walk(order, order->top, &lanes, places + done);
+        walk(order, order->top, &lanes, locations + done);
     }
 }

@@ -47,11 +47,11 @@ enum brim__order_kind {
     BRIM__ORDER_PART, /* a stratified split, or a fold */
 };
 
-struct brim__mix;      /* pattern of a mix; memory of the caller, see brim__order_mix */
-struct brim__concat;   /* where the parts begin; memory of the caller, see brim__order_concat */
-struct brim__numbers;  /* order/numbers.h */
-struct brim__sampling; /* order/sampling.h */
-struct brim__part;     /* order/part.h */
+struct brim__mix;        /* pattern of a mix; memory of the caller, see brim__order_mix */
+struct brim__concat;     /* where the parts begin; memory of the caller, see brim__order_concat */
+struct brim__numbers;    /* order/numbers.h */
+struct brim__sampling;   /* order/sampling.h */
+struct brim__split_part; /* order/split_part.h */
 
 struct brim__order_op {
     enum brim__order_kind kind;
@@ -66,7 +66,7 @@ struct brim__order_op {
         struct brim__concat *concat;
         const struct brim__numbers *numbers;   /* subset */
         const struct brim__sampling *sampling; /* balance, weighted */
-        const struct brim__part *part;
+        const struct brim__split_part *part;
     };
 };
 
@@ -79,7 +79,7 @@ struct brim__order {
     uint64_t fingerprint;
 };
 
-struct brim__place {
+struct brim__location {
     uint64_t sample;
     uint64_t epoch;
     uint32_t leaf;
@@ -133,7 +133,7 @@ brim_status brim__order_balance(struct brim__order *order, const struct brim__sa
                                 uint64_t key);
 brim_status brim__order_weighted(struct brim__order *order, const struct brim__sampling *sampling,
                                  uint64_t key);
-brim_status brim__order_part(struct brim__order *order, const struct brim__part *part,
+brim_status brim__order_part(struct brim__order *order, const struct brim__split_part *part,
                              uint64_t key);
 
 /* Refuses, in the name of `stage`, a top that does not show the same samples at
@@ -150,9 +150,9 @@ static inline uint64_t brim__order_count(const struct brim__order *order) {
 /* Neighbouring positions are not neighbouring samples. */
 bool brim__order_jumps(const struct brim__order *order);
 
-/* places[i] for positions first .. first + count - 1, all below the count.
+/* locations[i] for positions first .. first + count - 1, all below the count.
  * Keys are set up once for the run, so runs are cheaper than single calls. */
 void brim__order_locate(const struct brim__order *order, uint64_t epoch, uint64_t first,
-                        size_t count, struct brim__place *places);
+                        size_t count, struct brim__location *locations);
 
 #endif

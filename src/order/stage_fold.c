@@ -4,7 +4,7 @@
  * As with split, the key comes from the seed alone: all pipelines over the same
  * samples agree on the folds, wherever the stage stands in them.
  */
-#include "order/part.h"
+#include "order/split_part.h"
 #include "order/stages.h"
 
 enum { FOLD, OF, PART, STRATIFY, SEED };
@@ -60,7 +60,7 @@ static brim_status add(const struct brim__use *use, const struct brim__order_sit
                           (unsigned long long)fold, (unsigned long long)folds,
                           (unsigned long long)count);
     }
-    struct brim__part *part;
+    struct brim__split_part *part;
     brim_status status = brim__order_check_below(order, "fold", true, site->arena->budget);
     if (status == BRIM_OK) {
         status = brim__arena_take(site->arena, sizeof *part, &part);

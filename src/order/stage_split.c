@@ -19,7 +19,7 @@
  * Stratified, the parts have the same sizes, but are spread over each class
  * (part.h).
  */
-#include "order/part.h"
+#include "order/split_part.h"
 #include "order/stages.h"
 
 #define UNIT       1000000000000000u  /* 1 as a decimal of 15 digits */
@@ -98,12 +98,12 @@ static brim_status size_of(const struct brim__use *use, size_t argument, uint64_
 /* The parts spread over the classes of a field. */
 static brim_status add_stratified(const struct brim__use *use, const struct brim__order_site *site,
                                   uint64_t validation, uint64_t test) {
-    static const enum brim__part_kind kinds[] = {
+    static const enum brim__split_part_kind kinds[] = {
         [TRAIN_PART] = BRIM__PART_TRAIN,
         [VALIDATION_PART] = BRIM__PART_VALIDATION,
         [TEST_PART] = BRIM__PART_TEST,
     };
-    struct brim__part *part;
+    struct brim__split_part *part;
     brim_status status = brim__arena_take(site->arena, sizeof *part, &part);
     if (status == BRIM_OK) {
         status = brim__classes_read(site, "split", brim__item(use, STRATIFY)->text, &part->classes);

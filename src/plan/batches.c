@@ -34,12 +34,12 @@ static brim_status describe(struct brim__compiler *compiler, const struct brim__
     for (uint32_t f = 0; f < layout->output_count; f++) {
         const struct brim__output *output = &layout->output[f];
         if ((step->fields >> f & 1) != 0) {
-            brim__append_field(text, sizeof(text), output->name, output->form, output->dtype,
+            brim__append_field(text, sizeof text, output->name, output->form, output->dtype,
                                &output->shape);
         }
     }
     const size_t length = strlen(text);
-    snprintf(text + length, sizeof(text) - length, "%s%s", impure ? "; not pure" : "",
+    snprintf(text + length, sizeof text - length, "%s%s", impure ? "; not pure" : "",
              step->probed ? ", probed" : "");
     return brim__set_effect(compiler, step->stage, text);
 }
@@ -52,7 +52,7 @@ static brim_status replace(void *user, struct brim__batch_field *field, uint32_t
     for (uint32_t f = 0; f < count; f++) {
         struct brim__output *output = &layout->output[f];
         *output = (struct brim__output){ .dtype = field[f].dtype, .shape = field[f].shape };
-        brim__copy_text(output->name, sizeof(output->name), field[f].name);
+        brim__copy_text(output->name, sizeof output->name, field[f].name);
     }
     const brim_status status = brim__layout_append(layout);
     for (uint32_t f = 0; f < count; f++) {

@@ -10,7 +10,7 @@
 
 #include <stdio.h>
 
-#define ENTRY_FORMAT 1    /* of what port.c puts into an entry */
+#define ENTRY_FORMAT 1    /* of what entry.c puts into an entry */
 #define TEXT_BYTES   1000 /* of the pipeline in a cache file, for people */
 
 /* The chain's text up to the cache, cut; without what makes no difference to a sample,
@@ -19,14 +19,14 @@ static brim_status set_text(struct brim__compiler *compiler, struct brim__cache 
                             const brim_pipeline *pipeline, size_t uses) {
     char text[TEXT_BYTES] = "";
     size_t length = 0;
-    for (size_t u = 0; u < uses && length + 4 < sizeof(text); u++) {
+    for (size_t u = 0; u < uses && length + 4 < sizeof text; u++) {
         const brim_room room = pipeline->use[u].stage->info.room;
         if (u > 0 && (room == BRIM_ROOM_ORDER || room == BRIM_ROOM_CACHE)) {
             continue;
         }
-        length += (size_t)snprintf(text + length, sizeof(text) - length, u > 0 ? " | " : "");
+        length += (size_t)snprintf(text + length, sizeof text - length, u > 0 ? " | " : "");
         length +=
-            brim__use_text(&pipeline->use[u], false, false, text + length, sizeof(text) - length);
+            brim__use_text(&pipeline->use[u], false, false, text + length, sizeof text - length);
     }
     return brim__arena_text(&compiler->plan->arena, text, &cache->pipeline);
 }
@@ -141,17 +141,17 @@ brim_status brim__compile_cache(struct brim__compiler *compiler, const struct br
     for (uint32_t i = site->first_leaf; status == BRIM_OK && i < plan->leaf_count; i++) {
         struct brim__leaf *leaf = plan->leaf[i];
         const uint64_t scratch = leaf->program.scratch_bytes;
-        struct brim__cache_port *port = &leaf->port[leaf->port_count];
+        struct brim__leaf_cache *leaf_cache = &leaf->cache[leaf->cache_count];
         leaf->program.stage = site->place;
         status = cache->resident
                      ? brim__cache_allowed(cache, &leaf->program)
-                     : brim__cache_attach(cache, &leaf->program, leaf->port_count, port);
+                     : brim__cache_attach(cache, &leaf->program, leaf->cache_count, leaf_cache);
         if (status != BRIM_OK) {
             break;
         }
         if (!cache->resident) {
-            port->first = leaf->first_id - plan->leaf[site->first_leaf]->first_id;
-            leaf->port_count++;
+            leaf_cache->first = leaf->first_id - plan->leaf[site->first_leaf]->first_id;
+            leaf->cache_count++;
         }
         leaf->stamped |= cache->verify == BRIM__VERIFY_HIT;
         leaf->hashed |= cache->verify == BRIM__VERIFY_CONTENT;
@@ -162,7 +162,7 @@ brim_status brim__compile_cache(struct brim__compiler *compiler, const struct br
             break;
         }
         if (cache->freeze) { /* then samples behind it are others than without */
-            leaf->frozen = cache->resident ? leaf->program.step_count + 1 : port->resume;
+            leaf->frozen = cache->resident ? leaf->program.step_count + 1 : leaf_cache->resume;
             leaf->sample_fingerprint =
                 brim__hash_words(leaf->sample_fingerprint, 0x667265657a65u, leaf->draws);
             status = brim__enter_stage(compiler, &plan->info.sample_fingerprint, use);

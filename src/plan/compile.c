@@ -38,7 +38,7 @@ static brim_status compile_mix(struct brim__compiler *compiler, const struct bri
         /* the part's own order stages have entered themselves */
         plan->info.order_fingerprint =
             brim__hash_words(plan->info.order_fingerprint,
-                             brim__hash(&weights[i], sizeof(weights[i]), i), plan->order.top);
+                             brim__hash(&weights[i], sizeof weights[i], i), plan->order.top);
     }
     struct brim__mix *mix;
     const uint64_t seed = (uint64_t)brim__item(use, SEED)->integer;
@@ -126,7 +126,7 @@ static brim_status compile_unplaced(struct brim__compiler *compiler, const struc
                                     bool expands, bool nested) {
     brim_plan *plan = compiler->plan;
     const struct brim__sequence *sequence = &plan->sequence;
-    if (sequence->bounded || (expands && sequence->gather != BRIM__IN_ORDER)) {
+    if (sequence->bounded || (expands && sequence->reordering != BRIM__IN_ORDER)) {
         return brim__fail(BRIM_STATUS_UNSUPPORTED,
                           "'%s' cannot stand behind %s of samples without numbers: put it before",
                           use->stage->info.name,

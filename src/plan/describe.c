@@ -51,15 +51,15 @@ brim_status brim__effect_of_program(struct brim__compiler *compiler, uint32_t pl
         const struct brim__program_field *field = &program->field[f];
         if (field->picture != NULL && !field->picture->extent.fixed) {
             const size_t length = strlen(text);
-            snprintf(text + length, sizeof(text) - length, "%s%s uint8 of any size x%u",
+            snprintf(text + length, sizeof text - length, "%s%s uint8 of any size x%u",
                      length > 0 ? ", " : "", field->name, field->picture->channels);
             continue;
         }
-        brim__append_field(text, sizeof(text), field->name, field->form, field->pending.to,
+        brim__append_field(text, sizeof text, field->name, field->form, field->pending.to,
                            &field->pending.from.shape);
     }
     const size_t length = strlen(text);
-    snprintf(text + length, sizeof(text) - length, "%s%s%s", program->impure ? "; not pure" : "",
+    snprintf(text + length, sizeof text - length, "%s%s%s", program->impure ? "; not pure" : "",
              program->probed ? ", probed" : "", note != NULL ? note : "");
     return brim__set_effect(compiler, place, text);
 }
@@ -69,8 +69,8 @@ brim_status brim__enter_stage(struct brim__compiler *compiler, uint64_t *fingerp
                               const struct brim__use *use) {
     char small[1024];
     char *text = small;
-    const size_t length = brim__use_text(use, true, true, small, sizeof(small));
-    if (length >= sizeof(small)) {
+    const size_t length = brim__use_text(use, true, true, small, sizeof small);
+    if (length >= sizeof small) {
         const brim_status status =
             brim__arena_take(&compiler->plan->arena, (uint64_t)length + 1, &text);
         if (status != BRIM_OK) {
@@ -90,6 +90,6 @@ brim_status brim__effect_of_order(struct brim__compiler *compiler, uint32_t plac
         return BRIM_OK; /* nobody can tell */
     }
     compiler->plan->stage[place].samples = count;
-    snprintf(text, sizeof(text), "%llu samples", (unsigned long long)count);
+    snprintf(text, sizeof text, "%llu samples", (unsigned long long)count);
     return brim__set_effect(compiler, place, text);
 }

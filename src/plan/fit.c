@@ -51,8 +51,8 @@ static uint64_t stamping(const brim_plan *plan) {
     uint64_t most = 0;
     for (uint32_t i = 0; i < plan->leaf_count; i++) {
         const struct brim__leaf *leaf = plan->leaf[i];
-        for (uint32_t p = 0; p < leaf->port_count; p++) {
-            const struct brim__cache *cache = leaf->port[p].cache;
+        for (uint32_t p = 0; p < leaf->cache_count; p++) {
+            const struct brim__cache *cache = leaf->cache[p].cache;
             if (cache->path != NULL && cache->verify == BRIM__VERIFY_OPEN) {
                 most = brim__max(most, brim__sources_stamp_bytes(leaf->source, leaf->source_count));
             }
@@ -103,12 +103,12 @@ static void blame(const brim_plan *plan, uint64_t needed, char *text, size_t byt
 
 static void explain(const brim_plan *plan, uint64_t needed, uint64_t available, char *text) {
     char holders[256], window[64] = "", file[448], sizes[5][BRIM__SIZE_TEXT];
-    blame(plan, needed, file, sizeof(file));
+    blame(plan, needed, file, sizeof file);
     const brim_plan_info *info = &plan->info;
     brim__budget_holders(brim__budget_tightest(plan->budget, BRIM_MEMORY_HOST), BRIM_MEMORY_HOST,
-                         holders, sizeof(holders));
+                         holders, sizeof holders);
     if (info->window_bytes > 0) {
-        snprintf(window, sizeof(window), " and %s of window",
+        snprintf(window, sizeof window, " and %s of window",
                  brim__size_text(info->window_bytes, sizes[4]));
     }
     snprintf(text, REASON_BYTES,
@@ -128,7 +128,7 @@ static void explain_kind(const brim_plan *plan, brim_memory kind, uint64_t neede
     char holders[256], where[BRIM__MEMORY_TEXT], sizes[3][BRIM__SIZE_TEXT];
     const brim_plan_info *info = &plan->info;
     const bool pinned = kind == BRIM_MEMORY_PINNED;
-    brim__budget_holders(brim__budget_tightest(plan->budget, kind), kind, holders, sizeof(holders));
+    brim__budget_holders(brim__budget_tightest(plan->budget, kind), kind, holders, sizeof holders);
     snprintf(text, REASON_BYTES,
              "needs at least %s%s (%llu bytes: %u slots of %s%s), but only %s (%llu bytes) can be "
              "had; held by: %s; make the batch smaller, use micro-batches, %sor raise the limit",
@@ -193,15 +193,15 @@ static brim_status describe_batches(brim_plan *plan) {
     if (plan->batch_stage == NULL) {
         return BRIM_OK;
     }
-    int length = snprintf(text, sizeof(text), "%llu batches of %llu rows",
+    int length = snprintf(text, sizeof text, "%llu batches of %llu rows",
                           (unsigned long long)info->batches, (unsigned long long)info->batch_rows);
     if (info->batches == BRIM_UNKNOWN) {
-        length = snprintf(text, sizeof(text), "batches of %s%llu rows",
+        length = snprintf(text, sizeof text, "batches of %s%llu rows",
                           plan->batching.bucket.on ? "up to " : "",
                           (unsigned long long)info->batch_rows);
     }
     if (info->batches != info->steps) {
-        snprintf(text + length, sizeof(text) - (size_t)length, " in %llu steps",
+        snprintf(text + length, sizeof text - (size_t)length, " in %llu steps",
                  (unsigned long long)info->steps);
     }
     plan->batch_stage->bytes = times(info->minimum_slots, info->slot_bytes);
@@ -211,7 +211,7 @@ static brim_status describe_batches(brim_plan *plan) {
 /* What a cache keeps, in words: all of an epoch, and how much of that fits into `left`. */
 static void describe_cache(const brim_plan *plan, struct brim__cache *cache, uint64_t left) {
     char *text = cache->effect, size[BRIM__SIZE_TEXT], whole[BRIM__SIZE_TEXT];
-    const size_t bytes = sizeof(cache->effect);
+    const size_t bytes = sizeof cache->effect;
     const uint64_t samples = brim__min(cache->count, plan->info.samples);
     const uint64_t room =
         cache->path != NULL

@@ -66,7 +66,7 @@ static brim_status read_run(brim_plan *plan, const struct brim__leaf *leaf, cons
     status =
         source->field[f].form == BRIM_FORM_DENSE ? brim__conversion_prepare(&conversion) : BRIM_OK;
     while (status == BRIM_OK && count > 0) {
-        const brim_call call = { .size = sizeof(call), .sample = sample, .key = leaf->key[s] };
+        const brim_call call = { .size = sizeof call, .sample = sample, .key = leaf->key[s] };
         const uint8_t *records;
         uint64_t got = 0;
         if (source->serial != NULL) {
@@ -102,19 +102,19 @@ brim_status brim__plan_labels(void *user, const char *name, uint64_t first, uint
     if (buffer == NULL) {
         return status;
     }
-    struct brim__place places[RUN];
+    struct brim__location locations[RUN];
     status = BRIM_OK;
     while (status == BRIM_OK && count > 0) {
         const size_t run = brim__min(count, RUN);
-        brim__order_locate(&plan->order, 0, first, run, places);
+        brim__order_locate(&plan->order, 0, first, run, locations);
         for (size_t i = 0; status == BRIM_OK && i < run;) {
             size_t n = 1;
-            while (i + n < run && places[i + n].leaf == places[i].leaf &&
-                   places[i + n].sample == places[i].sample + n) {
+            while (i + n < run && locations[i + n].leaf == locations[i].leaf &&
+                   locations[i + n].sample == locations[i].sample + n) {
                 n++;
             }
-            status = read_run(plan, plan->leaf[places[i].leaf], name, places[i].sample, n, buffer,
-                              labels + i);
+            status = read_run(plan, plan->leaf[locations[i].leaf], name, locations[i].sample, n,
+                              buffer, labels + i);
             i += n;
         }
         first += run;

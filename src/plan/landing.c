@@ -28,7 +28,7 @@ static bool find_natural(const struct brim__view *view, struct brim__view *natur
 }
 
 static bool same_values(const float *a, const float *b, uint32_t count) {
-    return (a == NULL) == (b == NULL) && (a == NULL || memcmp(a, b, count * sizeof(*a)) == 0);
+    return (a == NULL) == (b == NULL) && (a == NULL || memcmp(a, b, count * sizeof *a) == 0);
 }
 
 static bool same_conversion(const struct brim__conversion *a, const struct brim__conversion *b) {

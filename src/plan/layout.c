@@ -44,11 +44,11 @@ static brim_status check_same_fields(const brim_plan *plan, uint32_t other) {
     }
     char left[TEXT_BYTES] = "", right[TEXT_BYTES] = "";
     for (uint32_t f = 0; f < a->field_count; f++) {
-        brim__append_field(left, sizeof(left), a->field[f].name, a->field[f].form,
+        brim__append_field(left, sizeof left, a->field[f].name, a->field[f].form,
                            a->field[f].pending.to, &a->field[f].pending.from.shape);
     }
     for (uint32_t f = 0; f < b->field_count; f++) {
-        brim__append_field(right, sizeof(right), b->field[f].name, b->field[f].form,
+        brim__append_field(right, sizeof right, b->field[f].name, b->field[f].form,
                            b->field[f].pending.to, &b->field[f].pending.from.shape);
     }
     return brim__fail(BRIM_STATUS_INVALID,
@@ -65,12 +65,12 @@ static void collect_outputs(brim_plan *plan) {
     for (uint32_t f = 0; f < program->field_count; f++) {
         const struct brim__program_field *field = &program->field[f];
         struct brim__output *output = &layout->output[f];
-        memcpy(output->name, field->name, sizeof(output->name));
+        memcpy(output->name, field->name, sizeof output->name);
         output->dtype = field->pending.to;
         output->form = field->form;
         output->shape = field->pending.from.shape;
         output->padded = field->padded;
-        memcpy(output->pad_value, field->pad_value, sizeof(output->pad_value));
+        memcpy(output->pad_value, field->pad_value, sizeof output->pad_value);
         for (uint32_t i = 1; field->form != BRIM_FORM_DENSE && i < plan->leaf_count; i++) {
             const struct brim__program_field *other = &plan->leaf[i]->program.field[f];
             output->shape.dim[0] =
@@ -83,7 +83,7 @@ static void collect_outputs(brim_plan *plan) {
 static bool place_output(struct brim__output *output, uint64_t rows, uint64_t area,
                          uint64_t *offset) {
     const uint64_t element = brim_dtype_bytes(output->dtype);
-    const bool shared = area != 0 && output->padded;
+    const bool by_area = area != 0 && output->padded;
     struct brim__shape unit = output->shape;
     uint64_t bytes;
     output->offset = *offset;
@@ -93,7 +93,7 @@ static bool place_output(struct brim__output *output, uint64_t rows, uint64_t ar
     if (rows >= UINT32_MAX ||
         brim__shape_bytes_overflow(&output->shape, element, &output->row_bytes) ||
         brim__shape_bytes_overflow(&unit, element, &output->unit_bytes) ||
-        brim__mul_overflows(shared ? output->unit_bytes : output->row_bytes, shared ? area : rows,
+        brim__mul_overflows(by_area ? output->unit_bytes : output->row_bytes, by_area ? area : rows,
                             &bytes) ||
         bytes > UINT64_MAX / 8 ||
         brim__add_overflows(*offset, brim__align(bytes, BRIM__CACHE_LINE), offset)) {
@@ -131,8 +131,8 @@ brim_status brim__layout_place(struct brim__layout *layout, uint64_t rows, uint6
     }
     layout->ids_offset = offset;
     layout->valid_offset = layout->ids_offset + rows * sizeof(uint64_t);
-    layout->fate_offset = layout->valid_offset + rows;
-    layout->bytes = brim__align(layout->fate_offset + rows, brim__page_bytes());
+    layout->outcome_offset = layout->valid_offset + rows;
+    layout->bytes = brim__align(layout->outcome_offset + rows, brim__page_bytes());
     return BRIM_OK;
 }
 
@@ -206,7 +206,7 @@ static brim_status describe_fields(brim_plan *plan) {
 
 brim_status brim__plan_lay_out(brim_plan *plan, const struct brim__device *device, bool acts) {
     brim_status status = BRIM_OK;
-    plan->most = 1;
+    plan->rows_per_sample = 1;
     for (uint32_t i = 1; status == BRIM_OK && i < plan->leaf_count; i++) {
         status = check_same_fields(plan, i);
     }
@@ -215,7 +215,7 @@ brim_status brim__plan_lay_out(brim_plan *plan, const struct brim__device *devic
     }
     for (uint32_t i = 0; status == BRIM_OK && i < plan->leaf_count; i++) {
         struct brim__leaf *leaf = plan->leaf[i];
-        plan->most = brim__max(plan->most, leaf->program.most);
+        plan->rows_per_sample = brim__max(plan->rows_per_sample, leaf->program.rows_per_sample);
         status = brim__program_finish(&leaf->program, leaf->source, leaf->source_count);
         count_late(plan, &leaf->program);
     }

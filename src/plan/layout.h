@@ -2,7 +2,7 @@
  * layout.h: how rows lie in memory: of a slot, or of a chunk of samples on their
  * way to one.
  *
- *     | field 0: rows x row_bytes | its lengths | field 1 ... | numbers | valid | fate |
+ *     | field 0: rows x row_bytes | its lengths | field 1 ... | numbers | valid | outcome |
  *
  * While rows are made, every field has its rows at equal distances, those that
  * are not dense at the distance of their bound, with the number of elements of
@@ -34,12 +34,12 @@ struct brim__layout {
     uint32_t output_count;
     bool ragged; /* some field is not dense */
     uint64_t rows;
-    uint64_t ids_offset, valid_offset, fate_offset;
+    uint64_t ids_offset, valid_offset, outcome_offset;
     uint64_t bytes; /* whole pages */
 };
 
-/* What became of a row; one byte each at fate_offset. */
-enum brim__fate {
+/* What became of a row; one byte each at outcome_offset. */
+enum brim__row_outcome {
     BRIM__ROW_MADE = 0,
     BRIM__ROW_BAD = 1,
     BRIM__ROW_DROPPED = 2, /* by a filter, or there is no such row of an expansion */

@@ -11,7 +11,7 @@ static brim_status new_leaf(struct brim__compiler *compiler, struct brim__leaf *
         return brim__fail(BRIM_STATUS_UNSUPPORTED, "a mix of more than %d sources in all",
                           BRIM__MAX_LEAVES);
     }
-    const brim_status status = brim__arena_take(&plan->arena, sizeof(**leaf), leaf);
+    const brim_status status = brim__arena_take(&plan->arena, sizeof **leaf, leaf);
     if (status == BRIM_OK) {
         plan->leaf[plan->leaf_count++] = *leaf;
     }
@@ -27,7 +27,7 @@ static brim_status open_source(struct brim__compiler *compiler, const struct bri
     }
     struct brim__source *source;
     const uint64_t before = plan->arena.bytes;
-    brim_status status = brim__arena_take(&plan->arena, sizeof(*source), &source);
+    brim_status status = brim__arena_take(&plan->arena, sizeof *source, &source);
     if (status != BRIM_OK) {
         return status;
     }
@@ -55,18 +55,18 @@ static brim_status open_source(struct brim__compiler *compiler, const struct bri
     }
     char text[BRIM__EFFECT_BYTES];
     if (source->stream) {
-        snprintf(text, sizeof(text), "a stream");
+        snprintf(text, sizeof text, "a stream");
     } else {
-        snprintf(text, sizeof(text), "%llu samples", (unsigned long long)source->count);
+        snprintf(text, sizeof text, "%llu samples", (unsigned long long)source->count);
     }
     for (uint32_t f = 0; f < source->field_count; f++) {
         const struct brim__source_field *field = &source->field[f];
-        brim__append_field(text, sizeof(text), field->name, field->form, field->view.dtype,
+        brim__append_field(text, sizeof text, field->name, field->form, field->view.dtype,
                            &field->view.shape);
     }
     if (source->note != NULL) {
         const size_t used = strlen(text);
-        brim__copy_text(text + used, sizeof(text) - used, source->note);
+        brim__copy_text(text + used, sizeof text - used, source->note);
     }
     return brim__set_effect(compiler, place, text);
 }

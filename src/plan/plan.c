@@ -9,7 +9,7 @@ brim_status brim__plan_build(const struct brim__plan_request *request,
     struct brim__arena arena;
     brim_plan *plan;
     brim__arena_init(&arena, request->budget);
-    brim_status status = brim__arena_take(&arena, sizeof(*plan), &plan);
+    brim_status status = brim__arena_take(&arena, sizeof *plan, &plan);
     if (status != BRIM_OK) {
         brim__arena_fini(&arena);
         return status;

@@ -45,8 +45,8 @@ struct brim__leaf {
     uint64_t data_fingerprint, sample_fingerprint; /* of its own sources and stages */
     uint64_t draws; /* of the keys of what is random in it, which depend on its place */
     struct brim__program program;
-    struct brim__cache_port port[BRIM__MAX_CACHES]; /* caches in the program, in order */
-    uint32_t port_count;
+    struct brim__leaf_cache cache[BRIM__MAX_CACHES]; /* caches in the program, in order */
+    uint32_t cache_count;
     uint32_t frozen; /* steps before this one are run as in epoch 0 */
     bool stamped;    /* a cache looks at the files of each sample */
     bool hashed;     /* a cache compares the content of each sample's records */
@@ -88,7 +88,7 @@ struct brim_plan {
     struct brim__layout placed;    /* a batch whose rows are complete: the same, or sequenced */
     struct brim__layout delivered; /* what the user gets: the same, or what stages put in place */
     struct brim__landing landing;  /* and how that lies on a device */
-    uint64_t most;                 /* rows that one sample becomes at most */
+    uint64_t rows_per_sample;      /* rows that one sample becomes at most */
     uint64_t replace_key;          /* which sample replaces a bad one */
     bool callback;                 /* runs the user's code */
     uint64_t stack_usable;

@@ -41,11 +41,11 @@ static brim_status set_shuffle(brim_plan *plan, const struct brim__use *use, uin
     if (brim__item(use, BRIM__SHUFFLE_BLOCK)->integer != 0) {
         return brim__fail(BRIM_STATUS_INVALID, "shuffle: block= and buffer= exclude each other");
     }
-    if (sequence->gather != BRIM__IN_ORDER) {
+    if (sequence->reordering != BRIM__IN_ORDER) {
         return brim__fail(BRIM_STATUS_UNSUPPORTED, "shuffle: one shuffle with buffer= is enough");
     }
     const uint64_t seed = (uint64_t)brim__item(use, BRIM__SHUFFLE_SEED)->integer;
-    sequence->gather = BRIM__SHUFFLED;
+    sequence->reordering = BRIM__SHUFFLED;
     sequence->pack_first = plan->batching.pack.on;
     sequence->each_epoch = brim__item(use, BRIM__SHUFFLE_EACH_EPOCH)->integer != 0;
     sequence->key = brim__hash_words(key, seed, BRIM__ORDER_SHUFFLE);
@@ -57,7 +57,7 @@ static brim_status set_bounds(brim_plan *plan, const struct brim__use *use) {
     struct brim__sequence *sequence = &plan->sequence;
     const uint64_t amount = (uint64_t)brim__item(use, 0)->integer;
     const char *name = use->stage->info.name;
-    if (sequence->gather != BRIM__IN_ORDER || plan->batching.pack.on) {
+    if (sequence->reordering != BRIM__IN_ORDER || plan->batching.pack.on) {
         return brim__fail(BRIM_STATUS_UNSUPPORTED,
                           "%s: behind shuffle with buffer= or pack_sequences it is not supported; "
                           "put it before them",
@@ -119,7 +119,7 @@ static brim_status lay_out_pack(brim_plan *plan) {
     item->output_count = BRIM__COUNT(names);
     for (uint32_t i = 0; i < BRIM__COUNT(names); i++) {
         struct brim__output *output = &item->output[i];
-        brim__copy_text(output->name, sizeof(output->name), i == 0 ? from->name : names[i]);
+        brim__copy_text(output->name, sizeof output->name, i == 0 ? from->name : names[i]);
         output->dtype = i == 0 ? from->dtype : BRIM_DTYPE_I32;
         output->shape = (struct brim__shape){ .rank = 1, .dim = { pack->length } };
         if (i > 0 && strcmp(names[i], from->name) == 0) {
@@ -144,7 +144,7 @@ static uint64_t packed_row(const struct brim__layout *layout) {
 static brim_status check_bucket(const brim_plan *plan) {
     const struct brim__bucketing *bucket = &plan->batching.bucket;
     bool padded = false;
-    if (plan->sequence.gather != BRIM__IN_ORDER || plan->sequence.pack) {
+    if (plan->sequence.reordering != BRIM__IN_ORDER || plan->sequence.pack) {
         return brim__fail(BRIM_STATUS_UNSUPPORTED,
                           "bucket gathers samples itself: leave out shuffle with buffer= and "
                           "pack_sequences");
@@ -188,7 +188,7 @@ static brim_status check_batching(const brim_plan *plan) {
 
 static brim_status place_blocks(brim_plan *plan, const struct brim__layout *row) {
     struct brim__sequence *sequence = &plan->sequence;
-    if (sequence->gather == BRIM__IN_ORDER) {
+    if (sequence->reordering == BRIM__IN_ORDER) {
         return BRIM_OK;
     }
     const uint64_t least = brim__align(packed_row(row), brim__page_bytes());
@@ -214,7 +214,7 @@ static brim_status place_chunks(brim_plan *plan) {
             return brim__fail(BRIM_STATUS_INVALID, "a sample is too large");
         }
     }
-    if (brim__mul_overflows(sample, plan->most, &sample)) {
+    if (brim__mul_overflows(sample, plan->rows_per_sample, &sample)) {
         return brim__fail(BRIM_STATUS_INVALID, "what one sample becomes is too large");
     }
     const uint64_t samples =
@@ -223,7 +223,7 @@ static brim_status place_chunks(brim_plan *plan) {
     brim_status status =
         brim__shard_init(&plan->deliveries, &chunk, brim__order_count(&plan->order), 0, 1);
     if (status == BRIM_OK) {
-        status = brim__layout_place(&plan->made, samples * plan->most, 0);
+        status = brim__layout_place(&plan->made, samples * plan->rows_per_sample, 0);
     }
     if (status == BRIM_OK && plan->made.bytes > UINT64_MAX / 64) {
         return brim__fail(BRIM_STATUS_INVALID, "what one sample becomes is too large");
@@ -244,7 +244,7 @@ brim_status brim__sequence_lay_out(brim_plan *plan) {
     }
     if (status == BRIM_OK && bucket->on) {
         status = check_bucket(plan);
-        sequence->gather = BRIM__BUCKETED;
+        sequence->reordering = BRIM__BUCKETED;
         sequence->each_epoch = true;
         sequence->key = brim__hash_words(bucket->seed, BRIM__BUCKETED, 0);
         sequence->block_bytes = bucket->buffer / 2;
@@ -266,5 +266,5 @@ uint64_t brim__sequence_bytes(const brim_plan *plan) {
         return 0;
     }
     return sequence->chunks * plan->made.bytes + (sequence->pack ? sequence->item.bytes : 0) +
-           (sequence->gather != BRIM__IN_ORDER ? 2 * sequence->block_bytes : 0);
+           (sequence->reordering != BRIM__IN_ORDER ? 2 * sequence->block_bytes : 0);
 }

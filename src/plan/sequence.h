@@ -5,9 +5,9 @@
  * Workers make samples into chunks, as they make batches in a direct plan; one
  * sequencer (engine/sequencer.c) takes the rows of the chunks in order:
  *
- *     chunks ─► rows kept ─► skip, take ─► pack, gather (either first) ─► batches
+ *     chunks ─► rows kept ─► skip, take ─► pack, reorder (either first) ─► batches
  *
- * The chunks, the packing's one row and the gathering's two blocks belong to the
+ * The chunks, the packing's one row and the two blocks of the reordering belong to the
  * minimum, so that no order depends on the budget.
  */
 #ifndef BRIM_SEQUENCE_H
@@ -16,7 +16,7 @@
 #include "batching/shard.h"
 #include "plan/layout.h"
 
-enum brim__gathering {
+enum brim__reordering {
     BRIM__IN_ORDER,
     BRIM__SHUFFLED, /* the rows of a block in random order */
     BRIM__BUCKETED, /* sorted by length, in batches bounded by tokens */
@@ -31,12 +31,12 @@ struct brim__sequence {
     uint64_t skip;     /* rows kept by the programs that are left out ... */
     uint64_t take;     /* ... and those after them that are used */
     bool pack;
-    bool pack_first; /* packed rows are gathered, not the other way round */
+    bool pack_first; /* packed rows are reordered, not the other way round */
     uint32_t pack_field;
     uint64_t pack_length;
     bool pack_split;
     struct brim__layout item; /* one packed row; set if pack */
-    enum brim__gathering gather;
+    enum brim__reordering reordering;
     bool each_epoch; /* another order in every epoch */
     uint64_t key;
     uint64_t block_bytes; /* of each of the two blocks */

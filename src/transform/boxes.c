@@ -72,13 +72,13 @@ static brim_status run(const struct brim__step *step, const struct brim__frame *
     }
     for (uint64_t i = 0; i < count; i++) {
         float box[4];
-        memcpy(box, from + i * sizeof(box), sizeof(box));
+        memcpy(box, from + i * sizeof box, sizeof box);
         for (uint32_t a = 0; a < acts->count; a++) {
             if (self->ops >> acts->act[a].op & 1) {
                 move(&acts->act[a], box);
             }
         }
-        memcpy(to + i * sizeof(box), box, sizeof(box));
+        memcpy(to + i * sizeof box, box, sizeof box);
     }
     return BRIM_OK;
 }
@@ -102,9 +102,9 @@ brim_status brim__boxes_follow(struct brim__program *program, struct brim__pictu
     /* what is pending is carried out in its own type, and then they are float32 */
     brim_status status = brim__program_flush(program, f, false);
     if (status == BRIM_OK && field->padded) {
-        uint8_t value[sizeof(field->pad_value)] = { 0 };
+        uint8_t value[sizeof field->pad_value] = { 0 };
         brim__kernels()->convert[field->pending.to][BRIM_DTYPE_F32](field->pad_value, value, 1);
-        memcpy(field->pad_value, value, sizeof(value));
+        memcpy(field->pad_value, value, sizeof value);
     }
     if (status == BRIM_OK) {
         field->pending.to = BRIM_DTYPE_F32;
@@ -114,7 +114,7 @@ brim_status brim__boxes_follow(struct brim__program *program, struct brim__pictu
         status = brim__fail(BRIM_STATUS_INVALID, "field '%s' is too large", field->name);
     }
     if (status == BRIM_OK) {
-        status = brim__arena_take(program->arena, sizeof(*self), &self);
+        status = brim__arena_take(program->arena, sizeof *self, &self);
     }
     if (status == BRIM_OK) {
         status = brim__program_step(program, &step);

@@ -19,7 +19,7 @@ static void run(const struct brim__act *act, const struct brim__image *from,
     brim__image_add(to, act->pixels.number[0]);
 }
 
-static brim_status resolve(const void *self, const struct brim__draws *draws,
+static brim_status resolve(const void *self, const struct brim__picture_draws *draws,
                            struct brim__acts *acts) {
     const struct brightness *brightness = self;
     if (brim__draw(draws, 0) < brightness->p) {
@@ -37,7 +37,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
     }
     struct brightness *self;
     uint32_t pictures;
-    brim_status status = brim__arena_take(program->arena, sizeof(*self), &self);
+    brim_status status = brim__arena_take(program->arena, sizeof *self, &self);
     if (status == BRIM_OK) {
         status = brim__picture_on(program, use, ON, false, &pictures, NULL);
     }

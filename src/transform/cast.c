@@ -43,9 +43,9 @@ static brim_status cast(struct brim__program *program, uint32_t f, brim_dtype dt
         }
     }
     if (field->padded) {
-        uint8_t value[sizeof(field->pad_value)] = { 0 };
+        uint8_t value[sizeof field->pad_value] = { 0 };
         brim__kernels()->convert[field->pending.to][dtype](field->pad_value, value, 1);
-        memcpy(field->pad_value, value, sizeof(value));
+        memcpy(field->pad_value, value, sizeof value);
     }
     field->form = is_text(field) ? BRIM_FORM_RAGGED : field->form;
     field->range = brim__range_cast(field, dtype);

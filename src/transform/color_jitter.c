@@ -35,7 +35,7 @@ static void run(const struct brim__act *act, const struct brim__image *from,
     }
 }
 
-static brim_status resolve(const void *self, const struct brim__draws *draws,
+static brim_status resolve(const void *self, const struct brim__picture_draws *draws,
                            struct brim__acts *acts) {
     const struct color_jitter *jitter = self;
     if (brim__draw(draws, 0) >= jitter->p) {
@@ -84,7 +84,7 @@ static brim_status read_range(const struct brim__use *use, size_t kind, struct c
 static brim_status add(const struct brim__use *use, struct brim__program *program) {
     struct color_jitter *self;
     uint32_t pictures;
-    brim_status status = brim__arena_take(program->arena, sizeof(*self), &self);
+    brim_status status = brim__arena_take(program->arena, sizeof *self, &self);
     for (size_t kind = 0; status == BRIM_OK && kind < KINDS; kind++) {
         status = read_range(use, kind, self);
     }

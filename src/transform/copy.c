@@ -20,14 +20,14 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
         return status;
     }
     char name[BRIM_NAME_BYTES];
-    memcpy(name, program->field[to].name, sizeof(name));
+    memcpy(name, program->field[to].name, sizeof name);
     if (program->field[from].picture != NULL) {
         return brim__picture_clone(program, from, to);
     }
     /* the value stays where it is, for both: neither may move it to its row */
     program->field[from].written = NULL;
     program->field[to] = program->field[from];
-    memcpy(program->field[to].name, name, sizeof(name));
+    memcpy(program->field[to].name, name, sizeof name);
     return BRIM_OK;
 }
 

@@ -20,7 +20,7 @@ static uint32_t half(uint32_t n) {
     return n / 2 + (n % 4 == 3);
 }
 
-static brim_status resolve(const void *object, const struct brim__draws *draws,
+static brim_status resolve(const void *object, const struct brim__picture_draws *draws,
                            struct brim__acts *acts) {
     const struct crop *self = object;
     (void)draws;
@@ -51,7 +51,7 @@ static brim_status add_crop(const struct brim__use *use, struct brim__program *p
                             size_t on) {
     struct crop *self;
     uint32_t pictures, boxes;
-    brim_status status = brim__arena_take(program->arena, sizeof(*self), &self);
+    brim_status status = brim__arena_take(program->arena, sizeof *self, &self);
     if (status != BRIM_OK) {
         return status;
     }

@@ -80,7 +80,7 @@ static brim_status decode(const struct brim__use *use, struct brim__program *pro
     };
     /* a max_pixels below the default does not lower the number of scans allowed */
     source.most_work = BRIM__IMAGE_SCANS * brim__max(source.allowed_pixels, BRIM__IMAGE_PIXELS);
-    struct brim__extent extent = { .width = BRIM__MAX_SIDE, .height = BRIM__MAX_SIDE };
+    struct brim__picture_extent extent = { .width = BRIM__MAX_SIDE, .height = BRIM__MAX_SIDE };
     const bool known = field->images != NULL;
     struct brim__image_bounds bounds = { 0 };
     source.indexed = known;

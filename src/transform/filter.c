@@ -35,7 +35,7 @@ static brim_status run_by(const struct brim__step *step, const struct brim__fram
     struct brim__function_call call;
     brim__function_begin(function, frame, &call);
     const int result = self->filter(function->user, &call.call, call.input, function->input_count,
-                                    call.why, sizeof(call.why));
+                                    call.why, sizeof call.why);
     brim__function_end(function);
     if (result < 0) {
         return brim__function_failed(function, &call, result);
@@ -47,7 +47,7 @@ static brim_status add_conditions(const struct brim__use *use, struct brim__prog
                                   struct conditions **self) {
     const struct brim__values *texts = &use->values[CONDITIONS];
     brim_status status = brim__arena_take(
-        program->arena, sizeof(**self) + texts->count * sizeof((*self)->comparison[0]), self);
+        program->arena, sizeof **self + texts->count * sizeof((*self)->comparison[0]), self);
     for (size_t i = 0; status == BRIM_OK && i < texts->count; i++) {
         (*self)->count++;
         status = brim__comparison_init(&(*self)->comparison[i], program, texts->items[i].text);
@@ -58,7 +58,7 @@ static brim_status add_conditions(const struct brim__use *use, struct brim__prog
 static brim_status add_by(const struct brim__use *use, struct brim__program *program,
                           struct by **self) {
     brim_binding binding;
-    brim_status status = brim__arena_take(program->arena, sizeof(**self), self);
+    brim_status status = brim__arena_take(program->arena, sizeof **self, self);
     if (status == BRIM_OK) {
         status = brim__function_init(&(*self)->function, program, use, BY, SEED,
                                      BRIM_BINDING_FILTER, &binding);

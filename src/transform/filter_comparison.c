@@ -66,7 +66,7 @@ static brim_status read_operand(struct parts *parts, const char **at) {
         *at = skip_blank(after + 1);
         length = name_length(*at);
     }
-    if (length == 0 || length >= sizeof(parts->field)) {
+    if (length == 0 || length >= sizeof parts->field) {
         return malformed(parts, "the name of a field is missing or too long");
     }
     memcpy(parts->field, *at, length);
@@ -357,16 +357,16 @@ static double load_real(brim_dtype dtype, const uint8_t *data) {
     double twice;
     switch (dtype) {
     case BRIM_DTYPE_F16:
-        memcpy(&half, data, sizeof(half));
+        memcpy(&half, data, sizeof half);
         return brim__f16_to_f32(half);
     case BRIM_DTYPE_BF16:
-        memcpy(&half, data, sizeof(half));
+        memcpy(&half, data, sizeof half);
         return brim__bf16_to_f32(half);
     case BRIM_DTYPE_F32:
-        memcpy(&single, data, sizeof(single));
+        memcpy(&single, data, sizeof single);
         return single;
     default:
-        memcpy(&twice, data, sizeof(twice));
+        memcpy(&twice, data, sizeof twice);
         return twice;
     }
 }

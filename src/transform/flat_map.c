@@ -25,13 +25,13 @@ static brim_status run(const struct brim__step *step, const struct brim__frame *
     const struct flat_map *self = step->self;
     const struct brim__function *function = &self->function;
     struct brim__function_call call;
-    if (frame->sub >= self->most) {
+    if (frame->expansion_index >= self->most) {
         return BRIM__EXHAUSTED;
     }
     brim__function_begin(function, frame, &call);
-    const int result =
-        self->flat_map(function->user, &call.call, frame->sub, call.input, function->input_count,
-                       call.output, function->output_count, call.why, sizeof(call.why));
+    const int result = self->flat_map(function->user, &call.call, frame->expansion_index,
+                                      call.input, function->input_count, call.output,
+                                      function->output_count, call.why, sizeof call.why);
     brim__function_end(function);
     if (result < 0) {
         return brim__function_failed(function, &call, result);
@@ -57,7 +57,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
     brim_binding binding;
     struct flat_map *self;
     struct brim__step *step;
-    brim_status status = brim__arena_take(program->arena, sizeof(*self), &self);
+    brim_status status = brim__arena_take(program->arena, sizeof *self, &self);
     if (status == BRIM_OK) {
         status = brim__function_init(&self->function, program, use, NAME, SEED,
                                      BRIM_BINDING_FLAT_MAP, &binding);

@@ -11,7 +11,7 @@ struct flip {
     double p;
 };
 
-static brim_status resolve(const void *object, const struct brim__draws *draws,
+static brim_status resolve(const void *object, const struct brim__picture_draws *draws,
                            struct brim__acts *acts) {
     const struct flip *self = object;
     if (brim__draw(draws, 0) < self->p) {
@@ -23,7 +23,7 @@ static brim_status resolve(const void *object, const struct brim__draws *draws,
 static brim_status add(const struct brim__use *use, struct brim__program *program) {
     struct flip *self;
     uint32_t pictures, boxes;
-    brim_status status = brim__arena_take(program->arena, sizeof(*self), &self);
+    brim_status status = brim__arena_take(program->arena, sizeof *self, &self);
     if (status == BRIM_OK) {
         status = brim__picture_on(program, use, ON, true, &pictures, &boxes);
     }

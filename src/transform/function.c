@@ -18,7 +18,7 @@ brim_status brim__function_init(struct brim__function *function, struct brim__pr
         status = brim__arena_text(program->arena, binding->name, &function->name);
     }
     if (status == BRIM_OK) {
-        snprintf(text, sizeof(text), "%s @%s", use->stage->info.name, function->name);
+        snprintf(text, sizeof text, "%s @%s", use->stage->info.name, function->name);
         status = brim__arena_text(program->arena, text, &told);
     }
     if (status == BRIM_OK && (binding->flags & BRIM_CALLBACK_CONCURRENT) == 0) {
@@ -144,8 +144,8 @@ void brim__function_begin(const struct brim__function *function, const struct br
                           : brim__operand_ragged(&function->output[i], frame, &count);
     }
     call->call = frame->call;
-    call->call.key =
-        function->expanded ? brim__hash_words(function->key, frame->sub, 1) : function->key;
+    call->call.key = function->expanded ? brim__hash_words(function->key, frame->expansion_index, 1)
+                                        : function->key;
     call->why[0] = '\0';
     if (function->serial != NULL) {
         brim__lock(function->serial);
@@ -179,7 +179,7 @@ brim_status brim__function_made(const struct brim__function *function,
 
 brim_status brim__function_failed(const struct brim__function *function,
                                   struct brim__function_call *call, int result) {
-    call->why[sizeof(call->why) - 1] = '\0';
+    call->why[sizeof call->why - 1] = '\0';
     return brim__fail(BRIM_STATUS_CALLBACK, "%s @%s returned %d%s%s", function->stage,
                       function->name, result, call->why[0] != '\0' ? ": " : "", call->why);
 }

@@ -19,7 +19,7 @@ static void run(const struct brim__act *act, const struct brim__image *from,
     brim__image_blur(to, (uint32_t)act->pixels.number[0], act->pixels.number[1], scratch);
 }
 
-static brim_status resolve(const void *self, const struct brim__draws *draws,
+static brim_status resolve(const void *self, const struct brim__picture_draws *draws,
                            struct brim__acts *acts) {
     const struct gaussian_blur *blur = self;
     if (brim__draw(draws, 0) < blur->p) {
@@ -33,7 +33,7 @@ static brim_status resolve(const void *self, const struct brim__draws *draws,
 static brim_status add(const struct brim__use *use, struct brim__program *program) {
     struct gaussian_blur *self;
     uint32_t pictures;
-    brim_status status = brim__arena_take(program->arena, sizeof(*self), &self);
+    brim_status status = brim__arena_take(program->arena, sizeof *self, &self);
     if (status == BRIM_OK) {
         status = brim__geometry_range(use, SIGMA, &self->low, &self->high);
     }

@@ -79,12 +79,12 @@ bool brim__geometry_draws(double p, bool how) {
 
 brim_status brim__geometry_add(struct brim__program *program, const struct brim__op *op,
                                uint32_t pictures, uint32_t boxes, uint32_t width, uint32_t height) {
-    const struct brim__extent fixed = { width, height, (uint64_t)width * height, true };
+    const struct brim__picture_extent fixed = { width, height, (uint64_t)width * height, true };
     brim_status status = BRIM_OK;
     for (uint32_t f = 0; status == BRIM_OK && f < program->field_count; f++) {
         if (pictures >> f & 1) {
             const struct brim__picture *picture = program->field[f].picture;
-            const struct brim__extent extent = width == 0 ? picture->extent : fixed;
+            const struct brim__picture_extent extent = width == 0 ? picture->extent : fixed;
             status = brim__picture_add(program, f, op, &extent, picture->channels, boxes);
             boxes = 0; /* follow the first */
         }

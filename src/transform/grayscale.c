@@ -23,7 +23,7 @@ static void run(const struct brim__act *act, const struct brim__image *from,
     }
 }
 
-static brim_status resolve(const void *self, const struct brim__draws *draws,
+static brim_status resolve(const void *self, const struct brim__picture_draws *draws,
                            struct brim__acts *acts) {
     const struct grayscale *grayscale = self;
     if (acts->pixel == 4 && brim__draw(draws, 0) < grayscale->p) {
@@ -38,7 +38,7 @@ static brim_status resolve(const void *self, const struct brim__draws *draws,
 static brim_status add(const struct brim__use *use, struct brim__program *program) {
     struct grayscale *self;
     uint32_t pictures;
-    brim_status status = brim__arena_take(program->arena, sizeof(*self), &self);
+    brim_status status = brim__arena_take(program->arena, sizeof *self, &self);
     if (status == BRIM_OK) {
         status = brim__picture_on(program, use, ON, false, &pictures, NULL);
     }
@@ -60,7 +60,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
     for (uint32_t f = 0; status == BRIM_OK && f < program->field_count; f++) {
         if (pictures >> f & 1) {
             const struct brim__picture *picture = program->field[f].picture;
-            const struct brim__extent extent = picture->extent;
+            const struct brim__picture_extent extent = picture->extent;
             status =
                 brim__picture_add(program, f, &op, &extent, self->one ? 1 : picture->channels, 0);
         }

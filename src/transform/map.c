@@ -18,7 +18,7 @@ static brim_status run(const struct brim__step *step, const struct brim__frame *
     struct brim__function_call call;
     brim__function_begin(function, frame, &call);
     const int result = self->map(function->user, &call.call, call.input, function->input_count,
-                                 call.output, function->output_count, call.why, sizeof(call.why));
+                                 call.output, function->output_count, call.why, sizeof call.why);
     brim__function_end(function);
     return result == 0 ? brim__function_made(function, frame, &call)
                        : brim__function_failed(function, &call, result);
@@ -28,7 +28,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
     brim_binding binding;
     struct map *self;
     struct brim__step *step;
-    brim_status status = brim__arena_take(program->arena, sizeof(*self), &self);
+    brim_status status = brim__arena_take(program->arena, sizeof *self, &self);
     if (status == BRIM_OK) {
         status = brim__function_init(&self->function, program, use, NAME, SEED, BRIM_BINDING_MAP,
                                      &binding);

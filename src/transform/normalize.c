@@ -180,7 +180,7 @@ static brim_status normalize(const struct brim__use *use, struct brim__program *
     if (!brim__given(use, MAX) && max != max_by_type(field->pending.to)) {
         /* not what the same text gave before: what was kept of that is stale */
         program->meaning =
-            brim__hash_words(program->meaning, brim__hash(&max, sizeof(max), 0), index);
+            brim__hash_words(program->meaning, brim__hash(&max, sizeof max, 0), index);
     }
     const double range = range_after(use, field, &mean, &std, max);
     if (field->pending.scale != NULL ||

@@ -23,7 +23,7 @@ static brim_status run(const struct brim__step *step, const struct brim__frame *
     memset(row, 0, self->labels * self->classes * self->element);
     for (uint64_t i = 0; i < self->labels; i++) {
         int64_t label;
-        memcpy(&label, labels + i * sizeof(label), sizeof(label));
+        memcpy(&label, labels + i * sizeof label, sizeof label);
         if (label < 0 || (uint64_t)label >= self->classes) {
             return brim__fail(BRIM_STATUS_CORRUPT, "one_hot: field '%s' is %lld, outside 0 to %llu",
                               self->name, (long long)label, (unsigned long long)self->classes - 1);
@@ -55,7 +55,7 @@ static brim_status encode(const struct brim__use *use, struct brim__program *pro
     }
     struct one_hot *self;
     struct brim__step *step;
-    brim_status status = brim__arena_take(program->arena, sizeof(*self), &self);
+    brim_status status = brim__arena_take(program->arena, sizeof *self, &self);
     if (status != BRIM_OK) {
         return status;
     }
@@ -74,7 +74,7 @@ static brim_status encode(const struct brim__use *use, struct brim__program *pro
     self->element = brim_dtype_bytes(dtype);
     brim__shape_bytes_overflow(&shape, 1, &self->labels);
     shape.dim[shape.rank++] = self->classes;
-    memcpy(self->name, field->name, sizeof(self->name));
+    memcpy(self->name, field->name, sizeof self->name);
     if (status == BRIM_OK && brim__shape_bytes_overflow(&shape, self->element, &bytes)) {
         status =
             brim__fail(BRIM_STATUS_INVALID, "one_hot: field '%s' becomes too large", field->name);

@@ -39,7 +39,7 @@ static void fill(uint8_t *to, uint64_t count, const uint8_t *value, uint64_t ele
 static brim_status run_length(const struct brim__step *step, const struct brim__frame *frame) {
     const struct pad *self = step->self;
     const int64_t length = (int64_t)brim__reader_span(&self->span, frame).count;
-    memcpy(brim__operand_write(&self->length, frame), &length, sizeof(length));
+    memcpy(brim__operand_write(&self->length, frame), &length, sizeof length);
     return BRIM_OK;
 }
 
@@ -63,7 +63,7 @@ static brim_status run_fixed(const struct brim__step *step, const struct brim__f
         memcpy(row, span.data, filled * bytes);
     }
     fill(row + filled * bytes, (self->to - count) * self->elements, self->value, bytes);
-    memcpy(brim__operand_write(&self->length, frame), &length, sizeof(length));
+    memcpy(brim__operand_write(&self->length, frame), &length, sizeof length);
     return BRIM_OK;
 }
 
@@ -126,7 +126,7 @@ static brim_status add_lengths(const struct brim__use *use, struct brim__program
     } else {
         const char *const ending = "_length";
         const size_t length = strlen(name);
-        if (length + strlen(ending) >= sizeof(own)) {
+        if (length + strlen(ending) >= sizeof own) {
             return brim__fail(BRIM_STATUS_INVALID,
                               "pad: \"%s_length\" is too long for a field's name: give another "
                               "with lengths=",
@@ -152,7 +152,7 @@ static brim_status pad(const struct brim__use *use, struct brim__program *progra
     struct brim__program_field *field = &program->field[f];
     struct pad *self;
     struct brim__step *step;
-    brim_status status = brim__arena_take(program->arena, sizeof(*self), &self);
+    brim_status status = brim__arena_take(program->arena, sizeof *self, &self);
     if (status == BRIM_OK && field->deferred) {
         status = brim__program_flush(program, f, false);
     }
@@ -165,7 +165,7 @@ static brim_status pad(const struct brim__use *use, struct brim__program *progra
     if (status != BRIM_OK) {
         return status;
     }
-    memcpy(self->name, field->name, sizeof(self->name));
+    memcpy(self->name, field->name, sizeof self->name);
     self->to = (uint64_t)brim__item(use, TO)->integer;
     self->cut = brim__item(use, CUT)->integer != 0;
     brim__program_reader(program, f, &self->span);
@@ -176,7 +176,7 @@ static brim_status pad(const struct brim__use *use, struct brim__program *progra
         step->run = run_length;
         field->form = BRIM_FORM_RAGGED;
         field->padded = true;
-        memcpy(field->pad_value, self->value, sizeof(field->pad_value));
+        memcpy(field->pad_value, self->value, sizeof field->pad_value);
     }
     return status == BRIM_OK ? add_lengths(use, program, self->name, self) : status;
 }

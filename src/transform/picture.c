@@ -21,12 +21,13 @@ static void show(struct brim__program *program, uint32_t f, struct brim__picture
 
 brim_status brim__picture_new(struct brim__program *program, uint32_t field,
                               const struct brim__picture_source *source,
-                              const struct brim__extent *extent, uint32_t channels, bool mask) {
+                              const struct brim__picture_extent *extent, uint32_t channels,
+                              bool mask) {
     struct brim__picture *picture;
     struct brim__picture_source *kept;
-    brim_status status = brim__arena_take(program->arena, sizeof(*picture), &picture);
+    brim_status status = brim__arena_take(program->arena, sizeof *picture, &picture);
     if (status == BRIM_OK) {
-        status = brim__arena_take(program->arena, sizeof(*kept), &kept);
+        status = brim__arena_take(program->arena, sizeof *kept, &kept);
     }
     if (status == BRIM_OK) {
         status = brim__program_step(program, &picture->step);
@@ -49,7 +50,7 @@ brim_status brim__picture_new(struct brim__program *program, uint32_t field,
 brim_status brim__picture_clone(struct brim__program *program, uint32_t from, uint32_t to) {
     struct brim__picture *picture;
     struct brim__step *step;
-    brim_status status = brim__arena_take(program->arena, sizeof(*picture), &picture);
+    brim_status status = brim__arena_take(program->arena, sizeof *picture, &picture);
     if (status == BRIM_OK) {
         status = brim__program_step(program, &step);
     }
@@ -88,10 +89,10 @@ static brim_status take_array(struct brim__program *program, uint32_t f) {
         return status;
     }
     const struct brim__shape *shape = &program->field[f].pending.from.shape;
-    const struct brim__extent extent = { .width = (uint32_t)shape->dim[1],
-                                         .height = (uint32_t)shape->dim[0],
-                                         .pixels = shape->dim[0] * shape->dim[1],
-                                         .fixed = true };
+    const struct brim__picture_extent extent = { .width = (uint32_t)shape->dim[1],
+                                                 .height = (uint32_t)shape->dim[0],
+                                                 .pixels = shape->dim[0] * shape->dim[1],
+                                                 .fixed = true };
     struct brim__picture_source source = { .width = extent.width,
                                            .height = extent.height,
                                            .channels = (uint32_t)shape->dim[2] };
@@ -187,7 +188,7 @@ brim_status brim__picture_on(struct brim__program *program, const struct brim__u
 }
 
 /* The image may lie in a buffer at this place. */
-static void need_buffer(struct brim__picture *picture, const struct brim__extent *extent,
+static void need_buffer(struct brim__picture *picture, const struct brim__picture_extent *extent,
                         uint32_t pixel) {
     const uint64_t sides = (uint64_t)extent->width * extent->height;
     const uint64_t bytes = brim__align(brim__min(sides, extent->pixels) * pixel, BRIM__CACHE_LINE);
@@ -199,8 +200,8 @@ void brim__picture_buffer(struct brim__picture *picture, uint32_t width, uint32_
                           uint32_t least_width, uint32_t least_height) {
     const uint64_t more = (uint64_t)(width - picture->extent.width) * height +
                           (uint64_t)(height - picture->extent.height) * width;
-    struct brim__extent extent = { .width = (uint32_t)brim__max(width, least_width),
-                                   .height = (uint32_t)brim__max(height, least_height) };
+    struct brim__picture_extent extent = { .width = (uint32_t)brim__max(width, least_width),
+                                           .height = (uint32_t)brim__max(height, least_height) };
     /* a narrow image that is filled up to least_width may be as tall as any */
     extent.pixels =
         brim__max(picture->extent.pixels + more, brim__max((uint64_t)least_width * extent.height,
@@ -209,7 +210,7 @@ void brim__picture_buffer(struct brim__picture *picture, uint32_t width, uint32_
 }
 
 brim_status brim__picture_add(struct brim__program *program, uint32_t field,
-                              const struct brim__op *op, const struct brim__extent *extent,
+                              const struct brim__op *op, const struct brim__picture_extent *extent,
                               uint32_t channels, uint32_t boxes) {
     struct brim__picture *picture = program->field[field].picture;
     const uint32_t pixel = channels == 1 ? 1 : 4;
@@ -256,7 +257,7 @@ static uint64_t all_resize_bytes(const struct brim__picture *picture) {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < picture->op_count; i++) {
         const struct brim__op *op = &picture->op[i];
-        const struct brim__extent in = picture->before[i];
+        const struct brim__picture_extent in = picture->before[i];
         uint32_t end = i + 1;
         if (!op->resizes) {
             continue;
@@ -265,7 +266,7 @@ static uint64_t all_resize_bytes(const struct brim__picture *picture) {
                !picture->op[end].plain) {
             end++;
         }
-        const struct brim__extent *out =
+        const struct brim__picture_extent *out =
             end < picture->op_count ? &picture->before[end] : &picture->extent;
         struct brim__resize_bounds bounds = { .in_width = in.width,
                                               .in_height = in.height,
@@ -307,7 +308,7 @@ brim_status brim__picture_settle(struct brim__program *program, uint32_t field,
     struct brim__picture *picture = program->field[field].picture;
     struct brim__picture_source *source = picture->source;
     const uint64_t before = program->scratch_bytes;
-    if (!picture->extent.fixed && !picture->shelved) {
+    if (!picture->extent.fixed && !picture->to_bytes) {
         return brim__picture_unsized("", &program->field[field]);
     }
     /* turning needs a place to turn from and one to turn to */
@@ -316,7 +317,7 @@ brim_status brim__picture_settle(struct brim__program *program, uint32_t field,
     }
     /* a clone has the same source, but what it reads into is its own */
     struct brim__picture_source *own;
-    brim_status status = brim__arena_take(program->arena, sizeof(*own), &own);
+    brim_status status = brim__arena_take(program->arena, sizeof *own, &own);
     if (status != BRIM_OK) {
         return status;
     }

@@ -37,7 +37,7 @@
 /* ------------------------------------------------------- for image stages */
 
 /* What is known of an image's size before any is read. */
-struct brim__extent {
+struct brim__picture_extent {
     uint32_t width, height; /* at most */
     uint64_t pixels;        /* at most */
     bool fixed;             /* always exactly width x height */
@@ -95,18 +95,19 @@ struct brim__acts {
 };
 
 /* The random numbers of one operation for one sample. */
-struct brim__draws {
+struct brim__picture_draws {
     uint64_t key, sample, epoch;
 };
 /* Uniform in [0, 1); in [low, high). `draw` numbers them. */
-double brim__draw(const struct brim__draws *draws, uint32_t draw);
-double brim__draw_between(const struct brim__draws *draws, uint32_t draw, double low, double high);
+double brim__draw(const struct brim__picture_draws *draws, uint32_t draw);
+double brim__draw_between(const struct brim__picture_draws *draws, uint32_t draw, double low,
+                          double high);
 /* Uniform in 0 .. bound - 1, bound > 0. */
-uint64_t brim__draw_below(const struct brim__draws *draws, uint32_t draw, uint64_t bound);
+uint64_t brim__draw_below(const struct brim__picture_draws *draws, uint32_t draw, uint64_t bound);
 
 /* Says what to do with an image of acts->width x acts->height, by adding acts.
  * Depends on nothing but its arguments. BRIM_STATUS_CORRUPT if such an image cannot be. */
-typedef brim_status brim__op_resolve(const void *self, const struct brim__draws *draws,
+typedef brim_status brim__op_resolve(const void *self, const struct brim__picture_draws *draws,
                                      struct brim__acts *acts);
 
 /* Adding acts; none can fail: an operation adds at most a few. */
@@ -135,20 +136,20 @@ struct brim__op {
 
 struct brim__picture {
     struct brim__step *step;
-    struct brim__extent extent; /* after all operations so far */
-    uint32_t channels;          /* delivered: 1, 3 or 4 */
-    uint32_t pixel;             /* bytes */
+    struct brim__picture_extent extent; /* after all operations so far */
+    uint32_t channels;                  /* delivered: 1, 3 or 4 */
+    uint32_t pixel;                     /* bytes */
     bool mask;
     bool floats; /* the last operation gave float32, not uint8 */
     /* the rest is picture.c's */
     struct brim__op op[BRIM__MAX_OPS];
-    struct brim__extent before[BRIM__MAX_OPS]; /* of the image that it acts on */
+    struct brim__picture_extent before[BRIM__MAX_OPS]; /* of the image that it acts on */
     uint32_t op_count;
     struct brim__picture_source *source;
     struct brim__picture_sink *sink;
     uint32_t most_width;    /* that an image in it ever has */
     bool resized;           /* since the begin or the last buffer */
-    bool shelved;           /* settled to be kept whole: see picture_shelf.c */
+    bool to_bytes;          /* settled as bytes, to be kept whole: see picture_bytes.c */
     uint64_t resize_bytes;  /* of the hungriest resize */
     uint64_t buffer_bytes;  /* of each of two */
     uint64_t scratch_bytes; /* of the hungriest act */
@@ -166,7 +167,7 @@ brim_status brim__picture_on(struct brim__program *program, const struct brim__u
 /* Adds an operation to a picture of `brim__picture_on`, after which the image has
  * `extent` and its pixel and channels are as given. boxes: fields that follow it. */
 brim_status brim__picture_add(struct brim__program *program, uint32_t field,
-                              const struct brim__op *op, const struct brim__extent *extent,
+                              const struct brim__op *op, const struct brim__picture_extent *extent,
                               uint32_t channels, uint32_t boxes);
 
 /* Acts of the next operation make the image larger for a while: up to width x height, or
@@ -194,21 +195,22 @@ brim_status brim__picture_clone(struct brim__program *program, uint32_t from, ui
 /* A picture of no one size becomes a field of bytes that holds its size and its pixels,
  * whole: what a cache can keep. And back: a picture again, on whose pixels all image
  * stages act as before. */
-struct brim__shelf;
-brim_status brim__picture_shelve(struct brim__program *program, uint32_t field,
-                                 struct brim__shelf **shelf);
-brim_status brim__picture_unshelve(struct brim__program *program, uint32_t field,
-                                   const struct brim__shelf *shelf);
+struct brim__picture_bytes;
+brim_status brim__picture_to_bytes(struct brim__program *program, uint32_t field,
+                                   struct brim__picture_bytes **out);
+brim_status brim__picture_from_bytes(struct brim__program *program, uint32_t field,
+                                     const struct brim__picture_bytes *kept);
 /* Most bytes of it; false: too many to be kept. */
-bool brim__picture_shelf_bytes(const struct brim__picture *picture, uint64_t *bytes);
+bool brim__picture_bytes_bound(const struct brim__picture *picture, uint64_t *bytes);
 
 /* ------------------------------------------------------ between its own files */
 
-/* Where the pixels come from: an encoded image, a dense array, or what was shelved. */
+/* Where the pixels come from: an encoded image, a dense array, or a picture kept as bytes. */
 struct brim__picture_source {
-    struct brim__reader bytes; /* encoded: a span or a blob; array: its pixels; shelved: a span */
-    bool encoded, deferred, shelved;
-    /* encoded; of what was shelved, max_width, max_height and max_pixels */
+    /* encoded: a span or a blob; array: its pixels; kept as bytes: a span */
+    struct brim__reader bytes;
+    bool encoded, deferred, from_bytes;
+    /* encoded; of a picture kept as bytes, max_width, max_height and max_pixels */
     enum brim__color color;
     bool orient, fast, damaged;
     bool indexed;                   /* the limits below are those of the images that were indexed */
@@ -217,13 +219,14 @@ struct brim__picture_source {
     uint64_t most_work;                  /* of one image: scans times pixels */
     uint64_t memory, outside;            /* most that an image may need */
     uint64_t at_window, at_memory;
-    /* array of uint8, row-major; of what was shelved, channels */
+    /* array of uint8, row-major; of a picture kept as bytes, channels */
     uint32_t width, height, channels;
 };
 
 brim_status brim__picture_new(struct brim__program *program, uint32_t field,
                               const struct brim__picture_source *source,
-                              const struct brim__extent *extent, uint32_t channels, bool mask);
+                              const struct brim__picture_extent *extent, uint32_t channels,
+                              bool mask);
 brim_status brim__picture_run(const struct brim__step *step, const struct brim__frame *frame);
 
 /* How rows of pixels become the field: see picture_sink.c. */
@@ -245,13 +248,13 @@ void brim__picture_sink_end(const struct brim__sinking *sinking);
 void brim__picture_sink_plain(const struct brim__sinking *sinking, const struct brim__image *image,
                               enum brim__filter filter);
 
-/* picture_shelf.c: writes the size of an image that is shelved, and says where its rows go. */
-brim_status brim__picture_shelf_begin(const struct brim__picture *picture,
+/* picture_bytes.c: writes the size of an image that is kept as bytes, and says where its rows go. */
+brim_status brim__picture_bytes_begin(const struct brim__picture *picture,
                                       const struct brim__acts *acts, const struct brim__operand *to,
                                       const struct brim__frame *frame,
                                       struct brim__sinking *sinking);
 /* Looks at the bytes of one that was: its size and its pixels. */
-brim_status brim__picture_shelf_read(const struct brim__picture_source *source,
+brim_status brim__picture_bytes_read(const struct brim__picture_source *source,
                                      const struct brim__span *span, uint32_t *width,
                                      uint32_t *height, const uint8_t **pixels);
 

@@ -72,12 +72,13 @@ struct brim__act *brim__act_pixels(struct brim__acts *acts, brim__act_run *run, 
     return act;
 }
 
-double brim__draw(const struct brim__draws *draws, uint32_t draw) {
+double brim__draw(const struct brim__picture_draws *draws, uint32_t draw) {
     return brim__random(draws->key, draws->sample, draws->epoch, draw) * 0x1p-32;
 }
-double brim__draw_between(const struct brim__draws *draws, uint32_t draw, double low, double high) {
+double brim__draw_between(const struct brim__picture_draws *draws, uint32_t draw, double low,
+                          double high) {
     return low + (high - low) * brim__draw(draws, draw);
 }
-uint64_t brim__draw_below(const struct brim__draws *draws, uint32_t draw, uint64_t bound) {
+uint64_t brim__draw_below(const struct brim__picture_draws *draws, uint32_t draw, uint64_t bound) {
     return brim__random_below(draws->key, draws->sample, draws->epoch, draw, bound);
 }

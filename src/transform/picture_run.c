@@ -387,8 +387,10 @@ static brim_status resolve(const struct brim__picture *picture, const struct bri
                            struct brim__acts *acts) {
     for (uint32_t i = 0; i < picture->op_count; i++) {
         const struct brim__op *op = &picture->op[i];
-        const struct brim__draws draws = {
-            .key = frame->sub == 0 ? op->key : brim__hash_words(op->key, frame->sub, 1),
+        const struct brim__picture_draws draws = {
+            .key = frame->expansion_index == 0
+                       ? op->key
+                       : brim__hash_words(op->key, frame->expansion_index, 1),
             .sample = frame->call.sample,
             .epoch = frame->call.epoch,
         };
@@ -497,9 +499,9 @@ brim_status brim__picture_run(const struct brim__step *step, const struct brim__
         width = run.info.width;
         height = run.info.height;
         pixel = brim__color_pixel(source->color);
-    } else if (source->shelved) {
+    } else if (source->from_bytes) {
         const struct brim__span span = brim__reader_span(&source->bytes, frame);
-        status = brim__picture_shelf_read(source, &span, &width, &height, &run.array);
+        status = brim__picture_bytes_read(source, &span, &width, &height, &run.array);
     } else {
         run.array = brim__reader_data(&source->bytes, frame);
     }
@@ -515,8 +517,8 @@ brim_status brim__picture_run(const struct brim__step *step, const struct brim__
         run.acts->count = 0;
         status = resolve(picture, frame, run.acts);
     }
-    if (status == BRIM_OK && picture->shelved) {
-        status = brim__picture_shelf_begin(picture, run.acts, &step->to, frame, &run.sinking);
+    if (status == BRIM_OK && picture->to_bytes) {
+        status = brim__picture_bytes_begin(picture, run.acts, &step->to, frame, &run.sinking);
     } else {
         run.sinking.to = brim__operand_write(&step->to, frame);
         run.sinking.width = picture->extent.width;

@@ -70,7 +70,7 @@ brim_status brim__picture_sink_new(struct brim__program *program,
                                    const struct brim__conversion *conversion,
                                    struct brim__picture_sink **sink_out) {
     struct brim__picture_sink *sink;
-    brim_status status = brim__arena_take(program->arena, sizeof(*sink), &sink);
+    brim_status status = brim__arena_take(program->arena, sizeof *sink, &sink);
     if (status != BRIM_OK) {
         return status;
     }
@@ -78,7 +78,7 @@ brim_status brim__picture_sink_new(struct brim__program *program,
     sink->height = picture->extent.height;
     sink->channels = picture->channels;
     sink->to = conversion->to;
-    sink->way = picture->shelved ? PACKED : picture->floats ? FLOATS : choose(sink, conversion);
+    sink->way = picture->to_bytes ? PACKED : picture->floats ? FLOATS : choose(sink, conversion);
     sink->affine = conversion->scale != NULL;
     for (uint32_t c = 0; c < 4; c++) {
         const uint32_t from = conversion->channels > 1 ? c % conversion->channels : 0;

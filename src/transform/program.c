@@ -112,7 +112,7 @@ brim_status brim__program_step(struct brim__program *program, struct brim__step 
         return brim__fail(BRIM_STATUS_UNSUPPORTED,
                           "a sample needs more than %d steps: use fewer stages", BRIM__MAX_STEPS);
     }
-    const brim_status status = brim__arena_take(program->arena, sizeof(**step), step);
+    const brim_status status = brim__arena_take(program->arena, sizeof **step, step);
     if (status == BRIM_OK) {
         (*step)->stage = program->stage;
         program->step[program->step_count++] = *step;
@@ -269,7 +269,7 @@ brim_status brim__program_init(struct brim__program *program, struct brim__openi
                                        .opening = opening,
                                        .stage = stage,
                                        .expand = BRIM__NO_EXPAND,
-                                       .most = 1 };
+                                       .rows_per_sample = 1 };
     for (uint32_t s = 0; s < source_count; s++) {
         for (uint32_t f = 0; f < sources[s]->field_count; f++) {
             const struct brim__source_field *from = &sources[s]->field[f];
@@ -291,7 +291,7 @@ brim_status brim__program_init(struct brim__program *program, struct brim__openi
                                   from->name, from->view.shape.rank, BRIM_MAX_RANK);
             }
             struct brim__program_field *field = &program->field[program->field_count++];
-            memcpy(field->name, from->name, sizeof(field->name));
+            memcpy(field->name, from->name, sizeof field->name);
             field->form = from->form;
             field->deferred = from->deferred;
             field->images = from->images;
@@ -449,7 +449,7 @@ brim_status brim__program_expand(struct brim__program *program, const char *stag
         program->field[f].image = program->field[f].mask = false;
     }
     program->expand = program->step_count;
-    program->most = most;
+    program->rows_per_sample = most;
     return BRIM_OK;
 }
 

@@ -16,7 +16,7 @@
  * in the row and their number in the row's length.
  *
  * A step may drop the sample. One stage may expand it: the steps from `expand`
- * on then run for frame->sub = 0, 1, ... and make a row each, until the first
+ * on then run for frame->expansion_index = 0, 1, ... and make a row each, until the first
  * of them says that there are no more.
  *
  * Running needs no memory but the scratch that the program declared, and a
@@ -59,7 +59,7 @@ struct brim__frame {
     struct brim__stop *stop; /* looked at by steps that may take long; NULL: none */
     uint8_t *row[BRIM__MAX_FIELDS];
     uint64_t *length[BRIM__MAX_FIELDS]; /* of a row that is not dense */
-    uint64_t sub;                       /* which sample of an expansion */
+    uint64_t expansion_index;           /* which sample of an expansion */
     uint64_t stamp;                     /* of the sample's files, where a cache asks for it ... */
     bool unstamped;                     /* ... and it could not be had: not to be kept */
     uint64_t content;                   /* hash of its records, where a cache asks for it; or 0 */
@@ -131,8 +131,8 @@ struct brim__program {
     uint64_t meaning; /* of it: what its samples depend on that its text does not say; or 0 */
     const char *note; /* the stage in work: what the plan says of it; or NULL */
     bool drops;       /* some step may return BRIM__DROPPED */
-    uint32_t expand;  /* first step of those that run for each sub, or none */
-    uint64_t most;    /* rows that one sample becomes at most; 1 without expand */
+    uint32_t expand;  /* first step of those that run for each row of an expansion, or none */
+    uint64_t rows_per_sample;          /* rows that one sample becomes at most; 1 without expand */
     int32_t direct[BRIM__MAX_SOURCES]; /* field whose row a source's record is, or -1 */
 };
 

@@ -15,7 +15,7 @@ struct crop {
     struct brim__fill fill;
 };
 
-static brim_status resolve(const void *object, const struct brim__draws *draws,
+static brim_status resolve(const void *object, const struct brim__picture_draws *draws,
                            struct brim__acts *acts) {
     const struct crop *self = object;
     /* as torchvision: first around all of it, then on both sides as much as is missing */
@@ -52,7 +52,7 @@ static brim_status resolve(const void *object, const struct brim__draws *draws,
 static brim_status add(const struct brim__use *use, struct brim__program *program) {
     struct crop *self;
     uint32_t pictures, boxes;
-    brim_status status = brim__arena_take(program->arena, sizeof(*self), &self);
+    brim_status status = brim__arena_take(program->arena, sizeof *self, &self);
     if (status == BRIM_OK) {
         status = brim__geometry_size(use, SIZE, &self->width, &self->height);
     }

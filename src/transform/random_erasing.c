@@ -56,7 +56,7 @@ static void run_noise(const struct brim__act *act, const struct brim__image *fro
     }
 }
 
-static void erase(const struct random_erasing *self, const struct brim__draws *draws,
+static void erase(const struct random_erasing *self, const struct brim__picture_draws *draws,
                   struct brim__acts *acts, uint32_t width, uint32_t height) {
     struct brim__act *act = brim__act_pixels(acts, self->noise ? run_noise : run, true);
     double *number = act->pixels.number;
@@ -70,7 +70,7 @@ static void erase(const struct random_erasing *self, const struct brim__draws *d
     memcpy(act->pixels.color, self->color, 4);
 }
 
-static brim_status resolve(const void *self, const struct brim__draws *draws,
+static brim_status resolve(const void *self, const struct brim__picture_draws *draws,
                            struct brim__acts *acts) {
     const struct random_erasing *erasing = self;
     if (brim__draw(draws, 0) >= erasing->p) {
@@ -97,7 +97,7 @@ static brim_status resolve(const void *self, const struct brim__draws *draws,
 static brim_status add(const struct brim__use *use, struct brim__program *program) {
     struct random_erasing *self;
     uint32_t pictures;
-    brim_status status = brim__arena_take(program->arena, sizeof(*self), &self);
+    brim_status status = brim__arena_take(program->arena, sizeof *self, &self);
     if (status == BRIM_OK) {
         status = brim__geometry_range(use, SCALE, &self->scale_low, &self->scale_high);
     }

@@ -32,7 +32,7 @@ static uint32_t nearest(double x) {
     return whole + (rest > 0.5 || (rest == 0.5 && whole % 2 == 1));
 }
 
-static brim_status resolve(const void *object, const struct brim__draws *draws,
+static brim_status resolve(const void *object, const struct brim__picture_draws *draws,
                            struct brim__acts *acts) {
     const struct crop *self = object;
     const double area = (double)acts->width * acts->height;
@@ -71,7 +71,7 @@ found:
 static brim_status add(const struct brim__use *use, struct brim__program *program) {
     struct crop *self;
     uint32_t pictures, boxes;
-    brim_status status = brim__arena_take(program->arena, sizeof(*self), &self);
+    brim_status status = brim__arena_take(program->arena, sizeof *self, &self);
     if (status == BRIM_OK) {
         status = brim__geometry_size(use, SIZE, &self->width, &self->height);
     }

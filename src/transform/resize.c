@@ -28,7 +28,7 @@ static void resize(const struct resize *self, struct brim__acts *acts, uint64_t 
     }
 }
 
-static brim_status resolve(const void *object, const struct brim__draws *draws,
+static brim_status resolve(const void *object, const struct brim__picture_draws *draws,
                            struct brim__acts *acts) {
     const struct resize *self = object;
     (void)draws;
@@ -57,7 +57,7 @@ static brim_status resolve(const void *object, const struct brim__draws *draws,
 static brim_status add(const struct brim__use *use, struct brim__program *program) {
     struct resize *self;
     uint32_t pictures, boxes;
-    brim_status status = brim__arena_take(program->arena, sizeof(*self), &self);
+    brim_status status = brim__arena_take(program->arena, sizeof *self, &self);
     if (status == BRIM_OK) {
         status = brim__geometry_size(use, SIZE, &self->width, &self->height);
     }
@@ -92,18 +92,18 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
         }
         const struct brim__picture *picture = program->field[f].picture;
         const uint32_t longest = self->max != 0 ? self->max : BRIM__MAX_SIDE;
-        struct brim__extent extent = { self->width, self->height,
-                                       (uint64_t)self->width * self->height, true };
+        struct brim__picture_extent extent = { self->width, self->height,
+                                               (uint64_t)self->width * self->height, true };
         if (!self->exact && picture->extent.fixed) {
             /* of one size before, of one size after */
             struct brim__acts acts = { .width = picture->extent.width,
                                        .height = picture->extent.height };
             status = resolve(self, NULL, &acts);
-            extent = (struct brim__extent){ acts.width, acts.height,
-                                            (uint64_t)acts.width * acts.height, true };
+            extent = (struct brim__picture_extent){ acts.width, acts.height,
+                                                    (uint64_t)acts.width * acts.height, true };
         } else if (!self->exact) {
-            extent =
-                (struct brim__extent){ longest, longest, (uint64_t)self->size * longest, false };
+            extent = (struct brim__picture_extent){ longest, longest,
+                                                    (uint64_t)self->size * longest, false };
         }
         op.plain = self->plain && !picture->mask;
         op.resizes = !op.plain;

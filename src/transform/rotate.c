@@ -33,7 +33,7 @@ static void run(const struct brim__act *act, const struct brim__image *from,
     }
 }
 
-static brim_status resolve(const void *self, const struct brim__draws *draws,
+static brim_status resolve(const void *self, const struct brim__picture_draws *draws,
                            struct brim__acts *acts) {
     const struct rotate *rotate = self;
     if (brim__draw(draws, 0) >= rotate->p) {
@@ -60,7 +60,7 @@ static brim_status resolve(const void *self, const struct brim__draws *draws,
 static brim_status add(const struct brim__use *use, struct brim__program *program) {
     struct rotate *self;
     uint32_t pictures, boxes;
-    brim_status status = brim__arena_take(program->arena, sizeof(*self), &self);
+    brim_status status = brim__arena_take(program->arena, sizeof *self, &self);
     if (status == BRIM_OK) {
         status = brim__geometry_range(use, DEGREES, &self->low, &self->high);
     }

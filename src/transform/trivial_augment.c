@@ -120,7 +120,7 @@ static bool movement(enum operation operation, double amount, const struct brim_
     }
 }
 
-static brim_status resolve(const void *self, const struct brim__draws *draws,
+static brim_status resolve(const void *self, const struct brim__picture_draws *draws,
                            struct brim__acts *acts) {
     const struct trivial_augment *augment = self;
     const enum operation operation = (enum operation)brim__draw_below(draws, 0, OPERATIONS);
@@ -159,7 +159,7 @@ static brim_status resolve(const void *self, const struct brim__draws *draws,
 static brim_status add(const struct brim__use *use, struct brim__program *program) {
     struct trivial_augment *self;
     uint32_t pictures;
-    brim_status status = brim__arena_take(program->arena, sizeof(*self), &self);
+    brim_status status = brim__arena_take(program->arena, sizeof *self, &self);
     if (status == BRIM_OK) {
         status = brim__geometry_color(use, FILL, self->fill);
     }

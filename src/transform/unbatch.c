@@ -38,13 +38,14 @@ static brim_status run_check(const struct brim__step *step, const struct brim__f
         }
         count = own;
     }
-    return frame->sub < count ? BRIM_OK : BRIM__EXHAUSTED;
+    return frame->expansion_index < count ? BRIM_OK : BRIM__EXHAUSTED;
 }
 
 static brim_status run_dense(const struct brim__step *step, const struct brim__frame *frame) {
     const struct part *part = step->self;
     const struct brim__conversion *conversion = &step->conversion;
-    const int64_t at = (int64_t)conversion->from.offset + (int64_t)frame->sub * part->stride;
+    const int64_t at =
+        (int64_t)conversion->from.offset + (int64_t)frame->expansion_index * part->stride;
     conversion->run(conversion, brim__operand_read(&step->from, frame) + at,
                     brim__operand_write(&step->to, frame));
     return BRIM_OK;
@@ -53,7 +54,8 @@ static brim_status run_dense(const struct brim__step *step, const struct brim__f
 static brim_status run_ragged(const struct brim__step *step, const struct brim__frame *frame) {
     const struct part *part = step->self;
     const struct brim__span span = brim__operand_span(&step->from, part->offset, frame);
-    step->conversion.run(&step->conversion, span.data + (int64_t)frame->sub * part->stride,
+    step->conversion.run(&step->conversion,
+                         span.data + (int64_t)frame->expansion_index * part->stride,
                          brim__operand_write(&step->to, frame));
     return BRIM_OK;
 }
@@ -115,14 +117,14 @@ static brim_status split(struct brim__program *program, uint32_t f) {
     struct part *part;
     struct brim__step *step;
     uint64_t bytes = 0;
-    brim_status status = brim__arena_take(program->arena, sizeof(*part), &part);
+    brim_status status = brim__arena_take(program->arena, sizeof *part, &part);
     if (status != BRIM_OK) {
         return status;
     }
     part->stride = view->stride[0];
     view->shape.rank--;
-    memmove(view->shape.dim, view->shape.dim + 1, view->shape.rank * sizeof(view->shape.dim[0]));
-    memmove(view->stride, view->stride + 1, view->shape.rank * sizeof(view->stride[0]));
+    memmove(view->shape.dim, view->shape.dim + 1, view->shape.rank * sizeof view->shape.dim[0]);
+    memmove(view->stride, view->stride + 1, view->shape.rank * sizeof view->stride[0]);
     pending.channel_axis -= pending.channel_axis > 0;
     if (field->form != BRIM_FORM_DENSE) {
         part->offset = view->offset;
@@ -155,7 +157,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
     struct brim__step *step;
     brim_status status = brim__program_on(program, use, ON, BRIM__ON_ALL, false, &fields);
     if (status == BRIM_OK) {
-        status = brim__arena_take(program->arena, sizeof(*parts), &parts);
+        status = brim__arena_take(program->arena, sizeof *parts, &parts);
     }
     if (status != BRIM_OK) {
         return status;

@@ -1,11 +1,11 @@
 /*
- * picture_shelf.c: images of no one size as bytes that a cache can keep.
+ * picture_bytes.c: images of no one size as bytes that a cache can keep.
  *
  *     | width, 4 bytes | height, 4 bytes | pixels of 1, 3 or 4 bytes, row by row |
  *
- * Shelving settles the picture: all operations so far are carried out on the whole image.
- * What they leave is taken up again as the source of a new picture. Orientation and colours
- * are those that decode was asked for, so nothing of the file is needed any more.
+ * Making bytes of a picture settles it: all operations so far are carried out on the whole
+ * image. What they leave is the source of a new picture. Orientation and colours are those
+ * that decode was asked for, so nothing of the file is needed any more.
  *
  * Stages behind give the same pixels as they would have without: what is one pass over rows
  * gives the pixels of its acts done one by one (picture_run.c). There is one exception, which is
@@ -20,8 +20,8 @@
 /* Room for such images is taken in every worker: no more than anybody can mean. */
 #define MOST_BYTES (UINT64_C(512) << 20)
 
-struct brim__shelf {
-    struct brim__extent extent;
+struct brim__picture_bytes {
+    struct brim__picture_extent extent;
     uint32_t channels;
     bool mask;
 };
@@ -42,22 +42,22 @@ brim_status brim__picture_rests(const struct brim__program_field *field) {
     return BRIM_OK;
 }
 
-bool brim__picture_shelf_bytes(const struct brim__picture *picture, uint64_t *bytes) {
-    const struct brim__extent *extent = &picture->extent;
+bool brim__picture_bytes_bound(const struct brim__picture *picture, uint64_t *bytes) {
+    const struct brim__picture_extent *extent = &picture->extent;
     const uint64_t pixels = brim__min((uint64_t)extent->width * extent->height, extent->pixels);
     *bytes = HEADER + pixels * picture->channels; /* sides are of 16 bits */
     return *bytes <= MOST_BYTES;
 }
 
-brim_status brim__picture_shelve(struct brim__program *program, uint32_t field,
-                                 struct brim__shelf **shelf_out) {
+brim_status brim__picture_to_bytes(struct brim__program *program, uint32_t field,
+                                   struct brim__picture_bytes **bytes_out) {
     struct brim__program_field *target = &program->field[field];
     struct brim__picture *picture = target->picture;
     uint64_t bytes;
     if (!brim__picture_is_open(target)) {
         return brim__picture_unsized("cache", target); /* no image stage can give it one later */
     }
-    if (!brim__picture_shelf_bytes(picture, &bytes)) {
+    if (!brim__picture_bytes_bound(picture, &bytes)) {
         char need[BRIM__SIZE_TEXT], most[BRIM__SIZE_TEXT];
         return brim__fail(BRIM_STATUS_INVALID,
                           "field '%s': its images have up to %llu pixels, %s, and are kept whole, "
@@ -68,10 +68,10 @@ brim_status brim__picture_shelve(struct brim__program *program, uint32_t field,
                           brim__size_text(bytes, need), brim__size_text(MOST_BYTES, most));
     }
     brim_status status = brim__picture_rests(target);
-    struct brim__shelf *shelf;
+    struct brim__picture_bytes *kept;
     struct brim__operand to;
     if (status == BRIM_OK) {
-        status = brim__arena_take(program->arena, sizeof(*shelf), &shelf);
+        status = brim__arena_take(program->arena, sizeof *kept, &kept);
     }
     if (status == BRIM_OK) {
         status = brim__program_room(program, BRIM_FORM_BYTES, bytes, &to);
@@ -79,37 +79,37 @@ brim_status brim__picture_shelve(struct brim__program *program, uint32_t field,
     if (status != BRIM_OK) {
         return status;
     }
-    *shelf = (struct brim__shelf){ .extent = picture->extent,
-                                   .channels = picture->channels,
-                                   .mask = picture->mask };
-    picture->shelved = true;
+    *kept = (struct brim__picture_bytes){ .extent = picture->extent,
+                                          .channels = picture->channels,
+                                          .mask = picture->mask };
+    picture->to_bytes = true;
     status = brim__picture_settle(program, field, to);
     const struct brim__shape shape = { .rank = 1, .dim = { bytes } };
     brim__program_set(program, field, BRIM_FORM_BYTES, BRIM_DTYPE_U8, &shape, 0,
                       &picture->step->to);
     target->images = NULL;
-    *shelf_out = shelf;
+    *bytes_out = kept;
     return status;
 }
 
-brim_status brim__picture_unshelve(struct brim__program *program, uint32_t field,
-                                   const struct brim__shelf *shelf) {
-    struct brim__picture_source source = { .shelved = true,
-                                           .max_width = shelf->extent.width,
-                                           .max_height = shelf->extent.height,
-                                           .max_pixels = shelf->extent.pixels,
-                                           .channels = shelf->channels };
+brim_status brim__picture_from_bytes(struct brim__program *program, uint32_t field,
+                                     const struct brim__picture_bytes *kept) {
+    struct brim__picture_source source = { .from_bytes = true,
+                                           .max_width = kept->extent.width,
+                                           .max_height = kept->extent.height,
+                                           .max_pixels = kept->extent.pixels,
+                                           .channels = kept->channels };
     brim__program_reader(program, field, &source.bytes);
-    return brim__picture_new(program, field, &source, &shelf->extent, shelf->channels, shelf->mask);
+    return brim__picture_new(program, field, &source, &kept->extent, kept->channels, kept->mask);
 }
 
 /* ----------------------------------------------------------------- running */
 
-brim_status brim__picture_shelf_begin(const struct brim__picture *picture,
+brim_status brim__picture_bytes_begin(const struct brim__picture *picture,
                                       const struct brim__acts *acts, const struct brim__operand *to,
                                       const struct brim__frame *frame,
                                       struct brim__sinking *sinking) {
-    const struct brim__extent *extent = &picture->extent;
+    const struct brim__picture_extent *extent = &picture->extent;
     const uint64_t pixels = (uint64_t)acts->width * acts->height;
     if (acts->width > extent->width || acts->height > extent->height || pixels > extent->pixels) {
         return brim__fail(BRIM_STATUS_UNSUPPORTED, "an image of %ux%u was not planned for",
@@ -125,7 +125,7 @@ brim_status brim__picture_shelf_begin(const struct brim__picture *picture,
     return BRIM_OK;
 }
 
-brim_status brim__picture_shelf_read(const struct brim__picture_source *source,
+brim_status brim__picture_bytes_read(const struct brim__picture_source *source,
                                      const struct brim__span *span, uint32_t *width,
                                      uint32_t *height, const uint8_t **pixels) {
     uint32_t size[2] = { 0, 0 };

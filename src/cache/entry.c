@@ -1,11 +1,11 @@
 /*
- * port.c: a cache in a program: how fields become an entry, and an entry fields.
+ * entry.c: a cache in a program: how fields become an entry, and an entry fields.
  *
  * Dense fields are written straight into the block of scratch in which the entry is
  * laid out, and are read from the entry as from a source's record: a hit in memory is
  * not copied. A field of no fixed length stays where its span lies in scratch; a hit
  * turns that span to the entry. Images of no one size are kept as bytes
- * (picture_shelf.c) and are images again behind the cache.
+ * (picture_bytes.c) and are images again behind the cache.
  *
  * An entry comes from memory or from a file, and a file may hold anything: its lengths
  * are checked before they are believed.
@@ -26,7 +26,7 @@ static bool is_part(const struct brim__program_field *field) {
 static bool field_bytes(const struct brim__program_field *field, uint64_t *bytes) {
     const struct brim__shape *shape = &field->pending.from.shape;
     if (is_unsized(field)) {
-        return brim__picture_shelf_bytes(field->picture, bytes);
+        return brim__picture_bytes_bound(field->picture, bytes);
     }
     if (field->deferred && shape->dim[0] == UINT32_MAX) {
         return false;
@@ -68,9 +68,10 @@ static brim_status too_large(const struct brim__program_field *field) {
 
 /* A dense field goes to its place in the block, and is read from the entry. */
 static brim_status keep_dense(struct brim__program *program, uint32_t f,
-                              const struct brim__cache_port *port, uint64_t offset) {
+                              const struct brim__leaf_cache *leaf_cache, uint64_t offset) {
     struct brim__program_field *field = &program->field[f];
-    const struct brim__operand to = { .where = BRIM__IN_SCRATCH, .offset = port->block + offset };
+    const struct brim__operand to = { .where = BRIM__IN_SCRATCH,
+                                      .offset = leaf_cache->block + offset };
     const brim_status status = brim__program_move(program, f, to);
     if (status != BRIM_OK) {
         return status;
@@ -78,7 +79,7 @@ static brim_status keep_dense(struct brim__program *program, uint32_t f,
     struct brim__view view = field->pending.from;
     view.offset = offset;
     brim__conversion_init(&field->pending, &view);
-    field->at = (struct brim__operand){ .where = BRIM__IN_RECORD, .index = port->record };
+    field->at = (struct brim__operand){ .where = BRIM__IN_RECORD, .index = leaf_cache->record };
     field->written = NULL;
     field->images = NULL;
     field->stage = program->stage;
@@ -109,8 +110,8 @@ static brim_status keep_part(struct brim__program *program, uint32_t f,
 static brim__step_run run_store;
 
 brim_status brim__cache_attach(struct brim__cache *cache, struct brim__program *program,
-                               uint32_t number, struct brim__cache_port *port) {
-    struct brim__shelf *shelf[BRIM__MAX_FIELDS] = { NULL };
+                               uint32_t number, struct brim__leaf_cache *leaf_cache) {
+    struct brim__picture_bytes *kept[BRIM__MAX_FIELDS] = { NULL };
     brim_status status = brim__cache_allowed(cache, program);
     if (status != BRIM_OK) {
         return status;
@@ -122,35 +123,35 @@ brim_status brim__cache_attach(struct brim__cache *cache, struct brim__program *
     for (uint32_t f = 0; f < program->field_count; f++) {
         uint64_t bytes;
         if (!field_bytes(&program->field[f], &bytes)) {
-            return is_unsized(&program->field[f]) ? brim__picture_shelve(program, f, &shelf[f])
+            return is_unsized(&program->field[f]) ? brim__picture_to_bytes(program, f, &kept[f])
                                                   : too_large(&program->field[f]);
         }
     }
     struct brim__operand block = { 0 };
-    (void)brim__cache_entry_bytes(program, &port->most_bytes);
-    status = brim__program_scratch(program, port->most_bytes, &block);
-    port->cache = cache;
-    port->record = BRIM__MAX_SOURCES + number;
-    port->block = block.offset;
+    (void)brim__cache_entry_bytes(program, &leaf_cache->most_bytes);
+    status = brim__program_scratch(program, leaf_cache->most_bytes, &block);
+    leaf_cache->cache = cache;
+    leaf_cache->record = BRIM__MAX_SOURCES + number;
+    leaf_cache->block = block.offset;
     for (uint32_t f = 0; status == BRIM_OK && f < program->field_count; f++) {
         if (is_unsized(&program->field[f])) {
-            status = brim__picture_shelve(program, f, &shelf[f]);
+            status = brim__picture_to_bytes(program, f, &kept[f]);
         }
     }
     for (uint32_t f = 0; status == BRIM_OK && f < program->field_count; f++) {
         uint64_t bytes = 0;
         if (!is_part(&program->field[f]) && field_bytes(&program->field[f], &bytes)) {
-            status = keep_dense(program, f, port, port->head_bytes);
-            port->head_bytes += brim__align(bytes, ALIGNMENT);
+            status = keep_dense(program, f, leaf_cache, leaf_cache->head_bytes);
+            leaf_cache->head_bytes += brim__align(bytes, ALIGNMENT);
         } else if (status == BRIM_OK) {
-            status = keep_part(program, f, &port->part[port->part_count++]);
+            status = keep_part(program, f, &leaf_cache->part[leaf_cache->part_count++]);
         }
     }
-    for (uint32_t i = 0; i < port->part_count; i++) {
-        port->part[i].count_at = port->head_bytes + i * sizeof(uint64_t);
+    for (uint32_t i = 0; i < leaf_cache->part_count; i++) {
+        leaf_cache->part[i].count_at = leaf_cache->head_bytes + i * sizeof(uint64_t);
     }
-    port->head_bytes =
-        brim__align(port->head_bytes + port->part_count * sizeof(uint64_t), ALIGNMENT);
+    leaf_cache->head_bytes =
+        brim__align(leaf_cache->head_bytes + leaf_cache->part_count * sizeof(uint64_t), ALIGNMENT);
     struct brim__step *step = NULL;
     if (status == BRIM_OK) {
         status = brim__program_step(program, &step);
@@ -159,15 +160,15 @@ brim_status brim__cache_attach(struct brim__cache *cache, struct brim__program *
         return status;
     }
     step->run = run_store;
-    step->self = port;
-    port->resume = program->step_count;
+    step->self = leaf_cache;
+    leaf_cache->resume = program->step_count;
     for (uint32_t f = 0; status == BRIM_OK && f < program->field_count; f++) {
-        if (shelf[f] != NULL) {
-            status = brim__picture_unshelve(program, f, shelf[f]);
+        if (kept[f] != NULL) {
+            status = brim__picture_from_bytes(program, f, kept[f]);
         }
     }
-    cache->most_bytes = brim__max(cache->most_bytes, port->most_bytes);
-    cache->varies |= port->part_count > 0;
+    cache->most_bytes = brim__max(cache->most_bytes, leaf_cache->most_bytes);
+    cache->varies |= leaf_cache->part_count > 0;
     return status;
 }
 
@@ -202,16 +203,16 @@ static uint64_t part_bytes(const struct brim__cache_part *part, uint64_t count) 
     return brim__align(count * part->unit_bytes, ALIGNMENT);
 }
 
-static void fill(const struct brim__cache_port *port, const struct brim__frame *frame,
+static void fill(const struct brim__leaf_cache *leaf_cache, const struct brim__frame *frame,
                  uint8_t *entry) {
-    memcpy(entry, frame->scratch + port->block, port->head_bytes);
-    uint64_t at = port->head_bytes;
-    for (uint32_t i = 0; i < port->part_count; i++) {
-        const struct brim__cache_part *part = &port->part[i];
+    memcpy(entry, frame->scratch + leaf_cache->block, leaf_cache->head_bytes);
+    uint64_t at = leaf_cache->head_bytes;
+    for (uint32_t i = 0; i < leaf_cache->part_count; i++) {
+        const struct brim__cache_part *part = &leaf_cache->part[i];
         const struct brim__span *span = span_of(part, frame);
         const uint64_t bytes = span->count * part->unit_bytes;
         const uint64_t padded = part_bytes(part, span->count);
-        memcpy(entry + part->count_at, &span->count, sizeof(span->count));
+        memcpy(entry + part->count_at, &span->count, sizeof span->count);
         if (bytes > 0) {
             memcpy(entry + at, span->data, bytes);
         }
@@ -222,33 +223,34 @@ static void fill(const struct brim__cache_port *port, const struct brim__frame *
 
 /* Offers the sample to the tier; whatever becomes of it, the sample goes on. */
 static brim_status run_store(const struct brim__step *step, const struct brim__frame *frame) {
-    const struct brim__cache_port *port = step->self;
-    struct brim__cache *cache = port->cache;
+    const struct brim__leaf_cache *leaf_cache = step->self;
+    struct brim__cache *cache = leaf_cache->cache;
     struct brim__room room;
-    uint64_t bytes = port->head_bytes;
+    uint64_t bytes = leaf_cache->head_bytes;
     atomic_fetch_add_explicit(&cache->misses, 1, memory_order_relaxed);
-    for (uint32_t i = 0; i < port->part_count; i++) {
-        bytes += part_bytes(&port->part[i], span_of(&port->part[i], frame)->count);
+    for (uint32_t i = 0; i < leaf_cache->part_count; i++) {
+        bytes += part_bytes(&leaf_cache->part[i], span_of(&leaf_cache->part[i], frame)->count);
     }
-    if (may_use(cache, frame) && cache->ops->begin(cache->tier, port->first + frame->call.sample,
-                                                   stamp_of(cache, frame), bytes, &room)) {
-        fill(port, frame, room.data);
+    if (may_use(cache, frame) &&
+        cache->ops->begin(cache->tier, leaf_cache->first + frame->call.sample,
+                          stamp_of(cache, frame), bytes, &room)) {
+        fill(leaf_cache, frame, room.data);
         cache->ops->commit(cache->tier, &room);
     }
     return BRIM_OK;
 }
 
 /* Turns the spans in scratch to the entry; false: it is not one of ours. */
-static bool set_spans(const struct brim__cache_port *port, const struct brim__frame *frame,
+static bool set_spans(const struct brim__leaf_cache *leaf_cache, const struct brim__frame *frame,
                       const struct brim__found *found) {
-    uint64_t at = port->head_bytes;
-    if (found->bytes < at || found->bytes > port->most_bytes) {
+    uint64_t at = leaf_cache->head_bytes;
+    if (found->bytes < at || found->bytes > leaf_cache->most_bytes) {
         return false;
     }
-    for (uint32_t i = 0; i < port->part_count; i++) {
-        const struct brim__cache_part *part = &port->part[i];
+    for (uint32_t i = 0; i < leaf_cache->part_count; i++) {
+        const struct brim__cache_part *part = &leaf_cache->part[i];
         uint64_t count;
-        memcpy(&count, found->data + part->count_at, sizeof(count));
+        memcpy(&count, found->data + part->count_at, sizeof count);
         if (count > part->bound || part_bytes(part, count) > found->bytes - at) {
             return false;
         }
@@ -258,23 +260,24 @@ static bool set_spans(const struct brim__cache_port *port, const struct brim__fr
     return at == found->bytes;
 }
 
-bool brim__cache_enter(const struct brim__cache_port *port, struct brim__frame *frame,
+bool brim__cache_enter(const struct brim__leaf_cache *leaf_cache, struct brim__frame *frame,
                        struct brim__found *found) {
-    struct brim__cache *cache = port->cache;
+    struct brim__cache *cache = leaf_cache->cache;
     if (!may_use(cache, frame) ||
-        !cache->ops->find(cache->tier, port->first + frame->call.sample, stamp_of(cache, frame),
-                          frame->scratch + port->block, port->most_bytes, found)) {
+        !cache->ops->find(cache->tier, leaf_cache->first + frame->call.sample,
+                          stamp_of(cache, frame), frame->scratch + leaf_cache->block,
+                          leaf_cache->most_bytes, found)) {
         return false;
     }
-    if (!set_spans(port, frame, found)) {
+    if (!set_spans(leaf_cache, frame, found)) {
         cache->ops->done(cache->tier, found);
         return false;
     }
-    frame->record[port->record] = found->data;
+    frame->record[leaf_cache->record] = found->data;
     atomic_fetch_add_explicit(&cache->hits, 1, memory_order_relaxed);
     return true;
 }
 
-void brim__cache_leave(const struct brim__cache_port *port, struct brim__found *found) {
-    port->cache->ops->done(port->cache->tier, found);
+void brim__cache_leave(const struct brim__leaf_cache *leaf_cache, struct brim__found *found) {
+    leaf_cache->cache->ops->done(leaf_cache->cache->tier, found);
 }

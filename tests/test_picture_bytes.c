@@ -1,5 +1,5 @@
 /*
- * test_shelf.c: pictures that are put away where a cache stands, and taken up behind it.
+ * test_picture_bytes.c: pictures that a cache keeps as bytes, and that are pictures again after it.
  *
  * A pipeline with `cache` in it is built twice: without it, and with what a cache does to the
  * program. There, a step takes all that a cache would keep out of the scratch, wipes the
@@ -221,14 +221,14 @@ static brim_status run_rest(const struct brim__step *step, const struct brim__fr
 
 /* What a cache does with the program's fields. */
 static brim_status put_away(struct brim__program *program, struct rest *rest) {
-    struct brim__shelf *shelf[BRIM__MAX_FIELDS] = { NULL };
+    struct brim__picture_bytes *as_bytes[BRIM__MAX_FIELDS] = { NULL };
     brim_status status = BRIM_OK;
     for (uint32_t f = 0; status == BRIM_OK && f < program->field_count; f++) {
         struct brim__program_field *field = &program->field[f];
         struct kept *kept = &rest->kept[rest->count++];
         uint64_t bytes = 0;
         if (field->picture != NULL && !field->picture->extent.fixed) {
-            status = brim__picture_shelve(program, f, &shelf[f]);
+            status = brim__picture_to_bytes(program, f, &as_bytes[f]);
         }
         if (status == BRIM_OK && field->form == BRIM_FORM_DENSE) {
             struct brim__operand to;
@@ -254,7 +254,7 @@ static brim_status put_away(struct brim__program *program, struct rest *rest) {
         step->self = rest;
     }
     for (uint32_t f = 0; status == BRIM_OK && f < program->field_count; f++) {
-        status = shelf[f] != NULL ? brim__picture_unshelve(program, f, shelf[f]) : BRIM_OK;
+        status = as_bytes[f] != NULL ? brim__picture_from_bytes(program, f, as_bytes[f]) : BRIM_OK;
     }
     return status;
 }
@@ -544,7 +544,7 @@ static void test_whole_pipelines(void **state) {
     for (size_t i = 0; i < BRIM__COUNT(chains); i++) {
         char text[TEXT_BYTES], file[32];
         const struct path pets = in_directory("pets");
-        snprintf(file, sizeof file, "shelf%zu.brimcache", i);
+        snprintf(file, sizeof file, "bytes%zu.brimcache", i);
         const struct path kept = in_directory(file);
         const uint64_t expected = digest_of(format_text(text, "folder %s | %s | %s | batch 3",
                                                         pets.text, chains[i][0], chains[i][1]),
@@ -624,7 +624,7 @@ static void test_hostile_bytes(void **state) {
 static void test_bounds(void **state) {
     (void)state;
     const struct brim__picture_source source = {
-        .shelved = true, .max_width = 20, .max_height = 10, .max_pixels = 100, .channels = 3
+        .from_bytes = true, .max_width = 20, .max_height = 10, .max_pixels = 100, .channels = 3
     };
     static const struct {
         uint32_t width, height;
@@ -649,7 +649,7 @@ static void test_bounds(void **state) {
         const uint8_t *pixels = NULL;
         memcpy(data, size, sizeof size);
         assert_true(count <= sizeof data);
-        assert_int_equal(brim__picture_shelf_read(&source, &span, &width, &height, &pixels),
+        assert_int_equal(brim__picture_bytes_read(&source, &span, &width, &height, &pixels),
                          cases[i].expected);
         if (cases[i].expected == BRIM_OK) {
             assert_true(width == size[0] && height == size[1] && pixels == data + 8);
@@ -665,5 +665,5 @@ int main(void) {
         cmocka_unit_test(test_hostile_bytes),      cmocka_unit_test(test_bounds),
         cmocka_unit_test(test_whole_pipelines),
     };
-    return cmocka_run_group_tests_name("shelf", tests, make_images, end_tests);
+    return cmocka_run_group_tests_name("picture_bytes", tests, make_images, end_tests);
 }

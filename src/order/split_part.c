@@ -1,11 +1,11 @@
 /*
- * part.c: choosing ranks, and from ranks to samples.
+ * split_part.c: choosing ranks, and from ranks to samples.
  *
  * With classes the ranks of a part ascend class by class, so its positions are
  * permuted first: a part that is not shuffled shows its classes mixed, as one
  * without classes does.
  */
-#include "order/part.h"
+#include "order/split_part.h"
 
 /* What a key is for. */
 enum key_use { KEY_ALL, KEY_POSITIONS, KEY_CLASS };
@@ -21,7 +21,7 @@ static uint64_t other_at(uint64_t whole, uint64_t chosen, uint64_t p) {
     return (uint64_t)((unsigned __int128)p * whole / (whole - chosen));
 }
 
-uint64_t brim__part_count(const struct brim__part *part) {
+uint64_t brim__split_part_count(const struct brim__split_part *part) {
     /* every fold has whole / folds; the first ones share what is left */
     const uint64_t fold =
         part->folds == 0 ? 0 : part->whole / part->folds + (part->fold < part->whole % part->folds);
@@ -40,7 +40,7 @@ uint64_t brim__part_count(const struct brim__part *part) {
     return part->whole - part->validation - part->test;
 }
 
-uint64_t brim__part_rank(const struct brim__part *part, uint64_t position) {
+uint64_t brim__split_part_rank(const struct brim__split_part *part, uint64_t position) {
     const uint64_t left = part->whole - part->validation; /* of a split */
     switch (part->kind) {
     case BRIM__PART_VALIDATION:
@@ -65,18 +65,18 @@ static void permute_all(uint64_t count, uint64_t key, uint64_t *positions, size_
     brim__permute_run(&permutation, positions, lanes);
 }
 
-void brim__part_run(const struct brim__part *part, uint64_t key, uint64_t *positions,
-                    size_t count) {
+void brim__split_part_run(const struct brim__split_part *part, uint64_t key, uint64_t *positions,
+                          size_t count) {
     const struct brim__classes *classes = part->classes;
     struct brim__permutation_lane members[BRIM__PERMUTATION_LANES];
     uint32_t class_of[BRIM__PERMUTATION_LANES];
     assert(count <= BRIM__PERMUTATION_LANES);
     if (classes != NULL) {
-        permute_all(brim__part_count(part), brim__hash_words(key, part->kind, KEY_POSITIONS),
+        permute_all(brim__split_part_count(part), brim__hash_words(key, part->kind, KEY_POSITIONS),
                     positions, count);
     }
     for (size_t i = 0; i < count; i++) {
-        positions[i] = brim__part_rank(part, positions[i]);
+        positions[i] = brim__split_part_rank(part, positions[i]);
     }
     if (classes == NULL) {
         permute_all(part->whole, brim__hash_words(key, 0, KEY_ALL), positions, count);

@@ -1,5 +1,5 @@
 /*
- * part.h: a part of the samples, for a stratified split and for folds.
+ * split_part.h: a part of the samples, for a stratified split and for folds.
  *
  * A part chooses from ranks 0 .. whole - 1 by arithmetic. Without classes a rank
  * is a place in one permutation of all samples. With classes the ranks are those
@@ -15,13 +15,13 @@
  * the rest. So the parts of one division are disjoint and cover everything, and
  * their sizes are the same with and without classes.
  */
-#ifndef BRIM_PART_H
-#define BRIM_PART_H
+#ifndef BRIM_SPLIT_PART_H
+#define BRIM_SPLIT_PART_H
 
 #include "order/classes.h"
 #include "order/permutation.h"
 
-enum brim__part_kind {
+enum brim__split_part_kind {
     BRIM__PART_TRAIN,
     BRIM__PART_VALIDATION,
     BRIM__PART_TEST,
@@ -29,18 +29,19 @@ enum brim__part_kind {
     BRIM__PART_NOT_FOLD, /* all others */
 };
 
-struct brim__part {
-    enum brim__part_kind kind;
+struct brim__split_part {
+    enum brim__split_part_kind kind;
     uint64_t whole;
     uint64_t validation, test;           /* of a split: samples in these parts */
     uint64_t fold, folds;                /* of folds: 0 .. folds - 1 */
     const struct brim__classes *classes; /* NULL: none */
 };
 
-uint64_t brim__part_count(const struct brim__part *part);
+uint64_t brim__split_part_count(const struct brim__split_part *part);
 /* The rank at a position, below the count, of the part. */
-uint64_t brim__part_rank(const struct brim__part *part, uint64_t position);
+uint64_t brim__split_part_rank(const struct brim__split_part *part, uint64_t position);
 /* Turns positions into those below, for up to BRIM__PERMUTATION_LANES. */
-void brim__part_run(const struct brim__part *part, uint64_t key, uint64_t *positions, size_t count);
+void brim__split_part_run(const struct brim__split_part *part, uint64_t key, uint64_t *positions,
+                          size_t count);
 
 #endif
