@@ -18,7 +18,7 @@ run:
 	@echo; echo "what the network saw first:"
 	@build/release/brim show "folder build/glyphs/2000/train | shuffle seed=7 | decode \
 		| random_resized_crop 32 scale=0.6,1 seed=7 | normalize mean=0.4 std=0.3 | batch 64" \
-		-n 64 -o build/glyphs/sheet.png --cache-dir build/glyphs/2000
+		-n 64 -o build/glyphs/sheet.png --index-dir build/glyphs/2000
 
 test:
 	@tools/setup build python test deb

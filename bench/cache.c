@@ -296,7 +296,7 @@ static void feed_open(struct feed *feed, const char *text, int threads) {
     brim_runtime_options options = BRIM_RUNTIME_OPTIONS_INIT;
     options.host_bytes = image_count * PIXELS * 3 + (512u << 20);
     options.threads = threads;
-    options.cache_dir = directory;
+    options.index_dir = directory;
     check(brim_runtime_new(&options, &feed->runtime), "runtime");
     check(brim_pipeline_parse(text, &feed->pipeline), text);
     check(brim_loader_open(feed->runtime, feed->pipeline, NULL, &feed->loader), text);

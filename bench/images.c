@@ -249,7 +249,7 @@ static double run_brim(const char *from, const char *stages, uint64_t memory, ui
     brim_open_options open_options = BRIM_OPEN_OPTIONS_INIT;
     options.host_bytes = memory;
     options.threads = THREADS;
-    options.cache_dir = scratch_folder;
+    options.index_dir = scratch_folder;
     snprintf(text, sizeof(text), "folder \"%s\" classes=no | repeat 1000000 | %s", from, stages);
     check(brim_runtime_new(&options, &runtime), "runtime");
     check(brim_pipeline_parse(text, &pipeline), text);

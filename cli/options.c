@@ -53,7 +53,7 @@ static const struct row rows[] = {
       "the budget, e.g. 64MiB; default: a quarter of what is free" },
     { "--threads", FORM_THREADS, "N", IN_OPENING, FIELD(threads),
       "at most N workers; 0: the calling thread works; default: auto, the CPUs" },
-    { "--cache-dir", FORM_TEXT, "DIR", IN_OPENING, FIELD(cache_dir),
+    { "--index-dir", FORM_TEXT, "DIR", IN_OPENING, FIELD(index_dir),
       "keep indexes there; default: $XDG_CACHE_HOME/brim, else ~/.cache/brim" },
     { "--trust-foreign", FORM_FLAG, NULL, IN_OPENING, FIELD(trust_foreign),
       "use indexes and caches that other users own or may write" },

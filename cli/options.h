@@ -60,7 +60,7 @@ struct options {
     const char *field;    /* names with commas between; NULL: all that are images */
     uint64_t columns;     /* 0: as it looks good */
     uint64_t epoch;
-    const char *cache_dir; /* NULL: by default */
+    const char *index_dir; /* NULL: by default */
     uint64_t to;           /* of cache prune: bytes; BRIM_UNLIMITED: not said */
     bool trust_foreign;
     bool digest, json, quiet, help, markdown, verify, dry_run;

@@ -24,10 +24,10 @@
 
 /* Where indexes go: as said, or as the user's environment says (only an absolute
  * path counts), or NULL for the library's choice. */
-static const char *cache_directory(const struct options *options, char text[PATH_MAX]) {
+static const char *index_directory(const struct options *options, char text[PATH_MAX]) {
     const char *home = getenv("XDG_CACHE_HOME");
-    if (options->cache_dir != NULL) {
-        return options->cache_dir;
+    if (options->index_dir != NULL) {
+        return options->index_dir;
     }
     if (home == NULL || home[0] != '/' || snprintf(text, PATH_MAX, "%s/brim", home) >= PATH_MAX) {
         return NULL;
@@ -42,7 +42,7 @@ static brim_status runtime_new(const struct options *options, brim_runtime **run
     given.pinned_bytes = options->pinned;
     given.device_bytes = options->device_memory;
     given.threads = options->threads;
-    given.cache_dir = cache_directory(options, text);
+    given.index_dir = index_directory(options, text);
     given.trust_foreign = options->trust_foreign;
     given.shared_name = options->shared;
     given.shared_bytes = options->shared_memory;
@@ -68,7 +68,7 @@ static brim_status larger_new(const struct session *session, brim_runtime **runt
         given.shared_bytes = given.host_bytes;
     }
     given.threads = 0;
-    given.cache_dir = cache_directory(options, text);
+    given.index_dir = index_directory(options, text);
     given.trust_foreign = options->trust_foreign;
     return brim_runtime_new(&given, runtime);
 }
@@ -95,7 +95,7 @@ brim_status session_open(struct session *session, const struct options *options,
     session->open.hold = (uint32_t)options->hold;
     session->open.slots = (uint32_t)options->slots;
     session->open.growth = options->growth;
-    session->open.device_kind = (int32_t)options->device;
+    session->open.device_kind = options->device;
     session->open.device_index = options->device_index;
     session->open.progress = on_progress;
     session->open.progress_user = &session->opening;

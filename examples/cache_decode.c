@@ -82,7 +82,7 @@ static void run(const char *folder) {
     brim_loader *loader;
     limits.host_bytes = 16 << 20;
     limits.threads = 0;        /* nobody works ahead: the counts below are exact */
-    limits.cache_dir = folder; /* for the listing of the images */
+    limits.index_dir = folder; /* for the listing of the images */
     snprintf(text, sizeof(text),
              "folder %s | shuffle seed=7 | decode | resize 64 64 | cache memory"
              " | random_crop 48 | flip | normalize unit | batch 24",

@@ -506,7 +506,7 @@ static brim_status open_all(struct program *program) {
     brim_runtime_options options = BRIM_RUNTIME_OPTIONS_INIT;
     options.host_bytes = program->memory;
     options.threads = program->threads;
-    options.cache_dir = program->data.directory; /* the folders' indexes stay with them */
+    options.index_dir = program->data.directory; /* the folders' indexes stay with them */
     brim_status status = brim_runtime_new(&options, &program->runtime);
     if (status == BRIM_OK) {
         status = brim_budget_new(brim_runtime_budget(program->runtime), "network", BRIM_UNLIMITED,

@@ -71,7 +71,7 @@ void fuzz_begin(void) {
     const brim_runtime_options options = {
         .size = sizeof options,
         .host_bytes = FUZZ_BUDGET,
-        .cache_dir = directory,
+        .index_dir = directory,
         .trust_foreign = 1, /* inputs are written with any umask, and are to be read */
     };
     if (brim_runtime_new(&options, &runtime) != BRIM_OK) {

@@ -66,7 +66,7 @@ extern "C" {
 
 /* ------------------------------------------------------------------ status */
 
-/* name, number, what it means. Numbers are never reused. */
+/* X(name in C, number, meaning). Numbers are never reused. */
 #define BRIM_STATUSES(X)                                                            \
     X(BRIM_OK, 0, "success")                                                        \
     X(BRIM_STATUS_END, 1, "end of the epoch")                                       \
@@ -125,8 +125,8 @@ BRIM_API const char *brim_version(void);
 
 /* ------------------------------------------------------------------ dtypes */
 
-/* Name in C, name in pipelines and files, number, bytes of an element. Numbers are never
- * reused. */
+/* X(suffix of the name in C, name in pipelines and files, number, bytes of an element).
+ * Numbers are never reused. */
 #define BRIM_DTYPES(X)       \
     X(BOOL, bool, 1, 1)      \
     X(U8, uint8, 2, 1)       \
@@ -282,8 +282,8 @@ typedef struct brim_runtime_options {
     uint64_t device_bytes; /* of each device; 0: a quarter of what is free there when it is first
                               used */
     int32_t threads; /* BRIM_THREADS_AUTO, 0 (the caller's thread does the work), or a number */
-    const char *cache_dir; /* where indexes are kept; NULL: .cache/brim in the user's home, as the
-                              system's user database says it */
+    const char *index_dir; /* directory of indexes and listings; NULL: .cache/brim in the user's
+                              home, which the system's user database names */
     /* A budget that processes of this machine and user share, by its name (1 to 64 letters,
      * digits, '-', '_' and '.'); NULL: none. What they take of each kind of memory is never
      * more in all than the limits that the first of them gave: shared_bytes, and pinned_bytes
@@ -292,7 +292,7 @@ typedef struct brim_runtime_options {
     uint64_t shared_bytes; /* of host memory, in all processes together */
     /* 0: an index, a listing or a cache file that another user owns (root aside), or that its
      * group or others may write, counts as absent. 1: it is used as if it were the user's own:
-     * for teams that share a cache directory and trust each other. */
+     * for teams that share an index directory and trust each other. */
     int trust_foreign;
 } brim_runtime_options;
 #define BRIM_RUNTIME_OPTIONS_INIT \
@@ -548,15 +548,15 @@ typedef int brim_interrupted_callback(void *user);
 
 typedef struct brim_open_options {
     size_t size;
-    brim_budget *budget; /* NULL: the runtime's; else one of its descendants */
-    const char *label;   /* names the loader in usage and refusals; NULL: "loader N" */
-    uint32_t rank;       /* this is shard `rank` ... */
-    uint32_t world;      /* ... of `world`; 0 counts as 1 */
-    uint32_t hold;       /* batches lent at a time; 0 counts as 1 */
-    int32_t threads;     /* at most this many workers; BRIM_THREADS_AUTO: the runtime's */
-    uint32_t slots;      /* most slots; 0: as planned */
-    brim_growth growth;  /* of host, page-locked and device memory */
-    int32_t device_kind; /* a brim_device: where batches are delivered */
+    brim_budget *budget;     /* NULL: the runtime's; else one of its descendants */
+    const char *label;       /* names the loader in usage and refusals; NULL: "loader N" */
+    uint32_t rank;           /* this is shard `rank` ... */
+    uint32_t world;          /* ... of `world`; 0 counts as 1 */
+    uint32_t hold;           /* batches lent at a time; 0 counts as 1 */
+    int32_t threads;         /* at most this many workers; BRIM_THREADS_AUTO: the runtime's */
+    uint32_t slots;          /* most slots; 0: as planned */
+    brim_growth growth;      /* of host, page-locked and device memory */
+    brim_device device_kind; /* where batches are delivered */
     uint32_t device_index;
     const brim_binding *bindings; /* elements lie bindings->size bytes apart */
     size_t binding_count;
@@ -776,7 +776,7 @@ BRIM_API brim_status brim_loader_stage_stats(brim_loader *loader, size_t stage,
 /* One cache of the pipeline. */
 typedef struct brim_cache_stats {
     size_t size;
-    const char *tier;  /* "memory" or "file" */
+    const char *tier;  /* "memory", "file" or "device" */
     uint32_t stage;    /* its place among the plan's stages */
     int fills;         /* 0: only read, or turned off: `warning` says why */
     uint64_t samples;  /* that may be in it */
@@ -840,7 +840,7 @@ typedef struct brim_field {
     int64_t strides[BRIM_MAX_RANK]; /* in bytes */
     void *data; /* writable until released; aligned to 64 bytes; OpenCL: a cl_mem */
     uint64_t bytes;
-    int32_t device_kind; /* a brim_device */
+    brim_device device_kind; /* where `data` is */
     uint32_t device_index;
     void *ready; /* a cl_event or CUevent after which it is there; NULL on the host */
     brim_form form;

@@ -212,7 +212,7 @@ static inline brim_status open_in(struct session *session, const struct test_use
     brim__arena_init(&session->arena, budget);
     snprintf(session->cache, sizeof session->cache, "%s/cache", tree);
     session->opening = (struct brim__opening){ .arena = &session->arena,
-                                               .cache_dir = session->cache,
+                                               .index_dir = session->cache,
                                                .indexes = &session->indexes };
     return use->use.stage->open(&use->use, &session->opening, &session->source);
 }

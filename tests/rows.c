@@ -75,7 +75,7 @@ int main(int count, char **words) {
     brim_runtime_options options = BRIM_RUNTIME_OPTIONS_INIT;
     options.host_bytes = strtoull(words[1], NULL, 10);
     options.threads = (int32_t)strtol(words[2], NULL, 10);
-    options.cache_dir = words[3];
+    options.index_dir = words[3];
     if (brim_runtime_new(&options, &runtime) != BRIM_OK) {
         fprintf(stderr, "rows: %s\n", brim_detail());
         return 1;

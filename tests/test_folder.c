@@ -172,7 +172,7 @@ static void test_class_names_of_a_plan(void **state) {
     brim_plan *plan;
     options.host_bytes = 16 * MIB;
     options.threads = 0;
-    options.cache_dir = cache.text;
+    options.index_dir = cache.text;
     assert_int_equal(brim_runtime_new(&options, &runtime), BRIM_OK);
     assert_int_equal(brim_pipeline_parse(text, &pipeline), BRIM_OK);
     assert_int_equal(brim_plan_new(runtime, pipeline, NULL, &plan), BRIM_OK);
@@ -594,7 +594,7 @@ static void test_unreadable_directory(void **state) {
         folder_use(&use, root.text, "");
         memset(&session, 0, sizeof session);
         brim__arena_init(&session.arena, NULL);
-        session.opening = (struct brim__opening){ .arena = &session.arena, .cache_dir = cache };
+        session.opening = (struct brim__opening){ .arena = &session.arena, .index_dir = cache };
         const brim_status status = use.use.stage->open(&use.use, &session.opening, &session.source);
         const bool said = strstr(brim_detail(), "u/b: this directory cannot be opened") != NULL;
         remove_tree(cache);

@@ -235,7 +235,7 @@ static void test_progress(void **state) {
         brim__arena_init(&session.arena, NULL);
         snprintf(session.cache, sizeof session.cache, "%s/cache", tree);
         session.opening = (struct brim__opening){ .arena = &session.arena,
-                                                  .cache_dir = session.cache,
+                                                  .index_dir = session.cache,
                                                   .progress = ask,
                                                   .progress_user = &asked };
         const brim_status status = use.use.stage->open(&use.use, &session.opening, &session.source);
@@ -490,7 +490,7 @@ static void test_forged_headers(void **state) {
     brim_runtime *runtime;
     options.host_bytes = 16 * MIB;
     options.threads = 0;
-    options.cache_dir = cache.text;
+    options.index_dir = cache.text;
     assert_int_equal(brim_runtime_new(&options, &runtime), BRIM_OK);
     const size_t words = sizeof(struct brim__listing_header) / 4;
     for (size_t i = 0; i < words * BRIM__COUNT(values); i++) {

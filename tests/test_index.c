@@ -526,7 +526,7 @@ static void test_progress_is_told_and_may_give_up(void **state) {
 
 /* --------------------------------------------------------------- the place */
 
-static void test_the_cache_directory(void **state) {
+static void test_the_index_directory(void **state) {
     (void)state;
     struct scene scene;
     struct brim__index index;
@@ -535,7 +535,7 @@ static void test_the_cache_directory(void **state) {
     struct stat facts;
     remove_all();
     begin(&scene, 300, 0);
-    scene.opening.cache_dir = cache.text;
+    scene.opening.index_dir = cache.text;
     scene.recipe.place = BRIM__INDEX_CACHE;
     assert_whole(&scene);
     assert_int_equal(brim__index_path(&scene.data, &scene.recipe, &scene.opening, &path), BRIM_OK);
@@ -600,10 +600,10 @@ static void test_a_place_that_cannot_be_written(void **state) {
     const struct path below_a_file = scratch_path("data/cache");
     const char *const places[] = { below_a_file.text, "/proc/brim" };
     for (size_t i = 0; i < BRIM__COUNT(places); i++) {
-        scene.opening.cache_dir = places[i];
+        scene.opening.index_dir = places[i];
         assert_int_equal(open_index(&scene, &index), BRIM_STATUS_IO);
         assert_detail_has("index=beside");
-        assert_detail_has("--cache-dir");
+        assert_detail_has("--index-dir");
     }
     scene.recipe.place = BRIM__INDEX_BESIDE; /* a directory is in the way */
     assert_int_equal(mkdir(index_path().text, 0700), 0);
@@ -746,7 +746,7 @@ int main(void) {
         cmocka_unit_test(test_bad_records_are_refused),
         cmocka_unit_test(test_records_outside_the_file_are_not_entered),
         cmocka_unit_test(test_progress_is_told_and_may_give_up),
-        cmocka_unit_test(test_the_cache_directory),
+        cmocka_unit_test(test_the_index_directory),
         cmocka_unit_test(test_the_home_directory_is_the_default),
         cmocka_unit_test(test_a_place_that_cannot_be_written),
         cmocka_unit_test(test_a_small_budget_gives_the_same_index),

@@ -281,7 +281,7 @@ static int begin_stamps(void **state) {
     brim_runtime_options options = BRIM_RUNTIME_OPTIONS_INIT;
     options.host_bytes = UINT64_C(256) << 20;
     options.threads = 0;
-    options.cache_dir = cache.text;
+    options.index_dir = cache.text;
     return brim_runtime_new(&options, &runtime) == BRIM_OK ? 0 : -1;
 }
 

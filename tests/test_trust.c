@@ -141,7 +141,7 @@ static struct found plan(const char *format, const char *name, int trust_foreign
     brim_plan *made;
     options.host_bytes = 16 << 20;
     options.threads = 0;
-    options.cache_dir = cache.text;
+    options.index_dir = cache.text;
     options.trust_foreign = trust_foreign;
     snprintf(text, sizeof text, format, data.text);
     assert_int_equal(brim_runtime_new(&options, &runtime), BRIM_OK);

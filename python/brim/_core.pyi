@@ -233,7 +233,7 @@ class Runtime:
         memory: int = 0,
         *,
         threads: int = -1,
-        cache_dir: str | None = None,
+        index_dir: str | None = None,
         pinned: int = 0,
         device_memory: int = 0,
         shared: str | None = None,

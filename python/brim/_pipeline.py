@@ -194,7 +194,7 @@ class Pipeline(Stages):
         *,
         runtime: Runtime | None = None,
         threads: int | None = None,
-        cache_dir: str | os.PathLike[str] | None = None,
+        index_dir: str | os.PathLike[str] | None = None,
         pinned: int | str | None = None,
         device_memory: int | str | None = None,
         shared: str | None = None,
@@ -204,7 +204,7 @@ class Pipeline(Stages):
     ) -> Plan:
         """What it will do and need inside so much memory, before it runs.
 
-        memory, threads, cache_dir, pinned, device_memory, shared, shared_memory, trust_foreign: as
+        memory, threads, index_dir, pinned, device_memory, shared, shared_memory, trust_foreign: as
             of the `Runtime` that it will be opened in
         runtime: that Runtime itself: the plan is for what is free there now
         options: those of `Runtime.open` (hold, rank, world, slots, device, ...). A plan is for one
@@ -214,7 +214,7 @@ class Pipeline(Stages):
 
         limits: dict[str, Any] = {
             "memory": memory,
-            "cache_dir": cache_dir,
+            "index_dir": index_dir,
             "pinned": pinned,
             "device_memory": device_memory,
             "shared": shared,

@@ -116,7 +116,7 @@ class Runtime:
         what all its loaders together may take; not given: a quarter of what is free
     threads: int
         workers; 0: the thread that asks for a batch makes it; not given: one for each CPU
-    cache_dir: str or PathLike
+    index_dir: str or PathLike
         where indexes are kept; not given: .cache/brim in the home directory
     pinned: int or str
         of `memory`, what may be page-locked, for batches on their way to a device; not given: all
@@ -138,7 +138,7 @@ class Runtime:
         memory: int | str | None = None,
         *,
         threads: int | None = None,
-        cache_dir: str | os.PathLike[str] | None = None,
+        index_dir: str | os.PathLike[str] | None = None,
         pinned: int | str | None = None,
         device_memory: int | str | None = None,
         shared: str | None = None,
@@ -152,7 +152,7 @@ class Runtime:
         self._core = _core.Runtime(
             _bytes(memory, "memory"),
             threads=-1 if threads is None else threads,
-            cache_dir=None if cache_dir is None else os.fspath(cache_dir),
+            index_dir=None if index_dir is None else os.fspath(index_dir),
             pinned=_bytes(pinned, "pinned"),
             device_memory=_bytes(device_memory, "device_memory"),
             shared=shared,

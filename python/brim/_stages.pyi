@@ -313,7 +313,7 @@ def csv(
     missing: 'error' | 'nan' | 'zero', default 'error'
         what an empty number (or NA, N/A, null, none) is: a bad sample, NaN or 0
     index: 'cache' | 'beside', default 'cache'
-        where the index of records is kept: in the cache directory, or beside the file
+        where the index of records is kept: in the index directory, or beside the file
 
     As text: csv train.csv columns=age,income,label types=float32,float32,int64
     """
@@ -352,7 +352,7 @@ def text(
         longest line; a longer one is a bad sample; 0: 1 MiB, or of a stream, whose batches
         need room for so much, 64 KiB
     index: 'cache' | 'beside', default 'cache'
-        where the index of each file is kept: in the cache directory, or beside the file
+        where the index of each file is kept: in the index directory, or beside the file
     form: 'text' | 'bytes', default 'text'
         text: lines must be UTF-8; bytes: lines of any bytes
 

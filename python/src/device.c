@@ -71,18 +71,16 @@ PyObject *brim_py_devices(PyObject *module, PyObject *args) {
     return list;
 }
 
-PyObject *brim_py_device_text(int32_t kind, uint32_t index) {
-    return kind == BRIM_DEVICE_HOST
-               ? PyUnicode_FromString("cpu")
-               : PyUnicode_FromFormat("%s:%u", brim_device_name((brim_device)kind), index);
+PyObject *brim_py_device_text(brim_device kind, uint32_t index) {
+    return kind == BRIM_DEVICE_HOST ? PyUnicode_FromString("cpu")
+                                    : PyUnicode_FromFormat("%s:%u", brim_device_name(kind), index);
 }
 
-int brim_py_need_host(int32_t kind, uint32_t index, PyObject *exception) {
+int brim_py_need_host(brim_device kind, uint32_t index, PyObject *exception) {
     if (kind == BRIM_DEVICE_HOST) {
         return 0;
     }
-    PyErr_Format(exception, "on %s:%u: use .to_host() or DLPack",
-                 brim_device_name((brim_device)kind), index);
+    PyErr_Format(exception, "on %s:%u: use .to_host() or DLPack", brim_device_name(kind), index);
     return -1;
 }
 
@@ -132,7 +130,7 @@ static PyObject *number_of(PyObject *object) {
                         object);
 }
 
-int brim_py_queue(PyObject *object, int32_t kind, void **queue) {
+int brim_py_queue(PyObject *object, brim_device kind, void **queue) {
     uintptr_t value = 0;
     *queue = NULL;
     if (object == Py_None) {

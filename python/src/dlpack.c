@@ -158,7 +158,7 @@ static struct dl_type type_of(brim_dtype dtype) {
 }
 
 static struct dl_device device_of(const ArrayObject *self) {
-    switch ((brim_device)self->device_kind) {
+    switch (self->device_kind) {
     case BRIM_DEVICE_CUDA:
         return (struct dl_device){ ON_CUDA, (int32_t)self->device_index };
     case BRIM_DEVICE_OPENCL:
@@ -184,7 +184,7 @@ static int wants_copy(const ArrayObject *self, PyObject *wanted, PyObject *copy)
     if (type == ON_CPU && device.type != ON_CPU) {
         if (copies == 0) {
             PyErr_Format(PyExc_BufferError, "on %s:%u: there is none in host memory but a copy",
-                         brim_device_name((brim_device)self->device_kind), self->device_index);
+                         brim_device_name(self->device_kind), self->device_index);
             return -1;
         }
         return 1;

@@ -202,7 +202,7 @@ int brim_py_runtime_init(PyObject *module);
 
 /* What a plan for a device (a brim_device) says, as a dict. copies: for a loader that hands
  * out copies, whose `hold` is one more in the library than the program's. */
-PyObject *brim_py_plan_new(const brim_plan *plan, int32_t device_kind, uint32_t device_index,
+PyObject *brim_py_plan_new(const brim_plan *plan, brim_device device_kind, uint32_t device_index,
                            int copies);
 
 /* ------------------------------------------------------------------ loader.c */
@@ -262,7 +262,7 @@ typedef struct {
     PyObject *owner; /* the Batch, or the memory of a copy */
     void *data;      /* on OpenCL devices a cl_mem */
     uint64_t offset; /* in it: OpenCL */
-    int32_t device_kind;
+    brim_device device_kind;
     uint32_t device_index;
     size_t field;  /* on a device: which of the batch's ... */
     uint64_t skip; /* ... and which byte of it is the first */
@@ -304,9 +304,9 @@ PyObject *brim_py_dlpack_device(PyObject *self, PyObject *unused);
 /* _core.devices(kind): those of "cuda" or "opencl"; without a driver an exception. */
 PyObject *brim_py_devices(PyObject *module, PyObject *args);
 /* "cpu", "cuda:0". */
-PyObject *brim_py_device_text(int32_t kind, uint32_t index);
+PyObject *brim_py_device_text(brim_device kind, uint32_t index);
 /* 0: it is in host memory; else -1 with an exception that says where it is. */
-int brim_py_need_host(int32_t kind, uint32_t index, PyObject *exception);
+int brim_py_need_host(brim_device kind, uint32_t index, PyObject *exception);
 /* Behind which queue's work the batch goes back; NULL: none. */
 void *brim_py_batch_behind(const BatchObject *batch);
 /* Has the stream of a consumer wait for the batch, which is then given back only after
@@ -316,7 +316,7 @@ int brim_py_batch_await(BatchObject *batch, void *stream);
 int brim_py_read_stream(PyObject *object, uintptr_t *stream);
 /* A queue of a device of the kind, from None (NULL), int or an object of torch, cupy or
  * pyopencl. -1 with an exception: it is none. */
-int brim_py_queue(PyObject *object, int32_t kind, void **queue);
+int brim_py_queue(PyObject *object, brim_device kind, void **queue);
 /* The queue behind whose work a batch goes back that was used in this one. */
 void *brim_py_queue_behind(void *queue);
 /* A field of a batch in new memory of the host, behind `before` bytes: a bytearray. */

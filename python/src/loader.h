@@ -24,7 +24,7 @@ typedef struct LoaderObject {
     RuntimeObject *runtime;
     PyObject *bindings; /* tuple */
     struct lending *lending;
-    int32_t device_kind; /* where its batches are */
+    brim_device device_kind; /* where its batches are */
     uint32_t device_index;
     PyThread_type_lock busy;
     unsigned long busy_thread; /* who holds it; 0: nobody */

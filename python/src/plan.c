@@ -90,7 +90,7 @@ static PyObject *list_classes(const brim_plan *plan) {
     return classes;
 }
 
-PyObject *brim_py_plan_new(const brim_plan *plan, int32_t device_kind, uint32_t device_index,
+PyObject *brim_py_plan_new(const brim_plan *plan, brim_device device_kind, uint32_t device_index,
                            int copies) {
     const brim_plan_info *info = brim_plan_get(plan);
     const struct {

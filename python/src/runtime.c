@@ -34,7 +34,7 @@ static void leave(PyObject *object) {
 }
 
 static PyObject *runtime_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-    static char *names[] = { "memory", "threads",       "cache_dir",     "pinned", "device_memory",
+    static char *names[] = { "memory", "threads",       "index_dir",     "pinned", "device_memory",
                              "shared", "shared_memory", "trust_foreign", NULL };
     brim_runtime_options options = BRIM_RUNTIME_OPTIONS_INIT;
     brim_runtime *runtime;
@@ -46,7 +46,7 @@ static PyObject *runtime_new(PyTypeObject *type, PyObject *args, PyObject *keywo
     }
     if (!PyArg_ParseTupleAndKeywords(
             args, keywords, "|O&$izO&O&zO&p:Runtime", names, brim_py_unsigned, &options.host_bytes,
-            &threads, &options.cache_dir, brim_py_unsigned, &options.pinned_bytes, brim_py_unsigned,
+            &threads, &options.index_dir, brim_py_unsigned, &options.pinned_bytes, brim_py_unsigned,
             &options.device_bytes, &options.shared_name, brim_py_unsigned, &options.shared_bytes,
             &options.trust_foreign)) {
         return NULL;
@@ -196,7 +196,7 @@ static int read_device(brim_open_options *options, const char *device, PyObject 
         brim_py_raise(status);
         return -1;
     }
-    options->device_kind = (int32_t)kind;
+    options->device_kind = kind;
     return brim_py_queue(queue, options->device_kind, &options->device_queue);
 }
 
@@ -382,7 +382,7 @@ static PyObject *list_kinds(brim_runtime *runtime) {
         const brim_device kind = devices[i / BRIM_MOST_DEVICES];
         const uint32_t index = i % BRIM_MOST_DEVICES;
         bad = add_kind(dict, budget, brim_device_memory(kind, index),
-                       brim_py_device_text((int32_t)kind, index)) != 0;
+                       brim_py_device_text(kind, index)) != 0;
     }
     if (bad) {
         Py_CLEAR(dict);

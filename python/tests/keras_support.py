@@ -55,7 +55,7 @@ class Numbers(support.Case):
     def setUp(self) -> None:
         super().setUp()
         keras.utils.set_random_seed(1)
-        self.runtime = brim.Runtime(memory="64MiB", threads=2, cache_dir=self.folder)
+        self.runtime = brim.Runtime(memory="64MiB", threads=2, index_dir=self.folder)
         self.addCleanup(self.runtime.close)
         self.column = numpy.arange(COUNT, dtype=numpy.float32).reshape(COUNT, 1)
         self.numbers = brim.arrays(x=self.column, y=self.column).shuffle(seed=7)

@@ -101,7 +101,7 @@ def gathered(accelerator: Any, loader: Any) -> list[Rows]:
 class OneProcess(support.Case):
     def setUp(self) -> None:
         super().setUp()
-        self.runtime = brim.Runtime(memory="32MiB", threads=2, cache_dir=self.folder / "cache")
+        self.runtime = brim.Runtime(memory="32MiB", threads=2, index_dir=self.folder / "cache")
         self.addCleanup(self.runtime.close)
 
     def open(self, data: brim.Pipeline, **options: Any) -> brim.torch.TorchLoader:
@@ -402,7 +402,7 @@ ROWS = 27 * BATCH - 3  # 14 batches for each of two ranks; the last is short
 
 def rank_main(out: pathlib.Path) -> None:
     """What one of two ranks sees, as JSON."""
-    runtime = brim.Runtime(memory="32MiB", threads=1, cache_dir=out.parent / "cache")
+    runtime = brim.Runtime(memory="32MiB", threads=1, index_dir=out.parent / "cache")
     found: dict[str, Any] = {}
 
     def opened(data: brim.Pipeline, **options: Any) -> Any:

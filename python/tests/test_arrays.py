@@ -19,7 +19,7 @@ DTYPES = "bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 float16 float32
 class Arrays(support.Case):
     def setUp(self) -> None:
         super().setUp()
-        self.runtime = brim.Runtime(memory="64MiB", threads=1, cache_dir=self.folder)
+        self.runtime = brim.Runtime(memory="64MiB", threads=1, index_dir=self.folder)
         self.addCleanup(self.runtime.close)
 
     def first(self, data: brim.Pipeline | str, **options) -> brim.Batch:

@@ -514,7 +514,7 @@ class Foreign(support.Case):
     @unittest.skipIf(os.geteuid() != 0, "only root makes files of another user")
     def test_an_index_of_another_user(self) -> None:
         os.chown(self.index, 65534, 65534)
-        options = {"cache_dir": self.folder / "cache"}
+        options = {"index_dir": self.folder / "cache"}
         self.assertEqual(self.run_it(trust_foreign=True, **options), [])
         (text,) = self.run_it(**options)
         self.assertIn("belongs to another user (number 65534)", text)

@@ -117,7 +117,7 @@ class Consumer:
 class Case(support.Case):
     def setUp(self) -> None:
         super().setUp()
-        self.runtime = brim.Runtime("64MiB", threads=2, cache_dir=self.folder / "cache")
+        self.runtime = brim.Runtime("64MiB", threads=2, index_dir=self.folder / "cache")
         self.addCleanup(self.runtime.close)
 
     def open(self, data: brim.Pipeline | str | None = None, **options) -> brim.Loader:

@@ -38,7 +38,7 @@ class Cuda(support.Case):
     def setUp(self) -> None:
         super().setUp()
         standin.delay(0)
-        self.runtime = brim.Runtime("64MiB", threads=1, cache_dir=self.folder)
+        self.runtime = brim.Runtime("64MiB", threads=1, index_dir=self.folder)
         self.addCleanup(self.runtime.close)
 
     def open(self, **options) -> brim.Loader:

@@ -101,7 +101,7 @@ class Torch(support.Case):
         self.current = 0  # torch's name for the default stream
         self.device = 0
         self.asked: list[str] = []
-        self.runtime = brim.Runtime("64MiB", threads=1, cache_dir=self.folder)
+        self.runtime = brim.Runtime("64MiB", threads=1, index_dir=self.folder)
         self.addCleanup(self.runtime.close)
         with contextlib.ExitStack() as stack:
             for target, name, value in (

@@ -62,7 +62,7 @@ class Same(support.Case):
             self.skipTest("BRIM_CLI is not set: there is no command line to compare with")
         words = [command, "run", text, "--epochs", "2", "--digest", "--quiet"]
         wanted = subprocess.run(
-            [*words, "--cache-dir", str(self.folder / "cache")],
+            [*words, "--index-dir", str(self.folder / "cache")],
             capture_output=True,
             text=True,
             check=True,
@@ -70,7 +70,7 @@ class Same(support.Case):
         for threads in (0, 2):
             digest = Digest()
             with (
-                brim.Runtime("64MiB", threads=threads, cache_dir=self.folder / "cache") as runtime,
+                brim.Runtime("64MiB", threads=threads, index_dir=self.folder / "cache") as runtime,
                 runtime.open(text) as loader,
             ):
                 for epoch in loader.epochs(2):

@@ -90,7 +90,7 @@ if BACKEND:
         path = here / "log"
         path.unlink(missing_ok=True)
         with (
-            brim.Runtime("32MiB", threads=1, cache_dir=here) as runtime,
+            brim.Runtime("32MiB", threads=1, index_dir=here) as runtime,
             brim.keras.dataset(data.batch(rows, micro=micro), runtime=runtime) as dataset,
         ):
             callbacks = [Log(path, crash, kill)]

@@ -30,7 +30,7 @@ def ids(batches) -> list[int]:
 class Loader(support.Case):
     def setUp(self) -> None:
         super().setUp()
-        self.runtime = brim.Runtime(memory="64MiB", threads=2, cache_dir=self.folder)
+        self.runtime = brim.Runtime(memory="64MiB", threads=2, index_dir=self.folder)
         self.addCleanup(self.runtime.close)
 
     def open(self, text: str = TEXT, **options) -> brim.Loader:

@@ -140,11 +140,11 @@ class Running(support.Case):
                 self.assertGreater(runtime.trim(), 0)
                 self.assertEqual(runtime.usage()["elastic"], 0)
 
-    def test_cache_directory(self) -> None:
+    def test_index_directory(self) -> None:
         (self.folder / "a.txt").write_text("one\ntwo\n")
         cache = self.folder / "cache"
         cache.mkdir()
-        with brim.Runtime("16MiB", cache_dir=cache) as runtime:
+        with brim.Runtime("16MiB", index_dir=cache) as runtime:
             plan = runtime.plan(brim.text(self.folder / "a.txt"))
         self.assertEqual([index["records"] for index in plan.indexes], [2])
         self.assertTrue(plan.indexes[0]["path"].startswith(str(cache)))
@@ -158,7 +158,7 @@ class Running(support.Case):
             told.append((what, done, total))
             raise InterruptedError("enough")
 
-        with brim.Runtime("16MiB", cache_dir=self.folder) as runtime:
+        with brim.Runtime("16MiB", index_dir=self.folder) as runtime:
             for call in (runtime.open, runtime.plan):
                 with self.assertRaisesRegex(InterruptedError, "enough"):
                     call(data, progress=give_up)

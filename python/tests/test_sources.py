@@ -257,7 +257,7 @@ class Files(support.Case):
         manifest = self.folder / "list.csv"
         rows = "".join(f"{image.path},{image.label}\n" for image in self.drawn)
         manifest.write_text("path,kind\n" + rows)
-        with brim.Runtime("64MiB", threads=0, cache_dir=self.folder) as runtime:
+        with brim.Runtime("64MiB", threads=0, index_dir=self.folder) as runtime:
             data = brim.files(manifest, columns=["path", "kind"]).decode().resize(8, 8).batch(9)
             with runtime.open(data) as loader:
                 batch = loader.next()

@@ -30,7 +30,7 @@ COLUMN = numpy.arange(COUNT, dtype=numpy.float32).reshape(COUNT, 1)
 class Dataset(support.Case):
     def setUp(self) -> None:
         super().setUp()
-        self.runtime = brim.Runtime(memory="64MiB", threads=2, cache_dir=self.folder)
+        self.runtime = brim.Runtime(memory="64MiB", threads=2, index_dir=self.folder)
         self.addCleanup(self.runtime.close)
         self.data = brim.arrays(x=COLUMN, y=COLUMN[:, 0].astype("int64")).shuffle(seed=7).batch(16)
 

@@ -40,7 +40,7 @@ def ids(batches: Iterable[dict]) -> list[int]:
 class Torch(support.Case):
     def setUp(self) -> None:
         super().setUp()
-        self.runtime = brim.Runtime(memory="64MiB", threads=2, cache_dir=self.folder / "cache")
+        self.runtime = brim.Runtime(memory="64MiB", threads=2, index_dir=self.folder / "cache")
         self.addCleanup(self.runtime.close)
 
     def open(self, data: brim.Pipeline | str, **options) -> brim.torch.TorchLoader:
@@ -307,7 +307,7 @@ class Memory(Torch):
     def test_keeping_all_batches_ends_in_the_budget(self) -> None:
         values = numpy.zeros((64, 64 << 10), dtype=numpy.uint8)
         values[:, 0] = numpy.arange(64)
-        runtime = brim.Runtime(memory="3MiB", threads=1, cache_dir=self.folder)
+        runtime = brim.Runtime(memory="3MiB", threads=1, index_dir=self.folder)
         self.addCleanup(runtime.close)
         loader = self.open(brim.array(values).batch(4), runtime=runtime)
         batches, kept, seen = iter(loader), [], []

@@ -87,7 +87,7 @@ def tensors(count: int, as_dict: bool = False, sized: bool = True) -> Any:
 class Trainers(support.Case):
     def setUp(self) -> None:
         super().setUp()
-        self.runtime = brim.Runtime(memory="32MiB", threads=2, cache_dir=self.folder / "cache")
+        self.runtime = brim.Runtime(memory="32MiB", threads=2, index_dir=self.folder / "cache")
         self.addCleanup(self.runtime.close)
 
     def open(self, *, shuffled: bool = True, **options) -> brim.torch.TorchLoader:

@@ -114,7 +114,7 @@ static brim_status build(brim_runtime *runtime, const brim_pipeline *pipeline,
         return status;
     }
     if (on_device) {
-        status = brim__device_open(device, (brim_device)options->device_kind, options->device_index,
+        status = brim__device_open(device, options->device_kind, options->device_index,
                                    options->device_queue, *budget);
         if (status == BRIM_OK) {
             status = brim__runtime_use(runtime, device);
@@ -139,7 +139,7 @@ static brim_status build(brim_runtime *runtime, const brim_pipeline *pipeline,
         .threads = runtime->threads,
         .running = { brim__pool_suited(runtime, false), brim__pool_suited(runtime, true) },
         .limit_origin = runtime->origin,
-        .cache_dir = runtime->cache_dir,
+        .index_dir = runtime->index_dir,
         .trust_foreign = runtime->trust_foreign,
         .device = on_device ? device : NULL,
     };

@@ -121,11 +121,11 @@ static brim_status init_budgets(brim_runtime *runtime, brim_runtime_options *opt
                                     brim__alloc_bytes(sizeof(*runtime)));
     }
     runtime->trust_foreign = options->trust_foreign != 0;
-    if (status == BRIM_OK && options->cache_dir != NULL) {
-        const size_t bytes = strlen(options->cache_dir) + 1;
-        runtime->cache_dir = brim__alloc(runtime->budget, bytes, &status);
-        if (runtime->cache_dir != NULL) {
-            memcpy(runtime->cache_dir, options->cache_dir, bytes);
+    if (status == BRIM_OK && options->index_dir != NULL) {
+        const size_t bytes = strlen(options->index_dir) + 1;
+        runtime->index_dir = brim__alloc(runtime->budget, bytes, &status);
+        if (runtime->index_dir != NULL) {
+            memcpy(runtime->index_dir, options->index_dir, bytes);
         }
     }
     if (status == BRIM_OK) {
@@ -145,7 +145,7 @@ static void destroy(brim_runtime *runtime) {
         brim__budget_on_revoke(runtime->workers_budget, NULL, NULL);
     }
     brim__pool_stop(runtime);
-    brim__free(runtime->cache_dir);
+    brim__free(runtime->index_dir);
     brim_budget_free(runtime->workers_budget);
     brim_budget_free(runtime->budget);
     brim__mutex_fini(&runtime->devices);

@@ -39,7 +39,7 @@ struct brim_runtime {
     uint32_t threads;    /* most workers */
     uint32_t cpus;       /* that this process may use */
     char origin[160];
-    char *cache_dir; /* a copy, charged; NULL: none was given */
+    char *index_dir; /* a copy, charged; NULL: none was given */
     bool trust_foreign;
 
     brim__mutex devices; /* their limits are being set; before all other locks */

@@ -314,7 +314,7 @@ brim_status brim__plan_compile(brim_plan *plan, const struct brim__plan_request 
                                        .opening = { .arena = &plan->arena,
                                                     .bindings = options->bindings,
                                                     .binding_count = options->binding_count,
-                                                    .cache_dir = request->cache_dir,
+                                                    .index_dir = request->index_dir,
                                                     .trust_foreign = request->trust_foreign,
                                                     .progress = options->progress,
                                                     .progress_user = options->progress_user,

@@ -61,7 +61,7 @@ struct brim__plan_request {
     uint32_t threads;                               /* workers that the runtime would run */
     uint32_t running[2]; /* that it runs already: with any stack, with a large one */
     const char *limit_origin;
-    const char *cache_dir;             /* for indexes; NULL: in the user's home */
+    const char *index_dir;             /* for indexes; NULL: in the user's home */
     bool trust_foreign;                /* indexes of other users are used too */
     const struct brim__device *device; /* opened; NULL: batches are delivered on the host */
 };

@@ -356,7 +356,7 @@ static const brim_argument_info arguments[] = {
                          .type = BRIM_TYPE_CHOICE,
                          .fallback = "cache",
                          .choices = "cache|beside",
-                         .help = "where the index of records is kept: in the cache directory, or "
+                         .help = "where the index of records is kept: in the index directory, or "
                                  "beside the file" },
 };
 

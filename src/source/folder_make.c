@@ -18,7 +18,7 @@
  * A process that dies leaves no more than a file with a temporary name that nobody
  * reads.
  *
- * What is written here must not change what is listed. The opening's cache directory
+ * What is written here must not change what is listed. The opening's index directory
  * is left out, wherever it is met; a listing beside the data that would lie in one of
  * the directories that it lists is refused.
  */
@@ -50,7 +50,7 @@ struct maker {
     char other[NAME_MAX + 1];
     uint64_t told_ns;
     struct brim__facts own;      /* of the directory that the listing lies in */
-    struct brim__facts cache[2]; /* of the cache directory, and of `index` in it; or zero */
+    struct brim__facts cache[2]; /* of the index directory, and of `index` in it; or zero */
     struct brim__links links;
     /* the directory that is read */
     uint32_t root, label;
@@ -94,7 +94,7 @@ static bool is_cache(const struct maker *maker, const struct brim__facts *facts)
 /* Looks at the places that are written while the folder is listed. */
 static brim_status find_own(struct maker *maker) {
     char path[PATH_MAX];
-    const char *cache = maker->opening->cache_dir;
+    const char *cache = maker->opening->index_dir;
     brim__copy_text(path, sizeof path, maker->path);
     *strrchr(path, '/') = '\0';
     const brim_status status = brim__walk_facts(path, false, &maker->own);

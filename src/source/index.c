@@ -39,12 +39,12 @@ static brim_status cache_path(const struct brim__file *data,
                               const struct brim__index_recipe *recipe,
                               const struct brim__opening *opening, char text[PATH_MAX]) {
     char real[PATH_MAX], home[PATH_MAX];
-    const bool given = opening->cache_dir != NULL;
+    const bool given = opening->index_dir != NULL;
     if (!given && !brim__home_directory(home, sizeof home)) {
         return brim__fail(BRIM_STATUS_IO,
                           "%s: there is no place for its index: this user has no home directory; "
-                          "say index=beside, or give a cache directory (cache_dir of the runtime, "
-                          "--cache-dir on the command line)",
+                          "say index=beside, or give an index directory (index_dir of the runtime, "
+                          "--index-dir on the command line)",
                           data->path);
     }
     if (realpath(data->path, real) == NULL) {
@@ -59,10 +59,10 @@ static brim_status cache_path(const struct brim__file *data,
         snprintf(user, sizeof user, "-%u", (unsigned)geteuid());
     }
     const int length = snprintf(text, PATH_MAX, "%s%s/index/%016llx%s.brimidx",
-                                given ? opening->cache_dir : home, given ? "" : "/.cache/brim",
+                                given ? opening->index_dir : home, given ? "" : "/.cache/brim",
                                 (unsigned long long)brim__hash(real, strlen(real), kind), user);
     return length < PATH_MAX ? BRIM_OK
-                             : brim__fail(BRIM_STATUS_IO, "the cache directory's path is too long");
+                             : brim__fail(BRIM_STATUS_IO, "the index directory's path is too long");
 }
 
 brim_status brim__index_path(const struct brim__file *data, const struct brim__index_recipe *recipe,

@@ -86,7 +86,7 @@ brim_status brim__index_verify(const struct brim__index *index);
 
 /* index_trust.c: where to keep something of `data` (ending NULL: its index; else as
  * brim__kept_path): at the recipe's place, or, where another user's file has that name, which
- * is left alone, in the cache directory. Changes the recipe's place, and says so in *note;
+ * is left alone, in the index directory. Changes the recipe's place, and says so in *note;
  * both texts are in the arena. BRIM_STATUS_IO: all places are taken. */
 brim_status brim__index_settle(const struct brim__file *data, struct brim__index_recipe *recipe,
                                const char *ending, struct brim__opening *opening, const char **path,

@@ -6,7 +6,7 @@
  * user may write it, which is asked of the open file; else it counts as absent:
  *
  *     ours, but others may write it    made anew: a new file takes its name
- *     another user's                   left alone; made in the cache directory instead,
+ *     another user's                   left alone; made in the index directory instead,
  *                                      there under a name with the user's number if the
  *                                      plain one is taken too
  *
@@ -47,8 +47,8 @@ brim_status brim__index_settle(const struct brim__file *data, struct brim__index
         if (recipe->own) {
             return brim__fail(BRIM_STATUS_IO,
                               "%s: belongs to another user (number %u) and is not trusted: delete "
-                              "it, give another cache directory (cache_dir of the runtime, "
-                              "--cache-dir on the command line), or say that such files are "
+                              "it, give another index directory (index_dir of the runtime, "
+                              "--index-dir on the command line), or say that such files are "
                               "trusted (trust_foreign, --trust-foreign)",
                               *path, owner);
         }
@@ -86,8 +86,8 @@ brim_status brim__index_trust(const struct brim__file *file, const struct brim__
     return brim__fail(
         BRIM_STATUS_IO,
         "%s: %s (owner %u, mode %04o), so it is not trusted; where the file system "
-        "keeps neither owners nor modes, give another place (index=, cache_dir of the "
-        "runtime, --cache-dir), or say that such files are trusted (trust_foreign, "
+        "keeps neither owners nor modes, give another place (index=, index_dir of the "
+        "runtime, --index-dir), or say that such files are trusted (trust_foreign, "
         "--trust-foreign)",
         file->path,
         trust == BRIM__FOREIGN ? "it belongs to another user" : "other users can write it",

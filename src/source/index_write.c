@@ -153,8 +153,8 @@ brim_status brim__index_refused(brim_status status, enum brim__index_place place
     return place == BRIM__INDEX_CACHE
                ? brim__fail(status,
                             "%s; an index must be written: say index=beside to keep it beside the "
-                            "data, or give another cache directory (cache_dir of the runtime, "
-                            "--cache-dir on the command line)",
+                            "data, or give another index directory (index_dir of the runtime, "
+                            "--index-dir on the command line)",
                             text)
                : brim__fail(status,
                             "%s; an index must be written: say index=cache to keep it in the cache "

@@ -53,7 +53,7 @@ struct brim__opening {
     struct brim__arena *arena;
     const brim_binding *bindings;
     size_t binding_count;
-    const char *cache_dir;            /* where indexes are kept; NULL: in the user's home */
+    const char *index_dir;            /* where indexes are kept; NULL: in the user's home */
     bool trust_foreign;               /* those that other users could have written are used too */
     brim_progress_callback *progress; /* NULL: nobody wants to know */
     void *progress_user;

@@ -107,7 +107,7 @@ static const brim_argument_info arguments[] = {
                          .type = BRIM_TYPE_CHOICE,
                          .fallback = "cache",
                          .choices = "cache|beside",
-                         .help = "where the index of each file is kept: in the cache directory, or "
+                         .help = "where the index of each file is kept: in the index directory, or "
                                  "beside the file" },
     [ARGUMENT_FORM] = { .name = "form",
                         .type = BRIM_TYPE_CHOICE,

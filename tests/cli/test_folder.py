@@ -59,7 +59,7 @@ class Case(support.Case):
 
     def listed(self, pipeline, *words):
         """(content of the image, label) of all samples."""
-        done = brim("cat", pipeline, "--json", "--cache-dir", self.cache, *words)
+        done = brim("cat", pipeline, "--json", "--index-dir", self.cache, *words)
         self.assertEqual(done.returncode, 0, done)
         samples = [json.loads(line)["fields"] for line in done.stdout.splitlines()]
         return [(base64.b64decode(sample["image"]["base64"]), sample.get("label"))
@@ -131,10 +131,10 @@ class Folder(Case):
     def test_the_same_data_elsewhere_are_the_same(self):
         for i in range(10):
             self.put("%d/%d.jpg" % (i % 2, i))
-        plan = self.good_json("plan", "folder %s" % self.root, "--cache-dir", self.cache)
+        plan = self.good_json("plan", "folder %s" % self.root, "--index-dir", self.cache)
         moved = self.folder / "moved"
         shutil.move(self.root, moved)
-        again = self.good_json("plan", "folder %s" % moved, "--cache-dir", self.cache)
+        again = self.good_json("plan", "folder %s" % moved, "--index-dir", self.cache)
 
         def fingerprint(told):
             return json.dumps(told).split('"data')[1].split(",")[0]
@@ -153,9 +153,9 @@ class Folder(Case):
     def test_what_is_left_out_is_said(self):
         for name in ("a/1.jpg", "b/2.jpg", "loose.jpg", "loose.png", "note.txt"):
             self.put(name)
-        told = brim("plan", "folder %s" % self.root, "--cache-dir", self.cache).stdout.decode()
+        told = brim("plan", "folder %s" % self.root, "--index-dir", self.cache).stdout.decode()
         self.assertIn("; 2 images beside the classes are left out; 2 are no images", told)
-        told = brim("plan", "folder %s probe=no classes=no" % self.root, "--cache-dir", self.cache)
+        told = brim("plan", "folder %s probe=no classes=no" % self.root, "--index-dir", self.cache)
         self.assertEqual(told.returncode, 0, told)
         self.assertNotIn(b"left out", told.stdout)
         self.assertNotIn(b"no images", told.stdout)
@@ -163,7 +163,7 @@ class Folder(Case):
     def test_a_bad_sample_is_named_once_and_as_it_was_written(self):
         self.put("a/1.jpg")
         (self.root / "a" / "2.jpg").symlink_to("nowhere")
-        told = brim("run", "folder data", "--cache-dir", self.cache, cwd=self.folder)
+        told = brim("run", "folder data", "--index-dir", self.cache, cwd=self.folder)
         self.assertEqual(told.stderr.count(b"2.jpg"), 1, told.stderr)
         self.assertIn(b": data/a/2.jpg: cannot be opened", told.stderr)
 
@@ -180,7 +180,7 @@ class Folder(Case):
             if i not in (50, 200, 999):
                 continue
             with subprocess.Popen([support.CLI, "run", "folder %s | take 1" % self.root,
-                                   "--cache-dir", self.cache], stdin=subprocess.DEVNULL,
+                                   "--index-dir", self.cache], stdin=subprocess.DEVNULL,
                                   stdout=subprocess.DEVNULL, stderr=terminal) as process:
                 done = False
                 while not done:
@@ -201,9 +201,9 @@ class Folder(Case):
 
     def test_refusals(self):
         self.put("a/1.gif")
-        told = self.bad_json(2, "plan", "folder %s" % self.root, "--cache-dir", self.cache)
+        told = self.bad_json(2, "plan", "folder %s" % self.root, "--index-dir", self.cache)
         self.assertIn("1.gif", told["error"])
-        told = self.bad_json(1, "plan", "folder %s/none" % self.root, "--cache-dir", self.cache)
+        told = self.bad_json(1, "plan", "folder %s/none" % self.root, "--index-dir", self.cache)
         self.assertIn("no such directory", told["error"])
 
     def test_links(self):
@@ -227,7 +227,7 @@ class Folder(Case):
             log = self.folder / "log"
             done = subprocess.run(["strace", "-f", "-e", "trace=getdents64", "-o", log,
                                    support.CLI, "plan", "folder %s" % self.root,
-                                   "--cache-dir", self.cache], capture_output=True)
+                                   "--index-dir", self.cache], capture_output=True)
             if b"ptrace" in done.stderr:
                 self.skipTest("nothing can be traced here")
             counts.append(log.read_text().count("getdents64("))
@@ -256,7 +256,7 @@ class Files(Case):
     def test_a_file_that_is_missing_is_named(self):
         table = self.folder / "m.csv"
         table.write_text("path\nnowhere.jpg\n")
-        told = self.bad_json(1, "run", "files %s" % table, "--cache-dir", self.cache)
+        told = self.bad_json(1, "run", "files %s" % table, "--index-dir", self.cache)
         self.assertIn("nowhere.jpg", told["error"])
 
 

@@ -176,7 +176,7 @@ class Bad(Case):
             self.put(name, data)
         text = f'folder "{self.place}" classes=no | decode | resize 8 8 | batch 4 on_error={{}}'
         for how, samples, skipped, replaced in (("skip", 15, 5, 0), ("replace", 20, 0, 5)):
-            ran = brim("run", text.format(how), "--json", "--cache-dir", self.rows.cache.name)
+            ran = brim("run", text.format(how), "--json", "--index-dir", self.rows.cache.name)
             self.assertEqual(ran.returncode, 0, ran)
             told = json.loads(ran.stdout)
             self.assertEqual((told["samples"], told["skipped"], told["replaced"]),
@@ -184,7 +184,7 @@ class Bad(Case):
             named = " ".join(map(str, told["errors"]))
             for name in bad:
                 self.assertIn(name, named)
-        ran = brim("run", text.format("skip max_errors=4"), "--json", "--cache-dir",
+        ran = brim("run", text.format("skip max_errors=4"), "--json", "--index-dir",
                    self.rows.cache.name)
         self.assertNotEqual(ran.returncode, 0)
 
@@ -221,7 +221,7 @@ class Bad(Case):
         """One file that claims to be huge: a bad sample, of which the plan tells, and no memory."""
         text = (f'folder "{self.place}" classes=no | decode {{}} | resize 20 25 | batch 2 '
                 "on_error=skip")
-        cache = ("--cache-dir", self.rows.cache.name)
+        cache = ("--index-dir", self.rows.cache.name)
         for i in range(3):
             self.put(f"{i}.png", encoded(self.good, "PNG"))
 
@@ -262,7 +262,7 @@ class Bad(Case):
         self.put("slow.jpg", slow_jpeg(4000, 4000, 1000))
         text = (f'folder "{self.place}" classes=no | decode max_pixels=4000000000 | resize 8 8 | '
                 "batch 1 on_error=skip")
-        cache = ("--cache-dir", self.rows.cache.name)
+        cache = ("--index-dir", self.rows.cache.name)
         self.assertEqual(brim("plan", text, *cache).returncode, 0)
         for threads in (0, 2):
             others = seconds_of_the_dead()
@@ -298,7 +298,7 @@ class Bad(Case):
         for i in range(4):
             self.put(f"{i}.png", encoded(self.good, "PNG"))
         text = f'folder "{self.place}" classes=no | decode | resize 8 8 | batch 2 on_error=skip'
-        cache = ("--cache-dir", self.rows.cache.name)
+        cache = ("--index-dir", self.rows.cache.name)
         self.assertEqual(brim("run", text, "--quiet", *cache).returncode, 0)
         for most in range(4, 9):
             ran = brim("run", text, "--quiet", "--threads", 0, *cache,
@@ -343,7 +343,7 @@ class Memory(unittest.TestCase):
         with tempfile.TemporaryDirectory() as cache:
             text = (f'folder "{DATA / "imagenet"}" classes=no | repeat 4 | decode | '
                     f"random_resized_crop 224 | flip | {stages}layout chw | batch 64")
-            used = peak_rss(text, "--memory", memory, "--threads", 2, "--cache-dir", cache)
+            used = peak_rss(text, "--memory", memory, "--threads", 2, "--index-dir", cache)
             self.assertLess(used, most * MIB)
 
     def test_float_batches(self):
@@ -364,7 +364,7 @@ class Memory(unittest.TestCase):
                     f"{place}/small{i}.jpg")
             text = (f'folder "{place}" classes=no | decode max_pixels=400000000 | '
                     "random_resized_crop 224 | normalize imagenet | batch 4")
-            used = peak_rss(text, "--memory", "16MiB", "--cache-dir", place)
+            used = peak_rss(text, "--memory", "16MiB", "--index-dir", place)
             self.assertLess(used, 16 * MIB + 16 * MIB)
 
 

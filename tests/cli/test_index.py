@@ -39,11 +39,11 @@ class Index(support.Case):
 
     def run_digest(self, *words, options=""):
         return self.digest("text %s %s | shuffle seed=3 | batch 100" % (self.text, options),
-                           "--cache-dir", self.cache, "--steps", 20, *words)
+                           "--index-dir", self.cache, "--steps", 20, *words)
 
     def test_it_says_where_and_what(self):
         self.text.write_bytes(b"\xef\xbb\xbfone\r\nlonger\n\nlast")
-        told = self.good_json("index", self.text, "--cache-dir", self.cache)["files"]
+        told = self.good_json("index", self.text, "--index-dir", self.cache)["files"]
         self.assertEqual(len(told), 1)
         self.assertEqual(told[0]["path"], str(self.text))
         self.assertEqual(told[0]["pipeline"], "text %s" % self.text)
@@ -53,7 +53,7 @@ class Index(support.Case):
         self.assertEqual(index["data_bytes"], self.text.stat().st_size)
         self.assertEqual((index["records"], index["largest_bytes"]), (4, 6))
         self.assertTrue(index["made"])
-        again = self.good_json("index", self.text, "--cache-dir", self.cache, "--verify")
+        again = self.good_json("index", self.text, "--index-dir", self.cache, "--verify")
         self.assertFalse(again["files"][0]["indexes"][0]["made"])
         self.assertTrue(again["files"][0]["verified"])
 
@@ -65,7 +65,7 @@ class Index(support.Case):
         array = support.write_npy(self.folder / "x.npy", (4, 2))
         self.assertIn(b"has no use for an index", brim("index", array).stdout)
         self.text.write_text("a\n")
-        done = brim("index", self.folder / "none.txt", self.text, "--json", "--cache-dir",
+        done = brim("index", self.folder / "none.txt", self.text, "--json", "--index-dir",
                     self.cache)
         self.assertEqual(done.returncode, 1)
         told = json.loads(done.stdout)
@@ -79,29 +79,29 @@ class Index(support.Case):
         self.assertEqual(len(list((self.folder / "xdg" / "brim" / "index").iterdir())), 1)
         environment["XDG_CACHE_HOME"] = "not/absolute"
         environment["HOME"] = str(self.folder)  # not what decides
-        self.assertEqual(brim("index", self.text, "--cache-dir", self.cache,
+        self.assertEqual(brim("index", self.text, "--index-dir", self.cache,
                               env=environment).returncode, 0)
         self.assertEqual(len(self.in_cache()), 1)
 
     def test_a_changed_file_is_indexed_anew(self):
         self.text.write_text("a\nb\nc\n")
         pipeline = "text %s | batch 2" % self.text
-        self.assertEqual(self.good_json("plan", pipeline, "--cache-dir", self.cache)["samples"], 3)
+        self.assertEqual(self.good_json("plan", pipeline, "--index-dir", self.cache)["samples"], 3)
         with open(self.text, "a") as file:
             file.write("d\n")
-        self.assertEqual(self.good_json("plan", pipeline, "--cache-dir", self.cache)["samples"], 4)
+        self.assertEqual(self.good_json("plan", pipeline, "--index-dir", self.cache)["samples"], 4)
         self.text.write_text("aaa\nbbb\n")  # as long as before
         os.utime(self.text, ns=(1, 1))
-        self.assertEqual(self.good_json("plan", pipeline, "--cache-dir", self.cache)["samples"], 2)
+        self.assertEqual(self.good_json("plan", pipeline, "--index-dir", self.cache)["samples"], 2)
         self.text.write_text("a\nb\nccc\n")
         os.utime(self.text, ns=(1, 2))
-        self.assertEqual(self.good_json("plan", pipeline, "--cache-dir", self.cache)["samples"], 3)
+        self.assertEqual(self.good_json("plan", pipeline, "--index-dir", self.cache)["samples"], 3)
         self.assertEqual(len(self.in_cache()), 1)
 
     def test_damage_never_gives_other_samples(self):
         write_lines(self.text, 3000)
         pipeline = "text %s | batch 10" % self.text
-        words = ("run", pipeline, "--cache-dir", self.cache, "--digest", "--json")
+        words = ("run", pipeline, "--index-dir", self.cache, "--digest", "--json")
         good = json.loads(brim(*words).stdout)["digest"]
         path, = self.in_cache()
         whole = path.read_bytes()
@@ -114,7 +114,7 @@ class Index(support.Case):
             else:
                 content[draw.randrange(len(content))] ^= draw.randrange(1, 256)
             path.write_bytes(content)
-            verified = brim("index", "text %s" % self.text, "--cache-dir", self.cache, "--verify")
+            verified = brim("index", "text %s" % self.text, "--index-dir", self.cache, "--verify")
             path.write_bytes(content)
             done = brim(*words)
             self.assertIn(done.returncode, (0, 1))
@@ -135,21 +135,21 @@ class Index(support.Case):
         for _ in range(3):
             path.unlink()
             began = time.monotonic()
-            self.assertEqual(brim("index", self.text, "--cache-dir", self.cache).returncode, 0)
+            self.assertEqual(brim("index", self.text, "--index-dir", self.cache).returncode, 0)
             took.append(time.monotonic() - began)
         draw = random.Random(7)
         whole = 0
         for _ in range(30):
             for left in self.in_cache():
                 left.unlink()
-            child = support.start("index", self.text, "--cache-dir", self.cache)
+            child = support.start("index", self.text, "--index-dir", self.cache)
             time.sleep(draw.random() * min(took))
             child.kill()
             child.communicate()
             there = path.exists()
             whole += there
             self.assertLessEqual(len(self.in_cache("*.brimidx")), 1)
-            told = self.good_json("index", self.text, "--cache-dir", self.cache, "--verify")
+            told = self.good_json("index", self.text, "--index-dir", self.cache, "--verify")
             index, = told["files"][0]["indexes"]
             self.assertEqual(index["made"], not there)
             self.assertEqual(index["records"], LINES)
@@ -162,7 +162,7 @@ class Index(support.Case):
         for _ in range(3):
             for left in self.in_cache():
                 left.unlink()
-            words = ("run", "text %s | shuffle seed=3 | batch 100" % self.text, "--cache-dir",
+            words = ("run", "text %s | shuffle seed=3 | batch 100" % self.text, "--index-dir",
                      self.cache, "--steps", 20, "--digest", "--quiet")
             children = [support.start(*words) for _ in range(3)]
             for child in children:
@@ -178,7 +178,7 @@ class Index(support.Case):
         for _ in range(20):
             for left in self.in_cache():
                 left.unlink()
-            child = support.start("index", self.text, "--cache-dir", self.cache)
+            child = support.start("index", self.text, "--index-dir", self.cache)
             while not self.in_cache() and child.poll() is None:
                 time.sleep(0.001)
             child.send_signal(signal.SIGINT)
@@ -194,10 +194,10 @@ class Index(support.Case):
 
     def test_places_that_cannot_be_written(self):
         write_lines(self.text, 100)
-        told = self.bad_json(1, "plan", "text %s" % self.text, "--cache-dir", self.text / "below")
+        told = self.bad_json(1, "plan", "text %s" % self.text, "--index-dir", self.text / "below")
         self.assertEqual(told["status"], "BRIM_STATUS_IO")
         self.assertIn("index=beside", told["said"])
-        self.assertIn("--cache-dir", told["said"])
+        self.assertIn("--index-dir", told["said"])
         if os.geteuid() == 0:
             return  # who may write everywhere
         self.folder.chmod(0o500)
@@ -218,7 +218,7 @@ class Index(support.Case):
         path, = self.in_cache()
         content = path.read_bytes()
         pipeline = "text %s | shuffle seed=3 | batch 100" % self.text
-        least = self.good_json("plan", pipeline, "--cache-dir", self.cache)["minimum_bytes"]
+        least = self.good_json("plan", pipeline, "--index-dir", self.cache)["minimum_bytes"]
         path.unlink()
         self.assertEqual(self.run_digest("--memory", least), good)
         self.assertEqual(path.read_bytes(), content)
@@ -244,7 +244,7 @@ class Index(support.Case):
             for first in range(0, count, 1000000):
                 file.write(b"".join(b"%09d\n" % i for i in range(first, first + 1000000)))
         words = ("text %s | shuffle seed=1 | batch 512" % self.text, "--memory", "8MiB",
-                 "--cache-dir", self.cache)
+                 "--index-dir", self.cache)
         for made in (True, False):
             self.assertEqual(len(self.in_cache()), 0 if made else 1)
             told = self.good_json("run", *words, "--steps", 200)

@@ -220,7 +220,7 @@ class Images(Case):
     def setUp(self):
         super().setUp()
         self.images = self.folder / "data"
-        self.cache = ("--cache-dir", self.folder / "cache")
+        self.cache = ("--index-dir", self.folder / "cache")
 
     def put(self, name, content):
         path = self.images / name

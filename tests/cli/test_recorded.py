@@ -25,7 +25,7 @@ STAGES = {  # the names are those of make.py
 
 class Recorded(Case):
     def rows(self, source):
-        done = brim("cat", source, "--json", "--cache-dir", self.folder)
+        done = brim("cat", source, "--json", "--index-dir", self.folder)
         self.assertEqual(done.returncode, 0, done.stderr.decode())
         return [json.loads(line)["fields"] for line in done.stdout.splitlines()]
 

@@ -19,7 +19,7 @@ class Trust(Case):
         self.csv.write_text("x\n1\n2\n3\n")
         self.text = "csv %s index=beside | batch 2" % self.csv
         self.index = self.folder / "x.csv.csv.brimidx"
-        self.place = "--cache-dir=%s" % (self.folder / "cache")
+        self.place = "--index-dir=%s" % (self.folder / "cache")
 
     def run_it(self, *words):
         done = brim("run", self.text, self.place, *words, text=True)

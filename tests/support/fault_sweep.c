@@ -93,12 +93,12 @@ uint64_t charged_now(void) {
     return usage.charged - usage.elastic;
 }
 
-static void make_runtime_in(uint64_t bytes, const char *cache_dir) {
+static void make_runtime_in(uint64_t bytes, const char *index_dir) {
     brim_runtime_options options = BRIM_RUNTIME_OPTIONS_INIT;
     brim_runtime *runtime;
     options.threads = now.threads;
     options.host_bytes = bytes;
-    options.cache_dir = cache_dir;
+    options.index_dir = index_dir;
     ATTEMPT(brim_runtime_new(&options, &runtime), runtime);
     now.runtime = runtime;
     now.base = usage_of(runtime).charged;
