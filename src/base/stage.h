@@ -1,8 +1,8 @@
 /*
  * stage.h: what one row of the stage table is, and a use of it in a pipeline.
  *
- * A stage is described once, by its brim_stage_info, and built by one function
- * whose type depends on the room. The parser fills a brim__use: the values of
+ * A stage is described once, by its brim_stage_info, and built by the functions of its
+ * row. The parser fills a brim__use: the values of
  * all arguments, in the order of the row's arguments, defaults included, each
  * already checked against type, range and choices.
  */
@@ -11,34 +11,55 @@
 
 #include "base/base.h"
 
-struct brim__opening;    /* source/source.h */
-struct brim__source;     /* source/source.h */
-struct brim__order;      /* order/order.h */
-struct brim__batching;   /* batching/batching.h */
-struct brim__program;    /* transform/program.h */
-struct brim__batch_site; /* batching/batch_program.h */
+struct brim__arena;           /* memory/alloc.h */
+struct brim__opening;         /* source/source.h */
+struct brim__source;          /* source/source.h */
+struct brim__zip_site;        /* source/zip.h */
+struct brim__order_site;      /* order/order.h */
+struct brim__join_site;       /* order/order.h */
+struct brim__unnumbered_site; /* order/unnumbered.h */
+struct brim__program;         /* transform/program.h */
+struct brim__cache;           /* cache/cache.h */
+struct brim__batching;        /* batching/batching.h */
+struct brim__batch_site;      /* batching/batch_program.h */
 struct brim__use;
 
 typedef brim_status brim__source_open(const struct brim__use *use, struct brim__opening *opening,
                                       struct brim__source *source);
-struct brim__order_site; /* order/order.h */
+typedef brim_status brim__parts_zip(const struct brim__use *use, const struct brim__zip_site *site);
+typedef brim_status brim__parts_join(const struct brim__use *use,
+                                     const struct brim__join_site *site);
 typedef brim_status brim__order_add(const struct brim__use *use,
                                     const struct brim__order_site *site);
+typedef brim_status brim__unnumbered_add(const struct brim__use *use,
+                                         const struct brim__unnumbered_site *site);
 typedef brim_status brim__transform_add(const struct brim__use *use, struct brim__program *program);
+typedef brim_status brim__cache_make(const struct brim__use *use, struct brim__arena *arena,
+                                     struct brim__cache **out);
 typedef brim_status brim__batching_set(const struct brim__use *use,
                                        struct brim__batching *batching);
 typedef brim_status brim__batch_add(const struct brim__use *use,
                                     const struct brim__batch_site *site);
 
+/* A row of the table. Which functions a row has says where the stage may stand and how it
+ * is compiled; nothing outside the stage's file knows it by name. */
 struct brim__stage {
     brim_stage_info info;
-    /* the one of the stage's room, of batching one of two; zip and mix, which hold
-     * pipelines, have none: plan/compile.c opens what stands in them */
-    brim__source_open *open;
+    /* at the begin of a pipeline, one of: */
+    brim__source_open *open;      /* opens a source */
+    brim__parts_zip *zip_parts;   /* opens a source for each part, side by side */
+    brim__parts_join *join_parts; /* opens a pipeline for each part, makes one order of all */
+    /* after that, one of: */
     brim__order_add *add_order;
     brim__transform_add *add_transform;
-    brim__batching_set *set_batching;
-    brim__batch_add *add_batch; /* acts on whole batches, behind batch or bucket */
+    brim__cache_make *make_cache;
+    brim__batching_set *set_batching; /* says how batches are made */
+    brim__batch_add *add_batch;       /* acts on whole batches, after a stage that makes them */
+    /* beside add_order: the same for samples without numbers; NULL: refused there */
+    brim__unnumbered_add *add_unnumbered;
+    /* beside set_batching */
+    bool makes_batches; /* after it only stages with add_batch may stand */
+    bool sequences;     /* rows get their places one after the other, in a sequenced plan */
 };
 
 /* One value. `text` is always set: as written, unquoted. For a binding it is

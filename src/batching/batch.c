@@ -87,4 +87,5 @@ const struct brim__stage brim__stage_batch = {
         .argument_count = BRIM__COUNT(arguments),
     },
     .set_batching = set,
+    .makes_batches = true,
 };

@@ -118,4 +118,6 @@ const struct brim__stage brim__stage_bucket = {
         .argument_count = BRIM__COUNT(arguments),
     },
     .set_batching = set,
+    .makes_batches = true,
+    .sequences = true,
 };

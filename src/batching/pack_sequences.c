@@ -66,4 +66,5 @@ const struct brim__stage brim__stage_pack_sequences = {
         .argument_count = BRIM__COUNT(arguments),
     },
     .set_batching = set,
+    .sequences = true,
 };

@@ -71,10 +71,7 @@ struct brim__leaf_cache {
     struct brim__cache_part part[BRIM__MAX_FIELDS];
 };
 
-/* stage.c: what a use of the stage asks for; whether a cache may stand behind what the
- * program has so far, or why not. */
-brim_status brim__cache_new(const struct brim__use *use, struct brim__arena *arena,
-                            struct brim__cache **out);
+/* stage.c: whether a cache may stand after what the program has so far, or why not. */
 brim_status brim__cache_allowed(const struct brim__cache *cache,
                                 const struct brim__program *program);
 

@@ -12,8 +12,8 @@
 enum { TIER, FILE_PATH, LIMIT, VERIFY, FREEZE };
 enum { IN_MEMORY, ON_DEVICE };
 
-brim_status brim__cache_new(const struct brim__use *use, struct brim__arena *arena,
-                            struct brim__cache **out) {
+static brim_status make(const struct brim__use *use, struct brim__arena *arena,
+                        struct brim__cache **out) {
     const bool file = brim__given(use, FILE_PATH);
     struct brim__cache *cache;
     if (file && brim__given(use, TIER)) {
@@ -114,4 +114,5 @@ const struct brim__stage brim__stage_cache = {
               .version = 1,
               .arguments = arguments,
               .argument_count = BRIM__COUNT(arguments) },
+    .make_cache = make,
 };

@@ -98,6 +98,18 @@ struct brim__order_site {
     void *user;
 };
 
+/* What a stage joins pipelines to one order with. */
+struct brim__join_site {
+    struct brim__order *order;
+    struct brim__arena *arena; /* for tables that live as long as the order */
+    uint64_t branch;           /* of the stage; each part gets one of its own, made of it */
+    uint64_t *fingerprint;     /* what decides the order beside its parts is hashed into it */
+    uint64_t *bytes;           /* set: what the stage takes of the arena for itself */
+    /* Opens a part; it becomes the top of the order. */
+    brim_status (*open_part)(void *user, const brim_pipeline *part, uint64_t branch);
+    void *user;
+};
+
 void brim__order_init(struct brim__order *order);
 /* Begins a chain: a leaf with `count` samples becomes the top. */
 brim_status brim__order_leaf(struct brim__order *order, uint32_t leaf, uint64_t count);

@@ -6,13 +6,9 @@
  */
 #include "order/order.h"
 #include "order/stages.h"
+#include "order/unnumbered.h"
 
-enum {
-    SEED = BRIM__SHUFFLE_SEED,
-    BLOCK = BRIM__SHUFFLE_BLOCK,
-    EACH_EPOCH = BRIM__SHUFFLE_EACH_EPOCH,
-    BUFFER = BRIM__SHUFFLE_BUFFER,
-};
+enum { SEED, BLOCK, EACH_EPOCH, BUFFER };
 
 static const brim_argument_info arguments[] = {
     [SEED] = {
@@ -47,16 +43,36 @@ static const brim_argument_info arguments[] = {
     },
 };
 
-static brim_status add(const struct brim__use *use, const struct brim__order_site *site) {
+static uint64_t shuffle_key(const struct brim__use *use, uint64_t key) {
     const uint64_t seed = (uint64_t)brim__item(use, SEED)->integer;
+    return brim__hash_words(key, seed, BRIM__ORDER_SHUFFLE);
+}
+
+static brim_status add(const struct brim__use *use, const struct brim__order_site *site) {
     if (brim__item(use, BUFFER)->integer != 0) {
         return brim__fail(BRIM_STATUS_INVALID,
                           "shuffle: buffer= is for streams and behind filters; here every sample "
                           "has a number, and all of them are shuffled in no memory: leave it out");
     }
-    return brim__order_shuffle(site->order, brim__hash_words(site->key, seed, BRIM__ORDER_SHUFFLE),
+    return brim__order_shuffle(site->order, shuffle_key(use, site->key),
                                (uint64_t)brim__item(use, BLOCK)->integer,
                                brim__item(use, EACH_EPOCH)->integer != 0);
+}
+
+static brim_status add_unnumbered(const struct brim__use *use,
+                                  const struct brim__unnumbered_site *site) {
+    const uint64_t buffer = (uint64_t)brim__item(use, BUFFER)->integer;
+    if (buffer == 0) {
+        return brim__fail(
+            BRIM_STATUS_INVALID,
+            "shuffle: here samples have no numbers (a stream, or behind a filter), so "
+            "it needs memory: say buffer=64MiB, or put shuffle before the filter");
+    }
+    if (brim__item(use, BLOCK)->integer != 0) {
+        return brim__fail(BRIM_STATUS_INVALID, "shuffle: block= and buffer= exclude each other");
+    }
+    return brim__unnumbered_shuffle(site, shuffle_key(use, site->key), buffer,
+                                    brim__item(use, EACH_EPOCH)->integer != 0);
 }
 
 const struct brim__stage brim__stage_shuffle = {
@@ -70,4 +86,5 @@ const struct brim__stage brim__stage_shuffle = {
         .argument_count = BRIM__COUNT(arguments),
     },
     .add_order = add,
+    .add_unnumbered = add_unnumbered,
 };

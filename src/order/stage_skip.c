@@ -3,6 +3,7 @@
  */
 #include "order/order.h"
 #include "order/stages.h"
+#include "order/unnumbered.h"
 
 enum { COUNT };
 
@@ -21,6 +22,12 @@ static brim_status add(const struct brim__use *use, const struct brim__order_sit
     return brim__order_skip(site->order, (uint64_t)brim__item(use, COUNT)->integer);
 }
 
+static brim_status add_unnumbered(const struct brim__use *use,
+                                  const struct brim__unnumbered_site *site) {
+    return brim__unnumbered_skip(site, use->stage->info.name,
+                                 (uint64_t)brim__item(use, COUNT)->integer);
+}
+
 const struct brim__stage brim__stage_skip = {
     .info = {
         .name = "skip",
@@ -32,4 +39,5 @@ const struct brim__stage brim__stage_skip = {
         .argument_count = BRIM__COUNT(arguments),
     },
     .add_order = add,
+    .add_unnumbered = add_unnumbered,
 };

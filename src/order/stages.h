@@ -9,14 +9,6 @@
 /* Bound of arguments that count samples or passes: exact as a double. */
 #define BRIM__ORDER_MOST_ARGUMENT 4611686018427387904.0 /* 2^62 */
 
-/* The arguments of shuffle, which plan/sequence.c reads too. */
-enum brim__shuffle_argument {
-    BRIM__SHUFFLE_SEED,
-    BRIM__SHUFFLE_BLOCK,
-    BRIM__SHUFFLE_EACH_EPOCH,
-    BRIM__SHUFFLE_BUFFER,
-};
-
 extern const struct brim__stage brim__stage_shuffle;
 extern const struct brim__stage brim__stage_split;
 extern const struct brim__stage brim__stage_take;

@@ -13,7 +13,7 @@
 #include <stdio.h>
 
 brim_status brim__compile_late(struct brim__compiler *compiler, const struct brim__use *use,
-                               uint32_t place, uint64_t key) {
+                               uint32_t index, uint64_t key) {
     if (!compiler->has_batch) {
         return brim__fail(BRIM_STATUS_SYNTAX, "'%s' acts on whole batches: put it behind batch",
                           use->stage->info.name);
@@ -22,7 +22,7 @@ brim_status brim__compile_late(struct brim__compiler *compiler, const struct bri
         return brim__fail(BRIM_STATUS_UNSUPPORTED, "more than %d stages behind '%s'",
                           BRIM__BATCH_STEPS, compiler->plan->batch_stage->name);
     }
-    compiler->late[compiler->late_count++] = (struct brim__late_stage){ use, place, key };
+    compiler->late[compiler->late_count++] = (struct brim__late_stage){ use, index, key };
     return BRIM_OK;
 }
 
@@ -83,7 +83,7 @@ static brim_status add_step(struct brim__compiler *compiler, const struct brim__
                                            .step = step,
                                            .replace = replace,
                                            .user = plan };
-    step->stage = late->place;
+    step->stage = late->index;
     const brim_status status = late->use->stage->add_batch(late->use, &site);
     plan->callback |= step->callback;
     return status;

@@ -117,7 +117,7 @@ brim_status brim__compile_cache(struct brim__compiler *compiler, const struct br
     if (plan->sequence.on) {
         return without_numbers(plan);
     }
-    brim_status status = brim__cache_new(use, &plan->arena, &cache);
+    brim_status status = use->stage->make_cache(use, &plan->arena, &cache);
     if (status == BRIM_OK && cache->resident && compiler->device == NULL) {
         cache->resident = false; /* the host is the device */
         cache->ops = &brim__memory_tier;
@@ -131,7 +131,7 @@ brim_status brim__compile_cache(struct brim__compiler *compiler, const struct br
     if (status != BRIM_OK) {
         return status;
     }
-    cache->stage = site->place;
+    cache->stage = site->index;
     cache->first_stage = site->begin;
     cache->data = ENTRY_FORMAT;
     cache->sample = brim__image_libraries();
@@ -142,7 +142,7 @@ brim_status brim__compile_cache(struct brim__compiler *compiler, const struct br
         struct brim__leaf *leaf = plan->leaf[i];
         const uint64_t scratch = leaf->program.scratch_bytes;
         struct brim__leaf_cache *leaf_cache = &leaf->cache[leaf->cache_count];
-        leaf->program.stage = site->place;
+        leaf->program.stage = site->index;
         status = cache->resident
                      ? brim__cache_allowed(cache, &leaf->program)
                      : brim__cache_attach(cache, &leaf->program, leaf->cache_count, leaf_cache);
@@ -170,8 +170,8 @@ brim_status brim__compile_cache(struct brim__compiler *compiler, const struct br
         cache->data = brim__hash_words(cache->data, leaf->data_fingerprint, leaf->count);
         cache->sample = brim__hash_words(cache->sample, leaf->sample_fingerprint, 0);
         cache->count += leaf->count;
-        plan->stage[site->place].bytes =
-            brim__max(plan->stage[site->place].bytes, leaf->program.scratch_bytes - scratch);
+        plan->stage[site->index].bytes =
+            brim__max(plan->stage[site->index].bytes, leaf->program.scratch_bytes - scratch);
     }
     if (status == BRIM_OK) {
         status =
@@ -184,12 +184,12 @@ brim_status brim__compile_cache(struct brim__compiler *compiler, const struct br
     plan->caches = cache;
     plan->cache_count++;
     plan->resident = cache->resident ? cache : plan->resident;
-    plan->stage[site->place].effect = cache->effect; /* written when it is known what fits */
+    plan->stage[site->index].effect = cache->effect; /* written when it is known what fits */
     return BRIM_OK;
 }
 
-void brim__cacheable(brim_plan *plan, uint32_t place, uint32_t first_leaf) {
-    brim_plan_stage *stage = &plan->stage[place];
+void brim__cacheable(brim_plan *plan, uint32_t index, uint32_t first_leaf) {
+    brim_plan_stage *stage = &plan->stage[index];
     stage->cacheable = !plan->sequence.on;
     for (uint32_t i = first_leaf; stage->cacheable && i < plan->leaf_count; i++) {
         const struct brim__program *program = &plan->leaf[i]->program;

@@ -11,88 +11,38 @@
  */
 #include "plan/compile.h"
 
-#include "batching/stages.h"
-#include "order/stages.h"
-
 static brim_status compile_chain(struct brim__compiler *compiler, const brim_pipeline *pipeline,
                                  uint64_t branch, bool nested);
 
-static brim_status compile_mix(struct brim__compiler *compiler, const struct brim__use *use,
-                               uint32_t place, uint64_t branch) {
-    enum { PARTS, LENGTH, SEED };
-    brim_plan *plan = compiler->plan;
-    const struct brim__values *parts = &use->values[PARTS];
-    uint32_t tops[BRIM__ORDER_PARTS];
-    double weights[BRIM__ORDER_PARTS];
-    if (parts->count > BRIM__ORDER_PARTS) {
-        return brim__fail(BRIM_STATUS_UNSUPPORTED, "mix: more than %d parts", BRIM__ORDER_PARTS);
-    }
-    for (size_t i = 0; i < parts->count; i++) {
-        const brim_status status = compile_chain(compiler, parts->items[i].pipeline,
-                                                 brim__hash_words(branch, 1, i + 1), true);
-        if (status != BRIM_OK) {
-            return brim__fail_within(status, "mix: part %zu", i + 1);
-        }
-        tops[i] = plan->order.top;
-        weights[i] = parts->items[i].real;
-        /* the part's own order stages have entered themselves */
-        plan->info.order_fingerprint =
-            brim__hash_words(plan->info.order_fingerprint,
-                             brim__hash(&weights[i], sizeof weights[i], i), plan->order.top);
-    }
-    struct brim__mix *mix;
-    const uint64_t seed = (uint64_t)brim__item(use, SEED)->integer;
-    const uint64_t length = (uint64_t)brim__item(use, LENGTH)->integer;
-    brim_status status = brim__arena_take(&plan->arena, brim__mix_bytes(), &mix);
-    if (status == BRIM_OK) {
-        status = brim__order_mix(&plan->order, mix, brim__hash_words(seed, branch, 0), tops,
-                                 weights, parts->count, length);
-    }
-    plan->info.order_fingerprint = brim__hash_words(plan->info.order_fingerprint, length, seed);
-    plan->stage[place].bytes = brim__mix_bytes();
-    return status == BRIM_OK ? brim__effect_of_order(compiler, place) : status;
+/* A brim__join_site's open_part. */
+static brim_status open_part(void *user, const brim_pipeline *part, uint64_t branch) {
+    return compile_chain(user, part, branch, true);
 }
 
-static brim_status compile_concat(struct brim__compiler *compiler, const struct brim__use *use,
-                                  uint32_t place, uint64_t branch) {
+static brim_status compile_join(struct brim__compiler *compiler, const struct brim__use *use,
+                                uint32_t index, uint64_t branch) {
     brim_plan *plan = compiler->plan;
-    const struct brim__values *parts = &use->values[0];
-    uint32_t tops[BRIM__CONCAT_PARTS];
-    if (parts->count > BRIM__CONCAT_PARTS) {
-        return brim__fail(BRIM_STATUS_UNSUPPORTED, "concat: more than %d parts",
-                          BRIM__CONCAT_PARTS);
-    }
-    for (size_t i = 0; i < parts->count; i++) {
-        const brim_status status = compile_chain(compiler, parts->items[i].pipeline,
-                                                 brim__hash_words(branch, 2, i + 1), true);
-        if (status != BRIM_OK) {
-            return brim__fail_within(status, "concat: part %zu", i + 1);
-        }
-        tops[i] = plan->order.top;
-        plan->info.order_fingerprint = brim__hash_words(
-            plan->info.order_fingerprint, brim__order_count(&plan->order), plan->order.top);
-    }
-    struct brim__concat *concat;
-    const size_t bytes = brim__concat_bytes(parts->count);
-    brim_status status = brim__arena_take(&plan->arena, bytes, &concat);
-    if (status == BRIM_OK) {
-        status = brim__order_concat(&plan->order, concat, tops, parts->count);
-    }
-    plan->stage[place].bytes = bytes;
-    return status == BRIM_OK ? brim__effect_of_order(compiler, place) : status;
+    const struct brim__join_site site = {
+        .order = &plan->order,
+        .arena = &plan->arena,
+        .branch = branch,
+        .fingerprint = &plan->info.order_fingerprint,
+        .bytes = &plan->stage[index].bytes,
+        .open_part = open_part,
+        .user = compiler,
+    };
+    const brim_status status = use->stage->join_parts(use, &site);
+    return status == BRIM_OK ? brim__effect_of_order(compiler, index) : status;
 }
 
 /* The first stage of a chain. */
 static brim_status compile_head(struct brim__compiler *compiler, const struct brim__use *use,
-                                uint32_t place, uint64_t branch, bool nested) {
-    if (use->stage == &brim__stage_mix) {
-        return compile_mix(compiler, use, place, branch);
+                                uint32_t index, uint64_t branch, bool nested) {
+    if (use->stage->join_parts != NULL) {
+        return compile_join(compiler, use, index, branch);
     }
-    if (use->stage == &brim__stage_concat) {
-        return compile_concat(compiler, use, place, branch);
-    }
-    if (use->stage->info.room == BRIM_ROOM_SOURCE) {
-        return brim__open_leaf(compiler, use, place, branch, nested);
+    if (use->stage->open != NULL || use->stage->zip_parts != NULL) {
+        return brim__open_leaf(compiler, use, index, branch, nested);
     }
     return brim__fail(
         BRIM_STATUS_SYNTAX,
@@ -102,7 +52,7 @@ static brim_status compile_head(struct brim__compiler *compiler, const struct br
 }
 
 static brim_status compile_order(struct brim__compiler *compiler, const struct brim__use *use,
-                                 uint32_t place, uint64_t key) {
+                                 uint32_t index, uint64_t key) {
     brim_plan *plan = compiler->plan;
     const struct brim__order_site site = {
         .order = &plan->order,
@@ -114,23 +64,23 @@ static brim_status compile_order(struct brim__compiler *compiler, const struct b
     const uint64_t before = plan->arena.bytes;
     brim_status status = plan->sequence.on ? brim__sequence_order(plan, use, key)
                                            : use->stage->add_order(use, &site);
-    plan->stage[place].bytes += plan->arena.bytes - before;
+    plan->stage[index].bytes += plan->arena.bytes - before;
     if (status == BRIM_OK) {
         status = brim__enter_stage(compiler, &plan->info.order_fingerprint, use);
     }
-    return status == BRIM_OK ? brim__effect_of_order(compiler, place) : status;
+    return status == BRIM_OK ? brim__effect_of_order(compiler, index) : status;
 }
 
 /* A transform after which nobody can tell how many samples there are. */
 static brim_status compile_unplaced(struct brim__compiler *compiler, const struct brim__use *use,
                                     bool expands, bool nested) {
     brim_plan *plan = compiler->plan;
-    const struct brim__sequence *sequence = &plan->sequence;
-    if (sequence->bounded || (expands && sequence->reordering != BRIM__IN_ORDER)) {
+    const struct brim__unnumbered *asked = &plan->sequence.asked;
+    if (asked->bounded || (expands && asked->shuffled)) {
         return brim__fail(BRIM_STATUS_UNSUPPORTED,
                           "'%s' cannot stand behind %s of samples without numbers: put it before",
                           use->stage->info.name,
-                          sequence->bounded ? "take or skip" : "shuffle with buffer=");
+                          asked->bounded ? "take or skip" : "shuffle with buffer=");
     }
     const brim_status status = brim__sequence_begin(plan, use->stage->info.name, nested);
     return status == BRIM_OK ? brim__enter_stage(compiler, &plan->info.order_fingerprint, use)
@@ -138,12 +88,12 @@ static brim_status compile_unplaced(struct brim__compiler *compiler, const struc
 }
 
 static brim_status compile_transform(struct brim__compiler *compiler, const struct brim__use *use,
-                                     uint32_t place, uint64_t key, uint32_t first_leaf,
+                                     uint32_t index, uint64_t key, uint32_t first_leaf,
                                      bool nested) {
     brim_plan *plan = compiler->plan;
     bool drops = false, expands = false;
-    uint32_t told = first_leaf; /* the leaf of which something is said */
-    plan->stage[place].fused = 1;
+    uint32_t noted = first_leaf; /* the leaf of which something is said */
+    plan->stage[index].fused = 1;
     for (uint32_t i = first_leaf; i < plan->leaf_count; i++) {
         struct brim__program *program = &plan->leaf[i]->program;
         const uint32_t steps = program->step_count;
@@ -153,7 +103,7 @@ static brim_status compile_transform(struct brim__compiler *compiler, const stru
         program->drops = program->probed = false;
         program->meaning = 0;
         program->note = NULL;
-        program->stage = place;
+        program->stage = index;
         /* samples of several parts have the same numbers */
         program->key = i == first_leaf ? key : brim__hash_words(key, i - first_leaf, 0);
         plan->leaf[i]->draws = brim__hash_words(plan->leaf[i]->draws, program->key, 0);
@@ -161,15 +111,15 @@ static brim_status compile_transform(struct brim__compiler *compiler, const stru
         if (status != BRIM_OK) {
             return status;
         }
-        plan->stage[place].bytes =
-            brim__max(plan->stage[place].bytes, program->scratch_bytes - scratch);
+        plan->stage[index].bytes =
+            brim__max(plan->stage[index].bytes, program->scratch_bytes - scratch);
         if (program->step_count != steps) {
-            plan->stage[place].fused = 0;
+            plan->stage[index].fused = 0;
         }
         if (program->note != NULL &&
-            (plan->leaf[told]->program.note == NULL ||
-             program->needed_bytes > plan->leaf[told]->program.needed_bytes)) {
-            told = i;
+            (plan->leaf[noted]->program.note == NULL ||
+             program->needed_bytes > plan->leaf[noted]->program.needed_bytes)) {
+            noted = i;
         }
         plan->callback |= program->callback;
         drops |= program->drops;
@@ -190,17 +140,16 @@ static brim_status compile_transform(struct brim__compiler *compiler, const stru
     if (status == BRIM_OK && (drops || expands)) {
         status = compile_unplaced(compiler, use, expands, nested);
     }
-    brim__cacheable(plan, place, first_leaf);
+    brim__cacheable(plan, index, first_leaf);
     return status == BRIM_OK
-               ? brim__effect_of_program(compiler, place, &plan->leaf[first_leaf]->program,
-                                         plan->leaf[told]->program.note)
+               ? brim__effect_of_program(compiler, index, &plan->leaf[first_leaf]->program,
+                                         plan->leaf[noted]->program.note)
                : status;
 }
 
 static brim_status compile_batching(struct brim__compiler *compiler, const struct brim__use *use,
-                                    uint32_t place, uint64_t key, bool nested) {
+                                    uint32_t index, uint64_t key, bool nested) {
     brim_plan *plan = compiler->plan;
-    const bool packs = use->stage == &brim__stage_pack_sequences;
     if (nested) {
         return brim__fail(BRIM_STATUS_SYNTAX,
                           "'%s' cannot stand inside parentheses: put it at the end of the whole "
@@ -208,14 +157,14 @@ static brim_status compile_batching(struct brim__compiler *compiler, const struc
                           use->stage->info.name);
     }
     if (use->stage->add_batch != NULL) {
-        return brim__compile_late(compiler, use, place, key);
+        return brim__compile_late(compiler, use, index, key);
     }
     brim_status status = use->stage->set_batching(use, &plan->batching);
-    if (status == BRIM_OK && !packs) {
+    if (status == BRIM_OK && use->stage->makes_batches) {
         compiler->has_batch = true;
-        plan->batch_stage = &plan->stage[place];
+        plan->batch_stage = &plan->stage[index];
     }
-    if (status == BRIM_OK && (packs || plan->batching.bucket.on)) {
+    if (status == BRIM_OK && use->stage->sequences) {
         status = brim__sequence_begin(plan, use->stage->info.name, nested);
         if (status == BRIM_OK) {
             status = brim__enter_stage(compiler, &plan->info.order_fingerprint, use);
@@ -227,7 +176,7 @@ static brim_status compile_batching(struct brim__compiler *compiler, const struc
 static brim_status compile_stage(struct brim__compiler *compiler, const struct brim__site *site) {
     const struct brim__use *use = site->use;
     if (use->stage->add_order != NULL) {
-        return compile_order(compiler, use, site->place, site->key);
+        return compile_order(compiler, use, site->index, site->key);
     }
     if (use->stage->add_transform != NULL) {
         if (compiler->plan->resident != NULL) {
@@ -240,13 +189,13 @@ static brim_status compile_stage(struct brim__compiler *compiler, const struct b
                    ? brim__fail(BRIM_STATUS_SYNTAX,
                                 "'%s' stands behind 'pack_sequences': put it before",
                                 use->stage->info.name)
-                   : compile_transform(compiler, use, site->place, site->key, site->first_leaf,
+                   : compile_transform(compiler, use, site->index, site->key, site->first_leaf,
                                        site->nested);
     }
     if (use->stage->set_batching != NULL || use->stage->add_batch != NULL) {
-        return compile_batching(compiler, use, site->place, site->key, site->nested);
+        return compile_batching(compiler, use, site->index, site->key, site->nested);
     }
-    if (use->stage == &brim__stage_cache) {
+    if (use->stage->make_cache != NULL) {
         return brim__compile_cache(compiler, site);
     }
     return brim__fail(BRIM_STATUS_SYNTAX,
@@ -257,7 +206,7 @@ static brim_status compile_stage(struct brim__compiler *compiler, const struct b
 static brim_status compile_chain(struct brim__compiler *compiler, const brim_pipeline *pipeline,
                                  uint64_t branch, bool nested) {
     const uint32_t first_leaf = compiler->plan->leaf_count;
-    uint64_t placed[BRIM_ROOM_CACHE + 1] = { 0 }; /* stages so far of each room */
+    uint64_t counted[BRIM_ROOM_CACHE + 1] = { 0 }; /* stages so far of each room */
     uint32_t begin = 0;
     if (pipeline->use_count == 0) {
         return brim__fail(BRIM_STATUS_SYNTAX, "the pipeline is empty: begin with a source");
@@ -265,13 +214,13 @@ static brim_status compile_chain(struct brim__compiler *compiler, const brim_pip
     for (size_t u = 0; u < pipeline->use_count; u++) {
         const struct brim__use *use = &pipeline->use[u];
         const brim_room room = use->stage->info.room;
-        uint32_t place;
-        brim_status status = brim__begin_stage(compiler, use, &place);
+        uint32_t index;
+        brim_status status = brim__begin_stage(compiler, use, &index);
         if (status != BRIM_OK) {
             return status;
         }
-        begin = u == 0 ? place : begin;
-        const uint64_t key = brim__hash_words(room, placed[room]++, branch);
+        begin = u == 0 ? index : begin;
+        const uint64_t key = brim__hash_words(room, counted[room]++, branch);
         if (compiler->has_batch && use->stage->add_batch == NULL) {
             return brim__fail(BRIM_STATUS_SYNTAX,
                               "'%s' stands after '%s', behind which only stages that act on whole "
@@ -281,12 +230,12 @@ static brim_status compile_chain(struct brim__compiler *compiler, const brim_pip
         const struct brim__site site = { .use = use,
                                          .pipeline = pipeline,
                                          .number = u,
-                                         .place = place,
+                                         .index = index,
                                          .begin = begin,
                                          .first_leaf = first_leaf,
                                          .key = key,
                                          .nested = nested };
-        status = u == 0 ? compile_head(compiler, use, place, branch, nested)
+        status = u == 0 ? compile_head(compiler, use, index, branch, nested)
                         : compile_stage(compiler, &site);
         if (status != BRIM_OK) {
             return status;

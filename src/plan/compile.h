@@ -13,7 +13,7 @@
 /* A stage behind `batch`: added when it is known how batches lie in memory. */
 struct brim__late_stage {
     const struct brim__use *use;
-    uint32_t place;
+    uint32_t index;
     uint64_t key;
 };
 
@@ -32,7 +32,7 @@ struct brim__site {
     const struct brim__use *use;
     const brim_pipeline *pipeline; /* the chain, in which it is ... */
     size_t number;                 /* ... this one */
-    uint32_t place;                /* in the plan, where ... */
+    uint32_t index;                /* in the plan, where ... */
     uint32_t begin;                /* ... the chain begins here */
     uint32_t first_leaf;           /* of the chain's */
     uint64_t key;
@@ -43,30 +43,30 @@ struct brim__site {
 size_t brim__count_stages(const brim_pipeline *pipeline); /* with those in parentheses */
 /* Begins the record of a stage: its name and full text. */
 brim_status brim__begin_stage(struct brim__compiler *compiler, const struct brim__use *use,
-                              uint32_t *place);
-brim_status brim__set_effect(struct brim__compiler *compiler, uint32_t place, const char *text);
-brim_status brim__effect_of_program(struct brim__compiler *compiler, uint32_t place,
+                              uint32_t *index);
+brim_status brim__set_effect(struct brim__compiler *compiler, uint32_t index, const char *text);
+brim_status brim__effect_of_program(struct brim__compiler *compiler, uint32_t index,
                                     const struct brim__program *program, const char *note);
-brim_status brim__effect_of_order(struct brim__compiler *compiler, uint32_t place);
+brim_status brim__effect_of_order(struct brim__compiler *compiler, uint32_t index);
 /* Enters a stage into a fingerprint: its version and full text without paths. */
 brim_status brim__enter_stage(struct brim__compiler *compiler, uint64_t *fingerprint,
                               const struct brim__use *use);
 
 /* leaves.c: a leaf: its sources, its place in the order, and an empty program. */
 brim_status brim__open_leaf(struct brim__compiler *compiler, const struct brim__use *use,
-                            uint32_t place, uint64_t branch, bool nested);
+                            uint32_t index, uint64_t branch, bool nested);
 
 /* caches.c: a cache behind what the chain's leaves have so far; and whether one could
  * stand behind a stage. */
 brim_status brim__compile_cache(struct brim__compiler *compiler, const struct brim__site *site);
-void brim__cacheable(brim_plan *plan, uint32_t place, uint32_t first_leaf);
+void brim__cacheable(brim_plan *plan, uint32_t index, uint32_t first_leaf);
 /* All stages are known: whether a cache on the device may be among them. */
 brim_status brim__check_resident(const struct brim__compiler *compiler);
 
 /* batches.c: stages that act on whole batches: notes one, and, when the batches are
  * laid out, adds all of them to the plan. */
 brim_status brim__compile_late(struct brim__compiler *compiler, const struct brim__use *use,
-                               uint32_t place, uint64_t key);
+                               uint32_t index, uint64_t key);
 brim_status brim__add_late(struct brim__compiler *compiler);
 
 #endif

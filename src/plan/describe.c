@@ -24,9 +24,9 @@ size_t brim__count_stages(const brim_pipeline *pipeline) {
 
 /* Begins the record of a stage: its name and full text. */
 brim_status brim__begin_stage(struct brim__compiler *compiler, const struct brim__use *use,
-                              uint32_t *place) {
+                              uint32_t *index) {
     brim_plan_stage *stage = &compiler->plan->stage[compiler->stage];
-    *place = compiler->stage++;
+    *index = compiler->stage++;
     stage->name = use->stage->info.name;
     stage->effect = "";
     const size_t length = brim__use_text(use, true, false, NULL, 0);
@@ -40,11 +40,11 @@ brim_status brim__begin_stage(struct brim__compiler *compiler, const struct brim
     return status;
 }
 
-brim_status brim__set_effect(struct brim__compiler *compiler, uint32_t place, const char *text) {
-    return brim__arena_text(&compiler->plan->arena, text, &compiler->plan->stage[place].effect);
+brim_status brim__set_effect(struct brim__compiler *compiler, uint32_t index, const char *text) {
+    return brim__arena_text(&compiler->plan->arena, text, &compiler->plan->stage[index].effect);
 }
 
-brim_status brim__effect_of_program(struct brim__compiler *compiler, uint32_t place,
+brim_status brim__effect_of_program(struct brim__compiler *compiler, uint32_t index,
                                     const struct brim__program *program, const char *note) {
     char text[BRIM__EFFECT_BYTES] = "";
     for (uint32_t f = 0; f < program->field_count; f++) {
@@ -61,7 +61,7 @@ brim_status brim__effect_of_program(struct brim__compiler *compiler, uint32_t pl
     const size_t length = strlen(text);
     snprintf(text + length, sizeof text - length, "%s%s%s", program->impure ? "; not pure" : "",
              program->probed ? ", probed" : "", note != NULL ? note : "");
-    return brim__set_effect(compiler, place, text);
+    return brim__set_effect(compiler, index, text);
 }
 
 /* Enters a stage into a fingerprint: its version and full text without paths. */
@@ -83,13 +83,13 @@ brim_status brim__enter_stage(struct brim__compiler *compiler, uint64_t *fingerp
     return BRIM_OK;
 }
 
-brim_status brim__effect_of_order(struct brim__compiler *compiler, uint32_t place) {
+brim_status brim__effect_of_order(struct brim__compiler *compiler, uint32_t index) {
     char text[BRIM__EFFECT_BYTES];
     const uint64_t count = brim__order_count(&compiler->plan->order);
     if (compiler->plan->sequence.on) {
         return BRIM_OK; /* nobody can tell */
     }
-    compiler->plan->stage[place].samples = count;
+    compiler->plan->stage[index].samples = count;
     snprintf(text, sizeof text, "%llu samples", (unsigned long long)count);
-    return brim__set_effect(compiler, place, text);
+    return brim__set_effect(compiler, index, text);
 }

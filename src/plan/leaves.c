@@ -3,6 +3,8 @@
  */
 #include "plan/compile.h"
 
+#include "source/zip.h"
+
 #include <stdio.h>
 
 static brim_status new_leaf(struct brim__compiler *compiler, struct brim__leaf **leaf) {
@@ -19,7 +21,7 @@ static brim_status new_leaf(struct brim__compiler *compiler, struct brim__leaf *
 }
 
 static brim_status open_source(struct brim__compiler *compiler, const struct brim__use *use,
-                               uint32_t place, struct brim__leaf *leaf) {
+                               uint32_t index, struct brim__leaf *leaf) {
     brim_plan *plan = compiler->plan;
     if (leaf->source_count == BRIM__MAX_SOURCES) {
         return brim__fail(BRIM_STATUS_UNSUPPORTED, "zip: more than %d sources side by side",
@@ -34,13 +36,13 @@ static brim_status open_source(struct brim__compiler *compiler, const struct bri
     /* entered before it is opened: a half-opened one is closed with the plan */
     const uint32_t s = leaf->source_count++;
     leaf->source[s] = source;
-    leaf->source_stage[s] = place;
+    leaf->source_stage[s] = index;
     status = use->stage->open(use, &compiler->opening, source);
     if (status != BRIM_OK) {
         return status;
     }
-    plan->stage[place].bytes += plan->arena.bytes - before + source->held_bytes;
-    plan->stage[place].samples = source->stream ? 0 : source->count;
+    plan->stage[index].bytes += plan->arena.bytes - before + source->held_bytes;
+    plan->stage[index].samples = source->stream ? 0 : source->count;
     plan->callback |= source->callback;
     plan->info.data_fingerprint =
         brim__hash_words(plan->info.data_fingerprint, source->identity, source->count);
@@ -68,49 +70,48 @@ static brim_status open_source(struct brim__compiler *compiler, const struct bri
         const size_t used = strlen(text);
         brim__copy_text(text + used, sizeof text - used, source->note);
     }
-    return brim__set_effect(compiler, place, text);
+    return brim__set_effect(compiler, index, text);
 }
 
-static bool is_plain_source(const struct brim__use *use) {
-    return use->stage->info.room == BRIM_ROOM_SOURCE && use->stage->open != NULL;
+/* What a stage with several sources opens its parts with. */
+struct zipping {
+    struct brim__compiler *compiler;
+    const char *stage;
+    struct brim__leaf *leaf;
+};
+
+/* A brim__zip_site's open_part. */
+static brim_status open_part(void *user, const brim_pipeline *part, size_t number,
+                             const struct brim__source **out) {
+    const struct zipping *zipping = user;
+    struct brim__leaf *leaf = zipping->leaf;
+    if (part->use_count != 1 || part->use[0].stage->open == NULL) {
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "%s: part %zu must be one source alone; put the other stages "
+                          "behind %s, with on= for single fields",
+                          zipping->stage, number, zipping->stage);
+    }
+    uint32_t index;
+    brim_status status = brim__begin_stage(zipping->compiler, &part->use[0], &index);
+    if (status == BRIM_OK) {
+        status = open_source(zipping->compiler, &part->use[0], index, leaf);
+    }
+    if (status == BRIM_OK) {
+        *out = leaf->source[leaf->source_count - 1];
+    }
+    return status;
 }
 
 /* `zip (npy a.npy) (npy b.npy)`: each part is one source. */
-static brim_status open_zip(struct brim__compiler *compiler, const struct brim__use *use,
-                            uint32_t place, struct brim__leaf *leaf) {
-    const struct brim__values *parts = &use->values[0];
-    for (size_t i = 0; i < parts->count; i++) {
-        const brim_pipeline *part = parts->items[i].pipeline;
-        if (part->use_count != 1 || !is_plain_source(&part->use[0])) {
-            return brim__fail(BRIM_STATUS_INVALID,
-                              "zip: part %zu must be one source alone; put the other stages "
-                              "behind zip, with on= for single fields",
-                              i + 1);
-        }
-        uint32_t nested;
-        brim_status status = brim__begin_stage(compiler, &part->use[0], &nested);
-        if (status == BRIM_OK) {
-            status = open_source(compiler, &part->use[0], nested, leaf);
-        }
-        if (status != BRIM_OK) {
-            return status;
-        }
-        if (leaf->source[i]->stream) {
-            return brim__fail(BRIM_STATUS_UNSUPPORTED,
-                              "zip: part %zu is a stream, whose samples have no numbers to be "
-                              "joined by",
-                              i + 1);
-        }
-        if (leaf->source[i]->count != leaf->source[0]->count) {
-            return brim__fail(BRIM_STATUS_INVALID,
-                              "zip: part 1 has %llu samples, part %zu has %llu: they must have "
-                              "equally many",
-                              (unsigned long long)leaf->source[0]->count, i + 1,
-                              (unsigned long long)leaf->source[i]->count);
-        }
+static brim_status open_sources(struct brim__compiler *compiler, const struct brim__use *use,
+                                uint32_t index, struct brim__leaf *leaf) {
+    struct zipping zipping = { compiler, use->stage->info.name, leaf };
+    const struct brim__zip_site site = { .open_part = open_part, .user = &zipping };
+    const brim_status status = use->stage->zip_parts(use, &site);
+    if (status == BRIM_OK) {
+        compiler->plan->stage[index].samples = leaf->source[0]->count;
     }
-    compiler->plan->stage[place].samples = leaf->source[0]->count;
-    return BRIM_OK;
+    return status;
 }
 
 /* A stream has no count: as good as endless, until it ends. */
@@ -132,14 +133,14 @@ static brim_status begin_stream(brim_plan *plan, const struct brim__source *sour
 }
 
 brim_status brim__open_leaf(struct brim__compiler *compiler, const struct brim__use *use,
-                            uint32_t place, uint64_t branch, bool nested) {
+                            uint32_t index, uint64_t branch, bool nested) {
     brim_plan *plan = compiler->plan;
-    const bool is_zip = use->stage == &brim__stage_zip;
+    const bool zips = use->stage->zip_parts != NULL;
     struct brim__leaf *leaf;
     brim_status status = new_leaf(compiler, &leaf);
     if (status == BRIM_OK) {
-        status =
-            is_zip ? open_zip(compiler, use, place, leaf) : open_source(compiler, use, place, leaf);
+        status = zips ? open_sources(compiler, use, index, leaf)
+                      : open_source(compiler, use, index, leaf);
     }
     if (status == BRIM_OK && leaf->source[0]->stream) {
         status = begin_stream(plan, leaf->source[0], use, nested);
@@ -158,13 +159,13 @@ brim_status brim__open_leaf(struct brim__compiler *compiler, const struct brim__
     }
     if (status == BRIM_OK) {
         status = brim__program_init(&leaf->program, &compiler->opening, leaf->source,
-                                    leaf->source_count, place);
+                                    leaf->source_count, index);
     }
     if (status == BRIM_OK) {
-        brim__cacheable(plan, place, plan->leaf_count - 1);
+        brim__cacheable(plan, index, plan->leaf_count - 1);
     }
-    if (status == BRIM_OK && is_zip) {
-        status = brim__effect_of_program(compiler, place, &leaf->program, NULL);
+    if (status == BRIM_OK && zips) {
+        status = brim__effect_of_program(compiler, index, &leaf->program, NULL);
     }
     return status;
 }

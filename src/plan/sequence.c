@@ -3,8 +3,6 @@
  */
 #include "plan/plan.h"
 
-#include "order/stages.h"
-
 #define CHUNK_BYTES   (128u << 10) /* a lock and a wake for each are then worth it */
 #define CHUNK_SAMPLES 256
 #define SMALL_CHUNK   (64u << 10)
@@ -22,68 +20,24 @@ brim_status brim__sequence_begin(brim_plan *plan, const char *stage, bool nested
     if (!plan->sequence.on) {
         plan->sequence.on = true;
         plan->sequence.cause = stage;
-        plan->sequence.take = UINT64_MAX;
-    }
-    return BRIM_OK;
-}
-
-/* ------------------------------------------------- order stages behind one */
-
-static brim_status set_shuffle(brim_plan *plan, const struct brim__use *use, uint64_t key) {
-    struct brim__sequence *sequence = &plan->sequence;
-    const uint64_t buffer = (uint64_t)brim__item(use, BRIM__SHUFFLE_BUFFER)->integer;
-    if (buffer == 0) {
-        return brim__fail(
-            BRIM_STATUS_INVALID,
-            "shuffle: here samples have no numbers (a stream, or behind a filter), so "
-            "it needs memory: say buffer=64MiB, or put shuffle before the filter");
-    }
-    if (brim__item(use, BRIM__SHUFFLE_BLOCK)->integer != 0) {
-        return brim__fail(BRIM_STATUS_INVALID, "shuffle: block= and buffer= exclude each other");
-    }
-    if (sequence->reordering != BRIM__IN_ORDER) {
-        return brim__fail(BRIM_STATUS_UNSUPPORTED, "shuffle: one shuffle with buffer= is enough");
-    }
-    const uint64_t seed = (uint64_t)brim__item(use, BRIM__SHUFFLE_SEED)->integer;
-    sequence->reordering = BRIM__SHUFFLED;
-    sequence->pack_first = plan->batching.pack.on;
-    sequence->each_epoch = brim__item(use, BRIM__SHUFFLE_EACH_EPOCH)->integer != 0;
-    sequence->key = brim__hash_words(key, seed, BRIM__ORDER_SHUFFLE);
-    sequence->block_bytes = brim__divide_up(buffer, 2);
-    return BRIM_OK;
-}
-
-static brim_status set_bounds(brim_plan *plan, const struct brim__use *use) {
-    struct brim__sequence *sequence = &plan->sequence;
-    const uint64_t amount = (uint64_t)brim__item(use, 0)->integer;
-    const char *name = use->stage->info.name;
-    if (sequence->reordering != BRIM__IN_ORDER || plan->batching.pack.on) {
-        return brim__fail(BRIM_STATUS_UNSUPPORTED,
-                          "%s: behind shuffle with buffer= or pack_sequences it is not supported; "
-                          "put it before them",
-                          name);
-    }
-    sequence->bounded = true;
-    if (use->stage == &brim__stage_take) {
-        sequence->take = brim__min(sequence->take, amount);
-    } else {
-        sequence->skip += brim__min(amount, sequence->take);
-        sequence->take -= sequence->take == UINT64_MAX ? 0 : brim__min(amount, sequence->take);
+        brim__unnumbered_init(&plan->sequence.asked);
     }
     return BRIM_OK;
 }
 
 brim_status brim__sequence_order(brim_plan *plan, const struct brim__use *use, uint64_t key) {
-    if (use->stage == &brim__stage_shuffle) {
-        return set_shuffle(plan, use, key);
+    const struct brim__unnumbered_site site = {
+        .order = &plan->sequence.asked,
+        .key = key,
+        .packed = plan->batching.pack.on,
+    };
+    if (use->stage->add_unnumbered == NULL) {
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "%s: here samples have no numbers: put it before the filter, or read a "
+                          "file instead of a stream",
+                          use->stage->info.name);
     }
-    if (use->stage == &brim__stage_take || use->stage == &brim__stage_skip) {
-        return set_bounds(plan, use);
-    }
-    return brim__fail(BRIM_STATUS_INVALID,
-                      "%s: here samples have no numbers: put it before the filter, or read a file "
-                      "instead of a stream",
-                      use->stage->info.name);
+    return use->stage->add_unnumbered(use, &site);
 }
 
 /* ------------------------------------------------------------------ layout */
@@ -144,7 +98,7 @@ static uint64_t packed_row(const struct brim__layout *layout) {
 static brim_status check_bucket(const brim_plan *plan) {
     const struct brim__bucketing *bucket = &plan->batching.bucket;
     bool padded = false;
-    if (plan->sequence.reordering != BRIM__IN_ORDER || plan->sequence.pack) {
+    if (plan->sequence.asked.shuffled || plan->sequence.pack) {
         return brim__fail(BRIM_STATUS_UNSUPPORTED,
                           "bucket gathers samples itself: leave out shuffle with buffer= and "
                           "pack_sequences");
@@ -232,9 +186,24 @@ static brim_status place_chunks(brim_plan *plan) {
     return status;
 }
 
+/* What order stages asked for. */
+static void lay_out_order(struct brim__sequence *sequence) {
+    const struct brim__unnumbered *asked = &sequence->asked;
+    sequence->skip = asked->skip;
+    sequence->take = asked->take;
+    if (asked->shuffled) {
+        sequence->reordering = BRIM__SHUFFLED;
+        sequence->pack_first = asked->shuffled_packed;
+        sequence->each_epoch = asked->each_epoch;
+        sequence->key = asked->key;
+        sequence->block_bytes = brim__divide_up(asked->buffer_bytes, 2);
+    }
+}
+
 brim_status brim__sequence_lay_out(brim_plan *plan) {
     struct brim__sequence *sequence = &plan->sequence;
     const struct brim__bucketing *bucket = &plan->batching.bucket;
+    lay_out_order(sequence);
     brim_status status = check_batching(plan);
     if (status == BRIM_OK) {
         status = place_chunks(plan);

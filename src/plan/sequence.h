@@ -14,6 +14,7 @@
 #define BRIM_SEQUENCE_H
 
 #include "batching/shard.h"
+#include "order/unnumbered.h"
 #include "plan/layout.h"
 
 enum brim__reordering {
@@ -24,12 +25,12 @@ enum brim__reordering {
 
 struct brim__sequence {
     bool on;
-    const char *cause; /* the stage that begins it */
-    bool stream;       /* samples are pulled from the only source of leaf 0 */
-    bool seekable;     /* and it can be pulled from any sample on */
-    bool bounded;      /* take or skip was said: no filter may follow */
-    uint64_t skip;     /* rows kept by the programs that are left out ... */
-    uint64_t take;     /* ... and those after them that are used */
+    const char *cause;             /* the stage that begins it */
+    bool stream;                   /* samples are pulled from the only source of leaf 0 */
+    bool seekable;                 /* and it can be pulled from any sample on */
+    struct brim__unnumbered asked; /* by order stages; laid out, it becomes: */
+    uint64_t skip;                 /* rows kept by the programs that are left out ... */
+    uint64_t take;                 /* ... and those after them that are used */
     bool pack;
     bool pack_first; /* packed rows are reordered, not the other way round */
     uint32_t pack_field;
