@@ -227,15 +227,15 @@ static brim_status put_away(struct brim__program *program, struct rest *rest) {
         struct brim__program_field *field = &program->field[f];
         struct kept *kept = &rest->kept[rest->count++];
         uint64_t bytes = 0;
-        if (field->picture != NULL && !field->picture->extent.fixed) {
-            status = brim__picture_to_bytes(program, f, &as_bytes[f]);
+        if (field->open != NULL && !brim__picture_of(field)->extent.fixed) {
+            status = brim__picture_to_bytes(program, "cache", f, &as_bytes[f]);
         }
         if (status == BRIM_OK && field->form == BRIM_FORM_DENSE) {
             struct brim__operand to;
             assert_false(brim__shape_bytes_overflow(&field->pending.from.shape,
                                                     brim_dtype_bytes(field->pending.to), &bytes));
             assert_int_equal(brim__program_scratch(program, bytes, &to), BRIM_OK);
-            status = brim__program_move(program, f, to);
+            status = brim__program_move(program, "cache", f, to);
             assert_true(status != BRIM_OK || field->at.offset == to.offset);
         } else if (status == BRIM_OK) {
             struct brim__shape unit = field->pending.from.shape;
@@ -261,7 +261,7 @@ static brim_status put_away(struct brim__program *program, struct rest *rest) {
 
 struct built {
     struct made made;
-    struct rest rest[BRIM__MAX_CACHES];
+    struct rest rest[BRIM__KEPT_RECORDS];
     uint32_t rests;
 };
 
@@ -623,9 +623,12 @@ static void test_hostile_bytes(void **state) {
 /* Bytes that agree with themselves, but not with what was planned. */
 static void test_bounds(void **state) {
     (void)state;
-    const struct brim__picture_source source = {
-        .from_bytes = true, .max_width = 20, .max_height = 10, .max_pixels = 100, .channels = 3
-    };
+    const struct brim__picture_source source = { .from_bytes = true,
+                                                 .keeper = "cache",
+                                                 .max_width = 20,
+                                                 .max_height = 10,
+                                                 .max_pixels = 100,
+                                                 .channels = 3 };
     static const struct {
         uint32_t width, height;
         brim_status expected;

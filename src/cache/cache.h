@@ -26,6 +26,8 @@
 #include "transform/picture.h"
 #include "transform/program.h"
 
+#define BRIM__MAX_CACHES BRIM__KEPT_RECORDS /* that a sample passes */
+
 struct brim__cache {
     const struct brim__tier_ops *ops;
     uint32_t stage;       /* its place in the plan ... */

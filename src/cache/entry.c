@@ -13,9 +13,10 @@
 #include "cache/cache.h"
 
 #define ALIGNMENT 16 /* of what lies in an entry */
+#define STAGE     brim__stage_cache.info.name
 
 static bool is_unsized(const struct brim__program_field *field) {
-    return field->picture != NULL && !field->picture->extent.fixed;
+    return field->open != NULL && !brim__picture_of(field)->extent.fixed;
 }
 
 static bool is_part(const struct brim__program_field *field) {
@@ -26,7 +27,7 @@ static bool is_part(const struct brim__program_field *field) {
 static bool field_bytes(const struct brim__program_field *field, uint64_t *bytes) {
     const struct brim__shape *shape = &field->pending.from.shape;
     if (is_unsized(field)) {
-        return brim__picture_bytes_bound(field->picture, bytes);
+        return brim__picture_bytes_bound(brim__picture_of(field), bytes);
     }
     if (field->deferred && shape->dim[0] == UINT32_MAX) {
         return false;
@@ -37,9 +38,9 @@ static bool field_bytes(const struct brim__program_field *field, uint64_t *bytes
 
 /* An image's pixels may take its place; else attaching says why not. */
 static bool may_rest(const struct brim__program_field *field) {
-    return field->picture == NULL ||
-           (brim__picture_is_open(field) ? brim__picture_rests(field) == BRIM_OK
-                                         : field->picture->extent.fixed);
+    return field->open == NULL ||
+           (brim__picture_is_open(field) ? brim__picture_check_kept(STAGE, field) == BRIM_OK
+                                         : brim__picture_of(field)->extent.fixed);
 }
 
 bool brim__cache_entry_bytes(const struct brim__program *program, uint64_t *total) {
@@ -72,7 +73,7 @@ static brim_status keep_dense(struct brim__program *program, uint32_t f,
     struct brim__program_field *field = &program->field[f];
     const struct brim__operand to = { .where = BRIM__IN_SCRATCH,
                                       .offset = leaf_cache->block + offset };
-    const brim_status status = brim__program_move(program, f, to);
+    const brim_status status = brim__program_move(program, STAGE, f, to);
     if (status != BRIM_OK) {
         return status;
     }
@@ -123,8 +124,9 @@ brim_status brim__cache_attach(struct brim__cache *cache, struct brim__program *
     for (uint32_t f = 0; f < program->field_count; f++) {
         uint64_t bytes;
         if (!field_bytes(&program->field[f], &bytes)) {
-            return is_unsized(&program->field[f]) ? brim__picture_to_bytes(program, f, &kept[f])
-                                                  : too_large(&program->field[f]);
+            return is_unsized(&program->field[f])
+                       ? brim__picture_to_bytes(program, STAGE, f, &kept[f])
+                       : too_large(&program->field[f]);
         }
     }
     struct brim__operand block = { 0 };
@@ -135,7 +137,7 @@ brim_status brim__cache_attach(struct brim__cache *cache, struct brim__program *
     leaf_cache->block = block.offset;
     for (uint32_t f = 0; status == BRIM_OK && f < program->field_count; f++) {
         if (is_unsized(&program->field[f])) {
-            status = brim__picture_to_bytes(program, f, &kept[f]);
+            status = brim__picture_to_bytes(program, STAGE, f, &kept[f]);
         }
     }
     for (uint32_t f = 0; status == BRIM_OK && f < program->field_count; f++) {

@@ -49,10 +49,10 @@ brim_status brim__effect_of_program(struct brim__compiler *compiler, uint32_t in
     char text[BRIM__EFFECT_BYTES] = "";
     for (uint32_t f = 0; f < program->field_count; f++) {
         const struct brim__program_field *field = &program->field[f];
-        if (field->picture != NULL && !field->picture->extent.fixed) {
+        if (field->open != NULL && !brim__picture_of(field)->extent.fixed) {
             const size_t length = strlen(text);
             snprintf(text + length, sizeof text - length, "%s%s uint8 of any size x%u",
-                     length > 0 ? ", " : "", field->name, field->picture->channels);
+                     length > 0 ? ", " : "", field->name, brim__picture_of(field)->channels);
             continue;
         }
         brim__append_field(text, sizeof text, field->name, field->form, field->pending.to,

@@ -21,7 +21,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
     }
     char name[BRIM_NAME_BYTES];
     memcpy(name, program->field[to].name, sizeof name);
-    if (program->field[from].picture != NULL) {
+    if (program->field[from].open != NULL) {
         return brim__picture_clone(program, from, to);
     }
     /* the value stays where it is, for both: neither may move it to its row */

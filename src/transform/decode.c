@@ -64,10 +64,10 @@ static brim_status decode(const struct brim__use *use, struct brim__program *pro
     static const enum brim__color colors[] = {
         [RGB] = BRIM__RGB, [RGBA] = BRIM__RGBA, [GRAY] = BRIM__GRAY, [MASK] = BRIM__MASK
     };
-    if (field->form != BRIM_FORM_BYTES || field->picture != NULL) {
+    if (field->form != BRIM_FORM_BYTES || field->open != NULL) {
         return brim__fail(
             BRIM_STATUS_INVALID, "decode: field '%s' holds no encoded images%s", field->name,
-            field->picture != NULL ? ": it is decoded already; give the first decode on= too" : "");
+            field->open != NULL ? ": it is decoded already; give the first decode on= too" : "");
     }
     struct brim__picture_source source = {
         .encoded = true,
@@ -138,7 +138,7 @@ static brim_status choose(const struct brim__use *use, const struct brim__progra
     }
     for (uint32_t f = 0; on->count == 0 && f < program->field_count; f++) {
         *fields |= (uint32_t)(program->field[f].form == BRIM_FORM_BYTES) << f;
-        decoded = program->field[f].picture != NULL ? program->field[f].name : decoded;
+        decoded = program->field[f].open != NULL ? program->field[f].name : decoded;
     }
     if (*fields == 0 && decoded != NULL) {
         return brim__fail(BRIM_STATUS_INVALID,

@@ -58,7 +58,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
                            .pixels = true };
     for (uint32_t f = 0; f < program->field_count; f++) {
         if (pictures >> f & 1) {
-            const struct brim__picture *picture = program->field[f].picture;
+            const struct brim__picture *picture = brim__picture_of(&program->field[f]);
             op.scratch = brim__max(op.scratch,
                                    brim__image_blur_bytes(picture->extent.width,
                                                           picture->extent.height, picture->pixel));

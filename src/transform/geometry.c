@@ -83,7 +83,7 @@ brim_status brim__geometry_add(struct brim__program *program, const struct brim_
     brim_status status = BRIM_OK;
     for (uint32_t f = 0; status == BRIM_OK && f < program->field_count; f++) {
         if (pictures >> f & 1) {
-            const struct brim__picture *picture = program->field[f].picture;
+            const struct brim__picture *picture = brim__picture_of(&program->field[f]);
             const struct brim__picture_extent extent = width == 0 ? picture->extent : fixed;
             status = brim__picture_add(program, f, op, &extent, picture->channels, boxes);
             boxes = 0; /* follow the first */

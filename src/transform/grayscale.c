@@ -59,7 +59,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
                                  .pixels = true };
     for (uint32_t f = 0; status == BRIM_OK && f < program->field_count; f++) {
         if (pictures >> f & 1) {
-            const struct brim__picture *picture = program->field[f].picture;
+            const struct brim__picture *picture = brim__picture_of(&program->field[f]);
             const struct brim__picture_extent extent = picture->extent;
             status =
                 brim__picture_add(program, f, &op, &extent, self->one ? 1 : picture->channels, 0);

@@ -13,11 +13,23 @@ static void show(struct brim__program *program, uint32_t f, struct brim__picture
         .rank = 3, .dim = { picture->extent.height, picture->extent.width, picture->channels }
     };
     picture->most_width = (uint32_t)brim__max(picture->most_width, picture->extent.width);
-    picture->step->to = (struct brim__operand){ .where = BRIM__IN_SCRATCH };
+    picture->open.step->to = (struct brim__operand){ .where = BRIM__IN_SCRATCH };
     brim__program_set(program, f, BRIM_FORM_DENSE, picture->floats ? BRIM_DTYPE_F32 : BRIM_DTYPE_U8,
-                      &shape, picture->floats ? BRIM__PIXELS : 0, &picture->step->to);
-    field->picture = picture;
+                      &shape, picture->floats ? BRIM__PIXELS : 0, &picture->open.step->to);
+    field->open = &picture->open;
 }
+
+static bool is_fixed(const struct brim__program_field *field) {
+    return brim__picture_of(field)->extent.fixed;
+}
+
+static const struct brim__open_value_ops picture_ops = {
+    .settle = brim__picture_settle,
+    .is_fixed = is_fixed,
+    .is_open = brim__picture_is_open,
+    .check_kept = brim__picture_check_kept,
+    .unsized = brim__picture_unsized,
+};
 
 brim_status brim__picture_new(struct brim__program *program, uint32_t field,
                               const struct brim__picture_source *source,
@@ -30,7 +42,7 @@ brim_status brim__picture_new(struct brim__program *program, uint32_t field,
         status = brim__arena_take(program->arena, sizeof *kept, &kept);
     }
     if (status == BRIM_OK) {
-        status = brim__program_step(program, &picture->step);
+        status = brim__program_step(program, &picture->open.step);
     }
     if (status != BRIM_OK) {
         return status;
@@ -40,9 +52,10 @@ brim_status brim__picture_new(struct brim__program *program, uint32_t field,
     picture->extent = *extent;
     picture->channels = channels;
     picture->pixel = channels == 1 ? 1 : 4;
-    picture->mask = mask;
-    picture->step->run = brim__picture_run;
-    picture->step->self = picture;
+    picture->open.mask = mask;
+    picture->open.ops = &picture_ops;
+    picture->open.step->run = brim__picture_run;
+    picture->open.step->self = picture;
     show(program, field, picture);
     return BRIM_OK;
 }
@@ -58,8 +71,8 @@ brim_status brim__picture_clone(struct brim__program *program, uint32_t from, ui
         return status;
     }
     const struct brim__conversion pending = program->field[from].pending;
-    *picture = *program->field[from].picture;
-    picture->step = step;
+    *picture = *brim__picture_of(&program->field[from]);
+    picture->open.step = step;
     step->run = brim__picture_run;
     step->self = picture;
     show(program, to, picture);
@@ -69,13 +82,13 @@ brim_status brim__picture_clone(struct brim__program *program, uint32_t from, ui
 }
 
 bool brim__picture_is_open(const struct brim__program_field *field) {
-    return !field->picture->floats && brim__conversion_is_copy(&field->pending);
+    return !brim__picture_of(field)->floats && brim__conversion_is_copy(&field->pending);
 }
 
 /* An array of pixels that an image stage may act on. */
 static bool is_array(const struct brim__program_field *field) {
     const struct brim__shape *shape = &field->pending.from.shape;
-    return field->picture == NULL && field->form == BRIM_FORM_DENSE &&
+    return field->open == NULL && field->form == BRIM_FORM_DENSE &&
            field->pending.to == BRIM_DTYPE_U8 && field->pending.scale == NULL && shape->rank == 3 &&
            shape->dim[0] >= 1 && shape->dim[1] >= 1 && shape->dim[0] <= BRIM__MAX_SIDE &&
            shape->dim[1] <= BRIM__MAX_SIDE &&
@@ -125,24 +138,24 @@ static brim_status no_image(const struct brim__program *program, const char *sta
 static brim_status admit(struct brim__program *program, const char *stage, uint32_t f,
                          uint32_t *pictures, uint32_t *boxes) {
     struct brim__program_field *field = &program->field[f];
-    if (boxes != NULL && field->picture == NULL && brim__boxes_are(field)) {
+    if (boxes != NULL && field->open == NULL && brim__boxes_are(field)) {
         *boxes |= 1u << f;
         return BRIM_OK;
     }
-    if (field->picture == NULL && !is_array(field)) {
+    if (field->open == NULL && !is_array(field)) {
         return brim__fail(BRIM_STATUS_INVALID,
                           "%s: field '%s' is no image: put decode before, or cast uint8 and layout "
                           "hwc for an array of pixels",
                           stage, field->name);
     }
-    if (field->picture != NULL && !brim__picture_is_open(field)) {
+    if (field->open != NULL && !brim__picture_is_open(field)) {
         return brim__fail(
             BRIM_STATUS_INVALID,
             "%s: field '%s' is no longer pixels of 8 bits side by side: put %s before "
             "normalize, cast, layout, reshape and resize with antialias=no",
             stage, field->name, stage);
     }
-    const brim_status status = field->picture == NULL ? take_array(program, f) : BRIM_OK;
+    const brim_status status = field->open == NULL ? take_array(program, f) : BRIM_OK;
     *pictures |= (uint32_t)(status == BRIM_OK) << f;
     return status;
 }
@@ -163,7 +176,7 @@ brim_status brim__picture_on(struct brim__program *program, const struct brim__u
             status = admit(program, stage, f, pictures, boxes);
         }
         if (status == BRIM_OK && !masks && (*pictures >> f & 1) &&
-            program->field[f].picture->mask) {
+            brim__picture_of(&program->field[f])->open.mask) {
             status =
                 brim__fail(BRIM_STATUS_INVALID,
                            "%s: field '%s' is a mask, whose numbers are classes and no colours",
@@ -173,8 +186,9 @@ brim_status brim__picture_on(struct brim__program *program, const struct brim__u
     if (on->count == 0) {
         for (uint32_t f = 0; status == BRIM_OK && f < program->field_count; f++) {
             const struct brim__program_field *field = &program->field[f];
-            const bool mask = field->picture != NULL ? field->picture->mask : field->mask;
-            if ((field->picture != NULL || field->image) && (masks || !mask)) {
+            const bool mask =
+                field->open != NULL ? brim__picture_of(field)->open.mask : field->mask;
+            if ((field->open != NULL || field->image) && (masks || !mask)) {
                 status = admit(program, stage, f, pictures, NULL);
             }
         }
@@ -212,7 +226,7 @@ void brim__picture_buffer(struct brim__picture *picture, uint32_t width, uint32_
 brim_status brim__picture_add(struct brim__program *program, uint32_t field,
                               const struct brim__op *op, const struct brim__picture_extent *extent,
                               uint32_t channels, uint32_t boxes) {
-    struct brim__picture *picture = program->field[field].picture;
+    struct brim__picture *picture = brim__picture_of(&program->field[field]);
     const uint32_t pixel = channels == 1 ? 1 : 4;
     if (picture->op_count == BRIM__MAX_OPS) {
         return brim__fail(BRIM_STATUS_UNSUPPORTED, "field '%s': more than %d image stages",
@@ -275,7 +289,7 @@ static uint64_t all_resize_bytes(const struct brim__picture *picture) {
                                               .window_width = out->width,
                                               .window_height = out->height,
                                               .filter =
-                                                  picture->mask ? BRIM__NEAREST : op->filter };
+                                                  picture->open.mask ? BRIM__NEAREST : op->filter };
         bytes = brim__max(bytes, brim__resize_memory(&bounds));
         bounds.vertical_first = true;
         bytes = brim__max(bytes, brim__resize_memory(&bounds));
@@ -305,7 +319,7 @@ static brim_status part(struct brim__program *program, uint64_t bytes, uint64_t 
 
 brim_status brim__picture_settle(struct brim__program *program, uint32_t field,
                                  struct brim__operand to) {
-    struct brim__picture *picture = program->field[field].picture;
+    struct brim__picture *picture = brim__picture_of(&program->field[field]);
     struct brim__picture_source *source = picture->source;
     const uint64_t before = program->scratch_bytes;
     if (!picture->extent.fixed && !picture->to_bytes) {
@@ -353,8 +367,8 @@ brim_status brim__picture_settle(struct brim__program *program, uint32_t field,
         uint64_t outside;
         status = part(program, own->outside, &outside);
     }
-    picture->step->to = to;
-    picture->step->late_bytes = program->scratch_bytes - before;
-    program->field[field].picture = NULL;
+    picture->open.step->to = to;
+    picture->open.step->late_bytes = program->scratch_bytes - before;
+    program->field[field].open = NULL;
     return status;
 }

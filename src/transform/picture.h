@@ -135,12 +135,11 @@ struct brim__op {
 };
 
 struct brim__picture {
-    struct brim__step *step;
+    struct brim__open_value open;       /* first: what the program knows of it */
     struct brim__picture_extent extent; /* after all operations so far */
     uint32_t channels;                  /* delivered: 1, 3 or 4 */
     uint32_t pixel;                     /* bytes */
-    bool mask;
-    bool floats; /* the last operation gave float32, not uint8 */
+    bool floats;                        /* the last operation gave float32, not uint8 */
     /* the rest is picture.c's */
     struct brim__op op[BRIM__MAX_OPS];
     struct brim__picture_extent before[BRIM__MAX_OPS]; /* of the image that it acts on */
@@ -156,6 +155,11 @@ struct brim__picture {
     /* offsets in the scratch */
     uint64_t at_acts, at_line, at_resize, at_buffer[2], at_scratch;
 };
+
+/* The picture that a field is; NULL: it is none. */
+static inline struct brim__picture *brim__picture_of(const struct brim__program_field *field) {
+    return (struct brim__picture *)(void *)field->open;
+}
 
 /* The pictures that a stage acts on: those that argument `on` names, else all (masks:
  * also those that are masks). Arrays of uint8 HWC become pictures if they are named, or
@@ -175,7 +179,7 @@ brim_status brim__picture_add(struct brim__program *program, uint32_t field,
 void brim__picture_buffer(struct brim__picture *picture, uint32_t width, uint32_t height,
                           uint32_t least_width, uint32_t least_height);
 
-/* ------------------------------------------------------------ for program.c */
+/* ---------------------------------------- what a program asks of an open value */
 
 /* Lays out the picture's memory and makes its step write the field's pending
  * conversion to `to`. An image that is not of one size: an error. */
@@ -183,20 +187,20 @@ brim_status brim__picture_settle(struct brim__program *program, uint32_t field,
                                  struct brim__operand to);
 /* Nothing was done to the picture that an image stage could not follow. */
 bool brim__picture_is_open(const struct brim__program_field *field);
-/* Whether stages behind give the same of its pixels as of the picture; or an error. */
-brim_status brim__picture_rests(const struct brim__program_field *field);
+/* Whether later stages give the same of its pixels as of the picture; or an error. */
+brim_status brim__picture_check_kept(const char *stage, const struct brim__program_field *field);
 /* The error of a stage that needs an image of one size. */
 brim_status brim__picture_unsized(const char *stage, const struct brim__program_field *field);
 /* Field `to` becomes a copy of the picture `from` that goes its own way. */
 brim_status brim__picture_clone(struct brim__program *program, uint32_t from, uint32_t to);
 
-/* -------------------------------------------------------------- for caches */
+/* -------------------------------------------------- for stages that keep samples */
 
 /* A picture of no one size becomes a field of bytes that holds its size and its pixels,
- * whole: what a cache can keep. And back: a picture again, on whose pixels all image
- * stages act as before. */
+ * whole, which the stage `stage` can keep. And back: a picture again, on whose pixels all
+ * image stages act as before. */
 struct brim__picture_bytes;
-brim_status brim__picture_to_bytes(struct brim__program *program, uint32_t field,
+brim_status brim__picture_to_bytes(struct brim__program *program, const char *stage, uint32_t field,
                                    struct brim__picture_bytes **out);
 brim_status brim__picture_from_bytes(struct brim__program *program, uint32_t field,
                                      const struct brim__picture_bytes *kept);
@@ -221,6 +225,7 @@ struct brim__picture_source {
     uint64_t at_window, at_memory;
     /* array of uint8, row-major; of a picture kept as bytes, channels */
     uint32_t width, height, channels;
+    const char *keeper; /* of a picture kept as bytes: the stage that has them */
 };
 
 brim_status brim__picture_new(struct brim__program *program, uint32_t field,

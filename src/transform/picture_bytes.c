@@ -1,5 +1,5 @@
 /*
- * picture_bytes.c: images of no one size as bytes that a cache can keep.
+ * picture_bytes.c: images of no one size as bytes that a stage (cache) can keep.
  *
  *     | width, 4 bytes | height, 4 bytes | pixels of 1, 3 or 4 bytes, row by row |
  *
@@ -24,10 +24,11 @@ struct brim__picture_bytes {
     struct brim__picture_extent extent;
     uint32_t channels;
     bool mask;
+    const char *keeper; /* the stage that has the bytes */
 };
 
-brim_status brim__picture_rests(const struct brim__program_field *field) {
-    const struct brim__picture *picture = field->picture;
+brim_status brim__picture_check_kept(const char *stage, const struct brim__program_field *field) {
+    const struct brim__picture *picture = brim__picture_of(field);
     bool resized = false;
     for (uint32_t i = 0; i < picture->op_count; i++) {
         resized |= picture->op[i].resizes;
@@ -35,9 +36,9 @@ brim_status brim__picture_rests(const struct brim__program_field *field) {
     if (picture->source->fast && !resized) {
         return brim__fail(BRIM_STATUS_INVALID,
                           "field '%s': decode fast=yes decodes at the size that the next resize "
-                          "asks for, and the cache stands before that: put resize or "
-                          "random_resized_crop before the cache, or leave out fast=yes",
-                          field->name);
+                          "asks for, and the %s stands before that: put resize or "
+                          "random_resized_crop before the %s, or leave out fast=yes",
+                          field->name, stage, stage);
     }
     return BRIM_OK;
 }
@@ -49,13 +50,13 @@ bool brim__picture_bytes_bound(const struct brim__picture *picture, uint64_t *by
     return *bytes <= MOST_BYTES;
 }
 
-brim_status brim__picture_to_bytes(struct brim__program *program, uint32_t field,
+brim_status brim__picture_to_bytes(struct brim__program *program, const char *stage, uint32_t field,
                                    struct brim__picture_bytes **bytes_out) {
     struct brim__program_field *target = &program->field[field];
-    struct brim__picture *picture = target->picture;
+    struct brim__picture *picture = brim__picture_of(target);
     uint64_t bytes;
     if (!brim__picture_is_open(target)) {
-        return brim__picture_unsized("cache", target); /* no image stage can give it one later */
+        return brim__picture_unsized(stage, target); /* no image stage can give it one later */
     }
     if (!brim__picture_bytes_bound(picture, &bytes)) {
         char need[BRIM__SIZE_TEXT], most[BRIM__SIZE_TEXT];
@@ -67,7 +68,7 @@ brim_status brim__picture_to_bytes(struct brim__program *program, uint32_t field
                           target->name, (unsigned long long)picture->extent.pixels,
                           brim__size_text(bytes, need), brim__size_text(MOST_BYTES, most));
     }
-    brim_status status = brim__picture_rests(target);
+    brim_status status = brim__picture_check_kept(stage, target);
     struct brim__picture_bytes *kept;
     struct brim__operand to;
     if (status == BRIM_OK) {
@@ -81,12 +82,13 @@ brim_status brim__picture_to_bytes(struct brim__program *program, uint32_t field
     }
     *kept = (struct brim__picture_bytes){ .extent = picture->extent,
                                           .channels = picture->channels,
-                                          .mask = picture->mask };
+                                          .mask = picture->open.mask,
+                                          .keeper = stage };
     picture->to_bytes = true;
     status = brim__picture_settle(program, field, to);
     const struct brim__shape shape = { .rank = 1, .dim = { bytes } };
     brim__program_set(program, field, BRIM_FORM_BYTES, BRIM_DTYPE_U8, &shape, 0,
-                      &picture->step->to);
+                      &picture->open.step->to);
     target->images = NULL;
     *bytes_out = kept;
     return status;
@@ -98,7 +100,8 @@ brim_status brim__picture_from_bytes(struct brim__program *program, uint32_t fie
                                            .max_width = kept->extent.width,
                                            .max_height = kept->extent.height,
                                            .max_pixels = kept->extent.pixels,
-                                           .channels = kept->channels };
+                                           .channels = kept->channels,
+                                           .keeper = kept->keeper };
     brim__program_reader(program, field, &source.bytes);
     return brim__picture_new(program, field, &source, &kept->extent, kept->channels, kept->mask);
 }
@@ -136,9 +139,10 @@ brim_status brim__picture_bytes_read(const struct brim__picture_source *source,
     if (area == 0 || size[0] > source->max_width || size[1] > source->max_height ||
         area > source->max_pixels || span->count != HEADER + area * source->channels) {
         return brim__fail(BRIM_STATUS_CORRUPT,
-                          "a cache holds %llu bytes for an image of %ux%u with %u channels, of "
-                          "which there is none here: remove the cache's file",
-                          (unsigned long long)span->count, size[0], size[1], source->channels);
+                          "a %s holds %llu bytes for an image of %ux%u with %u channels, of "
+                          "which there is none here: remove its file",
+                          source->keeper, (unsigned long long)span->count, size[0], size[1],
+                          source->channels);
     }
     *width = size[0];
     *height = size[1];

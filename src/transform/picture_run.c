@@ -511,7 +511,7 @@ brim_status brim__picture_run(const struct brim__step *step, const struct brim__
         run.acts->width = turned ? height : width;
         run.acts->height = turned ? width : height;
         run.acts->pixel = pixel;
-        run.acts->mask = picture->mask;
+        run.acts->mask = picture->open.mask;
         run.acts->alpha = source->encoded ? source->color == BRIM__RGBA : source->channels == 4;
         run.acts->resized = run.acts->exact = false;
         run.acts->count = 0;

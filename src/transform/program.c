@@ -6,8 +6,6 @@
  */
 #include "transform/program.h"
 
-#include "transform/picture.h"
-
 #define ALIGNMENT 64
 
 static brim_status run_conversion(const struct brim__step *step, const struct brim__frame *frame) {
@@ -151,7 +149,7 @@ void brim__program_set(struct brim__program *program, uint32_t field, brim_form 
     brim__conversion_init(&target->pending, &view);
     target->form = form;
     target->deferred = false;
-    target->picture = NULL;
+    target->open = NULL;
     target->image = target->mask = false;
     target->range = range;
     target->at = *written;
@@ -172,8 +170,8 @@ static brim_status emit(struct brim__program *program, uint32_t field, struct br
     if (status != BRIM_OK) {
         return brim__fail_within(status, "field '%s'", source->name);
     }
-    if (source->picture != NULL) {
-        return brim__picture_settle(program, field, to);
+    if (source->open != NULL) {
+        return source->open->ops->settle(program, field, to);
     }
     struct brim__step *step;
     status = brim__program_step(program, &step);
@@ -191,8 +189,7 @@ static brim_status emit(struct brim__program *program, uint32_t field, struct br
 brim_status brim__program_flush(struct brim__program *program, uint32_t field, bool always) {
     struct brim__program_field *source = &program->field[field];
     source->image = source->mask = false;
-    if (source->picture == NULL && !source->deferred &&
-        brim__conversion_is_copy(&source->pending) &&
+    if (source->open == NULL && !source->deferred && brim__conversion_is_copy(&source->pending) &&
         (source->at.where == BRIM__IN_SCRATCH || !always)) {
         return BRIM_OK;
     }
@@ -207,29 +204,28 @@ brim_status brim__program_flush(struct brim__program *program, uint32_t field, b
     if (status != BRIM_OK) {
         return status;
     }
-    struct brim__picture *picture = source->picture;
+    struct brim__open_value *open = source->open;
     status = emit(program, field, to);
     if (status == BRIM_OK) {
         struct brim__step *step =
-            picture != NULL ? picture->step : program->step[program->step_count - 1];
+            open != NULL ? open->step : program->step[program->step_count - 1];
         brim__program_set(program, field, source->form, dtype, &shape, source->range, &step->to);
     }
     return status;
 }
 
-brim_status brim__program_move(struct brim__program *program, uint32_t field,
+brim_status brim__program_move(struct brim__program *program, const char *stage, uint32_t field,
                                struct brim__operand to) {
     struct brim__program_field *source = &program->field[field];
-    const struct brim__picture *picture = source->picture;
-    const bool image = picture != NULL
-                           ? brim__picture_is_open(source)
-                           : source->image && brim__conversion_is_copy(&source->pending);
-    const bool mask = picture != NULL ? picture->mask : source->mask;
-    brim_status status = image && picture != NULL ? brim__picture_rests(source) : BRIM_OK;
+    const struct brim__open_value *open = source->open;
+    const bool image = open != NULL ? open->ops->is_open(source)
+                                    : source->image && brim__conversion_is_copy(&source->pending);
+    const bool mask = open != NULL ? open->mask : source->mask;
+    brim_status status = image && open != NULL ? open->ops->check_kept(stage, source) : BRIM_OK;
     if (status != BRIM_OK) {
         return status;
     }
-    if (source->picture == NULL && source->written != NULL &&
+    if (source->open == NULL && source->written != NULL &&
         brim__conversion_is_copy(&source->pending)) {
         *source->written = to;
     } else {
@@ -339,7 +335,7 @@ brim_status brim__program_finish(struct brim__program *program, struct brim__sou
     for (uint32_t f = 0; f < program->field_count; f++) {
         struct brim__program_field *field = &program->field[f];
         const struct brim__operand row = { .where = BRIM__IN_ROW, .index = f };
-        if (field->picture == NULL && field->written != NULL &&
+        if (field->open == NULL && field->written != NULL &&
             brim__conversion_is_copy(&field->pending)) {
             *field->written = row;
         } else if (program->expand == BRIM__NO_EXPAND && field->at.where == BRIM__IN_RECORD &&
@@ -359,12 +355,12 @@ brim_status brim__program_finish(struct brim__program *program, struct brim__sou
 /* A field whose elements a stage can have, as far as planning knows. */
 static bool is_able(const struct brim__program_field *field, bool dense) {
     return (!dense || field->form == BRIM_FORM_DENSE) &&
-           (field->picture == NULL || field->picture->extent.fixed);
+           (field->open == NULL || field->open->ops->is_fixed(field));
 }
 
 static brim_status unable(const char *stage, const struct brim__program_field *field) {
-    if (field->picture != NULL) {
-        return brim__picture_unsized(stage, field);
+    if (field->open != NULL) {
+        return field->open->ops->unsized(stage, field);
     }
     return brim__fail(BRIM_STATUS_INVALID,
                       "%s: field '%s' differs in length from sample to sample: make it one shape "
@@ -441,7 +437,7 @@ brim_status brim__program_expand(struct brim__program *program, const char *stag
     }
     for (uint32_t f = 0; f < program->field_count; f++) {
         const brim_status status =
-            program->field[f].picture != NULL ? brim__program_flush(program, f, true) : BRIM_OK;
+            program->field[f].open != NULL ? brim__program_flush(program, f, true) : BRIM_OK;
         if (status != BRIM_OK) {
             return status;
         }
@@ -467,7 +463,7 @@ brim_status brim__program_on(const struct brim__program *program, const struct b
         return brim__fail(BRIM_STATUS_INVALID, "%s: field '%s' is still encoded: put decode before",
                           stage, program->field[0].name);
     }
-    if (on->count == 0 && program->field_count > 0 && program->field[0].picture != NULL &&
+    if (on->count == 0 && program->field_count > 0 && program->field[0].open != NULL &&
         !is_able(&program->field[0], dense)) {
         return unable(stage, &program->field[0]); /* not: the label instead, silently */
     }

@@ -21,6 +21,10 @@
  *
  * Running needs no memory but the scratch that the program declared, and a
  * frame, which belongs to one thread.
+ *
+ * Dependence goes one way: pictures (picture.h) are built on programs, and caches (cache/)
+ * on both. A program knows of a picture only that it is an open value, and of a cache only
+ * that records may come from elsewhere than from a source.
  */
 #ifndef BRIM_PROGRAM_H
 #define BRIM_PROGRAM_H
@@ -38,10 +42,10 @@
 #define BRIM__PIXELS    255.0 /* the range of pixels of 8 bits */
 
 /* What a step may return besides a brim_status. */
-#define BRIM__DROPPED     ((brim_status)1000) /* the sample is left out */
-#define BRIM__EXHAUSTED   ((brim_status)1001) /* an expansion has no more samples */
-#define BRIM__MAX_SOURCES 16                  /* side by side in one sample */
-#define BRIM__MAX_CACHES  4                   /* one behind the other */
+#define BRIM__DROPPED      ((brim_status)1000) /* the sample is left out */
+#define BRIM__EXHAUSTED    ((brim_status)1001) /* an expansion has no more samples */
+#define BRIM__MAX_SOURCES  16                  /* side by side in one sample */
+#define BRIM__KEPT_RECORDS 4 /* of a frame, beside those of sources: samples found again */
 
 enum brim__where { BRIM__IN_RECORD, BRIM__IN_SCRATCH, BRIM__IN_ROW };
 
@@ -53,16 +57,16 @@ struct brim__operand {
 
 /* One thread's sample in the making. */
 struct brim__frame {
-    /* of each source; behind these, of each cache: its entry */
-    const uint8_t *record[BRIM__MAX_SOURCES + BRIM__MAX_CACHES];
+    /* of each source; after these, what was kept of the sample (cache/ sets it) */
+    const uint8_t *record[BRIM__MAX_SOURCES + BRIM__KEPT_RECORDS];
     uint8_t *scratch;
     struct brim__stop *stop; /* looked at by steps that may take long; NULL: none */
     uint8_t *row[BRIM__MAX_FIELDS];
     uint64_t *length[BRIM__MAX_FIELDS]; /* of a row that is not dense */
     uint64_t expansion_index;           /* which sample of an expansion */
-    uint64_t stamp;                     /* of the sample's files, where a cache asks for it ... */
+    uint64_t stamp;                     /* of the sample's files, where it is asked for ... */
     bool unstamped;                     /* ... and it could not be had: not to be kept */
-    uint64_t content;                   /* hash of its records, where a cache asks for it; or 0 */
+    uint64_t content;                   /* hash of its records, where it is asked for; or 0 */
     bool unread;                        /* ... and they could not be read */
     brim_call call;                     /* sample and epoch; each step sets its own key in a copy */
 };
@@ -79,7 +83,31 @@ struct brim__step {
     void *self; /* what other kinds of steps need */
 };
 
-struct brim__picture; /* transform/picture.h */
+struct brim__program;
+struct brim__program_field;
+
+/* A value in the making: stages may still add to it, and nothing of it is made until its
+ * elements are needed. The program knows no more of it than this. Images are the only
+ * kind (picture.h). */
+struct brim__open_value_ops {
+    /* Nothing more is added: the value's step writes the field's pending conversion to `to`.
+     * A value that is not of one shape: an error. */
+    brim_status (*settle)(struct brim__program *program, uint32_t field, struct brim__operand to);
+    /* All samples have one shape. */
+    bool (*is_fixed)(const struct brim__program_field *field);
+    /* Stages can still add to it: nothing else has been done to the field. */
+    bool (*is_open)(const struct brim__program_field *field);
+    /* Whether later stages give the same if they act on the elements instead; or an error in
+     * the name of the stage that wants to keep these. */
+    brim_status (*check_kept)(const char *stage, const struct brim__program_field *field);
+    /* The error of a stage that needs one shape. */
+    brim_status (*unsized)(const char *stage, const struct brim__program_field *field);
+};
+struct brim__open_value {
+    const struct brim__open_value_ops *ops;
+    struct brim__step *step; /* that makes it */
+    bool mask;               /* an image whose numbers are classes */
+};
 
 struct brim__program_field {
     char name[BRIM_NAME_BYTES];
@@ -89,11 +117,11 @@ struct brim__program_field {
     const struct brim__source *source;       /* that it comes from, where there are images ... */
     uint32_t source_field;                   /* ... and which field of it this is */
     uint64_t class_count;                    /* of a field of class numbers; 0: it is none */
-    /* an image in the making, to which stages may still add; its pending conversion
-     * begins with uint8 HWC if it is of one size. NULL: none */
-    struct brim__picture *picture;
-    /* no picture, but pixels that a cache keeps of one: image stages behind it take them up as
-     * if it had never been settled */
+    /* a value in the making; an image's pending conversion begins with uint8 HWC if it is of
+     * one size. NULL: none */
+    struct brim__open_value *open;
+    /* no open value, but the pixels that were kept of an image: later image stages take them
+     * up as if it had never been settled */
     bool image, mask;
     /* not dense: in the batch, rows are filled up with pad_value (an element of
      * pending.to) to the longest row */
@@ -180,8 +208,9 @@ void brim__program_unversioned(struct brim__program *program, const char *stage)
  * image any more. always: even if it already is plain in a record. */
 brim_status brim__program_flush(struct brim__program *program, uint32_t field, bool always);
 /* The same to `to`, in scratch, where there is room for the value at its bound; but an image
- * stays one. Whoever wrote the field writes there if nothing is left to convert. */
-brim_status brim__program_move(struct brim__program *program, uint32_t field,
+ * stays one. The step that wrote the field writes there if nothing is left to convert.
+ * stage: the one that keeps the value there, for errors. */
+brim_status brim__program_move(struct brim__program *program, const char *stage, uint32_t field,
                                struct brim__operand to);
 
 /* A new step at the end, zeroed, with its stage set; and scratch for a value. */

@@ -75,7 +75,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
     /* what is padded lies in a buffer, larger than before and after */
     for (uint32_t f = 0; f < program->field_count && op.pixels; f++) {
         if (pictures >> f & 1) {
-            struct brim__picture *picture = program->field[f].picture;
+            struct brim__picture *picture = brim__picture_of(&program->field[f]);
             const uint32_t more = 2 * self->padding;
             /* what is missing is added on both sides */
             brim__picture_buffer(picture, picture->extent.width + more,

@@ -90,7 +90,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
         if ((pictures >> f & 1) == 0) {
             continue;
         }
-        const struct brim__picture *picture = program->field[f].picture;
+        const struct brim__picture *picture = brim__picture_of(&program->field[f]);
         const uint32_t longest = self->max != 0 ? self->max : BRIM__MAX_SIDE;
         struct brim__picture_extent extent = { self->width, self->height,
                                                (uint64_t)self->width * self->height, true };
@@ -105,7 +105,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
             extent = (struct brim__picture_extent){ longest, longest,
                                                     (uint64_t)self->size * longest, false };
         }
-        op.plain = self->plain && !picture->mask;
+        op.plain = self->plain && !picture->open.mask;
         op.resizes = !op.plain;
         if (status == BRIM_OK) {
             status = brim__picture_add(program, f, &op, &extent, picture->channels, boxes);
