@@ -22,7 +22,7 @@ run:
 
 test:
 	@tools/setup build python test deb
-	@tools/test release:quick fuzz
+	@tools/test lint release:quick fuzz
 
 # What make test leaves out.
 test-all:
@@ -91,13 +91,14 @@ help:
 	@echo "              Python's headers are, the Python package"
 	@echo "make run      draw a folder of images, show the plan, train on it inside 16 MiB, and"
 	@echo "              draw a sheet of what the network saw"
-	@echo "make test     build, run the quick tests, and fuzz for about a minute: some minutes in all"
+	@echo "make test     check format and rules, build, run the quick tests, and fuzz for about a minute:"
+	@echo "              some minutes in all"
 	@echo "make test-all the tests that make test leaves out: the full ones, which install the"
 	@echo "              frameworks that brim is compared with, and all under the sanitizers"
 	@echo "make test-long  the long forms of some tests"
 	@echo "make fuzz     fuzz for an hour; HOURS=8 for longer"
 	@echo "make bench    build and run the benchmarks"
-	@echo "make lint     check format, clang-tidy and the rules between modules"
+	@echo "make lint     check format, rules, types and clang-tidy; tools/lint --fast does the first two"
 	@echo "make format   format all C files"
 	@echo "make stages   write docs/stages.md anew, from the table of stages"
 	@echo "make stubs    write python/brim/_stages.pyi anew, from the table of stages"

@@ -27,7 +27,7 @@ static inline const char *shared_name(const char *test) {
 
 /* What joining costs: the root and the segment's pages. */
 static inline uint64_t join_bytes(void) {
-    return root_bytes() + brim__align(sizeof(struct brim__segment), brim__page_bytes());
+    return root_bytes() + brim__align(sizeof(struct brim__shared_segment), brim__page_bytes());
 }
 
 /* A root without limits of its own, in the shared budget of a name with these. NULL: why is

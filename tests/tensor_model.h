@@ -97,7 +97,7 @@ struct model_number {
 static inline struct model_number model_load(brim_dtype dtype, const uint8_t *at) {
     struct model_number number = { .integral = true };
 #define MODEL_INTEGER(name, type)         \
-    case BRIM_DTYPE_##name: {                   \
+    case BRIM_DTYPE_##name: {             \
         type value;                       \
         memcpy(&value, at, sizeof value); \
         number.integer = value;           \
@@ -143,7 +143,7 @@ static inline struct model_number model_load(brim_dtype dtype, const uint8_t *at
 
 static inline void model_store(struct model_number number, brim_dtype dtype, uint8_t *at) {
 #define MODEL_INTEGER(name, type, least, most)   \
-    case BRIM_DTYPE_##name: {                          \
+    case BRIM_DTYPE_##name: {                    \
         type value = (type)number.integer;       \
         if (!number.integral) {                  \
             const double real = number.real;     \

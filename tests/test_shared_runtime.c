@@ -33,7 +33,7 @@ static bool name_exists(const char *name) {
 
 static uint64_t segment_bytes(void) {
     const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-    return (sizeof(struct brim__segment) + page - 1) / page * page;
+    return (sizeof(struct brim__shared_segment) + page - 1) / page * page;
 }
 
 static brim_runtime_options sharing(const char *name, uint64_t bytes) {

@@ -95,7 +95,7 @@ static void joining_and_leaving_at_once(void **state) {
 }
 
 /* What all claim, at one instant. */
-static uint64_t locked_sum(struct brim__segment *segment) {
+static uint64_t locked_sum(struct brim__shared_segment *segment) {
     uint64_t sum = 0;
     assert_int_equal(pthread_mutex_lock(&segment->lock), 0);
     for (uint32_t i = 0; i < BRIM__SHARED_ENTRIES; i++) {
@@ -291,14 +291,14 @@ static void a_damaged_file_is_refused(void **state) {
     refuses(name, BRIM_STATUS_CORRUPT, "has 100 bytes, not ");
     refuses(name, BRIM_STATUS_CORRUPT, "delete it");
     assert_true(name_exists(name)); /* it may be somebody else's */
-    assert_int_equal(truncate(path, sizeof(struct brim__segment) + 1), 0);
+    assert_int_equal(truncate(path, sizeof(struct brim__shared_segment) + 1), 0);
     refuses(name, BRIM_STATUS_CORRUPT, "another version");
     assert_int_equal(unlink(path), 0);
 
-    static const size_t fields[] = { offsetof(struct brim__segment, format),
-                                     offsetof(struct brim__segment, mutex_bytes),
-                                     offsetof(struct brim__segment, kinds),
-                                     offsetof(struct brim__segment, entries) };
+    static const size_t fields[] = { offsetof(struct brim__shared_segment, format),
+                                     offsetof(struct brim__shared_segment, mutex_bytes),
+                                     offsetof(struct brim__shared_segment, kinds),
+                                     offsetof(struct brim__shared_segment, entries) };
     for (size_t i = 0; i < BRIM__COUNT(fields); i++) {
         const uint32_t other = 99;
         leave_behind(name);
@@ -368,7 +368,7 @@ static void what_was_not_made_to_the_end_is_made_again(void **state) {
         if (i == 0) { /* killed before it had a length */
             write_at(name, 0, "", 0);
         } else { /* and before the magic was written, with anything in the rest */
-            static uint8_t junk[sizeof(struct brim__segment)];
+            static uint8_t junk[sizeof(struct brim__shared_segment)];
             memset(junk, 0xA5, sizeof junk);
             write_at(name, 0, junk, sizeof junk);
             write_at(name, 0, &nothing, sizeof nothing);
@@ -390,7 +390,7 @@ static void anything_may_stand_in_the_entries(void **state) {
     const char *name = shared_name("junk");
     for (int round = 0; round < 200; round++) {
         brim_budget *root = join(name, join_bytes() + 10 * KIB);
-        struct brim__segment *segment = root->tree->shared.segment;
+        struct brim__shared_segment *segment = root->tree->shared.segment;
         const uint32_t own = root->tree->shared.entry;
         for (uint32_t i = 0; i < BRIM__SHARED_ENTRIES; i++) {
             uint64_t words[sizeof segment->entry[0] / 8];

@@ -27,8 +27,7 @@
  * Pointers are written under the mutex alone, and none is set to an entry of a dead
  * extent: once an extent is dead and its pointers are cleared, none leads there again.
  * Revoke functions never run at the same time: the budget's tree sees to that. It calls
- * them with its revoke lock held, so the mutex here comes after that lock and before
- * the tree's own.
+ * them with its revoke lock held (docs/design.md has the lock order).
  *
  * Invariants, whenever the mutex is free:
  *   - a pointer leads to an entry of its own number, in an extent of the list;

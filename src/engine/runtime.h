@@ -6,7 +6,7 @@
  * started when a loader could use it, and stopped when its memory is needed
  * elsewhere. Its record lies in the last page of its stack's pages.
  *
- * Lock order (memory/budget.h):  devices > revoke lock > pool > loader > budget lock.
+ * The lock order stands in docs/design.md.
  * A worker that is to stop is taken off the list under the pool's lock and
  * joined without it.
  */
@@ -42,7 +42,7 @@ struct brim_runtime {
     char *index_dir; /* a copy, charged; NULL: none was given */
     bool trust_foreign;
 
-    brim__mutex devices; /* their limits are being set; before all other locks */
+    brim__mutex devices; /* their limits are being set; the first in the lock order */
     brim__mutex pool;
     brim__condition work; /* something to do, or quit */
     brim__condition left; /* a worker has left a loader or ended a run */

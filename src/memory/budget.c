@@ -128,8 +128,9 @@ static void link_child(brim_budget *child) {
 brim_status brim__budget_share(brim_budget *root, const char *name,
                                const uint64_t limits[BRIM_MEMORY_KINDS]) {
     uint64_t claims[BRIM_MEMORY_KINDS];
-    const brim_status status = brim_budget_charge(
-        root, BRIM_MEMORY_HOST, brim__align(sizeof(struct brim__segment), brim__page_bytes()));
+    const brim_status status =
+        brim_budget_charge(root, BRIM_MEMORY_HOST,
+                           brim__align(sizeof(struct brim__shared_segment), brim__page_bytes()));
     if (status) {
         return status;
     }

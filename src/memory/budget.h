@@ -13,12 +13,10 @@
  * Firm charges may take memory from elastic holders: a holder registers a
  * brim__revoke function at its budget; the thread that needs the memory calls
  * it. While a firm charge is collecting, elastic charges in the same tree are
- * refused, so that nobody snatches what was just given up.
+ * refused, so that no other holder takes what was just given up.
  *
- * Lock order, everywhere in the library:
- *     root's revoke lock  >  pool  >  loader  >  root's budget lock  >  shared.h's
- * So a firm charge is never made while a pool or loader lock is held, and a
- * revoke function may take pool and loader locks and uncharge.
+ * The lock order stands in docs/design.md: a firm charge is never made while a pool
+ * or loader lock is held, and a revoke function may take these locks and uncharge.
  */
 #ifndef BRIM_BUDGET_H
 #define BRIM_BUDGET_H

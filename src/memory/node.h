@@ -56,7 +56,7 @@ struct brim__tree {
     uint32_t process;        /* that made it; never changes */
     uint64_t node_bytes;     /* the root's own memory; never changes */
     brim__mutex revoke_lock; /* held while collecting, never while anything else is */
-    brim__mutex lock;        /* the innermost of all locks but for that of shared */
+    brim__mutex lock;        /* guards the counts; see docs/design.md, lock order */
     brim__condition left;    /* a thread has left a revoke function */
     bool collecting;         /* elastic charges are refused; lock */
     uint64_t round;          /* of collecting; lock */

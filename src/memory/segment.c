@@ -132,7 +132,7 @@ void brim__segment_remove(const char *name) {
     (void)unlink(brim__segment_path(name, path));
 }
 
-void brim__segment_unmap(struct brim__segment *segment) {
+void brim__segment_unmap(struct brim__shared_segment *segment) {
     brim__file_unmap_shared(segment, sizeof *segment);
 }
 
@@ -189,14 +189,14 @@ static brim_status open_locked(const char *name, int *file, struct stat *facts) 
 static brim_status fill(const char *name, int file) {
     int error = 0;
     do {
-        error = brim__fault(BRIM__FAULT_WRITE)                             ? ENOSPC
-                : fallocate(file, 0, 0, sizeof(struct brim__segment)) == 0 ? 0
-                                                                           : errno;
+        error = brim__fault(BRIM__FAULT_WRITE)                                    ? ENOSPC
+                : fallocate(file, 0, 0, sizeof(struct brim__shared_segment)) == 0 ? 0
+                                                                                  : errno;
     } while (error == EINTR);
     return error == 0 ? BRIM_OK : refuse(name, "cannot be made", error);
 }
 
-static brim_status init(const char *name, struct brim__segment *segment) {
+static brim_status init(const char *name, struct brim__shared_segment *segment) {
     pthread_mutexattr_t attributes;
     char why[BRIM__ERROR_TEXT];
     memset(segment, 0, sizeof *segment);
@@ -224,7 +224,7 @@ static brim_status init(const char *name, struct brim__segment *segment) {
     return BRIM_OK;
 }
 
-static brim_status check(const char *name, const struct brim__segment *segment) {
+static brim_status check(const char *name, const struct brim__shared_segment *segment) {
     if (atomic_load_explicit(&segment->magic, memory_order_acquire) != MAGIC) {
         return damaged(name, "is not a shared budget of brim, or was damaged");
     }
@@ -239,18 +239,18 @@ static brim_status check(const char *name, const struct brim__segment *segment) 
 /* Anything else than a segment is left alone. */
 static brim_status check_size(const char *name, const struct stat *facts) {
     char what[96];
-    if (facts->st_size == 0 || facts->st_size == sizeof(struct brim__segment)) {
+    if (facts->st_size == 0 || facts->st_size == sizeof(struct brim__shared_segment)) {
         return BRIM_OK;
     }
     snprintf(what, sizeof what,
              "has %lld bytes, not %zu: it is of another version of brim, or "
              "was damaged",
-             (long long)facts->st_size, sizeof(struct brim__segment));
+             (long long)facts->st_size, sizeof(struct brim__shared_segment));
     return damaged(name, what);
 }
 
 static brim_status map(const char *name, int file, const struct stat *facts,
-                       struct brim__segment **segment) {
+                       struct brim__shared_segment **segment) {
     const bool is_new = facts->st_size == 0;
     brim_status status = check_size(name, facts);
     if (status == BRIM_OK && is_new) {
@@ -278,7 +278,7 @@ failed:
     return status;
 }
 
-brim_status brim__segment_open(const char *name, struct brim__segment **segment, int *file) {
+brim_status brim__segment_open(const char *name, struct brim__shared_segment **segment, int *file) {
     struct stat facts;
     brim_status status = check_name(name);
     if (status == BRIM_OK) {

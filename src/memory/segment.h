@@ -36,7 +36,7 @@ struct brim__shared_entry {
     _Atomic uint64_t elastic[BRIM_MEMORY_KINDS];
 };
 
-struct brim__segment {
+struct brim__shared_segment {
     _Atomic uint64_t magic; /* written last: 0 where somebody was killed while making it */
     uint32_t format, mutex_bytes, kinds, entries;
     uint64_t limits[BRIM_MEMORY_KINDS]; /* of the first; written with the file's lock */
@@ -49,7 +49,7 @@ struct brim__segment {
  * leaves meanwhile; *file is closed by brim__segment_unlock. Waits for others for some
  * seconds. BRIM_STATUS_INVALID: no such name is allowed; BRIM_STATUS_CORRUPT: it is not a segment, and
  * the text says what to delete; BRIM_STATUS_IO: the system refuses. */
-brim_status brim__segment_open(const char *name, struct brim__segment **segment, int *file);
+brim_status brim__segment_open(const char *name, struct brim__shared_segment **segment, int *file);
 /* The file of an open segment, locked, for its end; -1: it is not to be had soon, or was
  * deleted. */
 int brim__segment_relock(const char *name, uint64_t inode);
@@ -58,7 +58,7 @@ uint64_t brim__segment_inode(int file);
 void brim__segment_unlock(int file);
 /* Deletes the name: its file must be locked. */
 void brim__segment_remove(const char *name);
-void brim__segment_unmap(struct brim__segment *segment);
+void brim__segment_unmap(struct brim__shared_segment *segment);
 
 /* "/dev/shm/brim-1000-train", for texts. Returns `text`. */
 #define BRIM__SEGMENT_PATH 112

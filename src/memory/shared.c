@@ -31,7 +31,7 @@
 /* Looks again and again: waiting in pthread_mutex_timedlock goes by a clock that people set.
  * The lock is held for microseconds, unless its owner is not running. */
 static enum brim__claim lock_until(const struct brim__shared *shared, uint64_t deadline) {
-    struct brim__segment *segment = shared->segment;
+    struct brim__shared_segment *segment = shared->segment;
     const struct timespec pause = { .tv_nsec = 100000 };
     int error;
     for (uint32_t tries = 0; (error = pthread_mutex_trylock(&segment->lock)) == EBUSY; tries++) {
@@ -53,7 +53,7 @@ static enum brim__claim lock_until(const struct brim__shared *shared, uint64_t d
     return BRIM__CLAIMED;
 }
 
-static void unlock(struct brim__segment *segment) {
+static void unlock(struct brim__shared_segment *segment) {
     atomic_store_explicit(&segment->holder, 0, memory_order_relaxed);
     pthread_mutex_unlock(&segment->lock);
 }
@@ -111,7 +111,8 @@ static uint64_t bytes_of(const struct brim__shared_entry *entry, brim_memory kin
 
 /* Of all entries but `own`. What does not fit 64 bits was not written by brim, and fits no
  * limit. */
-static uint64_t sum_others(const struct brim__segment *segment, uint32_t own, brim_memory kind) {
+static uint64_t sum_others(const struct brim__shared_segment *segment, uint32_t own,
+                           brim_memory kind) {
     uint64_t sum = 0;
     for (uint32_t i = 0; i < BRIM__SHARED_ENTRIES; i++) {
         if (i != own && brim__add_overflows(sum, bytes_of(&segment->entry[i], kind), &sum)) {
@@ -137,7 +138,7 @@ static uint64_t bound_of(const struct brim__shared *shared, brim_memory kind, bo
 
 enum brim__claim brim__shared_claim(struct brim__shared *shared, brim_memory kind, uint64_t bytes,
                                     bool elastic, uint64_t *missing) {
-    struct brim__segment *segment = shared->segment;
+    struct brim__shared_segment *segment = shared->segment;
     struct brim__shared_entry *entry = &segment->entry[shared->entry];
     *missing = bytes - brim__min(bytes, shared->claimed[kind]);
     enum brim__claim result = lock_until(shared, shared->stuck ? 0 : brim__now() + BRIM__SOON_NS);
@@ -202,7 +203,7 @@ uint32_t brim__shared_processes(const struct brim__shared *shared) {
 }
 
 void brim__shared_reap(const struct brim__shared *shared, uint64_t deadline) {
-    struct brim__segment *segment = shared->segment;
+    struct brim__shared_segment *segment = shared->segment;
     struct brim__identity gone[BRIM__SHARED_ENTRIES];
     bool any = false;
     for (uint32_t i = 0; i < BRIM__SHARED_ENTRIES; i++) {
@@ -249,7 +250,7 @@ struct share {
  * commands; without it there are none. */
 static uint32_t read_shares(const struct brim__shared *shared, brim_memory kind, bool locked,
                             struct share shares[BRIM__SHARED_ENTRIES]) {
-    const struct brim__segment *segment = shared->segment;
+    const struct brim__shared_segment *segment = shared->segment;
     uint32_t count = 0;
     for (uint32_t i = 0; i < BRIM__SHARED_ENTRIES; i++) {
         const struct brim__shared_entry *entry = &segment->entry[i];
@@ -314,7 +315,7 @@ void brim__shared_list(const struct brim__shared *shared, brim_memory kind, char
 /* ------------------------------------------------------- joining and leaving */
 
 /* With the segment's lock: whether anybody is in it. */
-static bool is_empty(const struct brim__segment *segment) {
+static bool is_empty(const struct brim__shared_segment *segment) {
     uint32_t i = 0;
     while (i < BRIM__SHARED_ENTRIES && !is_used(&segment->entry[i])) {
         i++;
@@ -393,7 +394,7 @@ static brim_status refuse_claim(const struct brim__shared *shared, brim_memory k
 }
 
 static brim_status check_claims(const struct brim__shared *shared,
-                                const struct brim__segment *segment,
+                                const struct brim__shared_segment *segment,
                                 const uint64_t claims[BRIM_MEMORY_KINDS]) {
     for (int kind = 0; kind < BRIM_MEMORY_KINDS; kind++) {
         const uint64_t others = sum_others(segment, BRIM__SHARED_ENTRIES, (brim_memory)kind);
@@ -405,7 +406,7 @@ static brim_status check_claims(const struct brim__shared *shared,
 }
 
 /* With both locks: an entry for this process. */
-static brim_status take_entry(struct brim__shared *shared, struct brim__segment *segment,
+static brim_status take_entry(struct brim__shared *shared, struct brim__shared_segment *segment,
                               const char command[BRIM__COMMAND_BYTES],
                               const uint64_t claims[BRIM_MEMORY_KINDS]) {
     uint32_t i = 0;
@@ -433,7 +434,7 @@ static brim_status take_entry(struct brim__shared *shared, struct brim__segment 
     return BRIM_OK;
 }
 
-static brim_status join(struct brim__shared *shared, struct brim__segment *segment,
+static brim_status join(struct brim__shared *shared, struct brim__shared_segment *segment,
                         const char command[BRIM__COMMAND_BYTES],
                         const uint64_t limits[BRIM_MEMORY_KINDS],
                         const uint64_t claims[BRIM_MEMORY_KINDS]) {
@@ -467,7 +468,7 @@ brim_status brim__shared_join(struct brim__shared *shared, const char *name,
                               const uint64_t limits[BRIM_MEMORY_KINDS],
                               const uint64_t claims[BRIM_MEMORY_KINDS]) {
     char command[BRIM__COMMAND_BYTES];
-    struct brim__segment *segment;
+    struct brim__shared_segment *segment;
     int file;
     brim_status status = brim__segment_open(name, &segment, &file);
     if (status != BRIM_OK) {

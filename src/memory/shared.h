@@ -11,7 +11,7 @@
  * first process's caches would keep all others from even beginning.
  *
  * All but brim__shared_reap and brim__shared_await: the lock of the tree that has joined is
- * held, and no lock is taken after the segment's, which is the innermost of all. It is held
+ * held. The segment's lock is the last of the lock order (docs/design.md). It is held
  * for arithmetic over 256 entries, never while /proc is read. Giving back takes no lock at all.
  * Whoever has to wait for the segment's lock for longer does so in brim__shared_await, so
  * that the tree's lock is free meanwhile.
@@ -23,7 +23,7 @@
 
 /* A tree's part in a shared budget. */
 struct brim__shared {
-    struct brim__segment *segment; /* NULL: none. Never changes after joining, nor do: */
+    struct brim__shared_segment *segment; /* NULL: none. Never changes after joining, nor do: */
     struct brim__identity own;
     uint32_t entry;
     uint64_t inode;                     /* of the segment's file */
