@@ -98,7 +98,7 @@ static int ascending(const void *a, const void *b) {
 
 /* Sorts them. */
 static double median(double *values) {
-    qsort(values, (size_t)rounds, sizeof(*values), ascending);
+    qsort(values, (size_t)rounds, sizeof *values, ascending);
     return values[rounds / 2];
 }
 
@@ -117,7 +117,7 @@ static void prepare_images(void) {
     const size_t bytes = image_count * PIXELS * 3;
     uint64_t state = 1;
     images = aligned_alloc(4096, (bytes + 4095) & ~(size_t)4095);
-    order = malloc(image_count * sizeof(*order));
+    order = malloc(image_count * sizeof *order);
     FILE *file = fopen(npy, "wb");
     if (images == NULL || order == NULL || file == NULL) {
         die(npy, "no memory for the images, or no file");
@@ -126,7 +126,7 @@ static void prepare_images(void) {
         const uint64_t noise = next_random(&state);
         memcpy(images + i * 8, &noise, 8);
     }
-    memset(header, ' ', sizeof(header));
+    memset(header, ' ', sizeof header);
     memcpy(header, "\x93NUMPY\x01\x00\x76\x00", 10);
     const int length = snprintf(header + 10, 100,
                                 "{'descr': '|u1', 'fortran_order': False, 'shape': (%zu, %u, %u, "
@@ -134,7 +134,7 @@ static void prepare_images(void) {
                                 image_count, SIDE, SIDE);
     header[10 + length] = ' ';
     header[127] = '\n';
-    if (fwrite(header, sizeof(header), 1, file) != 1 || fwrite(images, bytes, 1, file) != 1 ||
+    if (fwrite(header, sizeof header, 1, file) != 1 || fwrite(images, bytes, 1, file) != 1 ||
         fclose(file) != 0) {
         die(npy, "cannot be written");
     }
@@ -194,7 +194,7 @@ static void draw_folder(const char *path) {
     char name[128];
     mkdir(path, 0700);
     for (int i = 0; i < DRAWN; i++) {
-        snprintf(name, sizeof(name), "%s/%03d.jpg", path, i);
+        snprintf(name, sizeof name, "%s/%03d.jpg", path, i);
         draw(name, (uint64_t)i + 1);
     }
 }
@@ -358,7 +358,7 @@ static void contest(const char *name, const char *stage, int threads, double wan
     struct loop loop = { 0 };
     double ratio[MOST_ROUNDS], plain[MOST_ROUNDS], own[MOST_ROUNDS];
     char text[512], title[64];
-    snprintf(text, sizeof(text), "npy %s | shuffle seed=7 | %s | " BEHIND, npy, stage);
+    snprintf(text, sizeof text, "npy %s | shuffle seed=7 | %s | " BEHIND, npy, stage);
     feed_open(&feed, text, threads);
     fill(&feed);
     run_brim(&feed); /* warm, and grown */
@@ -382,7 +382,7 @@ static void contest(const char *name, const char *stage, int threads, double wan
     }
     feed_close(&feed);
     free(loop.slots);
-    snprintf(title, sizeof(title), "%-7s %d worker%s", name, threads, threads == 1 ? "" : "s");
+    snprintf(title, sizeof title, "%-7s %d worker%s", name, threads, threads == 1 ? "" : "s");
     print_ratio(title, own, plain, ratio, wanted);
     printf("  %u slots\n", stats.slots);
     fflush(stdout);
@@ -394,9 +394,9 @@ static double run_first(const char *folder, size_t copies, const char *stage, do
     struct feed feed;
     char text[MOST_COPIES * 256 + 512] = "folder";
     for (size_t i = 0; i < copies; i++) {
-        snprintf(text + strlen(text), sizeof(text) - strlen(text), " \"%.250s\"", folder);
+        snprintf(text + strlen(text), sizeof text - strlen(text), " \"%.250s\"", folder);
     }
-    snprintf(text + strlen(text), sizeof(text) - strlen(text),
+    snprintf(text + strlen(text), sizeof text - strlen(text),
              " classes=no | decode | resize 224 224 | %s" BEHIND, stage);
     uint64_t made = 0;
     const double began = now(), used_before = used();
@@ -426,7 +426,7 @@ static void contest_filling(const char *name, const char *stage, const char *fol
         with[i] = run_first(folder, copies, stage, &cost_with[i], &kept[i]);
         ratio[i] = with[i] / without[i];
     }
-    snprintf(title, sizeof(title), "filling %s", name);
+    snprintf(title, sizeof title, "filling %s", name);
     print_ratio(title, with, without, ratio, WANTED_FILLING);
     printf("  %.0f %% kept; processor %.3f ms an image, %.3f without\n", 100 * median(kept),
            median(cost_with), median(cost_without));
@@ -445,15 +445,15 @@ int main(int count, char **words) {
         rounds = atoi(words[3]);
     }
     const char *temporary = getenv("TMPDIR");
-    snprintf(directory, sizeof(directory), "%.40s/brim-bench-XXXXXX",
+    snprintf(directory, sizeof directory, "%.40s/brim-bench-XXXXXX",
              temporary != NULL ? temporary : "/tmp");
     if (mkdtemp(directory) == NULL) {
         perror("cache: mkdtemp");
         return 1;
     }
-    snprintf(npy, sizeof(npy), "%s/images.npy", directory);
-    snprintf(cache_path, sizeof(cache_path), "%s/images.brimcache", directory);
-    snprintf(file_stage, sizeof(file_stage), "cache file=%s", cache_path);
+    snprintf(npy, sizeof npy, "%s/images.npy", directory);
+    snprintf(cache_path, sizeof cache_path, "%s/images.brimcache", directory);
+    snprintf(file_stage, sizeof file_stage, "cache file=%s", cache_path);
     prepare_images();
     printf("%zu images, rounds of %.2f s, %d of them; first the plain loop, or brim without\n",
            image_count, seconds_of_round, rounds);
@@ -468,17 +468,17 @@ int main(int count, char **words) {
 
     const char *folder = count > 4 ? words[4] : "../shared/data/imagenet";
     if (access(folder, R_OK) != 0) {
-        snprintf(drawn, sizeof(drawn), "%s/drawn", directory);
+        snprintf(drawn, sizeof drawn, "%s/drawn", directory);
         draw_folder(drawn);
         folder = drawn;
     }
     const size_t files = count_files(folder);
     size_t copies = files > 0 ? image_count / files : 1;
     copies = copies < 1 ? 1 : copies > MOST_COPIES ? MOST_COPIES : copies;
-    snprintf(filling_stage, sizeof(filling_stage), "%s | ", file_stage);
+    snprintf(filling_stage, sizeof filling_stage, "%s | ", file_stage);
     contest_filling("memory", "cache memory | ", folder, copies);
     contest_filling("a file", filling_stage, folder, copies);
     char command[128];
-    snprintf(command, sizeof(command), "rm -rf '%s'", directory);
+    snprintf(command, sizeof command, "rm -rf '%s'", directory);
     return system(command) == 0 ? 0 : 1;
 }

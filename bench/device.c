@@ -79,7 +79,7 @@ static int ascending(const void *a, const void *b) {
 }
 
 static double median(double *values) {
-    qsort(values, (size_t)rounds, sizeof(*values), ascending);
+    qsort(values, (size_t)rounds, sizeof *values, ascending);
     return values[rounds / 2];
 }
 
@@ -347,7 +347,7 @@ static void gather_open(struct gather *gather) {
     check_cl(cl->clSetKernelArg(gather->kernel, 0, sizeof(cl_mem), &gather->images), "an argument");
     check_cl(cl->clSetKernelArg(gather->kernel, 2, sizeof(cl_mem), &gather->numbers),
              "an argument");
-    check_cl(cl->clSetKernelArg(gather->kernel, 3, sizeof(units), &units), "an argument");
+    check_cl(cl->clSetKernelArg(gather->kernel, 3, sizeof units, &units), "an argument");
 }
 
 static void gather_close(struct gather *gather) {

@@ -131,11 +131,11 @@ static void write_all(int fd, const void *bytes, size_t count) {
 }
 
 static void prepare(struct load *load) {
-    snprintf(load->path, sizeof(load->path), "%s/%s", directory, load->name);
+    snprintf(load->path, sizeof load->path, "%s/%s", directory, load->name);
     load->fd = open(load->path, O_RDWR | O_CREAT | O_TRUNC, 0600);
     if (load->header > 0) {
         char header[128];
-        memset(header, ' ', sizeof(header));
+        memset(header, ' ', sizeof header);
         memcpy(header, "\x93NUMPY\x01\x00\x76\x00", 10);
         const int length = snprintf(header + 10, 100,
                                     "{'descr': '|u1', 'fortran_order': False, 'shape': (%u, 32, "
@@ -143,7 +143,7 @@ static void prepare(struct load *load) {
                                     IMAGES);
         header[10 + length] = ' ';
         header[127] = '\n';
-        write_all(load->fd, header, sizeof(header));
+        write_all(load->fd, header, sizeof header);
     }
     const size_t block = 1 << 20;
     uint64_t state = 1;
@@ -157,7 +157,7 @@ static void prepare(struct load *load) {
     }
     free(noise);
     load->map = mmap(NULL, load->bytes, PROT_READ, MAP_SHARED, load->fd, 0);
-    load->order = malloc(load->samples * sizeof(*load->order));
+    load->order = malloc(load->samples * sizeof *load->order);
     for (size_t i = 0; i < load->samples; i++) {
         load->order[i] = (uint32_t)i;
     }
@@ -210,7 +210,7 @@ struct feed {
 static void feed_open(struct feed *feed, const struct load *load, bool from_memory, int threads,
                       uint64_t memory) {
     char text[512];
-    snprintf(text, sizeof(text), from_memory ? load->memory : load->file, load->path);
+    snprintf(text, sizeof text, from_memory ? load->memory : load->file, load->path);
     brim_runtime_options options = BRIM_RUNTIME_OPTIONS_INIT;
     options.host_bytes = memory;
     options.threads = threads;
@@ -262,7 +262,7 @@ static int ascending(const void *a, const void *b) {
 }
 
 static double median(double *values, int count) {
-    qsort(values, (size_t)count, sizeof(*values), ascending);
+    qsort(values, (size_t)count, sizeof *values, ascending);
     return values[count / 2];
 }
 
@@ -314,13 +314,13 @@ int main(int argc, char **argv) {
         rounds = atoi(argv[2]);
     }
     const char *temporary = getenv("TMPDIR");
-    snprintf(directory, sizeof(directory), "%.40s/brim-bench-XXXXXX",
+    snprintf(directory, sizeof directory, "%.40s/brim-bench-XXXXXX",
              temporary != NULL ? temporary : "/tmp");
     if (mkdtemp(directory) == NULL) {
         perror("direct: mkdtemp");
         return 1;
     }
-    for (size_t i = 0; i < sizeof(loads) / sizeof(loads[0]); i++) {
+    for (size_t i = 0; i < sizeof loads / sizeof loads[0]; i++) {
         struct load *load = &loads[i];
         prepare(load);
         for (int memory = 0; memory < 2; memory++) {

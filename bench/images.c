@@ -68,7 +68,7 @@ static int compare_doubles(const void *a, const void *b) {
 }
 
 static double median(double *values, int count) {
-    qsort(values, (size_t)count, sizeof(values[0]), compare_doubles);
+    qsort(values, (size_t)count, sizeof values[0], compare_doubles);
     return values[count / 2];
 }
 
@@ -81,11 +81,11 @@ static int compare_names(const void *a, const void *b) {
 static void list_files(void) {
     DIR *directory = opendir(folder);
     const struct dirent *entry;
-    files = calloc(MOST_FILES, sizeof(files[0]));
+    files = calloc(MOST_FILES, sizeof files[0]);
     while (directory != NULL && file_count < MOST_FILES && (entry = readdir(directory)) != NULL) {
         if (entry->d_name[0] != '.') {
             char path[4096];
-            snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
+            snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
             files[file_count++] = strdup(path);
         }
     }
@@ -94,7 +94,7 @@ static void list_files(void) {
         exit(1);
     }
     closedir(directory);
-    qsort(files, file_count, sizeof(files[0]), compare_names);
+    qsort(files, file_count, sizeof files[0], compare_names);
 }
 
 /* A picture with edges, slopes and noise (`grain`), so that it compresses like a photograph. */
@@ -140,7 +140,7 @@ static void draw_folder(const char *path, int count, uint32_t width, uint32_t he
     char name[4096];
     mkdir(path, 0700);
     for (int i = 0; i < count; i++) {
-        snprintf(name, sizeof(name), "%s/%03d.jpg", path, i);
+        snprintf(name, sizeof name, "%s/%03d.jpg", path, i);
         draw(name, width, height, grain, (uint64_t)i + 1);
     }
 }
@@ -250,7 +250,7 @@ static double run_brim(const char *from, const char *stages, uint64_t memory, ui
     options.host_bytes = memory;
     options.threads = THREADS;
     options.index_dir = scratch_folder;
-    snprintf(text, sizeof(text), "folder \"%s\" classes=no | repeat 1000000 | %s", from, stages);
+    snprintf(text, sizeof text, "folder \"%s\" classes=no | repeat 1000000 | %s", from, stages);
     check(brim_runtime_new(&options, &runtime), "runtime");
     check(brim_pipeline_parse(text, &pipeline), text);
     check(brim_loader_open(runtime, pipeline, &open_options, &loader), text);
@@ -287,7 +287,7 @@ static void compare_naked(const char *name, const char *stages, bool whole) {
 static void compare_photos(void) {
     char path[4096];
     double ratio[MOST_ROUNDS], exact = 0, fast = 0;
-    snprintf(path, sizeof(path), "%s/photos", scratch_folder);
+    snprintf(path, sizeof path, "%s/photos", scratch_folder);
     draw_folder(path, 4, 4000, 3000, 15); /* 3.5 MB each, as phones make them */
     const uint64_t images = images_of_round < 640 ? 64 : images_of_round / 10;
     for (int i = 0; i < rounds; i++) {
@@ -313,14 +313,14 @@ static void measure_memory(const char *name, const char *stages, uint64_t memory
         char line[256];
         double peak = 0;
         FILE *status = fopen("/proc/self/status", "r");
-        while (status != NULL && fgets(line, sizeof(line), status) != NULL) {
+        while (status != NULL && fgets(line, sizeof line, status) != NULL) {
             sscanf(line, "VmHWM: %lf kB", &peak);
         }
         const double answer[2] = { rate, peak / 1024 };
-        _exit(write(pipe_ends[1], answer, sizeof(answer)) != sizeof(answer));
+        _exit(write(pipe_ends[1], answer, sizeof answer) != sizeof answer);
     }
     double answer[2] = { 0, 0 };
-    if (read(pipe_ends[0], answer, sizeof(answer)) == sizeof(answer)) {
+    if (read(pipe_ends[0], answer, sizeof answer) == sizeof answer) {
         printf("%-30s %7.0f/s   resident at most %.1f MiB\n", name, answer[0], answer[1]);
     }
     fflush(stdout);
@@ -340,7 +340,7 @@ int main(int count, char **words) {
     char drawn[64];
     folder = count > 1 ? words[1] : "../shared/data/imagenet";
     if (access(folder, R_OK) != 0) {
-        snprintf(drawn, sizeof(drawn), "%s/drawn", scratch_folder);
+        snprintf(drawn, sizeof drawn, "%s/drawn", scratch_folder);
         draw_folder(drawn, DRAWN, 500, 375, 31);
         folder = drawn;
     }
@@ -357,6 +357,6 @@ int main(int count, char **words) {
     compare_naked("validation", "decode | resize 256 | center_crop 224 | " TO_FLOAT, true);
     compare_photos();
     char command[128];
-    snprintf(command, sizeof(command), "rm -rf '%s'", scratch_folder);
+    snprintf(command, sizeof command, "rm -rf '%s'", scratch_folder);
     return system(command) == 0 ? 0 : 1;
 }

@@ -89,7 +89,7 @@ static double count_lines(const char *path, uint64_t *lines, uint64_t *bytes) {
     const double began = now();
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     *lines = *bytes = 0;
-    for (ssize_t got; (got = read(fd, piece, sizeof(piece))) > 0; *bytes += (uint64_t)got) {
+    for (ssize_t got; (got = read(fd, piece, sizeof piece)) > 0; *bytes += (uint64_t)got) {
         const char *end = piece + got;
         for (const char *at = piece; (at = memchr(at, '\n', (size_t)(end - at))) != NULL; at++) {
             ++*lines;
@@ -126,7 +126,7 @@ static int compare(const void *a, const void *b) {
 }
 
 static double median(double *values) {
-    qsort(values, (size_t)rounds, sizeof(*values), compare);
+    qsort(values, (size_t)rounds, sizeof *values, compare);
     return values[rounds / 2];
 }
 
@@ -134,8 +134,8 @@ static void measure(brim_runtime *runtime, const struct load *load) {
     double plain[MOST_ROUNDS], brim[MOST_ROUNDS], ratio[MOST_ROUNDS];
     char path[300], text[400];
     uint64_t lines = 0, bytes = 0, records = 0;
-    snprintf(path, sizeof(path), "%s/lines", directory);
-    snprintf(text, sizeof(text), "%s %s index=beside", load->stage, path);
+    snprintf(path, sizeof path, "%s/lines", directory);
+    snprintf(text, sizeof text, "%s %s index=beside", load->stage, path);
     make_file(load, path);
     count_lines(path, &lines, &bytes); /* into the page cache */
     for (int i = 0; i < rounds; i++) {
@@ -154,13 +154,13 @@ int main(int count, char **words) {
     brim_runtime *runtime;
     brim_runtime_options options = BRIM_RUNTIME_OPTIONS_INIT;
     options.host_bytes = 8u << 20;
-    snprintf(directory, sizeof(directory), "%s/brim-index-XXXXXX", count > 1 ? words[1] : "/tmp");
+    snprintf(directory, sizeof directory, "%s/brim-index-XXXXXX", count > 1 ? words[1] : "/tmp");
     rounds = count > 2 ? atoi(words[2]) : rounds;
     if (rounds < 1 || rounds > MOST_ROUNDS || mkdtemp(directory) == NULL ||
         brim_runtime_new(&options, &runtime) != BRIM_OK) {
         die("cannot begin");
     }
-    for (size_t i = 0; i < sizeof(loads) / sizeof(loads[0]); i++) {
+    for (size_t i = 0; i < sizeof loads / sizeof loads[0]; i++) {
         measure(runtime, &loads[i]);
     }
     brim_runtime_free(runtime);

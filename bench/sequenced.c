@@ -67,10 +67,10 @@ static brim_loader *open_way(brim_runtime *runtime, const struct load *load, int
     options.bindings = binding;
     options.binding_count = 1;
     if (way == 2) {
-        snprintf(text, sizeof(text), ways[way].text, (long long)load->samples,
+        snprintf(text, sizeof text, ways[way].text, (long long)load->samples,
                  (long long)load->samples / 2, load->rest);
     } else {
-        snprintf(text, sizeof(text), ways[way].text, (long long)load->samples, load->rest);
+        snprintf(text, sizeof text, ways[way].text, (long long)load->samples, load->rest);
     }
     check(brim_pipeline_parse(text, &pipeline), "parsing");
     check(brim_loader_open(runtime, pipeline, &options, &loader), "opening");
@@ -103,7 +103,7 @@ static int ascending(const void *a, const void *b) {
 }
 
 static double median(double *values) {
-    qsort(values, (size_t)rounds, sizeof(values[0]), ascending);
+    qsort(values, (size_t)rounds, sizeof values[0], ascending);
     return values[rounds / 2];
 }
 
@@ -137,7 +137,7 @@ static void run(const struct load *load, int threads) {
             rates[way][round] = rate(loader[way]);
         }
     }
-    memcpy(ratio, rates[0], sizeof(ratio)); /* it is sorted */
+    memcpy(ratio, rates[0], sizeof ratio); /* it is sorted */
     printf("%-10s %d threads  direct %8.0f k/s", load->name, threads, median(ratio) * 1e-3);
     for (int way = 1; way < WAYS; way++) {
         for (int round = 0; round < rounds; round++) {
@@ -166,7 +166,7 @@ int main(int count, char **words) {
         return 2;
     }
     printf("samples delivered in a second; ratios to the direct path\n");
-    for (size_t i = 0; i < sizeof(loads) / sizeof(loads[0]); i++) {
+    for (size_t i = 0; i < sizeof loads / sizeof loads[0]; i++) {
         for (int threads = 0; threads <= 2; threads++) {
             run(&loads[i], threads);
         }

@@ -61,20 +61,20 @@ static void prepare(void) {
     static uint64_t image[SIDE * SIDE * 3 / 8];
     char header[128];
     const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    memset(header, ' ', sizeof(header));
+    memset(header, ' ', sizeof header);
     memcpy(header, "\x93NUMPY\x01\x00\x76\x00", 10);
     const int length = snprintf(
         header + 10, 100, "{'descr': '|u1', 'fortran_order': False, 'shape': (%u, %u, %u, 3), }",
         IMAGES, SIDE, SIDE);
     header[10 + length] = ' ';
     header[127] = '\n';
-    write_all(fd, header, sizeof(header));
+    write_all(fd, header, sizeof header);
     uint64_t state = 1;
     for (unsigned i = 0; i < IMAGES; i++) {
-        for (size_t k = 0; k < sizeof(image) / 8; k++) {
+        for (size_t k = 0; k < sizeof image / 8; k++) {
             image[k] = state = state * 6364136223846793005u + 1442695040888963407u;
         }
-        write_all(fd, image, sizeof(image));
+        write_all(fd, image, sizeof image);
     }
     close(fd);
 }
@@ -101,7 +101,7 @@ static brim_loader *open_loader(brim_runtime *runtime, const char *format, const
     brim_open_options options = BRIM_OPEN_OPTIONS_INIT;
     options.label = label;
     options.slots = SLOTS;
-    snprintf(text, sizeof(text), format, path);
+    snprintf(text, sizeof text, format, path);
     check(brim_pipeline_parse(text, &pipeline), "pipeline");
     check(brim_loader_open(runtime, pipeline, &options, &loader), "open");
     brim_pipeline_free(pipeline);
@@ -182,7 +182,7 @@ static int ascending(const void *a, const void *b) {
 }
 
 static double median(double *values) {
-    qsort(values, (size_t)rounds, sizeof(*values), ascending);
+    qsort(values, (size_t)rounds, sizeof *values, ascending);
     return values[rounds / 2];
 }
 
@@ -200,7 +200,7 @@ int main(int argc, char **argv) {
         rounds = atoi(argv[2]);
     }
     const char *temporary = getenv("TMPDIR");
-    snprintf(path, sizeof(path), "%.40s/brim-bench-XXXXXX", temporary != NULL ? temporary : "/tmp");
+    snprintf(path, sizeof path, "%.40s/brim-bench-XXXXXX", temporary != NULL ? temporary : "/tmp");
     const int fd = mkstemp(path);
     if (fd < 0) {
         perror("sharing: mkstemp");

@@ -24,7 +24,7 @@ static void keep(struct bad *bad, const char *text) {
         return;
     }
     if (bad->texts == NULL) {
-        bad->texts = take(bad->most, sizeof(bad->texts[0]));
+        bad->texts = take(bad->most, sizeof bad->texts[0]);
     }
     char *copy = take(strlen(text) + 1, 1);
     bad->texts[bad->count++] = strcpy(copy, text);
@@ -40,7 +40,7 @@ void bad_look(struct bad *bad, brim_loader *loader) {
         before = after;
         /* the loader counts from the latest */
         for (uint32_t i = before.error_count; status == BRIM_OK && i-- > 0;) {
-            if (brim_loader_error(loader, i, text, sizeof(text)) == BRIM_OK) {
+            if (brim_loader_error(loader, i, text, sizeof text) == BRIM_OK) {
                 keep(bad, text);
             }
         }

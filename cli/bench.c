@@ -155,12 +155,12 @@ static void stage_row(void *to, const brim_stage_stats *stage, double share, boo
     struct stage_table *stages = to;
     if (fused) {
         stages->fused = true;
-        snprintf(name, sizeof(name), "+ %s", stage->name);
+        snprintf(name, sizeof name, "+ %s", stage->name);
         table_row(&stages->table, (const char *[]){ name, "", "", "" });
         return;
     }
-    snprintf(percent, sizeof(percent), "%.1f %%", share * 100);
-    snprintf(each, sizeof(each), "%.1f ns",
+    snprintf(percent, sizeof percent, "%.1f %%", share * 100);
+    snprintf(each, sizeof each, "%.1f ns",
              stage->samples > 0 ? (double)stage->ns / (double)stage->samples : 0);
     table_row(&stages->table,
               (const char *[]){ stage->name, percent, each, count_text(stage->samples, samples) });
@@ -297,7 +297,7 @@ static int bench_open(struct bench *bench) {
     if (bench->failure.status != BRIM_OK) {
         return failure_tell(options, &bench->failure);
     }
-    qsort(bench->repeats, bench->done, sizeof(bench->repeats[0]), by_rate);
+    qsort(bench->repeats, bench->done, sizeof bench->repeats[0], by_rate);
     tell(bench, status == BRIM_STATUS_INTERRUPTED);
     return feed_signal() != 0 ? EXIT_SIGNAL + feed_signal() : EXIT_GOOD;
 }
@@ -309,7 +309,7 @@ int command_bench(const struct options *options) {
     if (code == EXIT_GOOD) {
         const brim_status status = feed_open(&bench.feed, &session);
         if (status == BRIM_OK) {
-            bench.repeats = take(options->repeat, sizeof(bench.repeats[0]));
+            bench.repeats = take(options->repeat, sizeof bench.repeats[0]);
             code = bench_open(&bench);
             free(bench.repeats);
         } else {

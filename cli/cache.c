@@ -176,7 +176,7 @@ static void rm_one(struct work *work, const char *path) {
     struct failure refusal = { .status = BRIM_OK };
     if (is_directory(path)) {
         refusal.status = BRIM_STATUS_INVALID;
-        snprintf(refusal.text, sizeof(refusal.text),
+        snprintf(refusal.text, sizeof refusal.text,
                  "%.512s is a directory: brim cache prune DIR --to 0 deletes all caches in it; or "
                  "name the files",
                  path);
@@ -186,7 +186,7 @@ static void rm_one(struct work *work, const char *path) {
     brim_status status = brim_cache_inspect(path, &facts);
     if (status == BRIM_OK && work->options->dry_run && facts.in_use) {
         refusal.status = BRIM_STATUS_HELD;
-        snprintf(refusal.text, sizeof(refusal.text),
+        snprintf(refusal.text, sizeof refusal.text,
                  "%.512s is being filled by a process, and would not be deleted", path);
         failed(work, path, &refusal);
         return;
@@ -232,7 +232,7 @@ static void prune(struct work *work) {
     uint64_t left = find(work, &found);
     size_t deleted = 0, held = 0;
     if (found.count > 0) {
-        qsort(found.files, found.count, sizeof(found.files[0]), by_use);
+        qsort(found.files, found.count, sizeof found.files[0], by_use);
     }
     for (size_t i = 0; i < found.count && is_over(left, options->to); i++) {
         const struct cache_file *file = &found.files[i];
@@ -320,8 +320,8 @@ static bool check(const struct options *options, const struct action *action, ch
 
 int command_cache(const struct options *options) {
     struct failure failure = { .status = BRIM_STATUS_INVALID };
-    const struct action *action = action_find(options->operand, failure.text, sizeof(failure.text));
-    if (action == NULL || !check(options, action, failure.text, sizeof(failure.text))) {
+    const struct action *action = action_find(options->operand, failure.text, sizeof failure.text);
+    if (action == NULL || !check(options, action, failure.text, sizeof failure.text)) {
         return failure_tell(options, &failure);
     }
     struct work work = { .options = options, .json = { .file = stdout } };

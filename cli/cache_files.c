@@ -28,9 +28,9 @@ static void keep(struct cache_files *found, const char *path, const struct stat 
                  const brim_cache_info *info) {
     if (found->count == found->room) {
         const size_t room = 2 * found->room + 16;
-        struct cache_file *files = take(room, sizeof(files[0]));
+        struct cache_file *files = take(room, sizeof files[0]);
         if (found->files != NULL) {
-            memcpy(files, found->files, found->count * sizeof(files[0]));
+            memcpy(files, found->files, found->count * sizeof files[0]);
             free(found->files);
         }
         found->files = files;
@@ -54,14 +54,14 @@ static void look(struct cache_files *found, const FTSENT *entry, bool given, cac
         keep(found, entry->fts_path, entry->fts_statp, &info);
     } else if (given || (status != BRIM_STATUS_INVALID && lstat(entry->fts_path, &facts) == 0)) {
         struct failure failure = { .status = status };
-        snprintf(failure.text, sizeof(failure.text), "%s", brim_detail());
+        snprintf(failure.text, sizeof failure.text, "%s", brim_detail());
         failed(user, entry->fts_path, &failure);
     }
 }
 
 static void fail_at(const char *path, int problem, cache_failed *failed, void *user) {
     struct failure failure = { .status = BRIM_STATUS_IO };
-    snprintf(failure.text, sizeof(failure.text), "%.512s: %s", path, strerror(problem));
+    snprintf(failure.text, sizeof failure.text, "%.512s: %s", path, strerror(problem));
     failed(user, path, &failure);
 }
 
@@ -89,7 +89,7 @@ void cache_files_add(struct cache_files *found, const char *path, cache_failed *
         case FTS_DEFAULT: /* neither a file nor a directory, which could wait for ever */
             if (given) {
                 struct failure failure = { .status = BRIM_STATUS_INVALID };
-                snprintf(failure.text, sizeof(failure.text), "%.512s is not a file", path);
+                snprintf(failure.text, sizeof failure.text, "%.512s is not a file", path);
                 failed(user, path, &failure);
             }
             break;

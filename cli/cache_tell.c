@@ -28,7 +28,7 @@ static const char *age_text(int64_t time_ns, char text[TIME_TEXT]) {
     } units[] = { { 86400, "days" }, { 3600, "h" }, { 60, "min" }, { 1, "s" } };
     const double age = seconds_now() - (double)time_ns * 1e-9;
     snprintf(text, TIME_TEXT, "just now");
-    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
         if (age >= 2 * units[i].seconds) {
             snprintf(text, TIME_TEXT, "%.0f %s ago", age / units[i].seconds - 0.5, units[i].name);
             break;
@@ -104,7 +104,7 @@ void cache_print(const char *path, const brim_cache_info *info) {
 /* What a cell has room for: the end. */
 static const char *tail_text(const char *pipeline, char text[CELL_BYTES]) {
     static const char more[] = "...";
-    const size_t more_bytes = sizeof(more) - 1, length = strlen(pipeline);
+    const size_t more_bytes = sizeof more - 1, length = strlen(pipeline);
     if (length < CELL_BYTES) {
         return pipeline;
     }
@@ -122,7 +122,7 @@ static void list_row(struct table *table, const struct cache_file *file) {
     char pipeline[CELL_BYTES], bytes[NUMBER_TEXT], fill[NUMBER_TEXT] = "-", age[TIME_TEXT] = "-";
     if (info->usable) {
         /* full is only what is */
-        snprintf(fill, sizeof(fill), "%.0f %%",
+        snprintf(fill, sizeof fill, "%.0f %%",
                  info->filled < info->samples && fill_of(info) > 0.99 ? 99 : fill_of(info) * 100);
         (void)age_text(info->used_ns, age);
     }

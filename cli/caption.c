@@ -30,7 +30,7 @@ static void append(char text[CAPTION_BYTES], const char *more) {
 
 static void append_number(char text[CAPTION_BYTES], int digits, double number) {
     char written[32];
-    snprintf(written, sizeof(written), "%.*g", digits, number);
+    snprintf(written, sizeof written, "%.*g", digits, number);
     append(text, written);
 }
 

@@ -205,14 +205,14 @@ int command_completion(const struct options *options) {
         const char *name;
         void (*write)(FILE *file);
     } shells[] = { { "bash", write_bash }, { "zsh", write_zsh }, { "fish", write_fish } };
-    for (size_t i = 0; i < sizeof(shells) / sizeof(shells[0]); i++) {
+    for (size_t i = 0; i < sizeof shells / sizeof shells[0]; i++) {
         if (strcmp(options->operand, shells[i].name) == 0) {
             shells[i].write(stdout);
             return EXIT_GOOD;
         }
     }
     struct failure failure = { .status = BRIM_STATUS_INVALID };
-    snprintf(failure.text, sizeof(failure.text),
+    snprintf(failure.text, sizeof failure.text,
              "there is no completion for '%s'; the shells are bash, zsh and fish",
              options->operand);
     return failure_tell(options, &failure);

@@ -83,8 +83,8 @@ static const char command_end[] =
 /* 'name:summary', with the colons of the summary escaped. */
 static void write_described(FILE *file, const char *name, const char *summary) {
     char text[512];
-    size_t at = (size_t)snprintf(text, sizeof(text), "%s:", name);
-    for (; *summary != '\0' && at + 3 < sizeof(text); summary++) {
+    size_t at = (size_t)snprintf(text, sizeof text, "%s:", name);
+    for (; *summary != '\0' && at + 3 < sizeof text; summary++) {
         if (*summary == ':') {
             text[at++] = '\\';
         }

@@ -28,8 +28,8 @@ static void add_missing(struct found *found, brim_status status, const char *dev
                         const char *why) {
     struct missing *missing = &found->missing[found->missing_count++];
     missing->failure.status = status;
-    snprintf(missing->device, sizeof(missing->device), "%s", device);
-    snprintf(missing->failure.text, sizeof(missing->failure.text), "%s", why);
+    snprintf(missing->device, sizeof missing->device, "%s", device);
+    snprintf(missing->failure.text, sizeof missing->failure.text, "%s", why);
 }
 
 static void find_kind(struct found *found, brim_device kind) {

@@ -27,7 +27,7 @@ struct digest {
 };
 
 struct digest *digest_new(void) {
-    struct digest *digest = take(1, sizeof(*digest));
+    struct digest *digest = take(1, sizeof *digest);
     digest->state = XXH3_createState();
     if (digest->state == NULL || XXH3_128bits_reset(digest->state) != XXH_OK) {
         digest_free(digest);
@@ -51,7 +51,7 @@ static void add_bytes(struct digest *digest, const void *bytes, size_t count) {
 }
 
 static void add_number(struct digest *digest, uint64_t number) {
-    add_bytes(digest, &number, sizeof(number));
+    add_bytes(digest, &number, sizeof number);
 }
 
 static void add_text(struct digest *digest, const char *text) {
@@ -120,7 +120,7 @@ brim_status digest_add(struct digest *digest, const brim_batch *batch) {
         add_elements(digest, &field);
     }
     add_number(digest, info->rows);
-    add_bytes(digest, info->samples, info->rows * sizeof(info->samples[0]));
+    add_bytes(digest, info->samples, info->rows * sizeof info->samples[0]);
     add_bytes(digest, info->valid, info->rows);
     return BRIM_OK;
 }

@@ -62,14 +62,14 @@ void end_array(struct document *document) {
 
 static json_t *replaced(const char *text) {
     static const char replacement[] = "\xEF\xBF\xBD"; /* U+FFFD */
-    char *copy = take(strlen(text) + 1, sizeof(replacement));
+    char *copy = take(strlen(text) + 1, sizeof replacement);
     size_t length = 0;
     for (const char *c = text; *c != '\0'; c++) {
         if ((unsigned char)*c < 0x80) {
             copy[length++] = *c;
         } else {
-            memcpy(copy + length, replacement, sizeof(replacement) - 1);
-            length += sizeof(replacement) - 1;
+            memcpy(copy + length, replacement, sizeof replacement - 1);
+            length += sizeof replacement - 1;
         }
     }
     json_t *value = json_stringn(copy, length);
@@ -108,7 +108,7 @@ void put_bool(struct document *document, const char *key, bool value) {
 
 void put_hex(struct document *document, const char *key, uint64_t number) {
     char text[17];
-    snprintf(text, sizeof(text), "%016" PRIx64, number);
+    snprintf(text, sizeof text, "%016" PRIx64, number);
     put_text(document, key, text);
 }
 

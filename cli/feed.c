@@ -47,7 +47,7 @@ brim_status feed_open(struct feed *feed, struct session *session) {
     const brim_status status = session_load(session, &feed->loader);
     /* after opening, which refuses what no budget can hold */
     if (status == BRIM_OK) {
-        feed->held = take(hold, sizeof(feed->held[0]));
+        feed->held = take(hold, sizeof feed->held[0]);
     }
     return status;
 }

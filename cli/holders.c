@@ -59,7 +59,7 @@ void holders_print(brim_runtime *runtime) {
             const brim_budget_info *row = &rows.row[i];
             char label[CELL_BYTES], now[NUMBER_TEXT], peak[NUMBER_TEXT], elastic[NUMBER_TEXT];
             char limit[NUMBER_TEXT];
-            snprintf(label, sizeof(label), "%*s%s", (int)row->depth * INDENT, "",
+            snprintf(label, sizeof label, "%*s%s", (int)row->depth * INDENT, "",
                      row->depth == 0 ? kind_text(kind, name) : row->label);
             table_row(
                 &table,

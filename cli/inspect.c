@@ -60,7 +60,7 @@ struct inspection {
 static bool is_pipeline(const char *subject) {
     char name[BRIM_NAME_BYTES];
     const size_t length = strcspn(subject, " |(");
-    if (subject[length] == '\0' || length >= sizeof(name)) {
+    if (subject[length] == '\0' || length >= sizeof name) {
         return false;
     }
     memcpy(name, subject, length);
@@ -74,18 +74,18 @@ static brim_status find_text(struct inspection *inspection) {
     inspection->is_file = stat(inspection->subject, &file) == 0;
     if (!inspection->is_file && is_pipeline(inspection->subject)) {
         const int length =
-            snprintf(inspection->text, sizeof(inspection->text), "%s", inspection->subject);
-        if (length > 0 && (size_t)length < sizeof(inspection->text)) {
+            snprintf(inspection->text, sizeof inspection->text, "%s", inspection->subject);
+        if (length > 0 && (size_t)length < sizeof inspection->text) {
             return BRIM_OK;
         }
         inspection->failure = (struct failure){ .status = BRIM_STATUS_INVALID };
-        snprintf(inspection->failure.text, sizeof(inspection->failure.text),
+        snprintf(inspection->failure.text, sizeof inspection->failure.text,
                  "the pipeline is longer than the %d bytes that brim inspect takes", TEXT_BYTES);
         return BRIM_STATUS_INVALID;
     }
     inspection->is_directory = inspection->is_file && S_ISDIR(file.st_mode);
     inspection->file_bytes = inspection->is_file ? (uint64_t)file.st_size : 0;
-    status = brim_guess(inspection->subject, inspection->text, sizeof(inspection->text));
+    status = brim_guess(inspection->subject, inspection->text, sizeof inspection->text);
     if (status != BRIM_OK) {
         inspection->failure = failure_now(&inspection->session, status);
     }
@@ -98,7 +98,7 @@ static bool keep_choice(struct inspection *inspection, brim_status status) {
     if (status != BRIM_STATUS_INVALID || strstr(brim_detail(), ": say which ") == NULL) {
         return false;
     }
-    snprintf(inspection->note, sizeof(inspection->note), "%s", brim_detail());
+    snprintf(inspection->note, sizeof inspection->note, "%s", brim_detail());
     return true;
 }
 
@@ -448,7 +448,7 @@ int command_inspect(const struct options *options) {
         put_array(&json, "files");
     }
     for (size_t i = 0; i < options->operand_count && code < EXIT_SIGNAL; i++) {
-        struct inspection *inspection = take(1, sizeof(*inspection));
+        struct inspection *inspection = take(1, sizeof *inspection);
         inspection->options = options;
         inspection->subject = options->operands[i];
         inspection->errors.most = ERRORS_KEPT;

@@ -127,7 +127,7 @@ static bool effect_next(const char **at, char name[BRIM_NAME_BYTES], brim_dtype 
         const size_t length = strcspn(entry, ",");
         *at += length + strspn(entry + length, ", ");
         for (size_t end = 1; end < length && end < BRIM_NAME_BYTES; end++) {
-            for (size_t i = 0; entry[end] == ' ' && i < sizeof(types) / sizeof(types[0]); i++) {
+            for (size_t i = 0; entry[end] == ' ' && i < sizeof types / sizeof types[0]; i++) {
                 const size_t bytes = strlen(types[i].name);
                 if (strncmp(entry + end + 1, types[i].name, bytes) == 0 &&
                     entry[end + 1 + bytes] == ' ') {
@@ -188,7 +188,7 @@ static void note_normalize(struct history *history, const brim_plan *plan, size_
 static struct history history_of(const brim_plan *plan, const char *field) {
     struct history history = { 0 };
     char name[PATH_MAX], word[PATH_MAX];
-    snprintf(name, sizeof(name), "%s", field);
+    snprintf(name, sizeof name, "%s", field);
     for (size_t i = brim_plan_get(plan)->stage_count; i-- > 0;) {
         const brim_plan_stage *stage = brim_plan_stage_at(plan, i);
         if (strcmp(stage->name, "copy") == 0) {
@@ -230,8 +230,8 @@ static bool normalize_read(struct look *look, const char *text) {
         return false;
     }
     if (strcmp(preset, "imagenet") == 0) {
-        memcpy(look->mean, mean, sizeof(mean));
-        memcpy(look->std, std, sizeof(std));
+        memcpy(look->mean, mean, sizeof mean);
+        memcpy(look->std, std, sizeof std);
         return true;
     }
     return strcmp(preset, "unit") == 0 ||
@@ -316,14 +316,14 @@ void look_find(struct look *look, const brim_plan *plan, const char *field,
         if (!is_bytes(&range)) {
             look->black = range.least;
             look->white = range.most > range.least ? range.most : range.least + 1;
-            snprintf(look->note, sizeof(look->note),
+            snprintf(look->note, sizeof look->note,
                      "what %s was before is not known%s: shown from black at %g to white at %g",
                      field, history.several ? ", there are several normalize stages" : "",
                      look->black, look->white);
         }
     }
     if (!range.finite) {
-        snprintf(look->note, sizeof(look->note),
+        snprintf(look->note, sizeof look->note,
                  "%s has values that are not numbers or not finite: shown in magenta", field);
     }
 }

@@ -114,7 +114,7 @@ const struct command commands[] = {
     { "help", "show this text, or a command's", "COMMAND", 0, "", IN_OTHER, command_help },
     { "version", "print the version", NULL, 0, "", IN_OTHER, command_version },
 };
-const size_t command_count = sizeof(commands) / sizeof(commands[0]);
+const size_t command_count = sizeof commands / sizeof commands[0];
 
 const struct command *command_find(const char *name) {
     for (size_t i = 0; i < command_count; i++) {
@@ -194,12 +194,12 @@ static void print_command_help(const struct command *command) {
 
 static int fail_usage(const struct options *options, const char *why) {
     struct failure failure = { .status = BRIM_STATUS_INVALID };
-    snprintf(failure.text, sizeof(failure.text), "%s", why);
+    snprintf(failure.text, sizeof failure.text, "%s", why);
     return failure_tell(options, &failure);
 }
 
 static void explain_unknown(const char *name, char *why, size_t why_bytes) {
-    const char *names[sizeof(commands) / sizeof(commands[0])];
+    const char *names[sizeof commands / sizeof commands[0]];
     for (size_t i = 0; i < command_count; i++) {
         names[i] = commands[i].name;
     }
@@ -222,7 +222,7 @@ int command_help(const struct options *options) {
     }
     if (command == NULL) {
         char why[256];
-        explain_unknown(options->operand, why, sizeof(why));
+        explain_unknown(options->operand, why, sizeof why);
         return fail_usage(options, why);
     }
     print_command_help(command);
@@ -249,14 +249,14 @@ static int dispatch(int count, char **words) {
     const struct command *command = command_find(name);
     char why[512];
     if (command == NULL) {
-        explain_unknown(name, why, sizeof(why));
+        explain_unknown(name, why, sizeof why);
         fputs("brim: ", stderr);
         put_clean(stderr, why);
         fputc('\n', stderr);
         return EXIT_USAGE;
     }
     struct options options;
-    if (!options_parse(&options, command, count - 2, words + 2, why, sizeof(why))) {
+    if (!options_parse(&options, command, count - 2, words + 2, why, sizeof why)) {
         return fail_usage(&options, why);
     }
     if (options.help) {

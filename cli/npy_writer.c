@@ -56,7 +56,7 @@ static brim_status fail(struct failure *failure, brim_status status, const char 
     *failure = (struct failure){ .status = status };
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(failure->text, sizeof(failure->text), format, arguments);
+    vsnprintf(failure->text, sizeof failure->text, format, arguments);
     va_end(arguments);
     return status;
 }
@@ -70,17 +70,16 @@ static const char *type_code(brim_dtype dtype) {
         [BRIM_DTYPE_F16] = "<f2",  [BRIM_DTYPE_F32] = "<f4",   [BRIM_DTYPE_F64] = "<f8",
         [BRIM_DTYPE_C64] = "<c8",  [BRIM_DTYPE_C128] = "<c16",
     };
-    return (size_t)dtype < sizeof(codes) / sizeof(codes[0]) ? codes[dtype] : NULL;
+    return (size_t)dtype < sizeof codes / sizeof codes[0] ? codes[dtype] : NULL;
 }
 
 /* ------------------------------------------------------------------ one file */
 
 static brim_status output_open(struct output *output, const char *folder, const char *name,
                                const char *suffix, struct failure *failure) {
-    const int length =
-        snprintf(output->path, sizeof(output->path), "%s/%s%s", folder, name, suffix);
+    const int length = snprintf(output->path, sizeof output->path, "%s/%s%s", folder, name, suffix);
     static const char blank[HEADER_BYTES];
-    if (length < 0 || (size_t)length >= sizeof(output->path)) {
+    if (length < 0 || (size_t)length >= sizeof output->path) {
         return fail(failure, BRIM_STATUS_IO, "cannot write %s/%s%s: %s", folder, name, suffix,
                     strerror(ENAMETOOLONG));
     }
@@ -92,7 +91,7 @@ static brim_status output_open(struct output *output, const char *folder, const 
         return fail(failure, BRIM_STATUS_IO, "cannot write %s: %s", output->path, strerror(errno));
     }
     (void)setvbuf(output->file, NULL, _IOFBF, BUFFER_BYTES);
-    (void)fwrite(blank, 1, sizeof(blank), output->file); /* a failure shows at the end */
+    (void)fwrite(blank, 1, sizeof blank, output->file); /* a failure shows at the end */
     return BRIM_OK;
 }
 
@@ -108,13 +107,13 @@ static brim_status output_finish(struct output *output, brim_dtype dtype, uint64
     header[8] = (char)(text_bytes & 0xff);
     header[9] = (char)(text_bytes >> 8);
     size_t at = begin;
-    at += (size_t)snprintf(header + at, sizeof(header) - at,
+    at += (size_t)snprintf(header + at, sizeof header - at,
                            "{'descr': '%s', 'fortran_order': False, 'shape': (%" PRIu64 ",",
                            type_code(dtype), first);
     for (uint32_t d = 0; d < rank; d++) {
-        at += (size_t)snprintf(header + at, sizeof(header) - at, " %" PRId64 ",", shape[d]);
+        at += (size_t)snprintf(header + at, sizeof header - at, " %" PRId64 ",", shape[d]);
     }
-    at += (size_t)snprintf(header + at, sizeof(header) - at, "), }");
+    at += (size_t)snprintf(header + at, sizeof header - at, "), }");
     memset(header + at, ' ', HEADER_BYTES - at);
     header[HEADER_BYTES - 1] = '\n';
 
@@ -173,7 +172,7 @@ static brim_status column_open(struct column *column, const char *folder, struct
         status = output_open(&column->offsets, folder, column->name, ".offsets.npy", failure);
         if (status == BRIM_OK) {
             const int64_t zero = 0;
-            (void)fwrite(&zero, sizeof(zero), 1, column->offsets.file);
+            (void)fwrite(&zero, sizeof zero, 1, column->offsets.file);
         }
     }
     return status;
@@ -187,13 +186,12 @@ struct npy_writer *npy_writer_new(const char *folder, const brim_plan *plan,
         return NULL;
     }
     const uint32_t count = brim_plan_get(plan)->field_count;
-    struct npy_writer *writer =
-        take(1, sizeof(*writer) + (size_t)count * sizeof(writer->columns[0]));
+    struct npy_writer *writer = take(1, sizeof *writer + (size_t)count * sizeof writer->columns[0]);
     writer->count = count;
     for (uint32_t i = 0; i < count; i++) {
         const brim_plan_field *field = brim_plan_field_at(plan, i);
         struct column *column = &writer->columns[i];
-        snprintf(column->name, sizeof(column->name), "%s", field->name);
+        snprintf(column->name, sizeof column->name, "%s", field->name);
         column->form = field->form;
         column->dtype = field->dtype;
     }
@@ -226,7 +224,7 @@ static brim_status column_add(struct column *column, const struct value *value,
                               struct failure *failure) {
     if (!column->begun) {
         column->rank = value->rank;
-        memcpy(column->shape, value->shape, sizeof(column->shape));
+        memcpy(column->shape, value->shape, sizeof column->shape);
         column->begun = true;
     } else if (!fits(column, value)) {
         char before[SHAPE_TEXT], now[SHAPE_TEXT];
@@ -241,7 +239,7 @@ static brim_status column_add(struct column *column, const struct value *value,
     }
     if (column->form != BRIM_FORM_DENSE) {
         column->items += value->shape[0];
-        if (fwrite(&column->items, sizeof(column->items), 1, column->offsets.file) != 1) {
+        if (fwrite(&column->items, sizeof column->items, 1, column->offsets.file) != 1) {
             return output_failed(&column->offsets, failure);
         }
     }

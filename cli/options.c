@@ -122,7 +122,7 @@ static char letter_of(const struct row *row) {
     } letters[] = {
         { "--help", 'h' }, { "--count", 'n' }, { "--dry-run", 'n' }, { "--output", 'o' }
     };
-    for (size_t i = 0; i < sizeof(letters) / sizeof(letters[0]); i++) {
+    for (size_t i = 0; i < sizeof letters / sizeof letters[0]; i++) {
         if (strcmp(row->name, letters[i].name) == 0) {
             return letters[i].letter;
         }
@@ -175,7 +175,7 @@ bool size_parse(const char *text, uint64_t *bytes) {
         end++;
     }
     uint64_t unit = 0;
-    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
         if (strcmp(end, units[i].name) == 0) {
             unit = units[i].bytes;
         }
@@ -342,7 +342,7 @@ static void explain_unknown(const struct command *command, const char *word, siz
     const struct row *row = row_find(command, word, length);
     char others[128] = "";
     if (row != NULL) {
-        commands_of(row, others, sizeof(others));
+        commands_of(row, others, sizeof others);
     }
     const char *names[ROWS];
     size_t count = 0;
@@ -352,7 +352,7 @@ static void explain_unknown(const struct command *command, const char *word, siz
         }
     }
     char name[64];
-    snprintf(name, sizeof(name), "%.*s", (int)(length < 63 ? length : 63), word);
+    snprintf(name, sizeof name, "%.*s", (int)(length < 63 ? length : 63), word);
     const char *near = nearest(name, names, count);
     if (others[0] != '\0' && (near == NULL || strncmp(near, name, length) != 0)) {
         snprintf(why, why_bytes, "%s is not an option of brim %s but of brim %s", row->name,
@@ -523,11 +523,11 @@ void options_help(FILE *file, const struct command *command) {
     struct option_info option;
     for (size_t i = 0; option_at(command, i, &option); i++) {
         char left[40];
-        snprintf(left, sizeof(left), "%s%s%s", option.name, option.value != NULL ? " " : "",
+        snprintf(left, sizeof left, "%s%s%s", option.name, option.value != NULL ? " " : "",
                  option.value != NULL ? option.value : "");
         if (option.letter != '\0') {
             const size_t length = strlen(left);
-            snprintf(left + length, sizeof(left) - length, ", -%c", option.letter);
+            snprintf(left + length, sizeof left - length, ", -%c", option.letter);
         }
         fprintf(file, "  %-20s  %s\n", left, option.help);
     }

@@ -66,7 +66,7 @@ int terminal_columns(int descriptor) {
 /* Leaves `columns` of a text, between characters, and shows that there was more. */
 static void cut(char *text, int columns) {
     static const char more[] = "...";
-    const int shown = columns - (int)(sizeof(more) - 1);
+    const int shown = columns - (int)(sizeof more - 1);
     if (width_of(text) <= columns || shown < 1) {
         return;
     }
@@ -81,7 +81,7 @@ static void cut(char *text, int columns) {
 /* The same at the left, before a stage if one begins in what is left. */
 static void cut_left(char *text, int columns) {
     static const char more[] = "...";
-    const size_t more_bytes = sizeof(more) - 1;
+    const size_t more_bytes = sizeof more - 1;
     const int shown = columns - (int)more_bytes, width = width_of(text);
     if (width <= columns || shown < 1) {
         return;
@@ -140,7 +140,7 @@ void table_print(struct table *table, FILE *file) {
 const char *bytes_text(double bytes, char text[NUMBER_TEXT]) {
     static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
     size_t unit = 0;
-    while (bytes >= 1024 && unit + 1 < sizeof(units) / sizeof(units[0])) {
+    while (bytes >= 1024 && unit + 1 < sizeof units / sizeof units[0]) {
         bytes /= 1024;
         unit++;
     }
@@ -154,7 +154,7 @@ const char *count_text(uint64_t count, char text[NUMBER_TEXT]) {
         return text;
     }
     char digits[24];
-    const int length = snprintf(digits, sizeof(digits), "%" PRIu64, count);
+    const int length = snprintf(digits, sizeof digits, "%" PRIu64, count);
     size_t to = 0;
     for (int i = 0; i < length; i++) {
         if (i > 0 && (length - i) % 3 == 0) {
@@ -223,7 +223,7 @@ const char *form_name(brim_form form) {
         [BRIM_FORM_TEXT] = "text",
         [BRIM_FORM_BYTES] = "bytes",
     };
-    return (size_t)form < sizeof(names) / sizeof(names[0]) ? names[form] : "unknown";
+    return (size_t)form < sizeof names / sizeof names[0] ? names[form] : "unknown";
 }
 
 const char *field_type_text(const brim_plan_field *field, char text[NUMBER_TEXT]) {

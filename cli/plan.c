@@ -89,7 +89,7 @@ static void print_stages(const brim_plan *plan) {
     for (uint32_t i = 0; i < info->stage_count; i++) {
         const brim_plan_stage *stage = brim_plan_stage_at(plan, i);
         char name[CELL_BYTES], bytes[NUMBER_TEXT];
-        snprintf(name, sizeof(name), "%s%s", stage->fused ? "+ " : "", stage->text);
+        snprintf(name, sizeof name, "%s%s", stage->fused ? "+ " : "", stage->text);
         table_row(&table,
                   (const char *[]){ name, bytes_text((double)stage->bytes, bytes), stage->effect });
         fused |= stage->fused != 0;
@@ -192,7 +192,7 @@ int command_plan(const struct options *options) {
             }
             if (!info->fits) {
                 struct failure failure = { .status = BRIM_STATUS_BUDGET };
-                snprintf(failure.text, sizeof(failure.text), "%s", info->reason);
+                snprintf(failure.text, sizeof failure.text, "%s", info->reason);
                 failure_minimum(&failure, &session, info);
                 code = failure_print(options, &failure);
             }

@@ -68,10 +68,10 @@ void progress_opening(struct progress *progress, const char *what, uint64_t done
     const bool files = counts_files(what);
     const char *unit = files ? " files" : "";
     if (total > 0 && total != BRIM_UNKNOWN) {
-        snprintf(line, sizeof(line), "%s, %s of %s%s", what, amount_text(files, done, a),
+        snprintf(line, sizeof line, "%s, %s of %s%s", what, amount_text(files, done, a),
                  amount_text(files, total, b), unit);
     } else {
-        snprintf(line, sizeof(line), "%s, %s%s", what, amount_text(files, done, a), unit);
+        snprintf(line, sizeof line, "%s, %s%s", what, amount_text(files, done, a), unit);
     }
     draw(progress, line);
 }
@@ -79,7 +79,7 @@ void progress_opening(struct progress *progress, const char *what, uint64_t done
 void progress_say(struct progress *progress, const char *what) {
     char line[256];
     if (is_due(progress, now_seconds())) {
-        snprintf(line, sizeof(line), "%s", what);
+        snprintf(line, sizeof line, "%s", what);
         draw(progress, line);
     }
 }
@@ -88,7 +88,7 @@ void progress_counting(struct progress *progress, const char *what, uint64_t don
                        const char *unit) {
     char line[512], a[NUMBER_TEXT], b[NUMBER_TEXT];
     if (is_due(progress, now_seconds())) {
-        snprintf(line, sizeof(line), "%s, %s of %s %s", what, count_text(done, a),
+        snprintf(line, sizeof line, "%s, %s of %s %s", what, count_text(done, a),
                  count_text(total, b), unit);
         draw(progress, line);
     }
@@ -111,11 +111,11 @@ void progress_update(struct progress *progress, brim_runtime *runtime, brim_load
     char left[NUMBER_TEXT] = "";
     if (done > 0 && seconds / done < 1e9) {
         const uint64_t rest = (uint64_t)(seconds * (1 - done) / done);
-        snprintf(left, sizeof(left), ", %" PRIu64 ":%02" PRIu64 ":%02" PRIu64 " left", rest / 3600,
+        snprintf(left, sizeof left, ", %" PRIu64 ":%02" PRIu64 ":%02" PRIu64 " left", rest / 3600,
                  rest / 60 % 60, rest % 60);
     }
     char line[256];
-    snprintf(line, sizeof(line), "epoch %" PRIu64 ", %s batches, %s samples/s, %s of %s%s",
+    snprintf(line, sizeof line, "epoch %" PRIu64 ", %s batches, %s samples/s, %s of %s%s",
              stats.epoch, count_text(stats.batches, batches),
              rate_text((double)stats.samples / seconds, rate),
              bytes_text((double)(usage.charged + usage.reserved), used),

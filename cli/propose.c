@@ -64,7 +64,7 @@ static void add(struct proposals *proposals, const brim_plan *plan, uint32_t sta
     const brim_plan_stage *at = brim_plan_stage_at(plan, stage);
     struct proposal *proposal = &proposals->at[proposals->count++];
     *proposal = (struct proposal){ .stage = stage, .sample_bytes = at->sample_bytes };
-    snprintf(proposal->after, sizeof(proposal->after), "%s", at->name);
+    snprintf(proposal->after, sizeof proposal->after, "%s", at->name);
 }
 
 void proposals_find(struct proposals *proposals, const struct session *session,
@@ -209,7 +209,7 @@ static brim_status run(const struct session *session, const char *text, uint64_t
     struct session own = *session;
     struct feed feed = { 0 };
     char few[64];
-    snprintf(few, sizeof(few), "shuffle each_epoch=no | take %" PRIu64, rows);
+    snprintf(few, sizeof few, "shuffle each_epoch=no | take %" PRIu64, rows);
     char *shorter = insert(text, 0, few);
     brim_status status = brim_pipeline_parse(shorter, &own.pipeline);
     free(shorter);
@@ -285,11 +285,11 @@ static bool file_fills(const struct proposals *proposals, const struct proposal 
     char folder[PATH_MAX], path[PATH_MAX + 16];
     struct trial trial = { 0 };
     base = base != NULL && base[0] != '\0' ? base : "/tmp";
-    if (snprintf(folder, sizeof(folder), "%s/brim-XXXXXX", base) >= (int)sizeof(folder) ||
+    if (snprintf(folder, sizeof folder, "%s/brim-XXXXXX", base) >= (int)sizeof folder ||
         mkdtemp(folder) == NULL) {
         return false;
     }
-    snprintf(path, sizeof(path), "%s/brimcache", folder);
+    snprintf(path, sizeof path, "%s/brimcache", folder);
     char *stage = file_stage(proposals, proposal, path);
     char *text = insert(brim_pipeline_text(session->pipeline), proposal->stage, stage);
     const bool ran = run(session, text, rows < proposals->rows ? rows : proposals->rows,
@@ -332,7 +332,7 @@ void proposals_try(struct proposals *proposals, const struct session *session,
         struct proposal *proposal = &proposals->at[i];
         struct trial trial = { 0 };
         char what[BRIM_NAME_BYTES + 32];
-        snprintf(what, sizeof(what), "trying a cache after %s", proposal->after);
+        snprintf(what, sizeof what, "trying a cache after %s", proposal->after);
         char *cached = insert(text, proposal->stage, "cache memory");
         if (run(session, cached, rows, seconds, progress, what, &trial) == BRIM_OK) {
             judge(proposals, proposal, &plain, &trial);

@@ -121,7 +121,7 @@ static brim_status end_epoch(struct run *run) {
         run->epochs > 1 || (run->options->resume == NULL && run->options->seek_step == 0);
     if (whole && stats.samples == run->begun.samples && skipped > 0) {
         run->failure.status = BRIM_STATUS_CORRUPT;
-        snprintf(run->failure.text, sizeof(run->failure.text),
+        snprintf(run->failure.text, sizeof run->failure.text,
                  "all %" PRIu64 " samples of epoch %" PRIu64 " were bad, so that it was empty: %s",
                  skipped, stats.epoch - 1,
                  run->bad.count > 0 ? run->bad.texts[0] : "their errors are not known");

@@ -63,7 +63,7 @@ static brim_status larger_new(const struct session *session, brim_runtime **runt
     }
     given.host_bytes = limit < UINT64_MAX - MORE_BYTES ? limit + MORE_BYTES : UINT64_MAX;
     if (options->shared != NULL) {
-        snprintf(name, sizeof(name), "minimum-%d", (int)getpid());
+        snprintf(name, sizeof name, "minimum-%d", (int)getpid());
         given.shared_name = name;
         given.shared_bytes = given.host_bytes;
     }
@@ -119,13 +119,13 @@ static void explain_path(const char *path, struct failure *failure) {
         return;
     }
     const char *kind = S_ISDIR(facts.st_mode) ? "directory" : "file";
-    if (brim_guess(path, guess, sizeof(guess)) == BRIM_OK) {
-        snprintf(failure->text, sizeof(failure->text),
+    if (brim_guess(path, guess, sizeof guess) == BRIM_OK) {
+        snprintf(failure->text, sizeof failure->text,
                  "%.256s is a %s, not a pipeline; the pipeline that reads it: '%s'; brim inspect "
                  "says what it holds",
                  path, kind, guess);
     } else {
-        snprintf(failure->text, sizeof(failure->text),
+        snprintf(failure->text, sizeof failure->text,
                  "%.256s is a %s, not a pipeline, which names the stage that reads it, such as "
                  "'csv FILE'; brim stages lists them",
                  path, kind);
@@ -332,7 +332,7 @@ struct failure failure_now(const struct session *session, brim_status status) {
     struct failure failure = { .status = status };
     brim_refusal refusal = BRIM_REFUSAL_INIT;
     const char *detail = brim_detail();
-    snprintf(failure.text, sizeof(failure.text), "%s",
+    snprintf(failure.text, sizeof failure.text, "%s",
              *detail != '\0' ? detail : brim_status_text(status));
     if (status != BRIM_STATUS_BUDGET || brim_refused(&refusal) != BRIM_OK || refusal.blocked) {
         return failure; /* no budget would do */

@@ -102,7 +102,7 @@ size_t lines_break(const char *text, size_t letters, size_t most, char (*lines)[
     static const char dots[] = "..";
     size_t count = 0;
     *whole = true;
-    letters = letters > sizeof(dots) ? letters : sizeof(dots);
+    letters = letters > sizeof dots ? letters : sizeof dots;
     letters = letters < LINE_BYTES / 4 ? letters : LINE_BYTES / 4 - 1; /* of UTF-8 */
     while (*text != '\0' && count < most) {
         const size_t room = bytes_of(text, letters), wanted = strcspn(text, "\n");

@@ -51,7 +51,7 @@ static brim_status fail(struct show *show, brim_status status, const char *forma
     show->failure = (struct failure){ .status = status };
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(show->failure.text, sizeof(show->failure.text), format, arguments);
+    vsnprintf(show->failure.text, sizeof show->failure.text, format, arguments);
     va_end(arguments);
     return status;
 }
@@ -66,7 +66,7 @@ static brim_status cannot_write(struct show *show, const char *why) {
 static bool is_other_image(const char *path) {
     static const char *const endings[] = { ".jpg", ".jpeg", ".webp", ".gif", ".bmp" };
     const char *ending = strrchr(path, '.');
-    for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]) && ending != NULL; i++) {
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0] && ending != NULL; i++) {
         if (strcasecmp(ending, endings[i]) == 0) {
             return true;
         }
@@ -254,11 +254,11 @@ static brim_status samples_reserve(struct show *show) {
                     " samples (-n), or fewer fields (--field), or make the images smaller",
                     bytes_text((double)MOST_BYTES, all), MOST_BYTES / bytes);
     }
-    contact->numbers = take(show->most, sizeof(contact->numbers[0]));
-    contact->captions = take(show->most, sizeof(contact->captions[0]));
+    contact->numbers = take(show->most, sizeof contact->numbers[0]);
+    contact->captions = take(show->most, sizeof contact->captions[0]);
     for (uint32_t i = 0; i < contact->picture_count; i++) {
         struct picture *picture = &contact->pictures[i];
-        picture->copies = take(show->most, sizeof(picture->copies[0]));
+        picture->copies = take(show->most, sizeof picture->copies[0]);
     }
     return BRIM_OK;
 }

@@ -31,7 +31,7 @@ static const char *type_name(brim_type type) {
         [BRIM_TYPE_PATH] = "path",         [BRIM_TYPE_BINDING] = "@name",
         [BRIM_TYPE_PIPELINE] = "pipeline", [BRIM_TYPE_WEIGHTED] = "weighted pipeline",
     };
-    return (size_t)type < sizeof(names) / sizeof(names[0]) ? names[type] : "unknown";
+    return (size_t)type < sizeof names / sizeof names[0] ? names[type] : "unknown";
 }
 
 static bool has_range(const brim_argument_info *argument) {
@@ -48,7 +48,7 @@ static void print_list(void) {
             const brim_stage_info *stage = brim_stage_at(i);
             if ((size_t)stage->room == room) {
                 char name[CELL_BYTES];
-                snprintf(name, sizeof(name), "  %s", stage->name);
+                snprintf(name, sizeof name, "  %s", stage->name);
                 table_row(&table, (const char *[]){ name, stage->summary });
             }
         }
@@ -172,7 +172,7 @@ static void choices_json(struct document *json, const char *choices) {
     while (*choices != '\0') {
         const size_t length = strcspn(choices, "|");
         char word[CELL_BYTES];
-        snprintf(word, sizeof(word), "%.*s", (int)length, choices);
+        snprintf(word, sizeof word, "%.*s", (int)length, choices);
         put_text(json, NULL, word);
         choices += length + (choices[length] == '|');
     }
@@ -226,22 +226,22 @@ static int unknown(const struct options *options) {
     struct failure failure = { .status = BRIM_STATUS_INVALID };
     char list[CELL_BYTES];
     const size_t count = brim_stage_count();
-    const char **names = take(count, sizeof(names[0]));
+    const char **names = take(count, sizeof names[0]);
     for (size_t i = 0; i < count; i++) {
         names[i] = brim_stage_at(i)->name;
     }
     const char *near = nearest(options->operand, names, count);
     free(names);
-    names_with(options->operand, list, sizeof(list));
+    names_with(options->operand, list, sizeof list);
     if (list[0] != '\0') {
-        snprintf(failure.text, sizeof(failure.text),
+        snprintf(failure.text, sizeof failure.text,
                  "there is no stage '%s'; those with that in their names: %s", options->operand,
                  list);
     } else if (near != NULL) {
-        snprintf(failure.text, sizeof(failure.text), "there is no stage '%s'; did you mean %s?",
+        snprintf(failure.text, sizeof failure.text, "there is no stage '%s'; did you mean %s?",
                  options->operand, near);
     } else {
-        snprintf(failure.text, sizeof(failure.text),
+        snprintf(failure.text, sizeof failure.text,
                  "there is no stage '%s'; brim stages lists them all", options->operand);
     }
     return failure_tell(options, &failure);

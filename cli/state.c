@@ -18,7 +18,7 @@
 static brim_status fail(struct failure *failure, brim_status status, const char *what,
                         const char *path, const char *why) {
     *failure = (struct failure){ .status = status };
-    snprintf(failure->text, sizeof(failure->text), "%s %s: %s", what, path, why);
+    snprintf(failure->text, sizeof failure->text, "%s %s: %s", what, path, why);
     return status;
 }
 
@@ -42,7 +42,7 @@ brim_status state_check(const char *path, struct failure *failure) {
     const size_t length = strlen(path);
     struct stat facts;
     char copy[PATH_MAX], why[128];
-    if (length >= sizeof(copy)) {
+    if (length >= sizeof copy) {
         return fail(failure, BRIM_STATUS_INVALID, what, path, strerror(ENAMETOOLONG));
     }
     if ((stat(path, &facts) == 0 && S_ISDIR(facts.st_mode)) || path[length - 1] == '/') {
@@ -56,7 +56,7 @@ brim_status state_check(const char *path, struct failure *failure) {
     /* the folder, also for a file that is there: another is made and renamed */
     memcpy(copy, path, length + 1);
     if (access(dirname(copy), W_OK | X_OK) != 0) {
-        snprintf(why, sizeof(why), "its folder: %s", strerror(errno));
+        snprintf(why, sizeof why, "its folder: %s", strerror(errno));
         return fail(failure, BRIM_STATUS_INVALID, what, path, why);
     }
     return BRIM_OK;
@@ -66,7 +66,7 @@ brim_status state_write(const char *path, const brim_state *state, struct failur
     brim_output *output;
     brim_status status = brim_output_new(path, &output);
     if (status == BRIM_OK &&
-        !write_all(brim_output_file(output), state->bytes, sizeof(state->bytes))) {
+        !write_all(brim_output_file(output), state->bytes, sizeof state->bytes)) {
         const int problem = errno;
         brim_output_free(output);
         return fail(failure, BRIM_STATUS_IO, "cannot write the state to", path, strerror(problem));
@@ -76,7 +76,7 @@ brim_status state_write(const char *path, const brim_state *state, struct failur
     }
     if (status != BRIM_OK) {
         *failure = (struct failure){ .status = status };
-        snprintf(failure->text, sizeof(failure->text), "cannot write the state: %s", brim_detail());
+        snprintf(failure->text, sizeof failure->text, "cannot write the state: %s", brim_detail());
     }
     return status;
 }
@@ -109,8 +109,8 @@ brim_status state_read(const char *path, brim_state *state, struct failure *fail
     if (status != BRIM_OK) {
         return status;
     }
-    while (got < sizeof(bytes)) {
-        const ssize_t count = read(fd, bytes + got, sizeof(bytes) - got);
+    while (got < sizeof bytes) {
+        const ssize_t count = read(fd, bytes + got, sizeof bytes - got);
         if (count < 0 && errno == EINTR) {
             continue;
         }
@@ -127,12 +127,12 @@ brim_status state_read(const char *path, brim_state *state, struct failure *fail
     if (status != BRIM_OK) {
         return status;
     }
-    if (got != sizeof(state->bytes)) {
+    if (got != sizeof state->bytes) {
         char why[96];
-        snprintf(why, sizeof(why), "it is %s than the %zu bytes of a state",
-                 got > sizeof(state->bytes) ? "longer" : "shorter", sizeof(state->bytes));
+        snprintf(why, sizeof why, "it is %s than the %zu bytes of a state",
+                 got > sizeof state->bytes ? "longer" : "shorter", sizeof state->bytes);
         return fail(failure, BRIM_STATUS_CORRUPT, "no state is in", path, why);
     }
-    memcpy(state->bytes, bytes, sizeof(state->bytes));
+    memcpy(state->bytes, bytes, sizeof state->bytes);
     return BRIM_OK;
 }

@@ -105,19 +105,19 @@ static double real_value(brim_dtype dtype, const unsigned char *data) {
     double real;
     switch (dtype) {
     case BRIM_DTYPE_F16:
-        memcpy(&half, data, sizeof(half));
+        memcpy(&half, data, sizeof half);
         return (double)half_value(half);
     case BRIM_DTYPE_BF16:
-        memcpy(&half, data, sizeof(half));
+        memcpy(&half, data, sizeof half);
         word = (uint32_t)half << 16;
-        memcpy(&single, &word, sizeof(single));
+        memcpy(&single, &word, sizeof single);
         return (double)single;
     case BRIM_DTYPE_F32:
     case BRIM_DTYPE_C64:
-        memcpy(&single, data, sizeof(single));
+        memcpy(&single, data, sizeof single);
         return (double)single;
     default:
-        memcpy(&real, data, sizeof(real));
+        memcpy(&real, data, sizeof real);
         return real;
     }
 }
@@ -154,7 +154,7 @@ double element_value(brim_dtype dtype, const unsigned char *data) {
 static void put_number(FILE *file, double number, int digits, bool json) {
     if (isfinite(number)) {
         char text[40];
-        snprintf(text, sizeof(text), "%.*g", digits, number);
+        snprintf(text, sizeof text, "%.*g", digits, number);
         fputs(text, file);
         if (json && text[strcspn(text, ".e")] == '\0') {
             fputs(".0", file); /* a reader takes 1 for an integer, and -0 for 0 */

@@ -83,7 +83,7 @@ static void run(const char *folder) {
     limits.host_bytes = 16 << 20;
     limits.threads = 0;        /* nobody works ahead: the counts below are exact */
     limits.index_dir = folder; /* for the listing of the images */
-    snprintf(text, sizeof(text),
+    snprintf(text, sizeof text,
              "folder %s | shuffle seed=7 | decode | resize 64 64 | cache memory"
              " | random_crop 48 | flip | normalize unit | batch 24",
              folder);
@@ -124,7 +124,7 @@ int main(void) {
     char folder[] = "/tmp/cache_decode.XXXXXX", path[64];
     must_hold(mkdtemp(folder) != NULL, "cannot make a temporary folder");
     for (int i = 0; i < IMAGES; i++) {
-        snprintf(path, sizeof(path), "%s/%03d.jpg", folder, i);
+        snprintf(path, sizeof path, "%s/%03d.jpg", folder, i);
         draw(path, i);
     }
     run(folder);

@@ -42,7 +42,7 @@ static int read_wave(void *user, const brim_call *call, brim_value *outputs, siz
 
 int main(void) {
     static const brim_field_spec fields[] = {
-        { .size = sizeof(*fields),
+        { .size = sizeof *fields,
           .name = "wave",
           .dtype = BRIM_DTYPE_F32,
           .rank = 1,

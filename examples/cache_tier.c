@@ -45,13 +45,13 @@ static int read_wave(void *user, const brim_call *call, brim_value *outputs, siz
 
 static brim_open_options with_waves(void) {
     static const brim_field_spec fields[] = {
-        { .size = sizeof(*fields),
+        { .size = sizeof *fields,
           .name = "wave",
           .dtype = BRIM_DTYPE_F32,
           .rank = 1,
           .shape = { LENGTH } },
     };
-    static const brim_binding waves = { .size = sizeof(waves),
+    static const brim_binding waves = { .size = sizeof waves,
                                         .name = "waves",
                                         .kind = BRIM_BINDING_SOURCE,
                                         .count = WAVES,
@@ -71,7 +71,7 @@ static int fits_in_memory(brim_runtime *runtime) {
     const brim_open_options options = with_waves();
     brim_pipeline *pipeline;
     brim_plan *plan;
-    snprintf(text, sizeof(text), "%s | batch 50", samples);
+    snprintf(text, sizeof text, "%s | batch 50", samples);
     must(brim_pipeline_parse(text, &pipeline));
     must(brim_plan_new(runtime, pipeline, &options, &plan));
     const brim_plan_info *info = brim_plan_get(plan);
@@ -98,9 +98,9 @@ static brim_cache_stats run(uint64_t bytes, const char *file) {
     limits.threads = 0; /* a worker that runs callbacks has a stack of 8 MiB */
     must(brim_runtime_new(&limits, &runtime));
     if (fits_in_memory(runtime)) {
-        snprintf(text, sizeof(text), "%s | cache memory | shuffle | batch 50", samples);
+        snprintf(text, sizeof text, "%s | cache memory | shuffle | batch 50", samples);
     } else {
-        snprintf(text, sizeof(text), "%s | cache file=\"%s\" | shuffle | batch 50", samples, file);
+        snprintf(text, sizeof text, "%s | cache file=\"%s\" | shuffle | batch 50", samples, file);
     }
     must(brim_pipeline_parse(text, &pipeline));
     must(brim_loader_open(runtime, pipeline, &options, &loader));
@@ -131,7 +131,7 @@ int main(int argc, char **argv) {
     char own[] = "/tmp/cache_tier.XXXXXX", file[3800];
     const char *folder = argc > 1 ? argv[1] : mkdtemp(own);
     must_hold(folder != NULL, "cannot make a temporary folder");
-    must_hold(snprintf(file, sizeof(file), "%s/waves.brimcache", folder) < (int)sizeof(file),
+    must_hold(snprintf(file, sizeof file, "%s/waves.brimcache", folder) < (int)sizeof file,
               "too long a path");
 
     puts("in 16 MiB:");

@@ -53,7 +53,7 @@ static int read_sample(void *user, const brim_call *call, brim_value *outputs, s
 static void open_side(brim_runtime *runtime, struct side *side, const char *label, uint64_t count,
                       const char *text) {
     static const brim_field_spec fields[] = {
-        { .size = sizeof(*fields),
+        { .size = sizeof *fields,
           .name = "x",
           .dtype = BRIM_DTYPE_F32,
           .rank = 1,

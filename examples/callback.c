@@ -79,21 +79,21 @@ static brim_status take_epoch(brim_loader *loader, uint64_t *checksum, double *h
 
 static brim_status run(int32_t threads, float strength, uint64_t *checksum, double *highest) {
     static const brim_field_spec made[] = {
-        { .size = sizeof(*made),
+        { .size = sizeof *made,
           .name = "wave",
           .dtype = BRIM_DTYPE_F32,
           .rank = 1,
           .shape = { LENGTH } },
-        { .size = sizeof(*made), .name = "label", .dtype = BRIM_DTYPE_U8 },
+        { .size = sizeof *made, .name = "label", .dtype = BRIM_DTYPE_U8 },
     };
     static const brim_field_spec mapped[] = {
-        { .size = sizeof(*mapped),
+        { .size = sizeof *mapped,
           .name = "wave",
           .dtype = BRIM_DTYPE_F32,
           .rank = 1,
           .shape = { LENGTH } },
-        { .size = sizeof(*mapped), .name = "peak", .dtype = BRIM_DTYPE_F32 },
-        { .size = sizeof(*mapped), .name = "label", .dtype = BRIM_DTYPE_U8 },
+        { .size = sizeof *mapped, .name = "peak", .dtype = BRIM_DTYPE_F32 },
+        { .size = sizeof *mapped, .name = "label", .dtype = BRIM_DTYPE_U8 },
     };
     const brim_binding bindings[] = {
         { .size = sizeof(brim_binding),
@@ -144,7 +144,7 @@ int main(void) {
     static const int32_t threads[] = { 0, 1, 4 };
     uint64_t first = 0;
     bool same = true;
-    for (size_t i = 0; i < sizeof(threads) / sizeof(threads[0]); i++) {
+    for (size_t i = 0; i < sizeof threads / sizeof threads[0]; i++) {
         uint64_t checksum = UINT64_C(0xcbf29ce484222325);
         double highest = 0.0;
         const brim_status status = run(threads[i], 0.2f, &checksum, &highest);

@@ -13,7 +13,7 @@ int main(void) {
     }
 
     /* What the pipeline's text calls @numbers; the array is read where it lies. */
-    const brim_binding binding = { .size = sizeof(binding),
+    const brim_binding binding = { .size = sizeof binding,
                                    .name = "numbers",
                                    .kind = BRIM_BINDING_ARRAY,
                                    .data = numbers,

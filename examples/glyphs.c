@@ -247,8 +247,8 @@ static brim_status write_images(struct data_set *data, const char *note_path) {
         }
     }
     if (good) {
-        const int length = snprintf(note, sizeof(note), "%" PRIu64 "\n", data->bytes);
-        snprintf(path, sizeof(path), "%s", note_path);
+        const int length = snprintf(note, sizeof note, "%" PRIu64 "\n", data->bytes);
+        snprintf(path, sizeof path, "%s", note_path);
         good = write_file(path, note, (size_t)length);
     }
     return good ? BRIM_OK
@@ -264,24 +264,24 @@ static brim_status prepare_data(const char *directory, uint64_t count, struct da
     const char *temporary = getenv("TMPDIR");
     int length;
     if (directory != NULL) {
-        length = snprintf(chosen, sizeof(chosen), "%s", directory);
+        length = snprintf(chosen, sizeof chosen, "%s", directory);
     } else if (stat("build", &about) == 0 && S_ISDIR(about.st_mode)) {
-        length = snprintf(chosen, sizeof(chosen), "build/glyphs");
+        length = snprintf(chosen, sizeof chosen, "build/glyphs");
     } else {
-        length = snprintf(chosen, sizeof(chosen), "%s/brim-glyphs-%u",
+        length = snprintf(chosen, sizeof chosen, "%s/brim-glyphs-%u",
                           temporary != NULL ? temporary : "/tmp", (unsigned)getuid());
     }
-    if (length >= (int)sizeof(chosen)) {
+    if (length >= (int)sizeof chosen) {
         return FAIL(BRIM_STATUS_INVALID, "the directory's path is too long: %d bytes", length);
     }
     /* as many in the name: another number is another folder */
-    snprintf(data->directory, sizeof(data->directory), "%s/%" PRIu64, chosen, count);
+    snprintf(data->directory, sizeof data->directory, "%s/%" PRIu64, chosen, count);
     if (!make_directory(chosen) || !make_directory(data->directory)) {
         return FAIL(BRIM_STATUS_IO, "cannot make the directory %s: %s", chosen, strerror(errno));
     }
     data->count[TRAINING] = count;
     data->count[VALIDATION] = count / 4;
-    snprintf(note, sizeof(note), "%s/bytes", data->directory);
+    snprintf(note, sizeof note, "%s/bytes", data->directory);
     data->reused = is_complete(data, note);
     return data->reused ? BRIM_OK : write_images(data, note);
 }
@@ -316,13 +316,13 @@ static void apply(const float *w, size_t inputs, size_t outputs, size_t rows, co
     for (size_t first = 0; first < outputs; first += LANES) {
         for (size_t r = 0; r < rows; r++) {
             float sum[LANES];
-            memcpy(sum, w + inputs * outputs + first, sizeof(sum));
+            memcpy(sum, w + inputs * outputs + first, sizeof sum);
             for (size_t i = 0; i < inputs; i++) {
                 for (size_t l = 0; l < LANES; l++) {
                     sum[l] += x[r * inputs + i] * w[i * outputs + first + l];
                 }
             }
-            memcpy(y + r * outputs + first, sum, sizeof(sum));
+            memcpy(y + r * outputs + first, sum, sizeof sum);
         }
     }
 }
@@ -450,17 +450,17 @@ static void quote(const char *path, char *word) {
 /* Training sees another part of each image every time, in another order every epoch; validation
  * sees each whole image, in the order of the folder. */
 static brim_status make_pipeline(const struct program *program, int set, brim_pipeline **pipeline) {
-    static char folder[PATH_MAX + 64], word[2 * sizeof(folder) + 2], text[sizeof(word) + 512];
+    static char folder[PATH_MAX + 64], word[2 * sizeof folder + 2], text[sizeof word + 512];
     set_path(&program->data, set, folder);
     quote(folder, word);
     if (set == TRAINING) {
-        snprintf(text, sizeof(text),
+        snprintf(text, sizeof text,
                  "folder %s | shuffle seed=%" PRIu64 " | decode"
                  " | random_resized_crop %d scale=0.6,1 seed=%" PRIu64
                  " | normalize mean=0.4 std=0.3 | batch %d",
                  word, program->seed, SIDE, program->seed, BATCH);
     } else {
-        snprintf(text, sizeof(text),
+        snprintf(text, sizeof text,
                  "folder %s | decode | resize %d %d | normalize mean=0.4 std=0.3 | batch %d", word,
                  SIDE, SIDE, BATCH);
     }
@@ -513,12 +513,12 @@ static brim_status open_all(struct program *program) {
                                  0, &program->budget);
     }
     if (status == BRIM_OK) {
-        status = brim_budget_charge(program->budget, BRIM_MEMORY_HOST, sizeof(*program->network));
+        status = brim_budget_charge(program->budget, BRIM_MEMORY_HOST, sizeof *program->network);
     }
     if (status != BRIM_OK) {
         return status;
     }
-    program->network = calloc(1, sizeof(*program->network));
+    program->network = calloc(1, sizeof *program->network);
     if (program->network == NULL) {
         return FAIL(BRIM_STATUS_MEMORY, "no memory for the network");
     }

@@ -48,11 +48,11 @@ static struct outcome run(const brim_binding *images, const struct place *place,
     must(brim_runtime_new(&limits, &runtime));
     must(brim_loader_open(runtime, pipeline, &options, &loader));
     char when[32];
-    snprintf(when, sizeof(when), "%s: opened", how);
+    snprintf(when, sizeof when, "%s: opened", how);
     outcome.opened = memory_line(runtime, place, when);
     for (int i = 1; i <= PASSES; i++) {
         outcome.sum += pass(loader) * i;
-        snprintf(when, sizeof(when), "%s: pass %d", how, i);
+        snprintf(when, sizeof when, "%s: pass %d", how, i);
         outcome.end = memory_line(runtime, place, when);
     }
     const brim_plan_info *info = brim_plan_get(brim_loader_plan(loader));

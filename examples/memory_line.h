@@ -50,9 +50,9 @@ static inline struct place choose_place(int count, char **words) {
         place.kind = BRIM_DEVICE_HOST;
     }
     if (place.kind == BRIM_DEVICE_HOST) {
-        snprintf(place.name, sizeof(place.name), "host");
+        snprintf(place.name, sizeof place.name, "host");
     } else {
-        snprintf(place.name, sizeof(place.name), "%s:%u", brim_device_name(place.kind),
+        snprintf(place.name, sizeof place.name, "%s:%u", brim_device_name(place.kind),
                  (unsigned)place.index);
     }
     printf("batches are delivered on %s\n", place.name);
@@ -98,7 +98,7 @@ static inline struct memory memory_now(brim_runtime *runtime, const struct place
 
 static inline void memory_heading(const struct place *place) {
     char device[32];
-    snprintf(device, sizeof(device), "%s KiB",
+    snprintf(device, sizeof device, "%s KiB",
              place->kind == BRIM_DEVICE_HOST ? "device" : place->name);
     printf("%-22s  %-19s  %-19s  %s\n", "", "host KiB", "page-locked KiB", device);
     printf("%-22s", "");

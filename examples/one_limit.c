@@ -102,7 +102,7 @@ int main(int count, char **words) {
             continue;
         }
         char when[32];
-        snprintf(when, sizeof(when), "trained %d", trained);
+        snprintf(when, sizeof when, "trained %d", trained);
         struct memory now = memory_line(runtime, &place, when);
         check(&now, &limits);
         int batches = 0;
@@ -111,7 +111,7 @@ int main(int count, char **words) {
         }
         must_hold(batches == VALIDATION / BATCH, "a validation was not whole");
         validated += batches;
-        snprintf(when, sizeof(when), "  validated %d", validated);
+        snprintf(when, sizeof when, "  validated %d", validated);
         now = memory_line(runtime, &place, when);
         check(&now, &limits);
     }

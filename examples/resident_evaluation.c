@@ -58,7 +58,7 @@ int main(int count, char **words) {
     for (int i = 1; i <= PASSES; i++) {
         const double sum = pass(loader);
         char when[32];
-        snprintf(when, sizeof(when), "pass %d", i);
+        snprintf(when, sizeof when, "pass %d", i);
         const struct memory now = memory_line(runtime, &place, when);
         brim_stats stats = BRIM_STATS_INIT;
         brim_cache_stats cache = BRIM_CACHE_STATS_INIT;
@@ -69,7 +69,7 @@ int main(int count, char **words) {
                    (double)stats.copied_bytes / 1024, (unsigned long long)cache.filled,
                    (unsigned long long)cache.samples);
             must_hold(cache.filled == IMAGES, "not all samples were kept");
-            must_hold(on_host || stats.copied_bytes >= sizeof(pixels), "less than all was copied");
+            must_hold(on_host || stats.copied_bytes >= sizeof pixels, "less than all was copied");
             copied = stats.copied_bytes;
             made = cache.misses;
             wanted = sum;

@@ -86,7 +86,7 @@ static void train_until_killed(FILE *checkpoint) {
         brim_batch_release(batch); /* a training would learn from it first */
         must(brim_loader_state(session.loader, &state));
         rewind(checkpoint);
-        must_hold(fwrite(&state, sizeof(state), 1, checkpoint) == 1 && fflush(checkpoint) == 0,
+        must_hold(fwrite(&state, sizeof state, 1, checkpoint) == 1 && fflush(checkpoint) == 0,
                   "cannot write the state");
     }
     raise(SIGKILL);
@@ -110,7 +110,7 @@ int main(void) {
 
     brim_state state;
     rewind(checkpoint);
-    must_hold(fread(&state, sizeof(state), 1, checkpoint) == 1, "the first run left no state");
+    must_hold(fread(&state, sizeof state, 1, checkpoint) == 1, "the first run left no state");
     fclose(checkpoint);
     struct session resumed = open_session(1 << 20, 0);
     must(brim_loader_restore(resumed.loader, &state));

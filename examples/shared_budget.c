@@ -71,7 +71,7 @@ int main(void) {
     char name[64], byte = 0;
     int orders[2], answers[2], status = 0;
     brim_usage usage = BRIM_USAGE_INIT;
-    snprintf(name, sizeof(name), "example-%d", (int)getpid());
+    snprintf(name, sizeof name, "example-%d", (int)getpid());
     must_hold(pipe(orders) == 0 && pipe(answers) == 0, "no pipes");
     const pid_t other = fork(); /* before there is a runtime, which a child could not use */
     must_hold(other >= 0, "no second process");

@@ -77,13 +77,13 @@ static brim_status take_epoch(brim_loader *loader, uint64_t stop, brim_state *st
 
 int main(void) {
     struct stream stream = { 0 };
-    const brim_field_spec field = { .size = sizeof(field),
+    const brim_field_spec field = { .size = sizeof field,
                                     .name = "tokens",
                                     .dtype = BRIM_DTYPE_I32,
                                     .rank = 1,
                                     .shape = { LONGEST },
                                     .form = BRIM_FORM_RAGGED };
-    const brim_binding binding = { .size = sizeof(binding),
+    const brim_binding binding = { .size = sizeof binding,
                                    .name = "documents",
                                    .kind = BRIM_BINDING_STREAM,
                                    .user = &stream,

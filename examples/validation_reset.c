@@ -60,7 +60,7 @@ int main(int count, char **words) {
         must_hold(take_batches(loader, BATCHES + 1, &sum) == BATCHES, "not all batches came");
         must_hold(sum == wanted, "a pass gave other batches");
         char when[32];
-        snprintf(when, sizeof(when), "reset %d", i);
+        snprintf(when, sizeof when, "reset %d", i);
         const struct memory now = i <= 3 || i == RESETS ? memory_line(runtime, &place, when)
                                                         : memory_now(runtime, &place);
         must_hold(same_memory(&now, &first), "a reset has changed what is charged");

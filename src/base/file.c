@@ -108,7 +108,7 @@ brim_status brim__file_open(struct brim__file *file, const char *path) {
 }
 
 void brim__file_close(struct brim__file *file) {
-    if (file->map && file->bytes > 0) {
+    if (file->map != NULL && file->bytes > 0) {
         munmap((void *)file->map, file->bytes);
     }
     file->map = NULL;
@@ -153,7 +153,7 @@ brim_status brim__file_read(const struct brim__file *file, uint64_t offset, void
 }
 
 brim_status brim__file_map(struct brim__file *file) {
-    assert(file->fd >= 0 && !file->map);
+    assert(file->fd >= 0 && file->map == NULL);
     if (file->bytes == 0) {
         file->map = (const uint8_t *)""; /* the system maps no empty files */
         return BRIM_OK;

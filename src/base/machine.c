@@ -73,7 +73,7 @@ static uint64_t value_of(const char *text, const char *key) {
     const size_t length = strlen(key);
     const char *rest;
     uint64_t value;
-    for (const char *line = text; line; line = strchr(line, '\n')) {
+    for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
         line += *line == '\n';
         if (strncmp(line, key, length) == 0 && line[length] == ' ') {
             return parse_number(line + length + 1, &rest, &value) ? value : 0;
@@ -95,7 +95,7 @@ static bool enter(struct chain *chain, const char *root, const char *mount, cons
     while (group_length > 0 && group[group_length - 1] == '/') {
         group_length--;
     }
-    if (group_length >= sizeof chain->path - chain->mount_length || strstr(group, "/..")) {
+    if (group_length >= sizeof chain->path - chain->mount_length || strstr(group, "/..") != NULL) {
         return true; /* outside of what this process can see */
     }
     memcpy(chain->path + length, group, group_length);
@@ -229,8 +229,8 @@ static bool has_controller(const char *list, size_t length, const char *name) {
 /* One line "number:controllers:group" of /proc/self/cgroup. */
 static void follow_line(struct brim__machine *machine, const char *root, const char *line) {
     const char *list = strchr(line, ':');
-    const char *group = list ? strchr(list + 1, ':') : NULL;
-    if (!group || group[1] != '/') {
+    const char *group = list != NULL ? strchr(list + 1, ':') : NULL;
+    if (group == NULL || group[1] != '/') {
         return;
     }
     list++;
@@ -276,7 +276,7 @@ static void read_available(struct brim__machine *machine, const char *root) {
     const char *at = strstr(text, key);
     const char *rest;
     uint64_t kib;
-    if (!at) {
+    if (at == NULL) {
         return;
     }
     at += strlen(key);
@@ -300,9 +300,9 @@ void brim__machine_read(const char *root, struct brim__machine *machine) {
         !brim__system_text(path, text, sizeof text)) {
         return;
     }
-    for (char *line = text; line && *line;) {
+    for (char *line = text; line != NULL && *line;) {
         char *end = strchr(line, '\n');
-        if (end) {
+        if (end != NULL) {
             *end++ = '\0';
         }
         follow_line(machine, root, line);

@@ -147,7 +147,7 @@ size_t brim__thread_stack_bytes(size_t usable) {
     /* ISO C has no conversion from an object pointer to a function pointer. */
     memcpy(&minimum, &symbol, sizeof minimum);
     pthread_attr_t attributes;
-    if (minimum && pthread_attr_init(&attributes) == 0) {
+    if (minimum != NULL && pthread_attr_init(&attributes) == 0) {
         own = minimum(&attributes);
         pthread_attr_destroy(&attributes);
     } else {
@@ -209,7 +209,7 @@ void brim__resident(uint64_t *now, uint64_t *peak) {
     }
     if (brim__system_text("/proc/self/status", text, sizeof text)) {
         const char *line = strstr(text, "\nVmHWM:");
-        if (line) {
+        if (line != NULL) {
             *peak = strtoull(line + strlen("\nVmHWM:"), NULL, 10) * 1024;
         }
     }

@@ -106,7 +106,7 @@ const char *brim__nearest(const char *word, const char *const *names, size_t cou
         if (distance > allowed || distance >= length) {
             continue;
         }
-        if (!nearest || distance < least) {
+        if (nearest == NULL || distance < least) {
             nearest = names[i];
             least = distance;
         }

@@ -156,7 +156,7 @@ static brim_status read_device(uint32_t index, brim_device_info *info) {
     const struct brim__cuda *cuda = driver();
     size_t total = 0;
     int version = 0, integrated = 0;
-    CUresult result = cuda->cuDeviceGetName(info->name, (int)sizeof(info->name), device);
+    CUresult result = cuda->cuDeviceGetName(info->name, (int)sizeof info->name, device);
     if (result == CUDA_SUCCESS) {
         result = cuda->cuDeviceTotalMem_v2(&total, device);
     }
@@ -169,9 +169,9 @@ static brim_status read_device(uint32_t index, brim_device_info *info) {
     if (result != CUDA_SUCCESS) {
         return fail(index, result, "reading what the device is");
     }
-    info->name[sizeof(info->name) - 1] = '\0';
+    info->name[sizeof info->name - 1] = '\0';
     /* 12040 is 12.4 */
-    snprintf(info->driver, sizeof(info->driver), "CUDA %d.%d", version / 1000, version % 1000 / 10);
+    snprintf(info->driver, sizeof info->driver, "CUDA %d.%d", version / 1000, version % 1000 / 10);
     info->total_bytes = total;
     info->free_bytes = read_free(device);
     info->largest_bytes = BRIM_UNLIMITED;

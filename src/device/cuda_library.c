@@ -28,7 +28,7 @@ static void note(brim_status status, const char *format, ...) __attribute__((for
 static void note(brim_status status, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(loaded.why, sizeof(loaded.why), format, arguments);
+    vsnprintf(loaded.why, sizeof loaded.why, format, arguments);
     va_end(arguments);
     loaded.status = status;
 }

@@ -39,7 +39,7 @@ static brim_status check_kind(brim_device kind) {
 static brim_status check_index(brim_device kind, uint32_t index) {
     uint32_t count;
     const brim_status status = kinds[kind].ops->count(&count);
-    if (status) {
+    if (status != BRIM_OK) {
         return status;
     }
     if (index < count) {
@@ -57,10 +57,10 @@ static brim_status check_index(brim_device kind, uint32_t index) {
 
 brim_status brim_device_count(brim_device kind, uint32_t *count) {
     brim_status status = check_kind(kind);
-    if (status) {
+    if (status != BRIM_OK) {
         return status;
     }
-    if (!count) {
+    if (count == NULL) {
         return brim__fail(BRIM_STATUS_INVALID, "count is NULL");
     }
     uint32_t found;
@@ -72,7 +72,7 @@ brim_status brim_device_count(brim_device kind, uint32_t *count) {
 }
 
 brim_status brim_device_read(brim_device kind, uint32_t index, brim_device_info *info) {
-    if (!info || info->size < sizeof info->size) {
+    if (info == NULL || info->size < sizeof info->size) {
         return brim__fail(BRIM_STATUS_INVALID,
                           "info is NULL or its size is not set; use BRIM_DEVICE_INFO_INIT");
     }
@@ -80,13 +80,13 @@ brim_status brim_device_read(brim_device kind, uint32_t index, brim_device_info 
     if (status == BRIM_OK) {
         status = check_index(kind, index);
     }
-    if (status) {
+    if (status != BRIM_OK) {
         return status;
     }
     const size_t size = info->size; /* of an older or a newer header */
     brim_device_info whole = { .size = sizeof whole, .kind = kind, .index = index };
     status = kinds[kind].ops->read(index, &whole);
-    if (status) {
+    if (status != BRIM_OK) {
         return status;
     }
     whole.converts = kinds[kind].ops->lookup != NULL;
@@ -96,12 +96,12 @@ brim_status brim_device_read(brim_device kind, uint32_t index, brim_device_info 
 }
 
 brim_status brim_device_parse(const char *text, brim_device *kind, uint32_t *index) {
-    if (!text || !kind || !index) {
+    if (text == NULL || kind == NULL || index == NULL) {
         return brim__fail(BRIM_STATUS_INVALID, "text, kind or index is NULL");
     }
     const size_t length = strlen(text);
     const char *const colon = strchr(text, ':');
-    const size_t name_length = colon ? (size_t)(colon - text) : length;
+    const size_t name_length = colon != NULL ? (size_t)(colon - text) : length;
     const bool is_cpu = name_length == 3 && memcmp(text, "cpu", 3) == 0;
     for (size_t i = 0; i < BRIM__COUNT(kinds); i++) {
         const char *const name = is_cpu ? "cpu" : kinds[i].name;
@@ -110,8 +110,8 @@ brim_status brim_device_parse(const char *text, brim_device *kind, uint32_t *ind
         }
         const uint64_t most = i == BRIM_DEVICE_HOST ? 0 : BRIM_MOST_DEVICES - 1;
         uint64_t number = 0;
-        if (colon && (!brim__parse_unsigned(colon + 1, length - name_length - 1, &number) ||
-                      number > most)) {
+        if (colon != NULL && (!brim__parse_unsigned(colon + 1, length - name_length - 1, &number) ||
+                              number > most)) {
             return brim__fail(BRIM_STATUS_INVALID,
                               "\"%.60s\": behind the colon stands the number of a device, from 0 "
                               "to %llu",
@@ -163,7 +163,7 @@ brim_status brim__device_open(struct brim__device *device, brim_device kind, uin
     if (status == BRIM_OK) {
         status = check_index(kind, index);
     }
-    if (status) {
+    if (status != BRIM_OK) {
         return status;
     }
     struct brim__device opened = { .ops = kinds[kind].ops, .kind = kind, .index = index };
@@ -175,7 +175,7 @@ brim_status brim__device_open(struct brim__device *device, brim_device kind, uin
 }
 
 void brim__device_close(struct brim__device *device) {
-    if (device->ops) {
+    if (device->ops != NULL) {
         device->ops->close(device);
         *device = (struct brim__device){ 0 };
     }
@@ -209,7 +209,7 @@ brim_status brim__device_take(struct brim__device *device, uint64_t bytes,
 }
 
 void brim__device_give(struct brim__device *device, struct brim__device_memory *memory) {
-    if (memory->handle) {
+    if (memory->handle != NULL) {
         device->ops->give(device, memory->handle);
         *memory = (struct brim__device_memory){ 0 };
     }
@@ -217,7 +217,7 @@ void brim__device_give(struct brim__device *device, struct brim__device_memory *
 
 brim_status brim__device_pin(struct brim__device *device, void *memory, uint64_t bytes,
                              void **pin) {
-    assert(memory && bytes > 0);
+    assert(memory != NULL && bytes > 0);
     *pin = NULL;
     return fails() ? failed(device, "page-locking memory")
                    : device->ops->pin(device, memory, bytes, pin);
@@ -252,7 +252,7 @@ brim_status brim__queue_of(struct brim__device *device, void *handle, struct bri
 }
 
 void brim__queue_free(struct brim__queue *queue) {
-    if (queue->handle && queue->own) {
+    if (queue->handle != NULL && queue->own) {
         queue->device->ops->queue_free(queue->device, queue->handle);
     }
     *queue = (struct brim__queue){ 0 };
@@ -260,7 +260,7 @@ void brim__queue_free(struct brim__queue *queue) {
 
 /* [offset, offset + bytes) lies in the memory. */
 static bool inside(const struct brim__device_memory *memory, uint64_t offset, uint64_t bytes) {
-    return memory->handle && offset <= memory->bytes && bytes <= memory->bytes - offset;
+    return memory->handle != NULL && offset <= memory->bytes && bytes <= memory->bytes - offset;
 }
 
 /* `rows` pieces of `bytes`, each `step` behind the one before it. */
@@ -357,7 +357,7 @@ static bool gather_fits(const struct brim__gather *gather) {
             continue;
         }
         const uint64_t part = number / gather->part_rows;
-        if (part >= BRIM__GATHER_PARTS || !gather->part[part] ||
+        if (part >= BRIM__GATHER_PARTS || gather->part[part] == NULL ||
             !rows_inside(gather->part[part], gather->source_offset, gather->source_row,
                          gather->row_bytes, number % gather->part_rows + 1)) {
             return false;
@@ -380,7 +380,7 @@ static brim_status gather_by_copies(struct brim__queue *queue, const struct brim
             gather->part[number / gather->part_rows],
             gather->source_offset + number % gather->part_rows * gather->source_row,
             gather->row_bytes);
-        if (status) {
+        if (status != BRIM_OK) {
             return status;
         }
     }
@@ -396,8 +396,8 @@ brim_status brim__queue_gather(struct brim__queue *queue, const struct brim__gat
     if (fails()) {
         return failed(queue->device, "gathering rows on the device");
     }
-    return queue->device->ops->gather ? queue->device->ops->gather(queue, gather)
-                                      : gather_by_copies(queue, gather);
+    return queue->device->ops->gather != NULL ? queue->device->ops->gather(queue, gather)
+                                              : gather_by_copies(queue, gather);
 }
 
 brim_status brim__queue_flush(struct brim__queue *queue) {
@@ -413,7 +413,7 @@ brim_status brim__queue_record(struct brim__queue *queue, struct brim__event *ev
 }
 
 brim_status brim__queue_wait(struct brim__queue *queue, const struct brim__event *event) {
-    if (!event->handle) {
+    if (event->handle == NULL) {
         return BRIM_OK;
     }
     return fails() ? failed(queue->device, "having a queue wait")
@@ -421,7 +421,7 @@ brim_status brim__queue_wait(struct brim__queue *queue, const struct brim__event
 }
 
 brim_status brim__event_poll(struct brim__device *device, const struct brim__event *event) {
-    if (!event->handle) {
+    if (event->handle == NULL) {
         return BRIM_OK;
     }
     const brim_status status = device->ops->event_poll(device, event->handle);
@@ -430,7 +430,7 @@ brim_status brim__event_poll(struct brim__device *device, const struct brim__eve
 }
 
 brim_status brim__event_wait(struct brim__device *device, const struct brim__event *event) {
-    if (!event->handle) {
+    if (event->handle == NULL) {
         return BRIM_OK;
     }
     const brim_status status = device->ops->event_wait(device, event->handle);
@@ -439,7 +439,7 @@ brim_status brim__event_wait(struct brim__device *device, const struct brim__eve
 }
 
 void brim__event_free(struct brim__device *device, struct brim__event *event) {
-    if (event->handle) {
+    if (event->handle != NULL) {
         device->ops->event_free(device, event->handle);
         *event = (struct brim__event){ 0 };
     }

@@ -43,7 +43,7 @@ static brim_status check_queue(struct brim__device *device, void *handle) {
 static brim_status open_device(struct brim__device *device, void *queue, brim_budget *budget) {
     (void)budget;
     device->largest = BRIM_UNLIMITED;
-    return queue ? check_queue(device, queue) : BRIM_OK;
+    return queue != NULL ? check_queue(device, queue) : BRIM_OK;
 }
 
 static void close_device(struct brim__device *device) {

@@ -80,7 +80,7 @@ static bool device_says(const struct brim__opencl *opencl, cl_device_id device, 
 static brim_status read_device(uint32_t index, brim_device_info *info) {
     const struct brim__opencl *opencl;
     const brim_status status = brim__opencl_load(&opencl);
-    if (status) {
+    if (status != BRIM_OK) {
         return status;
     }
     cl_device_id device = opencl->device[index].id;
@@ -203,7 +203,7 @@ static brim_status enter_context(struct brim__device *device, void *queue) {
     struct state *const state = device->self;
     cl_context context = NULL;
     brim_status status;
-    if (queue) {
+    if (queue != NULL) {
         status = read_queue(state->opencl, device->index, queue, &context);
         if (status == BRIM_OK) {
             status =
@@ -247,7 +247,7 @@ static brim_status fill_state(struct brim__device *device) {
     };
     void *errands = NULL;
     brim_status status = queue_new(device, &errands);
-    if (status) {
+    if (status != BRIM_OK) {
         return status;
     }
     state->errands = errands;
@@ -269,11 +269,11 @@ static brim_status open_device(struct brim__device *device, void *queue, brim_bu
     if (status == BRIM_OK) {
         status = check_device(opencl, device->index);
     }
-    if (status) {
+    if (status != BRIM_OK) {
         return status;
     }
     struct state *state = brim__alloc(budget, sizeof *state, &status);
-    if (!state) {
+    if (state == NULL) {
         return status;
     }
     state->opencl = opencl;

@@ -156,7 +156,7 @@ static brim_status fail(const struct brim__opencl_kernels *kernels, const char *
 
 static void discard_kernels(struct brim__opencl_kernels *kernels) {
     for (int i = 0; i < BRIM__OPENCL_KERNELS; i++) {
-        if (kernels->kernel[i]) {
+        if (kernels->kernel[i] != NULL) {
             (void)kernels->opencl->clReleaseKernel(kernels->kernel[i]);
             kernels->kernel[i] = NULL;
         }
@@ -166,7 +166,7 @@ static void discard_kernels(struct brim__opencl_kernels *kernels) {
 
 void brim__opencl_program_free(const struct brim__opencl *opencl,
                                struct brim__opencl_program *program) {
-    if (program->built) {
+    if (program->built != NULL) {
         (void)opencl->clReleaseProgram(program->built);
         program->built = NULL;
     }
@@ -211,7 +211,7 @@ static brim_status build_program(const struct brim__opencl_kernels *kernels,
 static brim_status share_program(const struct brim__opencl_kernels *kernels, cl_program *built) {
     brim__lock(&programs_lock);
     const brim_status status =
-        kernels->shared->built ? BRIM_OK : build_program(kernels, kernels->shared);
+        kernels->shared->built != NULL ? BRIM_OK : build_program(kernels, kernels->shared);
     *built = kernels->shared->built;
     brim__unlock(&programs_lock);
     return status;
@@ -221,13 +221,13 @@ static brim_status make_all(struct brim__opencl_kernels *kernels) {
     const struct brim__opencl *const opencl = kernels->opencl;
     cl_program program = kernels->own.built;
     brim_status status = BRIM_OK;
-    if (kernels->shared) {
+    if (kernels->shared != NULL) {
         status = share_program(kernels, &program);
-    } else if (!program) {
+    } else if (program == NULL) {
         status = build_program(kernels, &kernels->own);
         program = kernels->own.built;
     }
-    if (status) {
+    if (status != BRIM_OK) {
         return status;
     }
     cl_int error;
@@ -249,7 +249,7 @@ static brim_status build_once(struct brim__opencl_kernels *kernels) {
         return BRIM_OK;
     }
     const brim_status status = make_all(kernels);
-    if (status) {
+    if (status != BRIM_OK) {
         discard_kernels(kernels);
     }
     kernels->made = status == BRIM_OK;
@@ -359,7 +359,7 @@ brim_status brim__opencl_gather(struct brim__opencl_kernels *kernels, cl_command
     for (; count < BRIM__GATHER_PARTS; count++) {
         /* parts that there are not: any memory, which no number leads to */
         const struct brim__device_memory *part =
-            gather->part[count] ? gather->part[count] : gather->part[0];
+            gather->part[count] != NULL ? gather->part[count] : gather->part[0];
         arguments[count] = (struct argument){ sizeof(cl_mem), &part->handle };
     }
     arguments[count++] = (struct argument){ sizeof(cl_mem), &gather->destination->handle };

@@ -148,7 +148,7 @@ static bool find_calls(void *library, struct brim__opencl *opencl, const char **
 #define X(result, name, parameters)                          \
     {                                                        \
         void *const symbol = dlsym(library, #name);          \
-        if (!symbol) {                                       \
+        if (symbol == NULL) {                                \
             *missing = #name;                                \
             return false;                                    \
         }                                                    \
@@ -225,12 +225,12 @@ static brim_status find_devices(struct brim__opencl *opencl) {
 static brim_status load(void) {
     const bool refused = brim__fault(BRIM__FAULT_DEVICE);
     void *const library = refused ? NULL : dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    if (!library) {
+    if (library == NULL) {
         const char *const why = refused ? "refused by a test" : dlerror();
         return brim__fail(BRIM_STATUS_UNSUPPORTED,
                           "there is no OpenCL here: " LIBRARY " was looked for, and could not be "
                           "loaded (%s); " ADVICE,
-                          why ? why : "no reason given");
+                          why != NULL ? why : "no reason given");
     }
     struct brim__opencl found = { 0 };
     const char *missing;

@@ -72,7 +72,7 @@ static uint32_t entry_of(const struct table *table, uint32_t length, uint8_t val
 /* false: no table that libjpeg would take. */
 static bool make_table(struct table *table, const JHUFF_TBL *from, bool first) {
     int32_t code = 0, place = 0;
-    memset(table->entry, 0, sizeof(table->entry));
+    memset(table->entry, 0, sizeof table->entry);
     table->first = first;
     table->value = from->huffval;
     for (uint32_t length = 1; length <= LONGEST; length++) {
@@ -166,7 +166,7 @@ static inline void fill(struct reader *reader) {
     }
     if (reader->end - reader->at >= 8) {
         uint64_t word;
-        memcpy(&word, reader->at, sizeof(word));
+        memcpy(&word, reader->at, sizeof word);
         const uint64_t ones = UINT64_C(0x0101010101010101);
         if (((~word - ones) & word & (ones << 7)) == 0) { /* no byte is FF */
             /* bits below `count` are of bytes still to be taken: they come again, the same */
@@ -227,7 +227,7 @@ static inline bool pass_block(struct reader *reader, struct component *component
     drop(reader, entry & LEN_MASK);
     uint32_t k = 1;
     if (quarter) {
-        memset(component->slope, 0, sizeof(component->slope));
+        memset(component->slope, 0, sizeof component->slope);
         while (k < SLOPES) {
             if (reader->count < 32) {
                 fill(reader);

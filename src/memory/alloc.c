@@ -44,7 +44,7 @@ static brim_status refuse(uint64_t bytes, const brim_budget *budget, int error) 
     char why[BRIM__ERROR_TEXT];
     return brim__fail(BRIM_STATUS_MEMORY, "the system refused %s (%llu bytes)%s: %s",
                       brim__size_text(bytes, size), (unsigned long long)bytes,
-                      budget ? ", which the budget would have allowed" : "",
+                      budget != NULL ? ", which the budget would have allowed" : "",
                       brim__error_text(error, why));
 }
 
@@ -58,15 +58,15 @@ static struct header *take(brim_budget *budget, uint64_t total, brim_status *sta
         *status = refuse(total, NULL, ENOMEM);
         return NULL;
     }
-    *status = budget ? brim__budget_charge_block(budget, total, false) : BRIM_OK;
-    if (*status) {
+    *status = budget != NULL ? brim__budget_charge_block(budget, total, false) : BRIM_OK;
+    if (*status != BRIM_OK) {
         return NULL;
     }
     void *memory = NULL;
     const int error =
         brim__fault(BRIM__FAULT_ALLOC) ? ENOMEM : posix_memalign(&memory, ALIGNMENT, total);
     if (error) {
-        if (budget) {
+        if (budget != NULL) {
             brim__budget_uncharge_block(budget, total, false);
         }
         *status = refuse(total, budget, error);
@@ -79,8 +79,8 @@ static struct header *take(brim_budget *budget, uint64_t total, brim_status *sta
 void *brim__alloc(brim_budget *budget, uint64_t bytes, brim_status *status) {
     brim_status own_status;
     const uint64_t total = brim__alloc_bytes(bytes);
-    struct header *header = take(budget, total, status ? status : &own_status);
-    if (!header) {
+    struct header *header = take(budget, total, status != NULL ? status : &own_status);
+    if (header == NULL) {
         return NULL;
     }
     header->charged = total;
@@ -89,14 +89,14 @@ void *brim__alloc(brim_budget *budget, uint64_t bytes, brim_status *status) {
 }
 
 void brim__free(void *memory) {
-    if (!memory) {
+    if (memory == NULL) {
         return;
     }
     struct header *header = (struct header *)((uint8_t *)memory - ALIGNMENT);
     brim_budget *const budget = header->budget;
     const uint64_t charged = header->charged;
     free(header);
-    if (budget) {
+    if (budget != NULL) {
         brim__budget_uncharge_block(budget, charged, false);
     }
 }
@@ -179,9 +179,9 @@ static brim_status take_pages(struct brim__pages *pages, brim_budget *budget, ui
     }
     const size_t whole = brim__align(brim__max(bytes, 1), page);
     const size_t guard_bytes = guard ? page : 0;
-    if (budget) {
+    if (budget != NULL) {
         const brim_status status = brim__budget_charge_block(budget, whole, elastic);
-        if (status) {
+        if (status != BRIM_OK) {
             return status;
         }
     }
@@ -189,7 +189,7 @@ static brim_status take_pages(struct brim__pages *pages, brim_budget *budget, ui
     uint8_t *memory = shared ? map_file(whole, &file) : map(whole, guard_bytes);
     if (memory == MAP_FAILED) {
         const int error = errno;
-        if (budget) {
+        if (budget != NULL) {
             brim__budget_uncharge_block(budget, whole, elastic);
         }
         const brim_status status = refuse(whole, budget, error);
@@ -246,7 +246,7 @@ void brim__pages_populate(const struct brim__pages *pages) {
 }
 
 void brim__pages_free(struct brim__pages *pages) {
-    if (!pages->memory) {
+    if (pages->memory == NULL) {
         return;
     }
     uint8_t *const memory = pages->memory - pages->guard;
@@ -261,7 +261,7 @@ void brim__pages_free(struct brim__pages *pages) {
         (void)cut;
         close(pages->file);
     }
-    if (pages->budget) {
+    if (pages->budget != NULL) {
         brim__budget_uncharge_block(pages->budget, pages->bytes, pages->elastic);
     }
     *pages = (struct brim__pages){ 0 };

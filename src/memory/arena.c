@@ -25,7 +25,7 @@ void brim__arena_init(struct brim__arena *arena, brim_budget *budget) {
 
 void brim__arena_fini(struct brim__arena *arena) {
     struct brim__arena_block *block = arena->blocks;
-    while (block) {
+    while (block != NULL) {
         struct brim__arena_block *next = block->next;
         struct brim__pages pages = block->pages;
         brim__pages_free(&pages);
@@ -53,11 +53,11 @@ static brim_status add_block(struct brim__arena *arena, uint64_t bytes, size_t a
                             &needed)) {
         needed = UINT64_MAX; /* refused below, with its size */
     }
-    const uint64_t usual = arena->blocks ? LATER_PAGES * page : page;
+    const uint64_t usual = arena->blocks != NULL ? LATER_PAGES * page : page;
     struct brim__pages pages;
     const brim_status status =
         brim__pages_new(&pages, arena->budget, brim__max(needed, usual), false, false);
-    if (status) {
+    if (status != BRIM_OK) {
         return status;
     }
     struct brim__arena_block *block = (struct brim__arena_block *)pages.memory;
@@ -65,7 +65,7 @@ static brim_status add_block(struct brim__arena *arena, uint64_t bytes, size_t a
     block->taken = sizeof *block;
     arena->bytes += pages.bytes;
     struct brim__arena_block *front = arena->blocks;
-    if (front && room(front) > room(block) - gap(block, alignment) - bytes) {
+    if (front != NULL && room(front) > room(block) - gap(block, alignment) - bytes) {
         block->next = front->next;
         front->next = block;
     } else {
@@ -80,10 +80,10 @@ brim_status brim__arena_take(struct brim__arena *arena, uint64_t bytes, void *me
     const size_t alignment = bytes >= 64 ? 64 : 16;
     struct brim__arena_block *block = arena->blocks;
     bytes = brim__max(bytes, 1); /* every address is another one */
-    if (!block || room(block) < gap(block, alignment) ||
+    if (block == NULL || room(block) < gap(block, alignment) ||
         room(block) - gap(block, alignment) < bytes) {
         const brim_status status = add_block(arena, bytes, alignment, &block);
-        if (status) {
+        if (status != BRIM_OK) {
             return status;
         }
     }
@@ -98,7 +98,7 @@ brim_status brim__arena_text(struct brim__arena *arena, const char *text, const 
     const size_t bytes = strlen(text) + 1;
     char *memory;
     const brim_status status = brim__arena_take(arena, bytes, &memory);
-    if (status) {
+    if (status != BRIM_OK) {
         return status;
     }
     memcpy(memory, text, bytes);

@@ -18,7 +18,7 @@ bool brim__budget_forked(const brim_budget *budget) {
 }
 
 brim_status brim__budget_usable(const brim_budget *budget, brim_memory kind) {
-    if (!budget) {
+    if (budget == NULL) {
         return brim__fail(BRIM_STATUS_INVALID, "the budget is NULL");
     }
     if ((unsigned)kind >= BRIM_MEMORY_KINDS) {
@@ -54,15 +54,15 @@ static void set_label(brim_budget *node, const char *label) {
 
 static brim_status init_locks(struct brim__tree *tree) {
     brim_status status = brim__mutex_init(&tree->revoke_lock);
-    if (status) {
+    if (status != BRIM_OK) {
         return status;
     }
     status = brim__mutex_init(&tree->lock);
-    if (status) {
+    if (status != BRIM_OK) {
         goto no_lock;
     }
     status = brim__condition_init(&tree->left);
-    if (status) {
+    if (status != BRIM_OK) {
         goto no_condition;
     }
     return BRIM_OK;
@@ -86,11 +86,11 @@ brim_status brim__budget_root(const char *label, const uint64_t limits[BRIM_MEMO
     }
     brim_status status;
     struct brim__tree *tree = brim__alloc(NULL, sizeof *tree, &status);
-    if (!tree) {
+    if (tree == NULL) {
         return status;
     }
     status = init_locks(tree);
-    if (status) {
+    if (status != BRIM_OK) {
         brim__free(tree);
         return status;
     }
@@ -116,7 +116,7 @@ static void link_child(brim_budget *child) {
     brim_budget *parent = child->parent;
     brim__lock(&parent->tree->lock);
     child->previous = parent->last;
-    if (parent->last) {
+    if (parent->last != NULL) {
         parent->last->next = child;
     } else {
         parent->first = child;
@@ -131,7 +131,7 @@ brim_status brim__budget_share(brim_budget *root, const char *name,
     const brim_status status =
         brim_budget_charge(root, BRIM_MEMORY_HOST,
                            brim__align(sizeof(struct brim__shared_segment), brim__page_bytes()));
-    if (status) {
+    if (status != BRIM_OK) {
         return status;
     }
     for (size_t kind = 0; kind < BRIM_MEMORY_KINDS; kind++) {
@@ -143,12 +143,12 @@ brim_status brim__budget_share(brim_budget *root, const char *name,
 /* Gives up the minimum as well; the child itself counts nothing any more. */
 static void unlink_child(brim_budget *child) {
     brim_budget *parent = child->parent;
-    if (child->previous) {
+    if (child->previous != NULL) {
         child->previous->next = child->next;
     } else {
         parent->first = child->next;
     }
-    if (child->next) {
+    if (child->next != NULL) {
         child->next->previous = child->previous;
     } else {
         parent->last = child->previous;
@@ -176,14 +176,14 @@ static brim_status check_bounds(const char *label, uint64_t limit, uint64_t mini
 brim_status brim_budget_new(brim_budget *parent, const char *label, uint64_t limit,
                             uint64_t minimum, brim_budget **budget) {
     brim_status status = brim__budget_usable(parent, BRIM_MEMORY_HOST);
-    if (status) {
+    if (status != BRIM_OK) {
         return status;
     }
-    if (!label || !label[0] || !budget) {
+    if (label == NULL || !label[0] || budget == NULL) {
         return brim__fail(BRIM_STATUS_INVALID, "a budget needs a label and a place for its handle");
     }
     status = check_bounds(label, limit, minimum);
-    if (status) {
+    if (status != BRIM_OK) {
         return status;
     }
     if (parent->depth + 1 >= BRIM__MOST_LEVELS) {
@@ -191,7 +191,7 @@ brim_status brim_budget_new(brim_budget *parent, const char *label, uint64_t lim
                           label, BRIM__MOST_LEVELS);
     }
     brim_budget *node = brim__alloc(parent, sizeof *node, &status);
-    if (!node) {
+    if (node == NULL) {
         return status;
     }
     node->tree = parent->tree;
@@ -205,7 +205,7 @@ brim_status brim_budget_new(brim_budget *parent, const char *label, uint64_t lim
     node->counts[BRIM_MEMORY_HOST].limit = limit;
     link_child(node);
     status = brim_budget_set(node, BRIM_MEMORY_HOST, limit, minimum);
-    if (status) {
+    if (status != BRIM_OK) {
         brim__budget_unref(node);
         return status;
     }
@@ -216,13 +216,13 @@ brim_status brim_budget_new(brim_budget *parent, const char *label, uint64_t lim
 brim_status brim_budget_set(brim_budget *budget, brim_memory kind, uint64_t limit,
                             uint64_t minimum) {
     brim_status status = brim__budget_usable(budget, kind);
-    if (!status) {
+    if (status == BRIM_OK) {
         status = check_bounds(budget->label, limit, minimum);
     }
-    if (status) {
+    if (status != BRIM_OK) {
         return status;
     }
-    if (!budget->parent && minimum > 0) {
+    if (budget->parent == NULL && minimum > 0) {
         return brim__fail(BRIM_STATUS_INVALID,
                           "budget \"%s\" has no parent that could set a minimum aside",
                           budget->label);
@@ -238,12 +238,12 @@ brim_status brim_budget_set(brim_budget *budget, brim_memory kind, uint64_t limi
 /* Lock held: true if nothing holds the node any more; it has left the tree and
  * the caller, once the lock is released, destroys it. */
 static bool bury_if_dead(brim_budget *node) {
-    const bool is_root = !node->parent;
+    const bool is_root = node->parent == NULL;
     const uint64_t itself = is_root ? node->tree->node_bytes : 0;
     if (node->refs > 0 || node->blocks > itself || node->elastic_blocks > 0) {
         return false;
     }
-    assert(!node->first && !node->revoke);
+    assert(node->first == NULL && node->revoke == NULL);
     if (!is_root) {
         unlink_child(node);
     }
@@ -254,7 +254,7 @@ static bool bury_if_dead(brim_budget *node) {
  * BRIM__MOST_LEVELS bounds how deep that goes. */
 static void destroy(brim_budget *node) {
     struct brim__tree *tree = node->tree;
-    if (node->parent) {
+    if (node->parent != NULL) {
         brim__free(node);
         return;
     }
@@ -276,7 +276,7 @@ void brim__budget_ref(brim_budget *budget) {
 }
 
 void brim__budget_unref(brim_budget *budget) {
-    if (!budget || brim__budget_forked(budget)) {
+    if (budget == NULL || brim__budget_forked(budget)) {
         return;
     }
     struct brim__tree *tree = budget->tree;
@@ -305,7 +305,7 @@ void brim_budget_free(brim_budget *budget) {
 static brim_status charge(brim_budget *budget, brim_memory kind, enum brim__column column,
                           uint64_t bytes, bool block) {
     const brim_status status = brim__budget_usable(budget, kind);
-    if (status) {
+    if (status != BRIM_OK) {
         return status;
     }
     return brim__add_firmly(&(struct brim__request){ .at = budget,
@@ -319,7 +319,7 @@ static brim_status charge(brim_budget *budget, brim_memory kind, enum brim__colu
 /* More than is there is a mistake of the caller: what is there goes. */
 static void uncharge(brim_budget *budget, brim_memory kind, enum brim__column column,
                      uint64_t bytes) {
-    if (!budget || (unsigned)kind >= BRIM_MEMORY_KINDS || brim__budget_forked(budget)) {
+    if (budget == NULL || (unsigned)kind >= BRIM_MEMORY_KINDS || brim__budget_forked(budget)) {
         return;
     }
     brim__lock(&budget->tree->lock);
@@ -368,7 +368,7 @@ void brim__budget_firm_up(brim_budget *budget, brim_memory kind, uint64_t bytes)
     const uint64_t blocks = kind == BRIM_MEMORY_HOST ? brim__min(bytes, budget->elastic_blocks) : 0;
     budget->elastic_blocks -= blocks;
     budget->blocks += blocks;
-    for (brim_budget *node = budget; node; node = node->parent) {
+    for (brim_budget *node = budget; node != NULL; node = node->parent) {
         node->counts[kind].sum_elastic -= bytes;
     }
     brim__raise_kept(budget, kind, bytes);
@@ -381,7 +381,7 @@ brim_status brim__budget_charge_block(brim_budget *budget, uint64_t bytes, bool 
         return charge(budget, BRIM_MEMORY_HOST, BRIM__FIRM, bytes, true);
     }
     const brim_status status = brim__budget_usable(budget, BRIM_MEMORY_HOST);
-    if (status) {
+    if (status != BRIM_OK) {
         return status;
     }
     const bool fits = brim__add_if_free(&(struct brim__request){ .at = budget,

@@ -42,7 +42,7 @@ static bool fits_shared(const struct brim__request *request, uint64_t more, bool
     struct brim__tree *tree = request->at->tree;
     const brim_memory kind = request->kind;
     const uint64_t bytes = tree->root.counts[kind].used + more;
-    if (!tree->shared.segment || bytes <= tree->shared.claimed[kind]) {
+    if (tree->shared.segment == NULL || bytes <= tree->shared.claimed[kind]) {
         return true;
     }
     *refusal = (struct brim__refusal){ .by = &tree->root, .passed = more };
@@ -72,7 +72,7 @@ static bool fits(struct brim__request *request, bool claim, struct brim__refusal
         }
     }
     uint64_t more = request->bytes;
-    for (brim_budget *node = request->at; node && more > 0; node = node->parent) {
+    for (brim_budget *node = request->at; node != NULL && more > 0; node = node->parent) {
         const struct brim__count *count = &node->counts[request->kind];
         const uint64_t left = count->limit - count->used;
         if (more > left) {
@@ -86,20 +86,20 @@ static bool fits(struct brim__request *request, bool claim, struct brim__refusal
 
 /* After the root has come to use less, or all that was collected has been used. */
 static void settle(struct brim__tree *tree, brim_memory kind) {
-    if (tree->shared.segment && !tree->collecting) {
+    if (tree->shared.segment != NULL && !tree->collecting) {
         brim__shared_settle(&tree->shared, kind, tree->root.counts[kind].used);
     }
 }
 
 /* After the root's elastic memory has changed. */
 void brim__tell_elastic(struct brim__tree *tree, brim_memory kind) {
-    if (tree->shared.segment) {
+    if (tree->shared.segment != NULL) {
         brim__shared_tell_elastic(&tree->shared, kind, tree->root.counts[kind].sum_elastic);
     }
 }
 
 static void raise_used(brim_budget *node, brim_memory kind, uint64_t more) {
-    for (; node && more > 0; node = node->parent) {
+    for (; node != NULL && more > 0; node = node->parent) {
         struct brim__count *count = &node->counts[kind];
         const uint64_t before = count->used;
         count->used += more;
@@ -108,7 +108,7 @@ static void raise_used(brim_budget *node, brim_memory kind, uint64_t more) {
 }
 
 void brim__raise_kept(brim_budget *node, brim_memory kind, uint64_t more) {
-    for (; node && more > 0; node = node->parent) {
+    for (; node != NULL && more > 0; node = node->parent) {
         struct brim__count *count = &node->counts[kind];
         const uint64_t before = count->kept;
         count->kept += more;
@@ -117,19 +117,19 @@ void brim__raise_kept(brim_budget *node, brim_memory kind, uint64_t more) {
 }
 
 void brim__lower_used(brim_budget *node, brim_memory kind, uint64_t less) {
-    for (; node && less > 0; node = node->parent) {
+    for (; node != NULL && less > 0; node = node->parent) {
         struct brim__count *count = &node->counts[kind];
         const uint64_t before = count->used;
         count->used -= less;
         less = brim__counted(count, before) - brim__counted(count, count->used);
-        if (!node->parent) {
+        if (node->parent == NULL) {
             settle(node->tree, kind);
         }
     }
 }
 
 void brim__lower_kept(brim_budget *node, brim_memory kind, uint64_t less) {
-    for (; node && less > 0; node = node->parent) {
+    for (; node != NULL && less > 0; node = node->parent) {
         struct brim__count *count = &node->counts[kind];
         const uint64_t before = count->kept;
         count->kept -= less;
@@ -185,7 +185,7 @@ void brim__add(const struct brim__request *request) {
         *brim__own_blocks(request->at, request->column) += bytes;
     }
     *own_column(request->at, kind, request->column) += bytes;
-    for (brim_budget *node = request->at; node; node = node->parent) {
+    for (brim_budget *node = request->at; node != NULL; node = node->parent) {
         struct brim__count *count = &node->counts[kind];
         if (request->column == BRIM__RESERVED) {
             count->sum_reserved += bytes;
@@ -204,7 +204,7 @@ void brim__add(const struct brim__request *request) {
 
 void brim__subtract(brim_budget *at, brim_memory kind, enum brim__column column, uint64_t bytes) {
     *own_column(at, kind, column) -= bytes;
-    for (brim_budget *node = at; node; node = node->parent) {
+    for (brim_budget *node = at; node != NULL; node = node->parent) {
         struct brim__count *count = &node->counts[kind];
         if (column == BRIM__RESERVED) {
             count->sum_reserved -= bytes;
@@ -275,14 +275,14 @@ static bool is_before(const brim_budget *a, const brim_budget *b, brim_memory ki
 static brim_budget *pick_holder(brim_budget *top, brim_memory kind,
                                 const struct brim__request *request) {
     brim_budget *picked = NULL;
-    for (brim_budget *node = top; node; node = brim__budget_after(node, top)) {
-        if (!node->revoke || node->asked == top->tree->round) {
+    for (brim_budget *node = top; node != NULL; node = brim__budget_after(node, top)) {
+        if (node->revoke == NULL || node->asked == top->tree->round) {
             continue;
         }
-        if ((request ? gain(node, request, top) : node->counts[kind].sum_elastic) == 0) {
+        if ((request != NULL ? gain(node, request, top) : node->counts[kind].sum_elastic) == 0) {
             continue;
         }
-        if (!picked || is_before(node, picked, kind)) {
+        if (picked == NULL || is_before(node, picked, kind)) {
             picked = node;
         }
     }
@@ -329,7 +329,7 @@ static void end_collecting(struct brim__tree *tree) {
 static bool collect(const struct brim__request *request, const struct brim__refusal *refusal,
                     bool firmly) {
     brim_budget *holder = pick_holder(refusal->by, request->kind, request);
-    if (!holder || (!firmly && holder->yields == BRIM__YIELDS_LAST)) {
+    if (holder == NULL || (!firmly && holder->yields == BRIM__YIELDS_LAST)) {
         return false;
     }
     ask(holder, request->kind, brim__min(refusal->missing, gain(holder, request, refusal->by)));
@@ -364,7 +364,7 @@ static bool lacks_memory(const struct brim__refusal *refusal) {
 }
 
 brim_status brim__add_firmly(struct brim__request *request) {
-    struct brim__tree *tree = (request->at ? request->at : request->bounded)->tree;
+    struct brim__tree *tree = (request->at != NULL ? request->at : request->bounded)->tree;
     struct brim__refusal refusal;
     char text[BRIM__DETAIL_BYTES];
     uint64_t needed = 0;
@@ -433,10 +433,10 @@ void brim__budget_on_revoke(brim_budget *budget, brim__revoke *revoke, void *hol
         return;
     }
     brim__lock(&budget->tree->lock);
-    assert(!revoke || !budget->revoke);
+    assert(revoke == NULL || budget->revoke == NULL);
     budget->revoke = revoke;
     budget->holder = holder;
-    while (!revoke && budget->inside) {
+    while (revoke == NULL && budget->inside) {
         brim__wait(&budget->tree->left, &budget->tree->lock, UINT64_MAX);
     }
     brim__unlock(&budget->tree->lock);

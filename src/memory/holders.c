@@ -13,11 +13,11 @@
 #include <stdio.h>
 
 brim_budget *brim__budget_after(const brim_budget *node, const brim_budget *top) {
-    if (node->first) {
+    if (node->first != NULL) {
         return node->first;
     }
     for (; node != top; node = node->parent) {
-        if (node->next) {
+        if (node->next != NULL) {
             return node->next;
         }
     }
@@ -32,7 +32,7 @@ uint64_t brim__budget_left(const brim_budget *node, brim_memory kind, uint64_t t
                            bool elastic) {
     const struct brim__shared *shared = &node->tree->shared;
     uint64_t left = node->counts[kind].limit - taken;
-    if (!node->parent && shared->segment) {
+    if (node->parent == NULL && shared->segment != NULL) {
         left = brim__min(left, brim__shared_left(shared, kind, taken, elastic));
     }
     return left;
@@ -42,7 +42,7 @@ static uint64_t room(const brim_budget *budget, brim_memory kind, bool kept) {
     uint64_t left[BRIM__MOST_LEVELS];
     uint64_t aside[BRIM__MOST_LEVELS];
     size_t levels = 0;
-    for (const brim_budget *node = budget; node; node = node->parent, levels++) {
+    for (const brim_budget *node = budget; node != NULL; node = node->parent, levels++) {
         const struct brim__count *count = &node->counts[kind];
         const uint64_t taken = kept ? count->kept : count->used;
         left[levels] = brim__budget_left(node, kind, taken, !kept);
@@ -62,7 +62,7 @@ static uint64_t locked_room(brim_budget *budget, brim_memory kind, bool kept) {
     if (brim__budget_forked(budget)) {
         return 0;
     }
-    if (kept && budget->tree->shared.segment) { /* what the dead have can be had too */
+    if (kept && budget->tree->shared.segment != NULL) { /* what the dead have can be had too */
         brim__shared_reap(&budget->tree->shared, brim__now() + BRIM__SOON_NS);
     }
     brim__lock(&budget->tree->lock);
@@ -95,10 +95,10 @@ uint64_t brim__budget_limit(brim_budget *budget, brim_memory kind) {
         return 0;
     }
     brim__lock(&budget->tree->lock);
-    for (const brim_budget *node = budget; node; node = node->parent) {
+    for (const brim_budget *node = budget; node != NULL; node = node->parent) {
         limit = brim__min(limit, node->counts[kind].limit);
     }
-    if (budget->tree->shared.segment) {
+    if (budget->tree->shared.segment != NULL) {
         limit = brim__min(limit, budget->tree->shared.limits[kind]);
     }
     brim__unlock(&budget->tree->lock);
@@ -112,7 +112,7 @@ brim_budget *brim__budget_tightest(brim_budget *budget, brim_memory kind) {
     }
     brim__lock(&budget->tree->lock);
     uint64_t least = brim__budget_left(budget, kind, budget->counts[kind].kept, false);
-    for (brim_budget *node = budget->parent; node; node = node->parent) {
+    for (brim_budget *node = budget->parent; node != NULL; node = node->parent) {
         const uint64_t left = brim__budget_left(node, kind, node->counts[kind].kept, false);
         if (left < least) {
             tightest = node;
@@ -125,7 +125,7 @@ brim_budget *brim__budget_tightest(brim_budget *budget, brim_memory kind) {
 
 bool brim__budget_is_below(brim_budget *budget, const brim_budget *root) {
     const brim_budget *node = budget;
-    while (node && node != root) {
+    while (node != NULL && node != root) {
         node = node->parent;
     }
     return node != NULL;
@@ -133,7 +133,7 @@ bool brim__budget_is_below(brim_budget *budget, const brim_budget *root) {
 
 bool brim__budget_sharing(brim_budget *budget, brim_memory kind, struct brim__sharing *sharing) {
     struct brim__tree *tree = budget->tree;
-    if (brim__budget_forked(budget) || !tree->shared.segment) {
+    if (brim__budget_forked(budget) || tree->shared.segment == NULL) {
         return false;
     }
     brim__lock(&tree->lock);
@@ -169,7 +169,8 @@ void brim__budget_list(const brim_budget *top, brim_memory kind, char *text, siz
         uint64_t largest_place = 0;
         uint64_t place = 0;
         uint32_t left = 0;
-        for (const brim_budget *node = top; node; node = brim__budget_after(node, top), place++) {
+        for (const brim_budget *node = top; node != NULL;
+             node = brim__budget_after(node, top), place++) {
             const uint64_t here = held(node, kind);
             if (here == 0 || here > last_bytes || (here == last_bytes && place <= last_place)) {
                 continue;
@@ -181,7 +182,7 @@ void brim__budget_list(const brim_budget *top, brim_memory kind, char *text, siz
                 largest_place = place;
             }
         }
-        if (!largest) {
+        if (largest == NULL) {
             return;
         }
         char entry[BRIM_NAME_BYTES + BRIM__SIZE_TEXT + 4];
@@ -326,10 +327,10 @@ static brim_budget_info describe(const brim_budget *node, brim_memory kind) {
 
 brim_status brim_budget_read(brim_budget *budget, brim_memory kind, brim_budget_info *info) {
     const brim_status status = brim__budget_usable(budget, kind);
-    if (status) {
+    if (status != BRIM_OK) {
         return status;
     }
-    if (!info || info->size < sizeof info->size) {
+    if (info == NULL || info->size < sizeof info->size) {
         return brim__fail(BRIM_STATUS_INVALID,
                           "info is NULL or its size is not set; use BRIM_BUDGET_INFO_INIT");
     }
@@ -345,14 +346,14 @@ brim_status brim_budget_read(brim_budget *budget, brim_memory kind, brim_budget_
 brim_status brim_budget_walk(brim_budget *budget, brim_memory kind, brim_budget_visit *visit,
                              void *user) {
     const brim_status status = brim__budget_usable(budget, kind);
-    if (status) {
+    if (status != BRIM_OK) {
         return status;
     }
-    if (!visit) {
+    if (visit == NULL) {
         return brim__fail(BRIM_STATUS_INVALID, "visit is NULL");
     }
     brim__lock(&budget->tree->lock);
-    for (const brim_budget *node = budget; node; node = brim__budget_after(node, budget)) {
+    for (const brim_budget *node = budget; node != NULL; node = brim__budget_after(node, budget)) {
         const brim_budget_info info = describe(node, kind);
         if (visit(user, &info) != 0) {
             break;
@@ -369,7 +370,7 @@ static bool is_right(const brim_budget *node, size_t kind) {
     uint64_t charged = count->firm + count->elastic;
     uint64_t elastic = count->elastic;
     uint64_t reserved = count->reserved;
-    for (const brim_budget *child = node->first; child; child = child->next) {
+    for (const brim_budget *child = node->first; child != NULL; child = child->next) {
         const struct brim__count *below = &child->counts[kind];
         used += brim__counted(below, below->used);
         kept += brim__counted(below, below->kept);
@@ -390,13 +391,13 @@ static bool is_right(const brim_budget *node, size_t kind) {
 void brim__budget_check(brim_budget *budget) {
     bool right = true;
     brim__lock(&budget->tree->lock);
-    for (const brim_budget *node = budget; node; node = brim__budget_after(node, budget)) {
+    for (const brim_budget *node = budget; node != NULL; node = brim__budget_after(node, budget)) {
         for (size_t kind = 0; kind < BRIM_MEMORY_KINDS; kind++) {
             right = right && is_right(node, kind);
         }
     }
     const struct brim__tree *tree = budget->tree;
-    for (size_t kind = 0; kind < BRIM_MEMORY_KINDS && tree->shared.segment; kind++) {
+    for (size_t kind = 0; kind < BRIM_MEMORY_KINDS && tree->shared.segment != NULL; kind++) {
         const uint64_t claimed = tree->shared.claimed[kind];
         const uint64_t used = tree->root.counts[kind].used;
         right = right && (tree->collecting ? claimed >= used : claimed == used);
