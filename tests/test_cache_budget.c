@@ -397,7 +397,7 @@ static void test_the_joint_minimum_of_two(void **state) {
 
 static uint32_t slots_of(brim_loader *loader) {
     brim__lock(&loader->mutex);
-    const uint32_t slots = loader->slot_count;
+    const uint32_t slots = loader->batches->count;
     brim__unlock(&loader->mutex);
     return slots;
 }

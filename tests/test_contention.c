@@ -79,15 +79,15 @@ static void print_loader(const brim_loader *loader) {
             "%u, slots %u, scratch %u, lacking %llu, tickets %llu to %llu, workers %u, sleepers "
             "%u\n",
             loader->in_call, loader->revoking, loader->idle, atomic_load(&loader->wants),
-            atomic_load(&loader->starving), loader->visitors, loader->lent, loader->slot_count,
+            atomic_load(&loader->starving), loader->visitors, loader->lent, loader->batches->count,
             loader->scratch_count, (unsigned long long)atomic_load(&loader->lacking),
-            (unsigned long long)loader->take_ticket, (unsigned long long)loader->make_ticket,
+            (unsigned long long)loader->rows->take, (unsigned long long)loader->rows->make,
             atomic_load(&loader->runtime->worker_count), atomic_load(&loader->runtime->sleepers));
-    for (uint32_t i = 0; i < loader->ring_cap; i++) {
-        const struct brim__slot *slot = &loader->ring[i];
+    for (uint32_t i = 0; i < loader->rows->cap; i++) {
+        const struct brim__slot *slot = &loader->rows->slot[i];
         fprintf(stderr, "  %u: state %d, abandoned %d, ticket %llu, %u of %u rows, %u busy\n", i,
-                (int)slot->state, slot->abandoned, (unsigned long long)slot->ticket, slot->done,
-                slot->rows, slot->busy);
+                (int)slot->state, slot->abandoned, (unsigned long long)slot->ticket,
+                slot->claims.made, slot->rows, slot->busy);
     }
 }
 

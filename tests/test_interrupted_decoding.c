@@ -64,8 +64,8 @@ static void await_decoding(brim_loader *loader) {
     for (bool waits = false; !waits;) {
         bool busy = false;
         brim__lock(&loader->mutex);
-        for (uint32_t i = 0; i < loader->ring_cap; i++) {
-            busy |= loader->ring[i].busy > 0;
+        for (uint32_t i = 0; i < loader->rows->cap; i++) {
+            busy |= loader->rows->slot[i].busy > 0;
         }
         waits = busy && loader->in_call;
         brim__unlock(&loader->mutex);
@@ -159,7 +159,7 @@ static unsigned take_all(brim_loader *loader, struct digest *digest) {
         if (status == BRIM_STATUS_INTERRUPTED) {
             interrupted++;
             /* only so often: an image is made from its beginning each time */
-            loader->asked = interrupted == 3 ? never_stop : loader->asked;
+            loader->consumer.asked = interrupted == 3 ? never_stop : loader->consumer.asked;
             continue;
         }
         assert_int_equal(status, BRIM_OK);

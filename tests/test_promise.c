@@ -13,7 +13,7 @@
 #include "support/memory_data.h"
 #include "support/memory_watch.h"
 
-#include "engine/loader.h"
+#include "engine/chain.h"
 #include "memory/budget.h"
 
 #include <inttypes.h>
@@ -30,7 +30,7 @@
 
 static void check_invariants(const struct session *session) {
     brim__lock(&session->loader->mutex);
-    brim__slots_check(session->loader);
+    brim__chain_check(session->loader);
     brim__unlock(&session->loader->mutex);
     brim__budget_check(brim_runtime_budget(session->runtime));
 }

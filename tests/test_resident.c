@@ -9,7 +9,6 @@
 
 #include "engine/loader.h"
 #include "engine/resident.h"
-#include "engine/ship.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -217,7 +216,7 @@ static uint64_t limit_for_half(const char *text) {
     const uint64_t bytes =
         info->minimum_device_bytes +
         (info->device_slots - info->minimum_device_slots) * info->device_slot_bytes +
-        SAMPLES / 2 * brim__loader_resident(session.loader)->start.most_bytes;
+        SAMPLES / 2 * brim__loader_residents(session.loader)->start.most_bytes;
     session_close(&session);
     return bytes;
 }
@@ -261,7 +260,7 @@ static void test_takes_what_is_free(void **state) {
         &session, text,
         &(struct how){ .device = BRIM_DEVICE_OPENCL, .device_bytes = limit_for_half(text) });
     const brim_plan_info *info = brim_plan_get(brim_loader_plan(session.loader));
-    const struct brim__resident *tier = brim__loader_resident(session.loader);
+    const struct brim__residents *tier = brim__loader_residents(session.loader);
     assert_true(info->device_slots >= info->minimum_device_slots + 2);
     take_epochs(&session, 3, &digest);
     /* less than a part is left, and than a row of each part */
@@ -293,7 +292,7 @@ static void test_beside_others(void **state) {
         brim_budget *other;
         session_open(&session, text,
                      &(struct how){ .device = BRIM_DEVICE_OPENCL, .device_bytes = limit });
-        const struct brim__resident *tier = brim__loader_resident(session.loader);
+        const struct brim__residents *tier = brim__loader_residents(session.loader);
         assert_int_equal(brim_budget_new(brim_runtime_budget(session.runtime), "other",
                                          BRIM_UNLIMITED, 0, &other),
                          BRIM_OK);
@@ -337,7 +336,7 @@ static void test_copies_that_fail(void **state) {
         char plain[TEXT_BYTES], text[TEXT_BYTES];
         pipeline_of(plain, 1, e % count, "");
         pipeline_of(text, 1, e % count, "cache device | ");
-        if (e == count) { /* what a sequencer has made is shipped again */
+        if (e == count) { /* what a sequencer has made is uploaded again */
             const struct path images = in_directory("images.npy"),
                               labels = in_directory("labels.npy");
             format_text(plain, "zip (npy %s) (npy %s name=label) | filter \"label != 4\" | batch 8",
@@ -349,7 +348,7 @@ static void test_copies_that_fail(void **state) {
         struct digest digest = { 0 };
         brim_batch *batch;
         session_open(&session, text, &(struct how){ .device = BRIM_DEVICE_OPENCL });
-        struct brim__device *device = &session.loader->ship->device;
+        struct brim__device *device = &session.loader->uploader->device;
         driver.real = device->ops;
         driver.ops = *device->ops;
         driver.ops.write = write_nothing;
@@ -449,18 +448,18 @@ static void free_lost(struct brim__device *device, void *event) {
     careless.real->event_free(device, event);
 }
 
-/* While nobody ships. */
+/* While nobody uploads. */
 static void put_driver(brim_loader *loader, const struct brim__device_ops *ops) {
     brim__lock(&loader->mutex);
-    while (loader->ship->running) {
+    while (loader->uploader->running) {
         brim__wait(&loader->ready, &loader->mutex, UINT64_MAX);
     }
-    loader->ship->device.ops = ops;
+    loader->uploader->device.ops = ops;
     brim__unlock(&loader->mutex);
 }
 
 static void begin_losing(brim_loader *loader) {
-    careless.real = loader->ship->device.ops;
+    careless.real = loader->uploader->device.ops;
     careless.ops = *careless.real;
     careless.ops.write = write_or_lose;
     careless.ops.record = record_lost;
@@ -474,13 +473,8 @@ static void begin_losing(brim_loader *loader) {
 }
 
 static uint32_t count_state(brim_loader *loader, bool there, enum brim__slot_state wanted) {
-    const struct brim__slot *slots = there ? loader->ship->berth : loader->slot;
-    const uint32_t most = there ? loader->plan->berth_cap : loader->plan->slot_cap;
-    uint32_t found = 0;
     brim__lock(&loader->mutex);
-    for (uint32_t i = 0; i < most; i++) {
-        found += slots[i].state == wanted;
-    }
+    const uint32_t found = brim__ring_count(there ? loader->last : loader->batches, wanted);
     brim__unlock(&loader->mutex);
     return found;
 }
@@ -504,7 +498,7 @@ static void await_none(brim_loader *loader, enum brim__slot_state state) {
 
 /* Samples whose copies are lost seem to stay on the device until that is told, which may be
  * after the loader went elsewhere: then they are in no batch that was made meanwhile. */
-static void lose_copies(const char *text, struct digest wanted, bool while_shipping) {
+static void lose_copies(const char *text, struct digest wanted, bool while_uploading) {
     struct session session;
     struct digest digest = { 0 };
     brim_batch *batch = NULL;
@@ -520,15 +514,15 @@ static void lose_copies(const char *text, struct digest wanted, bool while_shipp
     assert_int_equal(brim_loader_seek(loader, 0, 0), BRIM_OK);
     await_state(loader, true, BRIM__SLOT_READY, 2);
     pthread_mutex_lock(&careless.lock);
-    assert_true(careless.lost_count >= 4); /* of a slot and a berth each */
+    assert_true(careless.lost_count >= 4); /* of a slot and a device slot each */
     careless.loses = false;
-    careless.stop = while_shipping ? loader->ship->berth[0].copied.handle : NULL;
+    careless.stop = while_uploading ? loader->last->slot[0].device.ready.handle : NULL;
     pthread_mutex_unlock(&careless.lock);
-    if (!while_shipping) {
+    if (!while_uploading) {
         batch = take_batch(&session);
     }
     assert_int_equal(brim_loader_seek(loader, 0, 0), BRIM_OK);
-    if (while_shipping) { /* one whose rows were left out, and who ships it is half way */
+    if (while_uploading) { /* one whose rows were left out, and who uploads it is half way */
         while (!is_set(&careless.stopped)) {
             sleep_a_little();
         }
@@ -537,7 +531,7 @@ static void lose_copies(const char *text, struct digest wanted, bool while_shipp
         pthread_mutex_lock(&careless.lock);
         careless.stop = NULL;
         pthread_mutex_unlock(&careless.lock);
-    } else { /* one in a berth, and another one that finds none */
+    } else { /* one in a device slot, and another one that finds none */
         await_state(loader, true, BRIM__SLOT_READY, 1);
         await_state(loader, false, BRIM__SLOT_READY, 1);
         tell(0);
@@ -579,7 +573,7 @@ static void test_two_losses_are_told_once(void **state) {
         assert_int_equal(brim_loader_next(loader, BRIM_FOREVER, &batch), BRIM_STATUS_DRIVER);
         assert_detail_has("the copy was lost");
         tell(0);
-        await_none(loader, BRIM__SLOT_SHIPPED);
+        await_none(loader, BRIM__SLOT_LEAVING);
         for (unsigned i = 0; i < 2; i++) {
             assert_true(take_batches(&session, TO_THE_END, digest_batch, &digest));
         }

@@ -426,12 +426,12 @@ static void test_what_is_given_back_leaves_the_system(void **state) {
     brim_runtime *runtime = make_runtime(0, 0);
     const struct session session = open_on(runtime, direct, &options);
     const brim_plan *plan = brim_loader_plan(session.loader);
-    const uint32_t slots = session.loader->slot_count;
+    const uint32_t slots = session.loader->batches->count;
     int file[MOST];
     assert_true(slots > plan->info.minimum_slots && slots <= MOST);
     uint64_t held = 0;
     for (uint32_t i = 0; i < slots; i++) {
-        const brim_region region = brim__pages_region(&session.loader->slot[i].pages);
+        const brim_region region = brim__pages_region(&session.loader->batches->slot[i].pages);
         file[i] = dup(region.file);
         assert_true(file[i] >= 0);
         assert_ptr_not_equal(mmap(NULL, region.bytes, PROT_READ, MAP_SHARED, file[i], 0),

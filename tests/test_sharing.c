@@ -242,7 +242,7 @@ static void take_until_regrown(brim_loader *loader, unsigned times) {
 
 static void set_gap(brim_loader *loader, uint64_t gap_ns) {
     brim__lock(&loader->mutex);
-    loader->gap_ns = gap_ns;
+    loader->consumer.gap_ns = gap_ns;
     brim__unlock(&loader->mutex);
 }
 
@@ -463,18 +463,18 @@ static void test_a_pause_is_no_habit(void **state) {
     for (int i = 0; i < 200; i++) {
         brim__loader_used(loader, now += 10 * ms);
     }
-    assert_in_range(loader->gap_ns, 9 * ms, 10 * ms);
+    assert_in_range(loader->consumer.gap_ns, 9 * ms, 10 * ms);
     brim__loader_used(loader, now += hour);
-    assert_in_range(loader->gap_ns, 10 * ms, 50 * ms);
+    assert_in_range(loader->consumer.gap_ns, 10 * ms, 50 * ms);
     for (int i = 0; i < 50; i++) {
         brim__loader_used(loader, now += 10 * ms);
     }
-    assert_in_range(loader->gap_ns, 9 * ms, 11 * ms);
+    assert_in_range(loader->consumer.gap_ns, 9 * ms, 11 * ms);
     for (int i = 0; i < 200; i++) { /* but steps that long are */
         brim__loader_used(loader, now += hour);
     }
-    assert_in_range(loader->gap_ns, 200 * ms, 250 * ms);
-    loader->used_ns = 0;
+    assert_in_range(loader->consumer.gap_ns, 200 * ms, 250 * ms);
+    loader->consumer.used_ns = 0;
     brim__unlock(&loader->mutex);
     brim_loader_close(loader);
     brim_runtime_free(runtime);

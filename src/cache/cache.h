@@ -35,7 +35,7 @@ struct brim__cache {
     const char *path;     /* of a file; or NULL */
     uint64_t limit;
     enum brim__verify verify;
-    bool resident;         /* on the device that batches are delivered on: device_tier.h */
+    bool resident;         /* on the device that batches are delivered on: residents.h */
     bool freeze;           /* what is random before it is drawn as in epoch 0 */
     uint64_t data, sample; /* fingerprints of what stands before it */
     uint64_t stamp;        /* of all files, when the loader was opened; or 0 */

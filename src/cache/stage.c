@@ -7,7 +7,7 @@
  * not. So what comes out never depends on what happens to be cached.
  */
 #include "cache/cache.h"
-#include "cache/device_tier.h"
+#include "cache/residents.h"
 
 enum { TIER, FILE_PATH, LIMIT, VERIFY, FREEZE };
 enum { IN_MEMORY, ON_DEVICE };

@@ -1,6 +1,6 @@
 /*
  * tier.h: where a cache keeps samples: in memory (memory_tier.c), in a file
- * (file_tier.c) or on a device (device_tier.h), behind one table of functions.
+ * (file_tier.c) or on a device (residents.h), behind one table of functions.
  *
  * A tier has `count` numbers. To each it keeps at most one entry: some bytes, and the
  * stamp of the file that they were made of (0: nobody asks). An entry is put in once

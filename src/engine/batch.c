@@ -3,8 +3,7 @@
  */
 #include "engine/loader.h"
 #include "engine/place.h"
-#include "engine/ship.h"
-#include "engine/state.h"
+#include "engine/upload.h"
 
 static void describe(const struct brim__output *output, uint64_t rows, bool shared, uint8_t *memory,
                      brim_field *field) {
@@ -89,7 +88,7 @@ brim_status brim_batch_state(const brim_batch *batch, brim_state *state) {
 brim_status brim_batch_copy(const brim_batch *batch, brim_batch **out) {
     brim_loader *loader = batch->loader;
     const brim_plan *plan = loader->plan;
-    if (loader->ship != NULL) {
+    if (loader->uploader != NULL) {
         return brim__batch_copy_there(batch, out);
     }
     const uint8_t *memory = batch->slot != NULL ? batch->slot->pages.memory : batch->pages.memory;
@@ -116,37 +115,4 @@ brim_status brim_batch_copy(const brim_batch *batch, brim_batch **out) {
     brim__loader_ref(loader);
     *out = copy;
     return BRIM_OK;
-}
-
-void brim_batch_release(brim_batch *batch) {
-    if (batch == NULL || brim__runtime_forked(batch->loader->runtime)) {
-        return;
-    }
-    brim_loader *loader = batch->loader;
-    if (loader->ship != NULL) {
-        brim_batch_release_after(batch, loader->ship->consumer);
-        return;
-    }
-    if (batch->slot == NULL) {
-        struct brim__pages pages = batch->pages; /* holds the batch */
-        brim__pages_free(&pages);
-        brim__loader_unref(loader);
-        return;
-    }
-    struct brim__slot *slot = batch->slot;
-    brim__lock(&loader->mutex);
-    brim__slot_free(slot);
-    loader->lent--;
-    const bool closed = loader->closing;
-    if (closed) {
-        brim__pages_free(&slot->pages);
-        slot->state = BRIM__SLOT_EMPTY;
-    } else {
-        atomic_store(&loader->wants, true);
-    }
-    brim__unlock(&loader->mutex);
-    if (!closed) {
-        brim__pool_wake(loader->runtime);
-    }
-    brim__loader_unref(loader);
 }

@@ -59,7 +59,7 @@ static brim_status start(brim_loader *loader, struct brim__cache *cache) {
                 : brim__min(cache->limit, cache->ops->most_bytes(cache->count, cache->most_bytes)),
         .copies = loader->plan->callback, /* nobody waits for the user's code to let go */
         .threads = loader->plan->info.threads > 0,
-        .device = cache->resident ? &loader->ship->device : NULL,
+        .device = cache->resident ? &loader->uploader->device : NULL,
         .kind = cache->resident ? loader->plan->landing.kind : BRIM_MEMORY_HOST,
         .path = cache->path,
         .trust_foreign = loader->runtime->trust_foreign,
@@ -78,6 +78,7 @@ static brim_status start(brim_loader *loader, struct brim__cache *cache) {
         how.budget = cache->budget;
         status = cache->ops->start(cache->memory, &how, &cache->tier);
         if (status == BRIM_OK && cache->resident) {
+            loader->uploader->residents = (struct brim__residents *)(void *)cache->tier;
             brim__budget_on_revoke(cache->budget, brim__resident_revoke, loader);
         }
     }
@@ -98,7 +99,7 @@ void brim__caches_stop(brim_loader *loader) {
         if (cache->tier != NULL) {
             if (cache->resident) {
                 brim__budget_on_revoke(cache->budget, NULL, NULL);
-                brim__queue_free(&loader->ship->queue); /* waits for what reads it */
+                brim__queue_free(&loader->uploader->queue); /* waits for what reads it */
             }
             cache->ops->stop(cache->tier);
             cache->tier = NULL;

@@ -1,8 +1,8 @@
 /*
- * device_batch.c: batches that lie on a device: waiting for them, reading them back,
- * copying and releasing them.
+ * device_batch.c: batches that lie on a device: waiting for them, reading them back
+ * and copying them.
  */
-#include "engine/ship.h"
+#include "engine/upload.h"
 
 static brim_status check(const brim_batch *batch) {
     return brim__runtime_forked(batch->loader->runtime) ? brim__forked() : BRIM_OK;
@@ -11,7 +11,7 @@ static brim_status check(const brim_batch *batch) {
 /* The event after which a batch is there; a copy is there when it is handed out. */
 static const struct brim__event *there(const brim_batch *batch) {
     static const struct brim__event none;
-    return batch->slot != NULL ? &batch->slot->copied : &none;
+    return batch->slot != NULL ? &batch->slot->device.ready : &none;
 }
 
 /* What has been found out of its copy since it was lent, told once: asked again, its own event
@@ -20,9 +20,9 @@ static brim_status is_good(const brim_batch *batch) {
     brim_status status = BRIM_OK;
     if (batch->slot != NULL) {
         brim__lock(&batch->loader->mutex);
-        if (batch->slot->error != BRIM_OK) {
-            status = brim__fail_text(batch->slot->error, batch->slot->error_text);
-            batch->slot->error = BRIM_OK;
+        if (batch->slot->error.status != BRIM_OK) {
+            status = brim__error_report(&batch->slot->error);
+            brim__error_clear(&batch->slot->error);
         }
         brim__unlock(&batch->loader->mutex);
     }
@@ -32,8 +32,8 @@ static brim_status is_good(const brim_batch *batch) {
 brim_status brim_batch_wait(const brim_batch *batch, void *handle) {
     struct brim__queue queue;
     brim_status status = check(batch);
-    struct brim__ship *ship = batch->loader->ship;
-    if (status != BRIM_OK || ship == NULL) {
+    struct brim__uploader *uploader = batch->loader->uploader;
+    if (status != BRIM_OK || uploader == NULL) {
         return status;
     }
     status = is_good(batch);
@@ -41,15 +41,15 @@ brim_status brim_batch_wait(const brim_batch *batch, void *handle) {
         return status;
     }
     if (handle == NULL) {
-        return brim__event_wait(&ship->device, there(batch));
+        return brim__event_wait(&uploader->device, there(batch));
     }
-    status = brim__queue_of(&ship->device, handle, &queue);
+    status = brim__queue_of(&uploader->device, handle, &queue);
     return status == BRIM_OK ? brim__queue_wait(&queue, there(batch)) : status;
 }
 
 /* A queue for one errand, behind what the batch waits for. */
 static brim_status begin_errand(const brim_batch *batch, struct brim__queue *queue) {
-    brim_status status = brim__queue_new(&batch->loader->ship->device, queue);
+    brim_status status = brim__queue_new(&batch->loader->uploader->device, queue);
     if (status == BRIM_OK) {
         status = brim__queue_wait(queue, there(batch));
         if (status != BRIM_OK) {
@@ -62,7 +62,7 @@ static brim_status begin_errand(const brim_batch *batch, struct brim__queue *que
 /* Waits for it; status: how it went so far. */
 static brim_status end_errand(const brim_batch *batch, struct brim__queue *queue,
                               brim_status status) {
-    struct brim__device *device = &batch->loader->ship->device;
+    struct brim__device *device = &batch->loader->uploader->device;
     struct brim__event done = { 0 };
     if (status == BRIM_OK) {
         status = brim__queue_record(queue, &done);
@@ -76,7 +76,7 @@ static brim_status end_errand(const brim_batch *batch, struct brim__queue *queue
 }
 
 static struct brim__device_memory memory_of(const brim_batch *batch) {
-    return batch->slot != NULL ? batch->slot->memory : batch->memory;
+    return batch->slot != NULL ? batch->slot->device.memory : batch->memory;
 }
 
 brim_status brim_batch_read(const brim_batch *batch, size_t index, void *data, uint64_t bytes) {
@@ -102,8 +102,8 @@ brim_status brim_batch_read(const brim_batch *batch, size_t index, void *data, u
     if (field->bytes == 0) {
         return BRIM_OK;
     }
-    struct brim__ship *ship = batch->loader->ship;
-    if (ship == NULL) {
+    struct brim__uploader *uploader = batch->loader->uploader;
+    if (uploader == NULL) {
         for (uint64_t r = 0; r < (close ? 1 : rows); r++) {
             memcpy((uint8_t *)data + r * piece, (const uint8_t *)field->data + r * apart, piece);
         }
@@ -152,7 +152,7 @@ brim_status brim__batch_copy_there(const brim_batch *batch, brim_batch **out) {
     if (status != BRIM_OK) {
         goto no_charge;
     }
-    status = brim__device_take(&loader->ship->device, landing->slot_bytes, &memory);
+    status = brim__device_take(&loader->uploader->device, landing->slot_bytes, &memory);
     if (status != BRIM_OK) {
         goto no_memory;
     }
@@ -194,44 +194,10 @@ brim_status brim__batch_copy_there(const brim_batch *batch, brim_batch **out) {
     return BRIM_OK;
 
 no_copy:
-    brim__device_give(&loader->ship->device, &memory);
+    brim__device_give(&loader->uploader->device, &memory);
 no_memory:
     brim_budget_uncharge(loader->budget, landing->kind, landing->slot_bytes);
 no_charge:
     brim__pages_free(&pages);
     return status;
-}
-
-/* What `handle` holds now is done; if nobody can say so, the driver gives memory back only
- * after what uses it. */
-static void await_queue(struct brim__device *device, void *handle) {
-    struct brim__queue queue;
-    struct brim__event done = { 0 };
-    if (handle != NULL && brim__queue_of(device, handle, &queue) == BRIM_OK &&
-        brim__queue_record(&queue, &done) == BRIM_OK) {
-        (void)brim__event_wait(device, &done);
-    }
-    brim__event_free(device, &done);
-}
-
-void brim_batch_release_after(brim_batch *batch, void *handle) {
-    if (batch == NULL || brim__runtime_forked(batch->loader->runtime)) {
-        return;
-    }
-    brim_loader *loader = batch->loader;
-    struct brim__ship *ship = loader->ship;
-    if (ship == NULL) {
-        brim_batch_release(batch);
-    } else if (batch->slot != NULL) {
-        brim__ship_take_back(loader, batch->slot, handle);
-    } else {
-        struct brim__pages pages = batch->pages; /* holds the batch */
-        struct brim__device_memory memory = batch->memory;
-        await_queue(&ship->device, handle);
-        brim__device_give(&ship->device, &memory);
-        brim_budget_uncharge(loader->budget, loader->plan->landing.kind,
-                             loader->plan->landing.slot_bytes);
-        brim__pages_free(&pages);
-        brim__loader_unref(loader);
-    }
 }

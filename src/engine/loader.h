@@ -1,27 +1,19 @@
 /*
  * loader.h: a running plan.
  *
- * Deliveries (what `next` returns) are numbered by tickets, without end across
- * epochs. The slots that are filled or being filled hold the tickets
- * [take, make) without a gap, so the batch that is wanted next always has a
- * slot first:
+ * What it makes goes through a chain of rings (ring.h, chain.h):
  *
- *      take                        make
- *        │ ready │ ready │ filling │ (not begun)        lent: tickets below take
+ *     workers ► ring ► next                          a direct plan
+ *     workers ► chunks ► sequencer's ring ► next     samples are placed one after the other
+ *     workers ► ring ► device ring ► next            batches are delivered on a device
  *
- *   EMPTY ──map──► FREE ──claim──► FILLING ──last row──► READY ──next──► LENT
- *     ▲             ▲ ▲               │ abandoned          │               │
- *     └──revoke─────┘ └───────────────┴────────────────────┘◄──release─────┘
- *
- * Threads claim runs of rows of the lowest ticket that has unclaimed rows,
- * make them without any lock, and report back. Seeking abandons what is in
- * [take, make): slots in which a thread is busy are freed when it leaves.
- *
- * In a direct plan these slots are the ones that are lent. In a sequenced plan
- * (plan/sequence.h) they are chunks: a sequencer takes their rows in order and
- * fills the slots that are lent, which know only FREE, READY and LENT. Where batches
- * are delivered on a device, slots are copied to others there, which are lent instead
- * (ship.h).
+ * | what happens to a batch | file |
+ * |---|---|
+ * | rows are given out, made, counted | claim.c, make.c, make_rows.c, make_stream.c |
+ * | rows are placed one after the other | sequencer.c, sequencer_input.c, pack.c, gather.c |
+ * | it is copied to a device | upload.c, upload_queue.c, upload_failure.c |
+ * | it is waited for, lent, given back | next.c, lend.c, release.c |
+ * | the loader goes elsewhere | seek.c |
  *
  * Everything below `mutex` is guarded by it unless a comment says otherwise.
  * The loader's core lives as long as the handle or any lent batch.
@@ -30,67 +22,11 @@
 #define BRIM_LOADER_H
 
 #include "base/stop.h"
-#include "device/device.h"
+#include "engine/ring.h"
 #include "engine/runtime.h"
-#include "engine/state.h"
-#include "plan/plan.h"
 
-#define BRIM__ERRORS_KEPT  8
-#define BRIM__SAMPLE_ERROR 256
-
-enum brim__slot_state {
-    BRIM__SLOT_EMPTY, /* no memory */
-    BRIM__SLOT_FREE,
-    BRIM__SLOT_FILLING,
-    BRIM__SLOT_READY,
-    BRIM__SLOT_LENT,
-    BRIM__SLOT_SHIPPED, /* ship.h: its copy to the device is under way */
-    BRIM__SLOT_LEAVING, /* ship.h: released, and perhaps still read there */
-};
-
-struct brim_batch {
-    brim_batch_info info;
-    brim_field *field; /* info.field_count of them, in the memory of the record */
-    struct brim_loader *loader;
-    struct brim__slot *slot;           /* NULL: a copy */
-    struct brim__pages pages;          /* of a copy */
-    struct brim__device_memory memory; /* of a copy on a device */
-    struct brim__delivery delivery;
-    struct brim__position resume; /* sequenced: where a loader stands after it */
-};
-
-struct brim__slot {
-    struct brim_batch batch; /* written when lent; the user's while lent */
-    struct brim__pages pages;
-    /* on a device (ship.h): of a berth its memory, with `pages` for what stays on the host */
-    struct brim__device_memory memory;
-    bool elastic; /* that memory */
-    void *pin;    /* of a staging slot */
-    bool pinned;
-    struct brim__event copied;   /* a staging slot may be filled again; a berth is there */
-    struct brim__event released; /* of a berth: nobody reads it any more */
-    bool cleared;                /* its bad samples are not too many */
-    bool stranded;               /* READY, with an error: it could not be shipped */
-    enum brim__slot_state state;
-    bool abandoned; /* FILLING, for nobody: free it when `busy` is 0 */
-    uint64_t ticket, epoch, index;
-    struct brim__delivery delivery;
-    uint32_t rows, claimed, done; /* rows in all, given out, made */
-    /* rows of a run that was interrupted: to be given out again. One run at most: that of
-     * `next`; of a loader that is being closed nothing is given out any more */
-    uint32_t returned_first, returned;
-    uint32_t busy; /* threads inside */
-    uint32_t bad_rows, replaced_rows;
-    uint32_t skipped; /* sequenced: bad samples met on the way to this batch */
-    bool ended;       /* a chunk: the stream ended behind it */
-    struct brim__position resume;
-    uint32_t bad_first;                /* first row of the lowest run with a bad sample ... */
-    char bad_text[BRIM__SAMPLE_ERROR]; /* ... and the text of its first; "": none */
-    bool told;         /* READY, and next has returned its error: made again when asked again */
-    brim_status error; /* of the lowest row that failed (on_error=fail), or of the whole batch */
-    uint32_t error_row;
-    char error_text[BRIM__DETAIL_BYTES];
-};
+#define BRIM__ERRORS_KEPT 8
+#define BRIM__MOST_RINGS  3
 
 /* One thread's working memory. */
 struct brim__scratch {
@@ -100,6 +36,35 @@ struct brim__scratch {
 
 struct brim__stage_time {
     uint64_t samples, timed_ns, timed_samples;
+};
+
+/* A delivery: what workers fill and number by `index` in an epoch, a batch or a chunk. */
+struct brim__cursor {
+    uint64_t epoch, index;
+};
+
+/* A stream, which one thread at a time pulls from. */
+struct brim__stream {
+    bool pulling, ended;
+    bool stuck;  /* the system failed: no thread pulls until `next` has returned that */
+    bool rewind; /* before the next pull: to `at` of loader->begun.epoch */
+    uint64_t at; /* number of the next sample */
+    /* samples that `next` pulled and did not make, because it was interrupted: they lie in
+     * its scratch, and their chunk waits, with no thread inside. slot NULL: none */
+    struct {
+        struct brim__slot *slot;
+        const uint8_t *records;
+        uint64_t sample;
+    } unmade;
+};
+
+/* How the consumer behaves. */
+struct brim__consumer {
+    uint64_t waiting_since;           /* the first call in vain for the next batch; 0: none */
+    uint64_t used_ns, gap_ns;         /* when `next` was last called or left; mean between */
+    brim_interrupted_callback *asked; /* of the options, or NULL ... */
+    void *asked_user;                 /* ... and what it gets */
+    uint64_t asked_ns;                /* when it was last; of the thread inside `next` */
 };
 
 struct brim_loader {
@@ -119,63 +84,72 @@ struct brim_loader {
     atomic_bool starving;     /* a consumer waits for rows */
     atomic_bool interrupted;  /* `next` is to return; also what it makes itself stops by it */
     atomic_bool stopping;     /* being closed: what workers make stops by it */
-    brim_interrupted_callback *asked; /* of the options, or NULL ... */
-    void *asked_user;                 /* ... and what it gets */
-    uint64_t asked_ns;                /* when it was last; of the thread inside `next` */
-    atomic_bool polls;                /* there are events of a device to look for */
+    atomic_bool polls;        /* there are events of a device to look for */
 
     brim__mutex mutex;
-    brim__condition ready; /* the head may be ready; somebody left; closing */
+    brim__condition ready; /* the head may be ready; a thread has left; closing */
+    bool news;             /* `ready` is signalled when the mutex is released */
     bool closing;
     bool in_call;  /* a thread is inside next, seek, state or restore */
     bool revoking; /* memory is being given up: claim nothing new */
+    bool idle;     /* no call has come for long: others have its elastic memory first */
     uint32_t hold, lent;
-    uint32_t slot_count;     /* with memory */
-    struct brim__slot *slot; /* plan->slot_cap of them: those that are lent */
-    struct brim__slot *ring; /* those that workers fill: the same, or chunks */
-    uint32_t ring_cap;
-    struct brim__sequencer *sequencer; /* NULL: a direct plan */
-    struct brim__ship *ship;           /* NULL: batches are delivered on the host */
-    struct brim__scratch *scratch;     /* plan->thread_cap + 1 of them; 0: firm, for `next` alone */
-    uint32_t scratch_count;            /* with memory */
-    _Atomic uint64_t lacking;          /* its part of the runtime's; written under the mutex */
-    bool grow_slot;                    /* a consumer has waited since the last slot was added */
-    bool slot_refused;                 /* there was no memory for it */
-    uint64_t waiting_since;            /* the first call in vain for the next batch; 0: none */
-    bool idle;                         /* nobody comes: others have its elastic memory first */
-    uint64_t used_ns, gap_ns;          /* when `next` was last called or left; mean between */
 
-    uint64_t take_ticket, make_ticket;
-    uint64_t take_epoch, take_index; /* of the next batch */
-    uint64_t make_epoch, make_index; /* of the next delivery to begin */
-    uint64_t base, base_epoch;       /* a restored epoch that begins at `base` */
-    uint64_t epoch_bad;              /* samples skipped or replaced in this epoch */
-    uint64_t ns_per_row;             /* running mean; 0: unknown */
+    struct brim__ring ring[BRIM__MOST_RINGS];
+    uint32_t ring_count;
+    struct brim__ring *rows;           /* the first: batches, or chunks */
+    struct brim__ring *batches;        /* that of batches on the host */
+    struct brim__ring *last;           /* batches are lent from it */
+    struct brim__sequencer *sequencer; /* beside its ring; NULL: a direct plan */
+    struct brim__uploader *uploader;   /* beside the device ring; NULL: there is none */
+
+    struct brim__scratch *scratch; /* plan->thread_cap + 1 of them; 0: firm, for `next` alone */
+    uint32_t scratch_count;        /* with memory */
+    _Atomic uint64_t lacking;      /* its part of the runtime's; written under the mutex */
+    uint64_t regrown_ns;
+
+    struct brim__cursor taken; /* the next that `next` lends or, of chunks, the sequencer takes */
+    struct brim__cursor begun; /* the next to begin */
+    uint64_t base, base_epoch; /* a restored epoch that begins at `base` */
+    uint64_t epoch_bad;        /* samples skipped or replaced in this epoch */
+    uint64_t ns_per_row;       /* running mean; 0: unknown */
     uint64_t runs;
     bool cold; /* reads take long: give advice */
+    struct brim__stream stream;
+    struct brim__consumer consumer;
 
-    /* a stream, which one thread at a time pulls from */
-    bool pulling, stream_ended;
-    bool stuck;         /* the system failed: nobody pulls until `next` has said so */
-    bool rewind;        /* before the next pull: to stream_at of make_epoch */
-    uint64_t stream_at; /* number of the next sample */
-    /* samples that `next` pulled and did not make, because it was interrupted: they lie in
-     * its scratch, and their chunk waits, with no thread inside. slot NULL: none */
-    struct {
-        struct brim__slot *slot;
-        const uint8_t *records;
-        uint64_t sample;
-    } unmade;
-
-    uint64_t opened_ns, regrown_ns;
+    uint64_t opened_ns;
     brim_stats stats;
     struct brim__stage_time *stage; /* plan->info.stage_count */
     char detail[BRIM__DETAIL_BYTES];
-    char error[BRIM__ERRORS_KEPT][BRIM__SAMPLE_ERROR]; /* ring; the latest at errors - 1 */
+    char error[BRIM__ERRORS_KEPT][BRIM__SAMPLE_ERROR]; /* a ring; the latest at errors - 1 */
     uint64_t errors;
 };
 
-struct brim__run;
+/* Something happened that a thread may wait for: it is woken when the mutex is released, so
+ * that it does not meet a held lock. mutex held. */
+static inline void brim__loader_event(brim_loader *loader) {
+    atomic_fetch_add(&loader->events, 1);
+    loader->news = true;
+}
+/* Releases the mutex and wakes those who wait for events. A thread inside the loader does it,
+ * so that the loader is still there. */
+static inline void brim__loader_unlock(brim_loader *loader) {
+    const bool news = loader->news;
+    loader->news = false;
+    brim__unlock(&loader->mutex);
+    if (news) {
+        brim__broadcast(&loader->ready);
+    }
+}
+/* Waits for an event, with the mutex held, and released meanwhile. */
+static inline void brim__loader_wait(brim_loader *loader, uint64_t deadline) {
+    if (loader->news) {
+        loader->news = false;
+        brim__broadcast(&loader->ready);
+    }
+    brim__wait(&loader->ready, &loader->mutex, deadline);
+}
 
 /* open.c */
 /* Pages for a slot, a chunk or a scratch: of the kind that the loader was opened with. */
@@ -184,15 +158,32 @@ brim_status brim__loader_pages(brim_loader *loader, struct brim__pages *pages, u
 void brim__loader_ref(brim_loader *loader);
 void brim__loader_unref(brim_loader *loader);
 
-/* next.c, with the mutex held: of the next batch; and whether that epoch is known to
- * have none */
+/* seek.c, with the mutex held: of the next batch; and whether that epoch is known to have
+ * none. What the deliveries of an epoch are; the loader goes to a position of a sequenced
+ * plan. */
 uint64_t brim__loader_epoch(const brim_loader *loader);
-bool brim__loader_at_end(brim_loader *loader);
+bool brim__loader_at_end(const brim_loader *loader);
+struct brim__shard brim__loader_shard(const brim_loader *loader, uint64_t epoch);
+void brim__loader_go(brim_loader *loader, const struct brim__position *position);
+/* Enters a call that only one thread may be in; with BRIM_OK the mutex is held until
+ * brim__loader_leave. wake: there may be something to do for a worker. */
+brim_status brim__loader_enter(brim_loader *loader);
+void brim__loader_leave(brim_loader *loader, bool wake);
+/* Remembers the thread's detail as the loader's, and returns the status; mutex held. */
+brim_status brim__loader_keep_detail(brim_loader *loader, brim_status status);
+
+/* lend.c, with the mutex held: the batch in the slot is lent; or, with *out left as it is, it
+ * was passed over or only looked at before it is uploaded; or why it may not be lent. */
+brim_status brim__lend(brim_loader *loader, struct brim__slot *slot, brim_batch **out);
+/* It is empty, and will not be lent. */
+bool brim__lend_passes_over(const brim_loader *loader, const struct brim__slot *slot);
+/* As many are lent as may be: the error that names them. */
+brim_status brim__lend_refused(const brim_loader *loader);
 
 /* caches.c. Stamping looks at all files, and needs memory meanwhile that slots have later. */
 brim_status brim__caches_stamp(brim_loader *loader, const brim_open_options *options);
 brim_status brim__caches_start(brim_loader *loader);
-void brim__caches_stop(brim_loader *loader); /* nobody makes rows any more */
+void brim__caches_stop(brim_loader *loader); /* no thread makes rows any more */
 
 /* sharing.c. A consumer comes, at `now`. mutex held. */
 void brim__loader_used(brim_loader *loader, uint64_t now);
@@ -206,84 +197,7 @@ void brim__loader_regrow(brim_loader *loader, uint64_t now);
 uint64_t brim__loader_lacks(const brim_loader *loader);
 void brim__loader_note_lacking(brim_loader *loader);
 
-/* slots.c: all with the mutex held */
-struct brim__slot *brim__slot_head(brim_loader *loader); /* of take_ticket, or NULL */
-struct brim__slot *brim__slot_find_free(struct brim__slot *slots, uint32_t count);
-/* A run of rows of the lowest ticket that has any left; head_only: of the batch
- * that is wanted next, no other. */
-bool brim__slot_claim(brim_loader *loader, bool head_only, struct brim__slot **slot,
-                      uint32_t *first, uint32_t *count);
-/* Something happened that a thread may wait for; it is woken by the caller's
- * brim__broadcast(&loader->ready), best after unlocking. */
-static inline void brim__loader_event(brim_loader *loader) {
-    atomic_fetch_add(&loader->events, 1);
-}
-/* Memory for one more slot or scratch, elastic, if free and not at the cap. */
-bool brim__slot_grow(brim_loader *loader);
-bool brim__scratch_grow(brim_loader *loader);
-void brim__slot_free(struct brim__slot *slot);    /* to FREE */
-void brim__slot_restart(struct brim__slot *slot); /* its delivery is made from the beginning */
-void brim__slots_abandon(brim_loader *loader);    /* everything in [take, make) */
-struct brim__shard brim__loader_shard(const brim_loader *loader, uint64_t epoch);
-void brim__slots_check(const brim_loader *loader); /* asserts what the drawing says */
-/* Takes the locks itself. A brim__revoke. */
-uint64_t brim__loader_revoke(void *holder, brim_memory kind, uint64_t wanted);
-
 /* batch.c: lays the fields over a slot's memory; info.rows is set */
 void brim__batch_layout(struct brim_batch *batch, const brim_plan *plan, uint8_t *memory);
-
-/* work.c: makes one run of rows if there is any; `next` only for the batch that
- * it waits for. Takes the mutex itself. */
-bool brim__loader_work(brim_loader *loader, bool is_next);
-
-/* work.c: the stages that act on whole batches, on one that is complete otherwise,
- * until one fails. No lock held; takes the mutex to count their time. */
-brim_status brim__batch_act(brim_loader *loader, const struct brim__batch_call *call);
-
-/* work.c, for stream.c: the beginning and the end of a run. mutex held. */
-struct brim__scratch *brim__scratch_take(brim_loader *loader, bool is_next);
-void brim__run_begin(struct brim__run *run, brim_loader *loader, const struct brim__slot *slot,
-                     const struct brim__scratch *scratch, bool is_next);
-/* Reports what became of the run, and releases the mutex. */
-void brim__run_end(struct brim__run *run, struct brim__slot *slot, struct brim__scratch *scratch,
-                   uint64_t took);
-
-/* Nobody can use this thread now: gives the scratch back (NULL: none), and
- * releases the mutex. */
-void brim__nothing_to_do(brim_loader *loader, bool is_next, struct brim__scratch *scratch);
-
-/* stream.c: pulls samples of a stream into a chunk and makes them, if it can.
- * The mutex is held before, and not after. */
-bool brim__stream_work(brim_loader *loader, bool is_next);
-
-/* rows.c: makes rows [first, first + count) of a slot; no lock held. */
-struct brim__run {
-    brim_loader *loader;
-    struct brim__stop stop;
-    const struct brim__slot *slot;
-    uint8_t *slot_memory;
-    uint8_t *scratch;
-    brim_region batch_region, scratch_region;
-    uint32_t first, count;
-    bool timed; /* measure each stage */
-    bool advise;
-    /* results */
-    bool interrupted; /* nothing of it counts: its rows are made again */
-    brim_status error;
-    uint32_t error_row;
-    uint32_t bad_rows, replaced_rows;
-    uint64_t read_bytes;
-    uint64_t slowest_fetch_ns;
-    uint64_t stage_ns[BRIM__MAX_STAGES]; /* when timed */
-    char error_text[BRIM__DETAIL_BYTES];
-    uint32_t texts;
-    char text[2][BRIM__SAMPLE_ERROR]; /* of the first bad samples */
-};
-void brim__rows_make(struct brim__run *run);
-/* The same for run->count samples of a stream, from number `sample` on, whose
- * records were pulled; and for one that could not be, because it is bad, or
- * because nothing can be (stuck). */
-void brim__rows_pulled(struct brim__run *run, uint64_t sample, const uint8_t *records);
-void brim__rows_unpulled(struct brim__run *run, uint64_t sample, brim_status status, bool stuck);
 
 #endif

@@ -5,9 +5,10 @@
  * holds it. Opening: a budget of its own, the plan, the firm slots and scratch,
  * then workers and (growth fixed) elastic slots as far as memory is free.
  */
-#include "engine/loader.h"
+#include "engine/chain.h"
+#include "engine/make.h"
+#include "engine/resident.h"
 #include "engine/sequencer.h"
-#include "engine/ship.h"
 
 #include <stdio.h>
 
@@ -61,22 +62,93 @@ static brim_status read_options(brim_runtime *runtime, const brim_open_options *
     return BRIM_OK;
 }
 
-static uint64_t align_record(uint64_t bytes) {
-    return brim__align(bytes, BRIM__CACHE_LINE);
+/* ------------------------------------------------------------------ layout */
+
+/* Hands out the parts of a loader's record one after the other; memory NULL: only counts. */
+struct walk {
+    uint8_t *memory;
+    uint64_t used;
+};
+
+static void *take_part(struct walk *walk, uint64_t count, uint64_t bytes) {
+    void *part = walk->memory != NULL ? walk->memory + walk->used : NULL;
+    walk->used += brim__align(count * bytes, BRIM__CACHE_LINE);
+    return part;
+}
+
+static void lay_out_ring(struct walk *walk, brim_loader *loader, const struct brim__ring *ring,
+                         uint32_t fields) {
+    struct brim__slot *slot = take_part(walk, ring->cap, sizeof *slot);
+    brim_field *field = take_part(walk, (uint64_t)ring->cap * fields, sizeof *field);
+    if (loader == NULL) {
+        return;
+    }
+    struct brim__ring *own = &loader->ring[loader->ring_count++];
+    *own = *ring;
+    own->slot = slot;
+    own->from = own == loader->ring ? NULL : own - 1;
+    for (uint32_t i = 0; i < ring->cap; i++) {
+        slot[i].ring = own;
+        slot[i].batch.field = fields > 0 ? field + (uint64_t)i * fields : NULL;
+    }
+    loader->last = own;
+    loader->batches = ring->memory != BRIM__RING_DEVICE ? own : loader->batches;
+}
+
+/* All of it lies in the plan's extra memory. The one place that knows which rings there are. */
+static brim_loader *lay_out(struct walk *walk, const brim_plan *plan) {
+    const brim_plan_info *info = &plan->info;
+    const uint32_t fields = plan->delivered.output_count;
+    const bool there = plan->landing.on, sequenced = plan->sequence.on;
+    const struct brim__ring_role *make =
+        plan->sequence.stream ? &brim__stream_role : &brim__make_role;
+    brim_loader *loader = take_part(walk, 1, sizeof *loader);
+    if (sequenced) {
+        const uint32_t chunks = plan->sequence.chunks;
+        const struct brim__ring ring = { .role = make,
+                                         .cap = chunks,
+                                         .minimum = chunks,
+                                         .planned = chunks,
+                                         .bytes = plan->made.bytes };
+        lay_out_ring(walk, loader, &ring, 0);
+    }
+    const struct brim__ring batches = { .role = sequenced ? &brim__sequencer_role : make,
+                                        .cap = plan->slot_cap,
+                                        .minimum = info->minimum_slots,
+                                        .planned = info->slots,
+                                        .memory = there ? BRIM__RING_STAGING : BRIM__RING_HOST,
+                                        .bytes = info->slot_bytes,
+                                        .keeps = sequenced };
+    lay_out_ring(walk, loader, &batches, there ? 0 : fields);
+    if (there) {
+        const struct brim__ring ring = { .role = &brim__upload_role,
+                                         .cap = plan->berth_cap,
+                                         .minimum = info->minimum_device_slots,
+                                         .planned = info->device_slots,
+                                         .memory = BRIM__RING_DEVICE,
+                                         .bytes = plan->landing.tail_bytes,
+                                         .keeps = sequenced };
+        lay_out_ring(walk, loader, &ring, fields);
+    }
+    void *sequencer = take_part(walk, sequenced, sizeof(struct brim__sequencer));
+    void *uploader = take_part(walk, there, sizeof(struct brim__uploader));
+    void *scratch = take_part(walk, plan->thread_cap + 1, sizeof(struct brim__scratch));
+    void *stage = take_part(walk, info->stage_count, sizeof(struct brim__stage_time));
+    if (loader != NULL) {
+        loader->rows = loader->ring;
+        loader->sequencer = sequenced ? sequencer : NULL;
+        loader->uploader = there ? uploader : NULL;
+        loader->scratch = scratch;
+        loader->stage = stage;
+    }
+    return loader;
 }
 
 /* What a loader needs of its plan's arena. */
 static uint64_t loader_bytes(const brim_plan *plan) {
-    return align_record(sizeof(brim_loader)) +
-           align_record(plan->slot_cap * sizeof(struct brim__slot)) +
-           align_record(plan->slot_cap * plan->delivered.output_count * sizeof(brim_field)) +
-           align_record(plan->sequence.on ? sizeof(struct brim__sequencer) : 0) +
-           align_record(plan->sequence.chunks * sizeof(struct brim__slot)) +
-           align_record(plan->landing.on ? sizeof(struct brim__ship) : 0) +
-           align_record(plan->berth_cap * sizeof(struct brim__slot)) +
-           align_record(plan->berth_cap * plan->delivered.output_count * sizeof(brim_field)) +
-           align_record((plan->thread_cap + 1) * sizeof(struct brim__scratch)) +
-           plan->info.stage_count * sizeof(struct brim__stage_time);
+    struct walk walk = { 0 };
+    lay_out(&walk, plan);
+    return walk.used;
 }
 
 /* Keeps for brim_refused what a plan that does not fit, or whose loader was refused, needs. */
@@ -187,41 +259,9 @@ void brim_plan_free(brim_plan *plan) {
 
 /* ----------------------------------------------------------------- opening */
 
-/* Lays the loader's parts out in the plan's extra memory. */
 static brim_loader *place(brim_runtime *runtime, brim_plan *plan, brim_budget *budget) {
-    uint8_t *memory = plan->extra;
-    brim_loader *loader = (brim_loader *)(void *)memory;
-    memory += align_record(sizeof(*loader));
-    loader->slot = (struct brim__slot *)(void *)memory;
-    memory += align_record(plan->slot_cap * sizeof(struct brim__slot));
-    for (uint32_t i = 0; i < plan->slot_cap; i++) {
-        loader->slot[i].batch.field =
-            (brim_field *)(void *)memory + i * plan->delivered.output_count;
-    }
-    memory += align_record(plan->slot_cap * plan->delivered.output_count * sizeof(brim_field));
-    loader->ring = loader->slot;
-    loader->ring_cap = plan->slot_cap;
-    if (plan->sequence.on) {
-        loader->sequencer = (struct brim__sequencer *)(void *)memory;
-        memory += align_record(sizeof(struct brim__sequencer));
-        loader->ring = (struct brim__slot *)(void *)memory;
-        loader->ring_cap = plan->sequence.chunks;
-        memory += align_record(plan->sequence.chunks * sizeof(struct brim__slot));
-    }
-    if (plan->landing.on) {
-        loader->ship = (struct brim__ship *)(void *)memory;
-        memory += align_record(sizeof(struct brim__ship));
-        loader->ship->berth = (struct brim__slot *)(void *)memory;
-        memory += align_record(plan->berth_cap * sizeof(struct brim__slot));
-        for (uint32_t i = 0; i < plan->berth_cap; i++) {
-            loader->ship->berth[i].batch.field =
-                (brim_field *)(void *)memory + i * plan->delivered.output_count;
-        }
-        memory += align_record(plan->berth_cap * plan->delivered.output_count * sizeof(brim_field));
-    }
-    loader->scratch = (struct brim__scratch *)(void *)memory;
-    memory += align_record((plan->thread_cap + 1) * sizeof(struct brim__scratch));
-    loader->stage = (struct brim__stage_time *)(void *)memory;
+    struct walk walk = { .memory = plan->extra };
+    brim_loader *loader = lay_out(&walk, plan);
     loader->runtime = runtime;
     loader->plan = plan;
     loader->budget = budget;
@@ -240,69 +280,61 @@ brim_status brim__loader_pages(brim_loader *loader, struct brim__pages *pages, u
                           : brim__pages_new(pages, loader->budget, bytes, elastic, false);
 }
 
-static brim_status take_window(brim_loader *loader) {
+static brim_status take_ring(brim_loader *loader, struct brim__ring *ring) {
     brim_status status = BRIM_OK;
-    for (uint32_t i = 0; status == BRIM_OK && i < loader->ring_cap; i++) {
-        struct brim__slot *chunk = &loader->ring[i];
-        status = brim__loader_pages(loader, &chunk->pages, loader->plan->made.bytes, false);
-        chunk->state = status == BRIM_OK ? BRIM__SLOT_FREE : BRIM__SLOT_EMPTY;
-    }
-    if (status == BRIM_OK) {
-        status = brim__sequencer_init(loader);
-    }
-    if (status == BRIM_OK) {
-        const struct brim__position begin = { .epoch = 0 };
-        brim__sequencer_go(loader, &begin);
+    while (status == BRIM_OK && ring->count < ring->minimum) {
+        struct brim__slot *slot = &ring->slot[ring->count];
+        status = brim__slot_map(loader, slot, false);
+        if (status == BRIM_OK) {
+            brim__slot_free(slot);
+            ring->count++;
+        }
     }
     return status;
 }
 
-/* The minimum: hold + 1 slots, one scratch and the window, firm. */
+/* The minimum, firm: one scratch, and of each ring its own. */
 static brim_status take_minimum(brim_loader *loader) {
-    const brim_plan_info *info = &loader->plan->info;
-    brim_status status =
-        brim__loader_pages(loader, &loader->scratch[0].pages, info->scratch_bytes, false);
+    brim_status status = brim__loader_pages(loader, &loader->scratch[0].pages,
+                                            loader->plan->info.scratch_bytes, false);
     loader->scratch_count = status == BRIM_OK;
-    for (uint32_t i = 0; status == BRIM_OK && i < info->minimum_slots; i++) {
-        struct brim__slot *slot = &loader->slot[i];
-        status = brim__loader_pages(loader, &slot->pages, info->slot_bytes, false);
-        if (status == BRIM_OK && loader->ship != NULL) {
-            status = brim__slot_pin(loader, slot, false);
-        }
-        if (status == BRIM_OK) {
-            slot->state = BRIM__SLOT_FREE;
-            loader->slot_count++;
-        }
+    for (struct brim__ring *ring = loader->rows; status == BRIM_OK && ring <= loader->batches;
+         ring++) {
+        status = take_ring(loader, ring);
     }
     if (status == BRIM_OK && loader->sequencer != NULL) {
-        status = take_window(loader);
+        status = brim__sequencer_init(loader);
     }
-    return status == BRIM_OK && loader->ship != NULL ? brim__ship_open(loader) : status;
+    if (status == BRIM_OK && loader->uploader != NULL) {
+        status = brim__upload_open(loader);
+        if (status == BRIM_OK) {
+            status = take_ring(loader, loader->last);
+        }
+        if (status == BRIM_STATUS_MEMORY) {
+            status = brim__upload_explain(loader);
+        }
+    }
+    return status;
 }
 
-/* Everything that is neither lent nor part of the plan. */
+/* Everything that is neither lent nor part of the plan. From now on what is lent cannot be
+ * taken back from the user. */
 static void give_back(brim_loader *loader) {
-    for (uint32_t i = 0; i < loader->plan->slot_cap; i++) {
-        struct brim__slot *slot = &loader->slot[i];
-        if (loader->ship != NULL) {
-            brim__slot_unpin(loader, slot);
-        }
-        if (slot->state != BRIM__SLOT_LENT) {
-            brim__pages_free(&slot->pages);
-            slot->state = BRIM__SLOT_EMPTY;
-        } else if (slot->pages.elastic) {
-            /* from now on nobody can take it back from the user */
-            brim__budget_firm_up(loader->budget, BRIM_MEMORY_HOST, slot->pages.bytes);
-            slot->pages.elastic = false;
+    for (uint32_t r = 0; r < loader->ring_count; r++) {
+        struct brim__ring *ring = &loader->ring[r];
+        for (uint32_t i = 0; i < ring->cap; i++) {
+            struct brim__slot *slot = &ring->slot[i];
+            if (slot->state == BRIM__SLOT_LENT) {
+                brim__slot_firm_up(loader, slot);
+            } else if (slot->state != BRIM__SLOT_EMPTY) {
+                brim__slot_unmap(loader, slot);
+            }
         }
     }
     for (uint32_t i = 0; i <= loader->plan->thread_cap; i++) {
         brim__pages_free(&loader->scratch[i].pages);
     }
     if (loader->sequencer != NULL) {
-        for (uint32_t i = 0; i < loader->ring_cap; i++) {
-            brim__pages_free(&loader->ring[i].pages);
-        }
         brim__sequencer_fini(loader);
     }
 }
@@ -310,8 +342,8 @@ static void give_back(brim_loader *loader) {
 static void free_core(brim_loader *loader) {
     brim_runtime *runtime = loader->runtime;
     brim_budget *budget = loader->budget;
-    if (loader->ship != NULL) {
-        brim__ship_free(loader);
+    if (loader->uploader != NULL) {
+        brim__upload_free(loader);
     }
     brim__condition_fini(&loader->ready);
     brim__mutex_fini(&loader->mutex);
@@ -331,23 +363,32 @@ static brim_status init_locks(brim_loader *loader) {
     return status;
 }
 
+/* All slots and scratch that are planned, as far as memory is free. */
+static void grow_all(brim_loader *loader) {
+    brim__lock(&loader->mutex);
+    while (brim__ring_grow(loader, loader->batches) == BRIM_OK || brim__scratch_grow(loader)) {
+    }
+    if (loader->uploader != NULL) {
+        loader->uploader->running = true; /* revocation waits for a slot in the making */
+        while (brim__ring_grow(loader, loader->last) == BRIM_OK) {
+        }
+        loader->uploader->running = false;
+        brim__loader_event(loader);
+    }
+    brim__loader_unlock(loader);
+}
+
 static void start(brim_loader *loader, brim_growth growth) {
     brim_runtime *runtime = loader->runtime;
     const brim_plan_info *info = &loader->plan->info;
     const uint64_t slots =
-        growth == BRIM_GROWTH_FIXED ? (info->slots - loader->slot_count) * info->slot_bytes : 0;
+        growth == BRIM_GROWTH_FIXED ? (info->slots - loader->batches->count) * info->slot_bytes : 0;
     brim__loader_note_lacking(loader); /* from now on caches leave it free, and ... */
     brim__budget_make_free(loader->budget, BRIM_MEMORY_HOST,
                            brim__loader_lacks(loader) + slots); /* gave it up */
-    brim__budget_on_revoke(loader->budget, brim__loader_revoke, loader);
+    brim__budget_on_revoke(loader->budget, brim__chain_revoke, loader);
     if (growth == BRIM_GROWTH_FIXED) {
-        brim__lock(&loader->mutex);
-        while (brim__slot_grow(loader) || brim__scratch_grow(loader)) {
-        }
-        if (loader->ship != NULL) {
-            brim__ship_grow(loader);
-        }
-        brim__unlock(&loader->mutex);
+        grow_all(loader);
     }
     brim__pool_enter(runtime, loader);
     if (loader->plan->info.threads > 0) {
@@ -357,6 +398,18 @@ static void start(brim_loader *loader, brim_growth growth) {
         brim__unlock(&loader->mutex);
         brim__pool_wake(runtime);
     }
+}
+
+/* Gives everything back but what is lent. No thread is inside. */
+static void shut(brim_loader *loader) {
+    brim__caches_stop(loader);
+    if (loader->uploader != NULL) {
+        brim__upload_close(loader);
+    }
+    brim__lock(&loader->mutex);
+    brim__loader_note_lacking(loader);
+    give_back(loader);
+    brim__unlock(&loader->mutex);
 }
 
 static brim_status loader_open(brim_runtime *runtime, const brim_pipeline *pipeline,
@@ -393,11 +446,11 @@ static brim_status loader_open(brim_runtime *runtime, const brim_pipeline *pipel
     }
     brim_loader *loader = place(runtime, plan, budget);
     loader->shared = options.shared == 1;
-    loader->asked = options.interrupted;
-    loader->asked_user = options.interrupted_user;
-    if (loader->ship != NULL) {
-        loader->ship->device = device;
-        loader->ship->consumer = options.device_queue;
+    loader->consumer.asked = options.interrupted;
+    loader->consumer.asked_user = options.interrupted_user;
+    if (loader->uploader != NULL) {
+        loader->uploader->device = device;
+        loader->uploader->consumer = options.device_queue;
     }
     status = init_locks(loader);
     if (status != BRIM_OK) {
@@ -414,15 +467,16 @@ static brim_status loader_open(brim_runtime *runtime, const brim_pipeline *pipel
     if (status == BRIM_OK) {
         status = brim__caches_start(loader);
     }
+    if (status == BRIM_OK && loader->sequencer != NULL) {
+        const struct brim__position begin = { .epoch = 0 };
+        brim__sequencer_go(loader, &begin);
+    }
     if (status != BRIM_OK) {
         if (status == BRIM_STATUS_BUDGET) { /* others have taken it meanwhile */
             note_plan(&plan->info);
         }
-        brim__caches_stop(loader);
-        if (loader->ship != NULL) {
-            brim__ship_close(loader);
-        }
-        give_back(loader);
+        loader->closing = true;
+        shut(loader);
         free_core(loader);
         return status;
     }
@@ -467,21 +521,13 @@ void brim_loader_close(brim_loader *loader) {
     atomic_store(&loader->interrupted, true);
     atomic_store(&loader->wants, false);
     brim__loader_event(loader);
-    brim__broadcast(&loader->ready);
     while (loader->in_call) {
-        brim__wait(&loader->ready, &loader->mutex, UINT64_MAX);
+        brim__loader_wait(loader, UINT64_MAX);
     }
-    brim__unlock(&loader->mutex);
+    brim__loader_unlock(loader);
     brim__budget_on_revoke(loader->budget, NULL, NULL);
     brim__pool_leave(loader->runtime, loader);
-    brim__caches_stop(loader);
-    if (loader->ship != NULL) {
-        brim__ship_close(loader);
-    }
-    brim__lock(&loader->mutex);
-    brim__loader_note_lacking(loader);
-    give_back(loader);
-    brim__unlock(&loader->mutex);
+    shut(loader);
     brim__loader_unref(loader);
 }
 

@@ -10,8 +10,8 @@
  * looks for sleepers; a worker first counts itself as a sleeper, then looks for
  * wants; both in one total order of atomics.
  */
-#include "engine/loader.h"
-#include "engine/ship.h"
+#include "engine/chain.h"
+#include "engine/upload.h"
 
 #include <stdio.h>
 
@@ -90,7 +90,7 @@ static void *run_worker(void *argument) {
         loader->turn = ++runtime->turns;
         worker->in_callback_loader = loader->plan->callback;
         brim__unlock(&runtime->pool);
-        brim__loader_work(loader, false);
+        brim__chain_turn(loader, false);
         brim__lock(&runtime->pool);
         worker->in_callback_loader = false;
         loader->visitors--;

@@ -1,17 +1,18 @@
 /*
- * resident.c: rows that stay on the device, between those who make rows and those who
- * ship them.
+ * resident.c: samples that stay on the device; see resident.h.
  */
 #include "engine/resident.h"
 
-static uint32_t *numbers_of(const brim_loader *loader, const struct brim__slot *slot) {
-    return (uint32_t *)(void *)(slot->pages.memory + loader->plan->landing.numbers);
+#include "engine/chain.h"
+
+static uint32_t *numbers_of(const brim_loader *loader, const struct brim__slot *from) {
+    return (uint32_t *)(void *)(from->pages.memory + loader->plan->landing.numbers);
 }
 
-uint64_t brim__resident_number(const brim_loader *loader, const struct brim__slot *slot,
+uint64_t brim__resident_number(const brim_loader *loader, const struct brim__slot *from,
                                const uint64_t *samples, uint64_t rows) {
-    const struct brim__resident *tier = brim__loader_resident(loader);
-    uint32_t *number = numbers_of(loader, slot);
+    const struct brim__residents *tier = loader->uploader->residents;
+    uint32_t *number = numbers_of(loader, from);
     uint64_t found = 0;
     for (uint64_t r = 0; r < rows; r++) {
         number[r] = brim__resident_row(tier, samples[r]);
@@ -22,9 +23,9 @@ uint64_t brim__resident_number(const brim_loader *loader, const struct brim__slo
     return found;
 }
 
-uint64_t brim__resident_made(const brim_loader *loader, const struct brim__slot *slot,
+uint64_t brim__resident_made(const brim_loader *loader, const struct brim__slot *from,
                              uint64_t *first, uint64_t rows) {
-    const uint32_t *number = numbers_of(loader, slot);
+    const uint32_t *number = numbers_of(loader, from);
     while (*first < rows && number[*first] != BRIM__NOT_RESIDENT) {
         ++*first;
     }
@@ -35,9 +36,9 @@ uint64_t brim__resident_made(const brim_loader *loader, const struct brim__slot 
     return end - *first;
 }
 
-brim_status brim__resident_send(brim_loader *loader, const struct brim__slot *slot, uint64_t rows) {
-    return brim__queue_write(&loader->ship->queue, &loader->ship->fixed,
-                             loader->plan->landing.numbers_there, numbers_of(loader, slot),
+brim_status brim__resident_send(brim_loader *loader, const struct brim__slot *from, uint64_t rows) {
+    return brim__queue_write(&loader->uploader->queue, &loader->uploader->fixed,
+                             loader->plan->landing.numbers_there, numbers_of(loader, from),
                              rows * sizeof(uint32_t));
 }
 
@@ -46,10 +47,10 @@ static uint64_t row_bytes(const brim_plan *plan, uint32_t f) {
     return field->converts ? field->row_bytes : plan->delivered.output[f].row_bytes;
 }
 
-brim_status brim__resident_gather(brim_loader *loader, const struct brim__slot *slot,
-                                  const struct brim__slot *berth, uint64_t rows) {
+brim_status brim__resident_gather(brim_loader *loader, const struct brim__slot *from,
+                                  const struct brim__slot *to, uint64_t rows) {
     const brim_plan *plan = loader->plan;
-    const struct brim__resident *tier = brim__loader_resident(loader);
+    const struct brim__residents *tier = loader->uploader->residents;
     brim_status status = BRIM_OK;
     for (uint32_t f = 0; status == BRIM_OK && f < plan->delivered.output_count; f++) {
         const uint64_t bytes = row_bytes(plan, f);
@@ -57,54 +58,54 @@ brim_status brim__resident_gather(brim_loader *loader, const struct brim__slot *
                                        .source_offset =
                                            tier->part_rows * plan->landing.field[f].resident,
                                        .source_row = bytes,
-                                       .destination = &berth->memory,
+                                       .destination = &to->device.memory,
                                        .destination_offset = plan->landing.field[f].offset,
                                        .destination_row = bytes,
                                        .row_bytes = bytes,
                                        .rows = rows,
-                                       .number = numbers_of(loader, slot),
-                                       .numbers = &loader->ship->fixed,
+                                       .number = numbers_of(loader, from),
+                                       .numbers = &loader->uploader->fixed,
                                        .numbers_offset = plan->landing.numbers_there };
         for (uint32_t p = 0; p < tier->part_count; p++) {
             gather.part[p] = &tier->part[p];
         }
         if (bytes > 0) {
-            status = brim__queue_gather(&loader->ship->queue, &gather);
+            status = brim__queue_gather(&loader->uploader->queue, &gather);
         }
     }
     return status;
 }
 
-/* `count` rows of a berth, from `first` on, to those that were reserved. */
-static brim_status store(brim_loader *loader, const struct brim__slot *berth, uint64_t first,
+/* `count` rows of a device slot, from `first` on, to those that were reserved. */
+static brim_status store(brim_loader *loader, const struct brim__slot *to, uint64_t first,
                          uint64_t count) {
     const brim_plan *plan = loader->plan;
-    const struct brim__resident *tier = brim__loader_resident(loader);
+    const struct brim__residents *tier = loader->uploader->residents;
     const uint64_t part = tier->rows / tier->part_rows, row = tier->rows % tier->part_rows;
     brim_status status = BRIM_OK;
     for (uint32_t f = 0; status == BRIM_OK && f < plan->delivered.output_count; f++) {
         const uint64_t bytes = row_bytes(plan, f);
         if (bytes > 0) {
             status = brim__queue_copy(
-                &loader->ship->queue, &tier->part[part],
-                tier->part_rows * plan->landing.field[f].resident + row * bytes, &berth->memory,
+                &loader->uploader->queue, &tier->part[part],
+                tier->part_rows * plan->landing.field[f].resident + row * bytes, &to->device.memory,
                 plan->landing.field[f].offset + first * bytes, count * bytes);
         }
     }
     return status;
 }
 
-brim_status brim__resident_store(brim_loader *loader, const struct brim__slot *slot,
-                                 const struct brim__slot *berth, const uint64_t *samples,
+brim_status brim__resident_store(brim_loader *loader, const struct brim__slot *from,
+                                 const struct brim__slot *to, const uint64_t *samples,
                                  uint64_t rows) {
-    struct brim__resident *tier = brim__loader_resident(loader);
+    struct brim__residents *tier = loader->uploader->residents;
     uint64_t first = 0, count;
-    while ((count = brim__resident_made(loader, slot, &first, rows)) > 0) {
-        const uint64_t kept = brim__resident_reserve(tier, count, loader->ship->spare);
+    while ((count = brim__resident_made(loader, from, &first, rows)) > 0) {
+        const uint64_t kept = brim__resident_reserve(tier, count, loader->uploader->spare);
         if (kept == 0) {
             return BRIM_OK;
         }
-        const brim_status status = store(loader, berth, first, kept);
+        const brim_status status = store(loader, to, first, kept);
         if (status != BRIM_OK) {
             return status;
         }
@@ -115,10 +116,10 @@ brim_status brim__resident_store(brim_loader *loader, const struct brim__slot *s
     return BRIM_OK;
 }
 
-void brim__resident_withdraw(brim_loader *loader, const struct brim__slot *slot) {
-    struct brim__resident *tier = brim__loader_resident(loader);
-    const uint64_t *samples = brim__layout_ids(&loader->plan->delivered, slot->pages.memory);
-    for (uint64_t r = 0; r < slot->delivery.valid_rows - slot->bad_rows; r++) {
+void brim__resident_withdraw(brim_loader *loader, const struct brim__slot *from) {
+    struct brim__residents *tier = loader->uploader->residents;
+    const uint64_t *samples = brim__layout_ids(&loader->plan->delivered, from->pages.memory);
+    for (uint64_t r = 0; r < from->delivery.valid_rows - from->bad_rows; r++) {
         if (atomic_exchange(&tier->row[samples[r]], 0) != 0) {
             atomic_fetch_sub_explicit(&tier->filled, 1, memory_order_relaxed);
         }
@@ -128,24 +129,23 @@ void brim__resident_withdraw(brim_loader *loader, const struct brim__slot *slot)
 uint64_t brim__resident_revoke(void *holder, brim_memory kind, uint64_t wanted) {
     (void)kind; /* nothing else is elastic */
     brim_loader *loader = holder;
-    struct brim__ship *ship = loader->ship;
+    struct brim__uploader *uploader = loader->uploader;
     brim__lock(&loader->mutex);
     loader->revoking = true;
-    while (ship->running) {
-        brim__wait(&loader->ready, &loader->mutex, UINT64_MAX);
+    while (uploader->running) {
+        brim__loader_wait(loader, UINT64_MAX);
     }
     /* batches on their way lack rows that were there when they were made */
-    brim__ship_recall(loader);
-    ship->running = true;
-    brim__unlock(&loader->mutex);
-    brim__queue_free(&ship->queue); /* waits for what reads these parts */
-    const uint64_t given = brim__resident_give(brim__loader_resident(loader), wanted);
+    brim__chain_recall(loader, loader->last->make);
+    uploader->running = true;
+    brim__loader_unlock(loader);
+    brim__queue_free(&uploader->queue); /* waits for what reads these parts */
+    const uint64_t given = brim__resident_give(uploader->residents, wanted);
     brim__lock(&loader->mutex);
-    ship->running = loader->revoking = false;
+    uploader->running = loader->revoking = false;
     atomic_store(&loader->wants, true);
     brim__loader_event(loader);
-    brim__unlock(&loader->mutex);
-    brim__broadcast(&loader->ready);
+    brim__loader_unlock(loader);
     brim__pool_wake(loader->runtime);
     return given;
 }

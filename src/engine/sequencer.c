@@ -3,163 +3,9 @@
  */
 #include "engine/sequencer.h"
 
+#include "engine/chain.h"
+#include "engine/make.h"
 #include "engine/place.h"
-
-#include <stdio.h>
-
-/* ------------------------------------------------------------- from chunks */
-
-/* The chunk to read from, or why there is none. */
-static enum brim__flow take_chunk(brim_loader *loader) {
-    struct brim__sequencer *sequencer = loader->sequencer;
-    enum brim__flow flow = BRIM__FLOW_ROW;
-    if (sequencer->chunk != NULL) {
-        return flow;
-    }
-    brim__lock(&loader->mutex);
-    const struct brim__shard shard = brim__loader_shard(loader, loader->take_epoch);
-    struct brim__slot *head = brim__slot_head(loader);
-    if (!loader->plan->sequence.stream && loader->take_index >= brim__shard_deliveries(&shard)) {
-        flow = BRIM__FLOW_END;
-    } else if (head == NULL || head->state != BRIM__SLOT_READY) {
-        flow = BRIM__FLOW_WAIT;
-    } else {
-        sequencer->chunk = head;
-        sequencer->chunk_row = sequencer->origin_row;
-        sequencer->origin_row = 0;
-    }
-    brim__unlock(&loader->mutex);
-    return flow;
-}
-
-static void leave_chunk(brim_loader *loader) {
-    struct brim__sequencer *sequencer = loader->sequencer;
-    brim__lock(&loader->mutex);
-    brim__slot_free(sequencer->chunk);
-    loader->take_ticket++;
-    loader->take_index++;
-    atomic_store(&loader->wants, true);
-    brim__unlock(&loader->mutex);
-    brim__pool_wake(loader->runtime);
-    sequencer->chunk = NULL;
-}
-
-static enum brim__flow fail(brim_loader *loader, const struct brim__slot *chunk) {
-    struct brim__sequencer *sequencer = loader->sequencer;
-    const uint64_t sample = sequencer->chunk_row / loader->plan->rows_per_sample;
-    const uint64_t number = chunk->delivery.first + sample;
-    if (chunk->error != BRIM_OK && chunk->error_row == sample) {
-        sequencer->failure = chunk->error;
-        brim__copy_text(sequencer->error_text, sizeof(sequencer->error_text), chunk->error_text);
-    } else {
-        sequencer->failure = BRIM_STATUS_CORRUPT;
-        snprintf(sequencer->error_text, sizeof(sequencer->error_text),
-                 "sample %llu is bad; one before it in the stream said why",
-                 (unsigned long long)number);
-    }
-    return BRIM__FLOW_FAIL;
-}
-
-/* Nothing but bad samples, more than max_errors allows, since the last batch. */
-static enum brim__flow fail_of_many(brim_loader *loader) {
-    struct brim__sequencer *sequencer = loader->sequencer;
-    sequencer->failure = BRIM_STATUS_CORRUPT;
-    snprintf(sequencer->error_text, sizeof(sequencer->error_text),
-             "more than max_errors=%llu bad samples one after the other, the last: %s",
-             (unsigned long long)loader->plan->batching.max_errors, sequencer->bad_text);
-    return BRIM__FLOW_FAIL;
-}
-
-/* The rest of the sample's rows are passed over. */
-static void leave_sample(brim_loader *loader) {
-    const uint64_t most = loader->plan->rows_per_sample;
-    loader->sequencer->chunk_row += most - loader->sequencer->chunk_row % most;
-}
-
-/* Up to `most` neighbouring rows that were kept: *first of the chunk on. */
-static enum brim__flow take_rows(brim_loader *loader, uint64_t most, uint64_t *first,
-                                 uint64_t *count) {
-    const brim_plan *plan = loader->plan;
-    const struct brim__sequence *sequence = &plan->sequence;
-    struct brim__sequencer *sequencer = loader->sequencer;
-    for (;;) {
-        if (sequencer->at.passed >= sequence->take &&
-            sequencer->at.passed - sequence->take >= sequence->skip) {
-            return BRIM__FLOW_END;
-        }
-        if (sequencer->met + sequencer->skipped > plan->batching.max_errors) {
-            return fail_of_many(loader);
-        }
-        const enum brim__flow flow = take_chunk(loader);
-        if (flow != BRIM__FLOW_ROW) {
-            return flow;
-        }
-        const struct brim__slot *chunk = sequencer->chunk;
-        const uint8_t *outcome = chunk->pages.memory + plan->made.outcome_offset;
-        const uint64_t rows = chunk->rows * plan->rows_per_sample;
-        if (sequencer->chunk_row == rows) {
-            if (chunk->ended) {
-                return BRIM__FLOW_END;
-            }
-            leave_chunk(loader);
-            continue;
-        }
-        const uint64_t at = sequencer->chunk_row;
-        uint64_t run = 1;
-        if (outcome[at] == BRIM__ROW_FAILED) {
-            return fail(loader, chunk);
-        }
-        if (outcome[at] == BRIM__ROW_MADE) {
-            /* rows that skip leaves out come one by one; take ends a run */
-            const bool skipped = sequencer->at.passed < sequence->skip;
-            const uint64_t left = skipped ? 1
-                                  : sequence->take == UINT64_MAX
-                                      ? UINT64_MAX
-                                      : sequence->skip + sequence->take - sequencer->at.passed;
-            const uint64_t end = brim__min(rows - at, brim__min(most, left));
-            while (run < end && outcome[at + run] == BRIM__ROW_MADE) {
-                run++;
-            }
-            sequencer->at.passed += run;
-            sequencer->chunk_row += run;
-            if (!skipped) {
-                *first = at;
-                *count = run;
-                return BRIM__FLOW_ROW;
-            }
-            continue;
-        }
-        if (outcome[at] == BRIM__ROW_BAD) {
-            leave_sample(loader);
-            sequencer->met++;
-            memcpy(sequencer->bad_text, chunk->bad_text, sizeof(sequencer->bad_text));
-        } else {
-            sequencer->chunk_row++;
-        }
-    }
-}
-
-/* The position behind the last row taken. */
-static struct brim__position position_now(const brim_loader *loader) {
-    const struct brim__sequencer *sequencer = loader->sequencer;
-    struct brim__position position = sequencer->at;
-    position.sample =
-        sequencer->chunk->delivery.first + sequencer->chunk_row / loader->plan->rows_per_sample;
-    position.row = sequencer->chunk_row % loader->plan->rows_per_sample;
-    return position;
-}
-
-static enum brim__flow made_next(brim_loader *loader, struct brim__row *row) {
-    uint64_t first, count;
-    const enum brim__flow flow = take_rows(loader, 1, &first, &count);
-    if (flow == BRIM__FLOW_ROW) {
-        *row = (struct brim__row){ .layout = &loader->plan->made,
-                                   .memory = loader->sequencer->chunk->pages.memory,
-                                   .at = first,
-                                   .after = position_now(loader) };
-    }
-    return flow;
-}
 
 /* ------------------------------------------------------------- to batches */
 
@@ -170,14 +16,16 @@ static bool take_slot(brim_loader *loader) {
         return true;
     }
     brim__lock(&loader->mutex);
-    struct brim__slot *slot = brim__slot_find_free(loader->slot, loader->plan->slot_cap);
-    if (slot == NULL && loader->grow_slot && brim__slot_grow(loader)) {
-        slot = brim__slot_find_free(loader->slot, loader->plan->slot_cap);
+    struct brim__ring *ring = loader->batches;
+    struct brim__slot *slot = brim__ring_find_free(ring);
+    if (slot == NULL && ring->grow && brim__ring_grow(loader, ring) == BRIM_OK) {
+        slot = brim__ring_find_free(ring);
     }
     if (slot != NULL) {
         slot->rows = 0;
         brim__slot_restart(slot);
         slot->state = BRIM__SLOT_FILLING;
+        slot->ticket = ring->make; /* if it is handed out */
         sequencer->slot = slot;
         sequencer->rows = sequencer->width = 0;
     }
@@ -186,7 +34,7 @@ static bool take_slot(brim_loader *loader) {
 }
 
 /* Micro-batches of a step: the same at each rank, and in the last step too, whose
- * rows nobody knows when the first of them is handed out. */
+ * rows are not known when the first of them is handed out. */
 static uint32_t micro_count(const struct brim__shard *shard) {
     return (uint32_t)brim__shard_micro_count(shard, shard->global_rows);
 }
@@ -213,16 +61,16 @@ static bool act(brim_loader *loader, const struct brim__slot *slot) {
                                            : delivery->first,
         .region = brim__pages_region(&slot->pages),
     };
-    sequencer->failure = brim__batch_act(loader, &call);
-    sequencer->batch_failed = sequencer->failure != BRIM_OK;
-    if (sequencer->batch_failed) {
-        brim__copy_text(sequencer->error_text, sizeof(sequencer->error_text), brim_detail());
+    const brim_status status = brim__batch_act(loader, &call);
+    if (status != BRIM_OK) {
+        sequencer->failed = BRIM__FAILED_BATCH;
+        brim__error_keep(&sequencer->failure, status);
     }
-    return !sequencer->batch_failed;
+    return status == BRIM_OK;
 }
 
 /* Hands the slot out, or gives it back if it lies before what is wanted or has failed.
- * micros: how many the step has; resume: behind it. */
+ * micros: how many the step has; resume: after it. */
 static void publish(brim_loader *loader, uint32_t micros, const struct brim__position *resume) {
     const brim_plan *plan = loader->plan;
     struct brim__sequencer *sequencer = loader->sequencer;
@@ -248,7 +96,7 @@ static void publish(brim_loader *loader, uint32_t micros, const struct brim__pos
         .step_rows = end - begin,
         .global_rows = plan->shard.global_rows,
     };
-    if (sequencer->completing || sequencer->input_ended) { /* the step's rows are known */
+    if (sequencer->phase != BRIM__PLACING) { /* the step's rows are known */
         slot->delivery.step_rows =
             plan->batching.bucket.on
                 ? valid
@@ -256,11 +104,11 @@ static void publish(brim_loader *loader, uint32_t micros, const struct brim__pos
         slot->delivery.global_rows = sequencer->step_rows;
     }
     slot->epoch = sequencer->at.epoch;
-    slot->rows = slot->claimed = slot->done = (uint32_t)rows;
+    slot->rows = slot->claims.given = slot->claims.made = (uint32_t)rows;
     slot->skipped = (uint32_t)brim__min(sequencer->skipped, UINT32_MAX);
     slot->resume = *resume;
     slot->resume.until = resume->step;
-    memcpy(slot->bad_text, sequencer->bad_text, sizeof(slot->bad_text));
+    memcpy(slot->bad_text, sequencer->bad_text, sizeof slot->bad_text);
     sequencer->published++;
     sequencer->slot = NULL;
     sequencer->micro++;
@@ -275,12 +123,11 @@ static void publish(brim_loader *loader, uint32_t micros, const struct brim__pos
     } else if (!good) {
         brim__slot_free(slot);
     } else {
-        slot->ticket = sequencer->make++;
+        slot->ticket = loader->batches->make++;
         slot->state = BRIM__SLOT_READY;
     }
     brim__loader_event(loader);
-    brim__unlock(&loader->mutex);
-    brim__broadcast(&loader->ready);
+    brim__loader_unlock(loader);
 }
 
 /* The step's begin, with so many of its micro-batches delivered. */
@@ -311,13 +158,15 @@ static void advance(brim_loader *loader, uint64_t count) {
         const struct brim__position inside = inside_step(sequencer);
         publish(loader, micro_count(shard), &inside);
     }
-    sequencer->completing = sequencer->step_rows == shard->global_rows;
+    if (sequencer->step_rows == shard->global_rows) {
+        sequencer->phase = BRIM__COMPLETING;
+    }
 }
 
 /* Hands out what is left of a step's micro-batches, of which every rank has equally
  * many: some of the last may be empty. false: a slot is missing for that, or one has
  * failed. */
-static bool complete_step(brim_loader *loader, const struct brim__position *behind) {
+static bool complete_step(brim_loader *loader, const struct brim__position *after) {
     struct brim__sequencer *sequencer = loader->sequencer;
     const bool bucket = loader->plan->batching.bucket.on;
     const uint32_t micros = bucket ? 1 : micro_count(&loader->plan->shard);
@@ -329,12 +178,11 @@ static bool complete_step(brim_loader *loader, const struct brim__position *behi
             sequencer->width = bucket ? 1 : 0; /* nothing came for this rank */
         }
         const struct brim__position inside = inside_step(sequencer);
-        publish(loader, micros, sequencer->micro + 1 < micros ? &inside : behind);
-        if (sequencer->batch_failed) {
+        publish(loader, micros, sequencer->micro + 1 < micros ? &inside : after);
+        if (sequencer->failed == BRIM__FAILED_BATCH) {
             return false;
         }
     }
-    sequencer->completing = false;
     next_step(sequencer);
     return true;
 }
@@ -365,7 +213,7 @@ static enum brim__flow place_run(brim_loader *loader) {
     if (own && !take_slot(loader)) {
         return BRIM__FLOW_WAIT;
     }
-    const enum brim__flow flow = take_rows(loader, most, &first, &count);
+    const enum brim__flow flow = brim__made_rows(loader, most, &first, &count);
     if (flow != BRIM__FLOW_ROW) {
         return flow;
     }
@@ -374,7 +222,7 @@ static enum brim__flow place_run(brim_loader *loader) {
                          sequencer->slot->pages.memory, sequencer->rows, count);
         sequencer->rows += count;
     }
-    sequencer->last = position_now(loader);
+    sequencer->last = brim__made_position(loader);
     sequencer->skipped += sequencer->met;
     sequencer->met = 0;
     advance(loader, count);
@@ -436,39 +284,38 @@ static enum brim__flow place_bucket(brim_loader *loader) {
     sequencer->micro = turn + 1;
     if (sequencer->micro == plan->shard.world) {
         sequencer->micro = 0; /* one batch, not a micro-batch */
-        sequencer->completing = true;
+        sequencer->phase = BRIM__COMPLETING;
     }
     return BRIM__FLOW_ROW;
 }
 
 /* ------------------------------------------------------------- the end */
 
-/* What is left of the last step is handed out, padded or dropped; false: not all of
- * it, as complete_step says. */
+/* The input has no more rows: what is left of the last step is handed out, padded or dropped.
+ * False: not all of it, as complete_step says. */
 static bool finish_step(brim_loader *loader) {
     struct brim__sequencer *sequencer = loader->sequencer;
     const struct brim__position end = { .epoch = sequencer->at.epoch, .sample = UINT64_MAX };
     const bool bucket = loader->plan->batching.bucket.on;
-    if (sequencer->step_rows == 0 || (loader->plan->shard.remainder == BRIM__DROP && !bucket)) {
-        return true; /* a slot that is left is given back by who ends the epoch */
-    }
-    if (bucket && !sequencer->finishing) {
+    if (sequencer->phase != BRIM__FINISHING && bucket) {
         sequencer->micro = 0; /* it counted ranks */
     }
-    sequencer->finishing = true;
+    sequencer->phase = BRIM__FINISHING;
+    if (sequencer->step_rows == 0 || (loader->plan->shard.remainder == BRIM__DROP && !bucket)) {
+        return true; /* a slot that is left is given back by end_epoch */
+    }
     return complete_step(loader, &end);
 }
 
 /* mutex held: the epoch's batches have all been made. */
-static void end_epoch(brim_loader *loader) {
-    struct brim__sequencer *sequencer = loader->sequencer;
+static void end_epoch(struct brim__sequencer *sequencer) {
     if (sequencer->slot != NULL) {
         brim__slot_free(sequencer->slot);
         sequencer->slot = NULL;
     }
     sequencer->tail = sequencer->skipped + sequencer->met;
     sequencer->skipped = sequencer->met = 0;
-    sequencer->end = true;
+    sequencer->phase = BRIM__ENDED;
 }
 
 /* ------------------------------------------------------------------ running */
@@ -476,40 +323,42 @@ static void end_epoch(brim_loader *loader) {
 static enum brim__flow place(brim_loader *loader) {
     const struct brim__sequence *sequence = &loader->plan->sequence;
     struct brim__sequencer *sequencer = loader->sequencer;
-    if (sequencer->completing) {
-        struct brim__position behind = sequencer->last;
-        behind.step = sequencer->step + 1;
-        behind.micro = 0;
-        return complete_step(loader, &behind) ? BRIM__FLOW_ROW : BRIM__FLOW_WAIT;
+    if (sequencer->phase == BRIM__COMPLETING) {
+        struct brim__position after = sequencer->last;
+        after.step = sequencer->step + 1;
+        after.micro = 0;
+        if (!complete_step(loader, &after)) {
+            return BRIM__FLOW_WAIT;
+        }
+        sequencer->phase = BRIM__PLACING;
+        return BRIM__FLOW_ROW;
     }
-    if (sequencer->input_ended) {
+    if (sequencer->phase == BRIM__FINISHING) {
         return BRIM__FLOW_END;
     }
     if (sequence->reordering == BRIM__BUCKETED) {
         return place_bucket(loader);
     }
-    return sequencer->top == made_next ? place_run(loader) : place_row(loader);
+    return sequencer->top == brim__made_next ? place_run(loader) : place_row(loader);
 }
 
-/* Until a batch is made, or nothing more can be done; whether anything was. */
-static bool run(brim_loader *loader, bool *ended, bool *failed) {
+/* Until a batch is made, or nothing more can be done; whether anything was. *ended: the
+ * epoch's batches have all been made. */
+static bool run(brim_loader *loader, bool *ended) {
     struct brim__sequencer *sequencer = loader->sequencer;
     const uint64_t published = sequencer->published;
     bool did = false;
     for (;;) {
         const enum brim__flow flow = place(loader);
         if (flow == BRIM__FLOW_END) {
-            sequencer->input_ended = true;
             *ended = finish_step(loader);
-            *failed = sequencer->batch_failed;
             return did || *ended || sequencer->published != published;
         }
-        if (sequencer->batch_failed) {
-            *failed = true;
+        if (sequencer->failed == BRIM__FAILED_BATCH) {
             return true;
         }
         if (flow == BRIM__FLOW_FAIL) {
-            *failed = true;
+            sequencer->failed = BRIM__FAILED_SAMPLE;
             return did;
         }
         if (flow == BRIM__FLOW_WAIT) {
@@ -523,86 +372,143 @@ static bool run(brim_loader *loader, bool *ended, bool *failed) {
     }
 }
 
-bool brim__sequencer_turn(brim_loader *loader) {
+static bool turn(brim_loader *loader, bool is_next) {
     struct brim__sequencer *sequencer = loader->sequencer;
-    bool ended = false, failed = false;
-    if (sequencer->running || sequencer->end || sequencer->error != BRIM_OK) {
+    struct brim__ring *ring = loader->batches;
+    bool ended = false;
+    (void)is_next;
+    if (sequencer->running || sequencer->phase >= BRIM__ENDED || ring->error.status != BRIM_OK) {
         sequencer->missed = sequencer->running;
         return false;
     }
     sequencer->running = true;
     sequencer->missed = false;
-    brim__unlock(&loader->mutex);
-    bool did = run(loader, &ended, &failed);
+    sequencer->failed = BRIM__FAILED_NOTHING;
+    brim__loader_unlock(loader);
+    bool did = run(loader, &ended);
     brim__lock(&loader->mutex);
     sequencer->running = false;
     did |= sequencer->missed; /* what that thread saw, this one may have looked for too early */
     if (ended) {
-        end_epoch(loader);
+        end_epoch(sequencer);
     }
-    sequencer->error = failed ? sequencer->failure : BRIM_OK;
+    const bool failed = sequencer->failed != BRIM__FAILED_NOTHING;
+    if (failed) {
+        ring->error = sequencer->failure;
+    }
     if (did || failed) {
         atomic_store(&loader->wants, true);
-        brim__loader_event(loader);
     }
-    brim__broadcast(&loader->ready); /* a seek may wait for it to stop running */
+    brim__loader_event(loader); /* a seek may wait for it to stop running */
     return did;
 }
 
-void brim__sequencer_retry(brim_loader *loader) {
+/* Begins again after the last batch that was delivered. */
+static void begin_again(brim_loader *loader) {
+    const struct brim__position position = loader->sequencer->delivered;
+    const uint64_t bad = loader->epoch_bad; /* of batches that stay delivered */
+    brim__loader_go(loader, &position);
+    loader->epoch_bad = bad;
+}
+
+/* The rows of a batch that failed as a whole may have been changed: it is made again from its
+ * samples, or, where they cannot be read once more, left out. A sample is made again or, of a
+ * stream, left out. */
+static void retry(brim_loader *loader) {
+    const struct brim__sequence *sequence = &loader->plan->sequence;
     struct brim__sequencer *sequencer = loader->sequencer;
     struct brim__slot *chunk = sequencer->chunk;
-    sequencer->error = BRIM_OK;
-    sequencer->told = false;
-    if (sequencer->batch_failed) {
-        sequencer->batch_failed = false; /* its rows were taken: those behind it come next */
-    } else if (loader->plan->sequence.stream) {
+    brim__error_clear(&loader->batches->error);
+    atomic_store(&loader->wants, true);
+    if (sequencer->failed == BRIM__FAILED_BATCH) {
+        sequencer->failed = BRIM__FAILED_NOTHING;
+        if (!sequence->stream || sequence->seekable) {
+            begin_again(loader);
+        }
+    } else if (sequence->stream) {
         /* what was pulled cannot be pulled again */
-        loader->stuck = false;
-        leave_sample(loader);
-    } else {
+        loader->stream.stuck = false;
+        brim__made_leave_sample(loader);
+    } else if (chunk != NULL) {
         sequencer->origin_row = sequencer->chunk_row;
         sequencer->chunk = NULL;
         brim__slot_restart(chunk);
         /* those before it have been placed: were they made again, they might fail now */
-        chunk->claimed = chunk->done =
+        chunk->claims.given = chunk->claims.made =
             (uint32_t)(sequencer->chunk_row / loader->plan->rows_per_sample);
     }
-    atomic_store(&loader->wants, true);
 }
 
-struct brim__slot *brim__sequencer_head(brim_loader *loader) {
-    for (uint32_t i = 0; i < loader->plan->slot_cap; i++) {
-        struct brim__slot *slot = &loader->slot[i];
-        if (slot->state == BRIM__SLOT_READY && slot->ticket == loader->sequencer->take) {
-            return slot;
-        }
+const struct brim__ring_role brim__sequencer_role = { .turn = turn, .retry = retry };
+
+/* ---------------------------------------------------- beginning and ending */
+
+bool brim__sequencer_at_end(const brim_loader *loader) {
+    const struct brim__sequencer *sequencer = loader->sequencer;
+    return !sequencer->running && sequencer->phase == BRIM__ENDED &&
+           loader->last->take == loader->batches->make;
+}
+
+brim_status brim__sequencer_check_spent(const brim_loader *loader) {
+    return loader->sequencer == NULL || loader->sequencer->running ||
+                   loader->sequencer->phase != BRIM__SPENT
+               ? BRIM_OK
+               : brim__fail(BRIM_STATUS_UNSEEKABLE,
+                            "the stream has ended, and a pipe or a stream without a reopen "
+                            "function is read once: redirect a file, or give it one");
+}
+
+brim_status brim__sequencer_check_end(brim_loader *loader) {
+    const struct brim__sequencer *sequencer = loader->sequencer;
+    const uint64_t most = loader->plan->batching.max_errors;
+    if (sequencer == NULL) {
+        return BRIM_OK;
     }
-    return NULL;
+    if (sequencer->tail > 0 && loader->epoch_bad + sequencer->tail > most) {
+        return brim__fail(BRIM_STATUS_CORRUPT,
+                          "more than max_errors=%llu bad samples in epoch %llu: %s",
+                          (unsigned long long)most, (unsigned long long)sequencer->delivered.epoch,
+                          sequencer->bad_text);
+    }
+    loader->stats.skipped += sequencer->tail; /* no batch could count them */
+    if (sequencer->step < sequencer->discard_step) {
+        return brim__fail(BRIM_STATUS_INVALID, "seek to step %llu: the epoch has only %llu steps",
+                          (unsigned long long)sequencer->discard_step,
+                          (unsigned long long)sequencer->step);
+    }
+    return BRIM_OK;
 }
 
-/* ------------------------------------------------------- beginning, ending */
+void brim__sequencer_begin_epoch(brim_loader *loader) {
+    struct brim__sequencer *sequencer = loader->sequencer;
+    const struct brim__position begin = { .epoch = sequencer->delivered.epoch + 1 };
+    const struct brim__shard shard = brim__loader_shard(loader, loader->taken.epoch);
+    const bool stream = loader->plan->sequence.stream;
+    if (!stream && sequencer->chunk == NULL &&
+        loader->taken.index >= brim__shard_deliveries(&shard)) {
+        /* what has been made of the next epoch is kept */
+        loader->taken = (struct brim__cursor){ .epoch = loader->taken.epoch + 1 };
+        brim__sequencer_go(loader, &begin);
+    } else {
+        brim__loader_go(loader, &begin);
+    }
+    if (stream && !loader->plan->sequence.seekable) {
+        sequencer->phase = BRIM__SPENT;
+    }
+}
 
 void brim__sequencer_go(brim_loader *loader, const struct brim__position *position) {
     struct brim__sequencer *sequencer = loader->sequencer;
     while (sequencer->running) {
-        brim__wait(&loader->ready, &loader->mutex, UINT64_MAX);
-    }
-    for (uint32_t i = 0; i < loader->plan->slot_cap; i++) {
-        struct brim__slot *slot = &loader->slot[i];
-        if (slot->state == BRIM__SLOT_READY || slot->state == BRIM__SLOT_FILLING) {
-            brim__slot_free(slot);
-        }
+        brim__loader_wait(loader, UINT64_MAX);
     }
     const bool at_end = position->sample == UINT64_MAX;
     struct brim__position at = *position;
     at.sample = at_end ? 0 : at.sample;
     at.offset = at.given = at.micro = 0;
-    sequencer->end = at_end;
-    sequencer->spent = sequencer->input_ended = false;
-    sequencer->error = BRIM_OK;
-    sequencer->told = false;
-    sequencer->take = sequencer->make;
+    sequencer->phase = at_end ? BRIM__ENDED : BRIM__PLACING;
+    sequencer->failed = BRIM__FAILED_NOTHING;
+    brim__error_clear(&loader->batches->error);
     sequencer->delivered = *position;
     sequencer->discard_step = brim__max(position->step, position->until);
     sequencer->discard_micro = position->micro;
@@ -613,7 +519,6 @@ void brim__sequencer_go(brim_loader *loader, const struct brim__position *positi
     sequencer->step = position->step;
     sequencer->step_rows = sequencer->micro = 0;
     sequencer->met = sequencer->skipped = sequencer->tail = 0;
-    sequencer->completing = sequencer->finishing = sequencer->batch_failed = false;
     sequencer->bad_text[0] = '\0';
     sequencer->total = position->step * loader->plan->shard.global_rows;
     sequencer->step_begin = sequencer->last = *position;
@@ -640,11 +545,12 @@ brim_status brim__sequencer_init(brim_loader *loader) {
         }
     }
     const bool gathers = sequence->reordering != BRIM__IN_ORDER;
-    sequencer->gather_below = sequence->pack && sequence->pack_first ? brim__pack_next : made_next;
-    sequencer->pack_below = gathers && !sequence->pack_first ? brim__gather_next : made_next;
+    sequencer->gather_below =
+        sequence->pack && sequence->pack_first ? brim__pack_next : brim__made_next;
+    sequencer->pack_below = gathers && !sequence->pack_first ? brim__gather_next : brim__made_next;
     sequencer->top = sequence->pack && !(gathers && sequence->pack_first) ? brim__pack_next
                      : gathers                                            ? brim__gather_next
-                                                                          : made_next;
+                                                                          : brim__made_next;
     return status;
 }
 

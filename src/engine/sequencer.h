@@ -27,7 +27,7 @@ enum brim__flow {
     BRIM__FLOW_ROW,  /* here is one */
     BRIM__FLOW_WAIT, /* nothing yet: samples are still being made */
     BRIM__FLOW_END,  /* the epoch has no more */
-    BRIM__FLOW_FAIL, /* a bad sample or batch; sequencer->error says which */
+    BRIM__FLOW_FAIL, /* a bad sample or batch; sequencer->failure says which */
 };
 
 typedef enum brim__flow brim__next_row(brim_loader *loader, struct brim__row *row);
@@ -53,23 +53,38 @@ struct brim__gatherer {
     bool ended;
 };
 
+/* What the sequencer is about. */
+enum brim__phase {
+    BRIM__PLACING,
+    BRIM__COMPLETING, /* the step has all its rows, but not all its micro-batches */
+    BRIM__FINISHING,  /* the input has ended: what is left of the last step is handed out */
+    BRIM__ENDED,      /* all of the epoch's batches have been made */
+    BRIM__SPENT,      /* so have those of a stream that cannot be read again */
+};
+
+/* What stops it until `next` is asked again. */
+enum brim__failed {
+    BRIM__FAILED_NOTHING,
+    BRIM__FAILED_SAMPLE,
+    BRIM__FAILED_BATCH, /* as a whole: it was given back */
+};
+
+/* Beside its ring, which is loader->batches; it takes chunks from the ring before. */
 struct brim__sequencer {
     /* under the loader's mutex: */
     bool running;
-    bool missed;         /* a thread came in vain while it ran: there may be more to do */
-    bool end;            /* all of the epoch's batches have been made */
-    bool spent;          /* a stream that cannot be read again has ended */
-    brim_status error;   /* met: said when the batches before it are taken ... */
-    bool told;           /* ... and said: tried again when asked again */
-    uint64_t tail;       /* bad samples after the epoch's last batch */
-    uint64_t take, make; /* tickets of batches: taken, made */
-    struct brim__position delivered; /* where a loader stands after the last one taken */
+    bool missed;   /* a thread came in vain while it ran: there may be more to do */
+    uint64_t tail; /* bad samples after the epoch's last batch */
+    struct brim__position delivered; /* where a loader stands after the last batch taken */
     /* batches before this one are thrown away: after a seek or restore */
     uint64_t discard_step;
     uint32_t discard_micro;
 
-    /* the runner's: */
-    brim__next_row *top; /* the uppermost level, and the one below pack and gather */
+    /* the running thread's, and under the mutex while none runs: */
+    enum brim__phase phase;
+    enum brim__failed failed;
+    struct brim__kept_error failure; /* that a level has met: the ring's when its row is needed */
+    brim__next_row *top;             /* the uppermost level, and the one below pack and gather */
     brim__next_row *pack_below, *gather_below;
     struct brim__pages item;   /* one packed row */
     struct brim__pages blocks; /* both blocks */
@@ -79,42 +94,46 @@ struct brim__sequencer {
     uint64_t origin_row;       /* of the first sample: rows already used up */
     struct brim__packer packer;
     struct brim__gatherer gatherer;
-    struct brim__slot *slot; /* being filled; NULL: none */
-    uint64_t rows;           /* in it */
-    uint64_t width;          /* bucket: of its padded fields */
-    bool input_ended;
-    bool finishing;                         /* what is left of the last step is being handed out */
+    struct brim__slot *slot;                /* being filled; NULL: none */
+    uint64_t rows;                          /* in it */
+    uint64_t width;                         /* bucket: of its padded fields */
     uint64_t step, step_rows;               /* its number; rows of it so far, over all ranks */
     uint32_t micro;                         /* micro-batches of it made */
     uint64_t total;                         /* rows before this step */
     struct brim__position step_begin, last; /* before its first row, after its latest */
-    brim_status failure; /* that a level has met; becomes `error` when its row is needed */
-    bool batch_failed;   /* it is that of a whole batch, which was given back */
-    uint64_t met;        /* bad samples that were met and belong to no batch or block yet */
-    uint64_t skipped;    /* and those that the next batch counts */
-    uint64_t published;  /* batches made, those thrown away among them */
-    bool completing;     /* the step has all its rows, but not all its micro-batches */
+    uint64_t met;       /* bad samples that were met and belong to no batch or block yet */
+    uint64_t skipped;   /* and those that the next batch counts */
+    uint64_t published; /* batches made, those thrown away among them */
     char bad_text[BRIM__SAMPLE_ERROR]; /* of a bad sample among them */
-    char error_text[BRIM__DETAIL_BYTES];
 };
+
+extern const struct brim__ring_role brim__sequencer_role;
 
 /* Memory for its window, and back; the record lies with the loader's. */
 brim_status brim__sequencer_init(brim_loader *loader);
 void brim__sequencer_fini(brim_loader *loader);
 
 /* All with the mutex held. */
-/* Begins at a position, once the sequencer does not run; the ring is abandoned. */
+/* Begins at a position, once the sequencer does not run; the rings are left as they are. */
 void brim__sequencer_go(brim_loader *loader, const struct brim__position *position);
-/* The batch to be lent next, if it is ready. */
-struct brim__slot *brim__sequencer_head(brim_loader *loader);
-/* After an error was returned: the sample is made again, or, of a stream, left out; so
- * is a batch of a stream that failed as a whole. */
-void brim__sequencer_retry(brim_loader *loader);
-/* A piece of work, for which the mutex is released; false: there was none. */
-bool brim__sequencer_turn(brim_loader *loader);
+/* All batches of the epoch were taken; what no batch could tell of at that end (of a direct
+ * plan: nothing); and the next epoch. */
+bool brim__sequencer_at_end(const brim_loader *loader);
+brim_status brim__sequencer_check_end(brim_loader *loader);
+void brim__sequencer_begin_epoch(brim_loader *loader);
+/* There will be no more batches, of a stream that cannot be read again. */
+brim_status brim__sequencer_check_spent(const brim_loader *loader);
+
+/* sequencer_input.c, for the running thread. Up to `most` neighbouring rows that were kept,
+ * from *first of the chunk on; one of them, as a level; the rest of the sample's rows is passed
+ * over; the position after the last row taken. */
+enum brim__flow brim__made_rows(brim_loader *loader, uint64_t most, uint64_t *first,
+                                uint64_t *count);
+void brim__made_leave_sample(brim_loader *loader);
+struct brim__position brim__made_position(const brim_loader *loader);
 
 /* gather.c, pack.c: brim__next_row functions, and their beginnings. */
-brim__next_row brim__gather_next, brim__pack_next;
+brim__next_row brim__made_next, brim__gather_next, brim__pack_next;
 void brim__gather_go(brim_loader *loader, const struct brim__position *position);
 void brim__pack_go(brim_loader *loader, const struct brim__position *position);
 /* Fills the block that is not given out, as far as rows are there: whether any was. */

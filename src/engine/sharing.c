@@ -21,8 +21,8 @@
  * than IDLE_NS. Long gaps count as MOST_GAP_NS, so that one pause, as long as a pass over
  * other data, does not pass for a habit. An idle loader takes nothing elastic.
  */
-#include "engine/loader.h"
-#include "engine/ship.h"
+#include "engine/make.h"
+#include "engine/upload.h"
 
 #define IDLE_NS     UINT64_C(50000000)
 #define IDLE_GAPS   8
@@ -33,11 +33,11 @@
 /* ---------------------------------------------------------------- being idle */
 
 void brim__loader_used(brim_loader *loader, uint64_t now) {
-    if (loader->used_ns != 0) {
-        const uint64_t gap = brim__min(now - loader->used_ns, MOST_GAP_NS);
-        loader->gap_ns += (gap >> GAP_SHIFT) - (loader->gap_ns >> GAP_SHIFT);
+    if (loader->consumer.used_ns != 0) {
+        const uint64_t gap = brim__min(now - loader->consumer.used_ns, MOST_GAP_NS);
+        loader->consumer.gap_ns += (gap >> GAP_SHIFT) - (loader->consumer.gap_ns >> GAP_SHIFT);
     }
-    loader->used_ns = now;
+    loader->consumer.used_ns = now;
     if (loader->idle) {
         loader->idle = false;
         brim__budget_yields(loader->budget, BRIM__YIELDS_LAST);
@@ -46,8 +46,9 @@ void brim__loader_used(brim_loader *loader, uint64_t now) {
 
 /* Mutex held. */
 static bool is_idle(const brim_loader *loader, uint64_t now) {
-    const uint64_t last = brim__max(loader->used_ns, loader->opened_ns);
-    return !loader->in_call && last + brim__max(IDLE_NS, IDLE_GAPS * loader->gap_ns) <= now;
+    const uint64_t last = brim__max(loader->consumer.used_ns, loader->opened_ns);
+    return !loader->in_call &&
+           last + brim__max(IDLE_NS, IDLE_GAPS * loader->consumer.gap_ns) <= now;
 }
 
 /* No lock held: marks the idle ones among the others. */
@@ -74,7 +75,7 @@ static void find_idle(const brim_loader *loader, uint64_t now) {
 struct lack {
     uint64_t scratch, stacks; /* of threads */
     uint64_t slot;            /* page-locked too if `pinned` */
-    uint64_t berth, tail;     /* on the device, and on the host for it */
+    uint64_t there, tail;     /* of a device slot: on the device, and on the host for it */
     bool pinned;
 };
 
@@ -83,7 +84,7 @@ static struct lack find_lack(const brim_loader *loader) {
     const brim_plan_info *info = &loader->plan->info;
     const uint32_t scratches = info->threads + 1;
     const uint32_t running = brim__pool_suited(loader->runtime, loader->plan->callback);
-    const bool none_free = brim__slot_find_free(loader->slot, loader->plan->slot_cap) == NULL;
+    const struct brim__ring *batches = loader->batches, *last = loader->last;
     struct lack lack = { 0 };
     if (scratches > loader->scratch_count) {
         lack.scratch = (scratches - loader->scratch_count) * info->scratch_bytes;
@@ -91,14 +92,13 @@ static struct lack find_lack(const brim_loader *loader) {
     if (info->threads > running) {
         lack.stacks = (info->threads - running) * info->stack_bytes;
     }
-    if (info->slots > loader->slot_count &&
-        (loader->slot_refused || (loader->grow_slot && none_free))) {
+    if (batches->planned > batches->count &&
+        (batches->refused || (batches->grow && brim__ring_find_free(batches) == NULL))) {
         lack.slot = info->slot_bytes;
-        lack.pinned = loader->ship != NULL;
+        lack.pinned = batches->memory == BRIM__RING_STAGING;
     }
-    if (loader->ship != NULL && loader->ship->refused &&
-        info->device_slots > loader->ship->berth_count) {
-        lack.berth = loader->plan->landing.slot_bytes;
+    if (last->memory == BRIM__RING_DEVICE && last->refused && last->planned > last->count) {
+        lack.there = loader->plan->landing.slot_bytes;
         lack.tail = loader->plan->landing.tail_bytes;
     }
     return lack;
@@ -118,20 +118,6 @@ void brim__loader_note_lacking(brim_loader *loader) {
 
 /* ----------------------------------------------------------------- collecting */
 
-/* Mutex held: bytes in slots above the minimum that are given up when asked for, without
- * waiting for the user or his code. */
-static uint64_t can_give(const brim_loader *loader) {
-    const brim_plan *plan = loader->plan;
-    uint64_t slots = 0;
-    for (uint32_t i = 0; i < plan->slot_cap; i++) {
-        const struct brim__slot *slot = &loader->slot[i];
-        const bool made = slot->state == BRIM__SLOT_READY ||
-                          (slot->state == BRIM__SLOT_FILLING && !plan->callback);
-        slots += slot->state == BRIM__SLOT_FREE || (made && loader->sequencer == NULL);
-    }
-    return brim__min(slots, loader->slot_count - plan->info.minimum_slots) * plan->info.slot_bytes;
-}
-
 /* No lock held: the budget, referenced, of the loader that can give most; NULL: none can. */
 static brim_budget *find_richest(const brim_loader *loader, uint64_t *bytes) {
     brim_runtime *runtime = loader->runtime;
@@ -140,7 +126,9 @@ static brim_budget *find_richest(const brim_loader *loader, uint64_t *bytes) {
     brim__lock(&runtime->pool);
     for (brim_loader *other = runtime->loaders; other != NULL; other = other->next) {
         brim__lock(&other->mutex);
-        const uint64_t gives = other != loader ? can_give(other) : 0;
+        const uint64_t gives = other == loader ? 0
+                                               : brim__ring_spare(other, other->batches) *
+                                                     other->plan->info.slot_bytes;
         brim__unlock(&other->mutex);
         if (gives > *bytes) {
             *bytes = gives;
@@ -181,7 +169,7 @@ static bool collect(const brim_loader *loader, const struct lack *lack, uint64_t
     if (brim__budget_free_now(own, BRIM_MEMORY_HOST) >= here &&
         brim__budget_free_now(workers, BRIM_MEMORY_HOST) >= all &&
         (pinned == 0 || brim__budget_free_now(own, BRIM_MEMORY_PINNED) >= pinned) &&
-        (lack->berth == 0 || brim__budget_free_now(own, device) >= lack->berth)) {
+        (lack->there == 0 || brim__budget_free_now(own, device) >= lack->there)) {
         return false;
     }
     find_idle(loader, now);
@@ -190,8 +178,8 @@ static bool collect(const brim_loader *loader, const struct lack *lack, uint64_t
     if (pinned > 0) {
         brim__budget_make_free(own, BRIM_MEMORY_PINNED, pinned);
     }
-    if (lack->berth > 0) {
-        brim__budget_make_free(own, device, lack->berth);
+    if (lack->there > 0) {
+        brim__budget_make_free(own, device, lack->there);
     }
     return true;
 }
@@ -204,7 +192,7 @@ void brim__loader_regrow(brim_loader *loader, uint64_t now) {
     loader->regrown_ns = now;
     brim__loader_note_lacking(loader);
     const struct lack lack = find_lack(loader);
-    brim__unlock(&loader->mutex);
+    brim__loader_unlock(loader);
     const bool collected = collect(loader, &lack, now);
     if (collected && lack.scratch > 0) {
         take_slots(loader, loader->budget, lack.scratch, info->scratch_bytes);
@@ -215,11 +203,11 @@ void brim__loader_regrow(brim_loader *loader, uint64_t now) {
          * without it is of no use */
         while (brim__scratch_grow(loader)) {
         }
-        if (lack.slot > 0 && brim__slot_grow(loader)) {
+        if (lack.slot > 0 && brim__ring_grow(loader, loader->batches) == BRIM_OK) {
             loader->regrown_ns = 0; /* there may be more, when the next one is lacking */
         }
     }
-    brim__unlock(&loader->mutex);
+    brim__loader_unlock(loader);
     if (collected && lack.stacks > 0) {
         take_slots(loader, loader->runtime->workers_budget, lack.stacks, info->stack_bytes);
     }

@@ -1,8 +1,7 @@
 /*
  * stats.c: what a loader has done so far. From any thread at any time.
  */
-#include "engine/loader.h"
-#include "engine/ship.h"
+#include "engine/upload.h"
 
 brim_status brim_loader_stats(brim_loader *loader, brim_stats *given) {
     if (brim__runtime_forked(loader->runtime)) {
@@ -22,15 +21,16 @@ brim_status brim_loader_stats(brim_loader *loader, brim_stats *given) {
     stats.epoch = brim__loader_epoch(loader);
     stats.ended = brim__loader_at_end(loader);
     stats.threads = threads;
-    stats.slots = loader->slot_count;
+    stats.slots = loader->batches->count;
     stats.lent = loader->lent;
     stats.stage_count = loader->plan->info.stage_count;
     stats.error_count = (uint32_t)brim__min(loader->errors, BRIM__ERRORS_KEPT);
     stats.errors = loader->errors;
     stats.cache_count = loader->plan->cache_count;
-    if (loader->ship != NULL) {
-        stats.device_slots = loader->ship->berth_count - loader->ship->making;
-        stats.copied_bytes = loader->ship->copied_bytes;
+    if (loader->uploader != NULL) {
+        stats.device_slots =
+            loader->last->count - brim__ring_count(loader->last, BRIM__SLOT_MAPPING);
+        stats.copied_bytes = loader->uploader->copied_bytes;
     }
     brim__unlock(&loader->mutex);
     memcpy(given, &stats, brim__min(size, sizeof(stats)));

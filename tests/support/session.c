@@ -3,7 +3,7 @@
  */
 #include "support/support.h"
 
-#include "engine/loader.h"
+#include "engine/chain.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -132,7 +132,7 @@ void session_close(struct session *session) {
 /* What holds of the slots whenever nobody has the lock. */
 static void check_slots(struct session *session) {
     brim__lock(&session->loader->mutex);
-    brim__slots_check(session->loader);
+    brim__chain_check(session->loader);
     brim__unlock(&session->loader->mutex);
 }
 

@@ -1,14 +1,14 @@
 /*
- * device_tier.c: which samples are on the device, and the memory for them.
+ * residents.c: which samples are on the device, and the memory for them.
  */
-#include "cache/device_tier.h"
+#include "cache/residents.h"
 
 #define LEAST_OF_PART 8 /* an empty tier begins with no less than this fraction of a part */
 
 static uint64_t arena_bytes(uint64_t count) {
     uint64_t bytes;
     return brim__mul_overflows(count, sizeof(uint32_t), &bytes) ||
-                   brim__add_overflows(bytes, sizeof(struct brim__resident), &bytes)
+                   brim__add_overflows(bytes, sizeof(struct brim__residents), &bytes)
                ? UINT64_MAX
                : bytes;
 }
@@ -22,18 +22,18 @@ static uint64_t most_bytes(uint64_t count, uint64_t entry_bytes) {
 
 static brim_status start(void *memory, const struct brim__tier_start *how,
                          struct brim__tier **tier) {
-    struct brim__resident *resident = memory;
+    struct brim__residents *resident = memory;
     resident->start = *how;
     *tier = memory;
     return BRIM_OK;
 }
 
 static void stop(struct brim__tier *tier) {
-    brim__resident_give((struct brim__resident *)(void *)tier, UINT64_MAX);
+    brim__resident_give((struct brim__residents *)(void *)tier, UINT64_MAX);
 }
 
 static void stats(struct brim__tier *tier, struct brim__tier_stats *out) {
-    const struct brim__resident *resident = (const struct brim__resident *)(void *)tier;
+    const struct brim__residents *resident = (const struct brim__residents *)(void *)tier;
     out->filled = atomic_load_explicit(&resident->filled, memory_order_relaxed);
     out->bytes = atomic_load_explicit(&resident->bytes, memory_order_relaxed);
     out->stored = atomic_load_explicit(&resident->stored, memory_order_relaxed);
@@ -42,11 +42,11 @@ static void stats(struct brim__tier *tier, struct brim__tier_stats *out) {
 }
 
 /* What is left of `bytes` for the tier. */
-static uint64_t room_in(const struct brim__resident *tier, uint64_t bytes, uint64_t spare) {
+static uint64_t room_in(const struct brim__residents *tier, uint64_t bytes, uint64_t spare) {
     return brim__min(tier->start.limit, bytes > spare ? bytes - spare : 0);
 }
 
-static uint64_t rows_in(const struct brim__resident *tier, uint64_t room) {
+static uint64_t rows_in(const struct brim__residents *tier, uint64_t room) {
     return brim__min(brim__min(tier->start.count, UINT32_MAX - 2 * BRIM__GATHER_PARTS),
                      room / tier->start.most_bytes);
 }
@@ -55,7 +55,7 @@ static uint64_t rows_in(const struct brim__resident *tier, uint64_t room) {
  * hold elastically among it. Where less is free now, fewer and smaller ones take all of that,
  * and the rest of them what becomes free later. With very little the tier stays empty and
  * chooses again the next time, or it would be bound to tiny parts. */
-static uint64_t choose_part(const struct brim__resident *tier, uint64_t spare) {
+static uint64_t choose_part(const struct brim__residents *tier, uint64_t spare) {
     const struct brim__tier_start *how = &tier->start;
     const uint64_t free_now = brim__budget_free_now(how->budget, how->kind);
     const uint64_t available = brim__budget_available(how->budget, how->kind);
@@ -72,7 +72,7 @@ static uint64_t choose_part(const struct brim__resident *tier, uint64_t spare) {
     return rows * parts <= room / how->most_bytes ? rows : now / parts;
 }
 
-static bool take_part(struct brim__resident *tier, uint64_t spare) {
+static bool take_part(struct brim__residents *tier, uint64_t spare) {
     const struct brim__tier_start *how = &tier->start;
     if (tier->part_count == 0) {
         tier->part_rows = choose_part(tier, spare);
@@ -94,7 +94,7 @@ static bool take_part(struct brim__resident *tier, uint64_t spare) {
     return true;
 }
 
-uint64_t brim__resident_reserve(struct brim__resident *tier, uint64_t rows, uint64_t spare) {
+uint64_t brim__resident_reserve(struct brim__residents *tier, uint64_t rows, uint64_t spare) {
     if (tier->rows == tier->part_count * tier->part_rows && !take_part(tier, spare)) {
         atomic_fetch_add_explicit(&tier->dropped, rows, memory_order_relaxed);
         return 0;
@@ -102,7 +102,7 @@ uint64_t brim__resident_reserve(struct brim__resident *tier, uint64_t rows, uint
     return brim__min(rows, tier->part_count * tier->part_rows - tier->rows);
 }
 
-void brim__resident_publish(struct brim__resident *tier, const uint64_t *samples, uint64_t rows) {
+void brim__resident_publish(struct brim__residents *tier, const uint64_t *samples, uint64_t rows) {
     for (uint64_t i = 0; i < rows; i++) {
         const uint32_t number = (uint32_t)tier->rows++;
         if (!brim__resident_has(tier, samples[i])) { /* twice in one batch: the first stays */
@@ -113,7 +113,7 @@ void brim__resident_publish(struct brim__resident *tier, const uint64_t *samples
     atomic_fetch_add_explicit(&tier->stored, rows, memory_order_relaxed);
 }
 
-uint64_t brim__resident_give(struct brim__resident *tier, uint64_t wanted) {
+uint64_t brim__resident_give(struct brim__residents *tier, uint64_t wanted) {
     const struct brim__tier_start *how = &tier->start;
     const uint64_t bytes = tier->part_rows * how->most_bytes;
     const uint32_t before = tier->part_count;

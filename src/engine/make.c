@@ -1,17 +1,35 @@
 /*
- * work.c: one run of rows: claim, make, report. Called by workers, and by
- * `next` when no worker does it.
+ * make.c: one run of rows: claim, make, report; and the batch is finished with its last rows.
+ * Called by workers, and by `next` when no worker does it.
  */
-#include "engine/loader.h"
+#include "engine/make.h"
+
 #include "engine/place.h"
-#include "engine/sequencer.h"
-#include "engine/ship.h"
 
 #define TIMED_EVERY 64    /* runs; the clock is read for each stage then */
 #define COLD_NS     50000 /* a read slower than this did not come from the page cache */
 #define MEAN_SHIFT  3     /* weight of a new run in the running mean: 1/8 */
 
-/* mutex held; the first is kept for `next`, so that it never depends on others */
+bool brim__scratch_grow(brim_loader *loader) {
+    if (loader->scratch_count > loader->plan->info.threads || loader->revoking || loader->idle) {
+        return false;
+    }
+    for (uint32_t i = 1; i <= loader->plan->thread_cap; i++) {
+        struct brim__scratch *scratch = &loader->scratch[i];
+        if (scratch->pages.memory == NULL) {
+            if (brim__loader_pages(loader, &scratch->pages, loader->plan->info.scratch_bytes,
+                                   true) != BRIM_OK) {
+                return false;
+            }
+            loader->scratch_count++;
+            brim__loader_note_lacking(loader);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* the first is kept for `next`, so that it never depends on others */
 struct brim__scratch *brim__scratch_take(brim_loader *loader, bool is_next) {
     if (is_next) {
         assert(!loader->scratch[0].busy);
@@ -60,17 +78,19 @@ static void account(brim_loader *loader, const struct brim__run *run, uint64_t t
 
 /* mutex held: the slot learns what became of its rows. */
 static void report(struct brim__slot *slot, const struct brim__run *run) {
-    slot->done += run->count;
+    struct brim__claims *claims = &slot->claims;
+    claims->made += run->count;
     slot->bad_rows += run->bad_rows;
     slot->replaced_rows += run->replaced_rows;
-    if (run->texts > 0 && (slot->bad_text[0] == '\0' || run->first < slot->bad_first)) {
-        slot->bad_first = run->first;
-        memcpy(slot->bad_text, run->text[0], sizeof(slot->bad_text));
+    if (run->texts > 0 && (slot->bad_text[0] == '\0' || run->first < claims->bad_first)) {
+        claims->bad_first = run->first;
+        memcpy(slot->bad_text, run->text[0], sizeof slot->bad_text);
     }
-    if (run->error != BRIM_OK && (slot->error == BRIM_OK || run->error_row < slot->error_row)) {
-        slot->error = run->error;
-        slot->error_row = run->error_row;
-        memcpy(slot->error_text, run->error_text, sizeof(slot->error_text));
+    if (run->error != BRIM_OK &&
+        (slot->error.status == BRIM_OK || run->error_row < claims->error_row)) {
+        claims->error_row = run->error_row;
+        slot->error.status = run->error;
+        memcpy(slot->error.text, run->error_text, sizeof slot->error.text);
     }
 }
 
@@ -119,95 +139,93 @@ static brim_status finish(brim_loader *loader, const struct brim__slot *slot) {
     return brim__batch_act(loader, &call);
 }
 
-/* mutex held, and released while the batch is finished; true: `ready` has news. */
-static bool leave_slot(brim_loader *loader, struct brim__slot *slot) {
+/* mutex held, and released while the batch is finished. */
+static void leave_slot(brim_loader *loader, struct brim__slot *slot) {
     const brim_plan *plan = loader->plan;
+    const struct brim__ring *ring = slot->ring;
     /* what failed is not finished: the lengths of rows that were not made say nothing */
-    if (!slot->abandoned && slot->done == slot->rows && loader->sequencer == NULL &&
-        slot->error == BRIM_OK &&
+    if (!slot->abandoned && slot->claims.made == slot->rows && ring == loader->batches &&
+        slot->error.status == BRIM_OK &&
         (slot->bad_rows > 0 || plan->placed.ragged || plan->batch_steps > 0)) {
         brim__unlock(&loader->mutex);
         const brim_status status = finish(loader, slot);
         brim__lock(&loader->mutex);
         if (status != BRIM_OK) {
-            slot->error = status;
-            brim__copy_text(slot->error_text, sizeof(slot->error_text), brim_detail());
+            brim__error_keep(&slot->error, status);
         }
     }
     slot->busy--;
     if (slot->abandoned && slot->busy == 0) {
         brim__slot_free(slot);
-        return true;
-    }
-    if (!slot->abandoned && slot->done == slot->rows) {
+        brim__loader_event(loader);
+    } else if (!slot->abandoned && slot->claims.made == slot->rows) {
         slot->state = BRIM__SLOT_READY;
-        return slot->ticket == loader->take_ticket;
+        if (slot->ticket == ring->take) {
+            brim__loader_event(loader);
+        }
     }
-    return false;
 }
 
-void brim__run_begin(struct brim__run *run, brim_loader *loader, const struct brim__slot *slot,
-                     const struct brim__scratch *scratch, bool is_next) {
+void brim__run_begin(struct brim__run *run, brim_loader *loader, bool is_next) {
+    const struct brim__consumer *consumer = &loader->consumer;
     run->loader = loader;
     run->stop = (struct brim__stop){ .flag = is_next ? &loader->interrupted : &loader->stopping,
-                                     .asked = is_next ? loader->asked : NULL,
-                                     .user = loader->asked_user,
-                                     .asked_ns = is_next ? loader->asked_ns : 0 };
+                                     .asked = is_next ? consumer->asked : NULL,
+                                     .user = consumer->asked_user,
+                                     .asked_ns = is_next ? consumer->asked_ns : 0 };
     run->interrupted = false;
-    run->slot = slot;
-    run->slot_memory = slot->pages.memory;
-    run->scratch = scratch->pages.memory;
-    run->batch_region = brim__pages_region(&slot->pages);
-    run->scratch_region = brim__pages_region(&scratch->pages);
+    run->slot_memory = run->slot->pages.memory;
+    run->scratch = run->memory->pages.memory;
+    run->batch_region = brim__pages_region(&run->slot->pages);
+    run->scratch_region = brim__pages_region(&run->memory->pages);
     run->timed = loader->runs++ % TIMED_EVERY == 0;
     run->advise = loader->cold;
     run->error = BRIM_OK;
     run->error_row = run->bad_rows = run->replaced_rows = run->texts = 0;
     run->read_bytes = run->slowest_fetch_ns = 0;
     if (run->timed) {
-        memset(run->stage_ns, 0, loader->plan->info.stage_count * sizeof(run->stage_ns[0]));
+        memset(run->stage_ns, 0, loader->plan->info.stage_count * sizeof run->stage_ns[0]);
     }
 }
 
-void brim__run_end(struct brim__run *run, struct brim__slot *slot, struct brim__scratch *scratch,
-                   uint64_t took) {
+void brim__run_end(struct brim__run *run, uint64_t took) {
     brim_loader *loader = run->loader;
+    struct brim__slot *slot = run->slot;
     if (run->stop.asked != NULL) {
-        loader->asked_ns = run->stop.asked_ns;
+        loader->consumer.asked_ns = run->stop.asked_ns;
     }
     if (BRIM__UNLIKELY(run->interrupted)) {
-        assert(slot->returned == 0 || loader->closing);
-        slot->returned_first = run->first;
-        slot->returned = run->count;
+        assert(slot->claims.returned == 0 || loader->closing);
+        slot->claims.returned_first = run->first;
+        slot->claims.returned = run->count;
     } else {
         account(loader, run, took);
         report(slot, run);
     }
-    const bool news = leave_slot(loader, slot) || loader->revoking;
-    scratch->busy = false;
-    if (news) {
+    leave_slot(loader, slot);
+    run->memory->busy = false;
+    if (loader->revoking) {
         brim__loader_event(loader);
     }
     atomic_store(&loader->wants, true);
-    brim__unlock(&loader->mutex);
-    if (news) {
-        /* after unlocking, so that who wakes does not meet a held lock; a worker
-         * inside, or `next` itself, keeps the loader alive */
-        brim__broadcast(&loader->ready);
-    }
 }
 
-/* mutex held, and not after: claims rows and makes them. */
-static bool make_rows(brim_loader *loader, bool is_next) {
+/* Claims rows and makes them. */
+static bool turn(brim_loader *loader, bool is_next) {
     struct brim__run run;
-    struct brim__slot *slot;
-    struct brim__scratch *scratch = brim__scratch_take(loader, is_next);
-    if (scratch == NULL || !brim__slot_claim(loader, is_next, &slot, &run.first, &run.count)) {
-        brim__nothing_to_do(loader, is_next, scratch);
+    if (loader->revoking) {
         return false;
     }
-    brim__run_begin(&run, loader, slot, scratch, is_next);
-    brim__unlock(&loader->mutex);
+    run.memory = brim__scratch_take(loader, is_next);
+    if (run.memory == NULL) {
+        return false;
+    }
+    if (!brim__claim(loader, is_next, &run)) {
+        run.memory->busy = false;
+        return false;
+    }
+    brim__run_begin(&run, loader, is_next);
+    brim__loader_unlock(loader);
     brim__pool_wake(loader->runtime); /* there may be more for another worker */
 
     const uint64_t before = brim__now();
@@ -215,37 +233,8 @@ static bool make_rows(brim_loader *loader, bool is_next) {
     const uint64_t took = brim__now() - before;
 
     brim__lock(&loader->mutex);
-    brim__run_end(&run, slot, scratch, took);
+    brim__run_end(&run, took);
     return true;
 }
 
-void brim__nothing_to_do(brim_loader *loader, bool is_next, struct brim__scratch *scratch) {
-    if (scratch != NULL) {
-        scratch->busy = false;
-    }
-    if (!is_next) {
-        atomic_store(&loader->wants, false);
-    }
-    brim__unlock(&loader->mutex);
-}
-
-bool brim__loader_work(brim_loader *loader, bool is_next) {
-    brim__lock(&loader->mutex);
-    if (!loader->closing && loader->ship != NULL) {
-        brim__ship_settle(loader); /* a slot that is free again is the sequencer's */
-    }
-    if (!loader->closing && loader->sequencer != NULL && brim__sequencer_turn(loader)) {
-        brim__unlock(&loader->mutex);
-        return true;
-    }
-    if (!loader->closing && loader->ship != NULL && brim__ship_turn(loader)) {
-        brim__unlock(&loader->mutex);
-        return true;
-    }
-    if (loader->closing || loader->revoking) {
-        brim__nothing_to_do(loader, is_next, NULL);
-        return false;
-    }
-    return loader->plan->sequence.stream ? brim__stream_work(loader, is_next)
-                                         : make_rows(loader, is_next);
-}
+const struct brim__ring_role brim__make_role = { .turn = turn };

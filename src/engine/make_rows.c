@@ -1,5 +1,5 @@
 /*
- * rows.c: making rows: locate, fetch, run the program, deal with bad samples.
+ * make_rows.c: making rows: locate, fetch, run the program, deal with bad samples.
  *
  * Positions are located in groups; neighbours in the same source (sequential
  * order) are fetched by one read. When such a read fails its samples are fetched
@@ -11,6 +11,7 @@
  * Where one sample becomes several rows (plan->rows_per_sample), sample i of a slot has the
  * rows i * most and following; rows that it does not use are marked as dropped.
  */
+#include "engine/make.h"
 #include "engine/place.h"
 #include "engine/resident.h"
 
@@ -21,8 +22,7 @@
 #define CHUNK         64
 #define REPLACE_TRIES 16
 
-/* A failure of this kind is the sample's fault, not the system's or ours. */
-static bool is_bad_sample(brim_status status) {
+bool brim__is_bad_sample(brim_status status) {
     return status == BRIM_STATUS_CORRUPT || status == BRIM_STATUS_CALLBACK ||
            status == BRIM_STATUS_IO;
 }
@@ -350,7 +350,7 @@ static brim_status replace(struct brim__run *run, uint32_t row) {
                                attempt * 2, count);
         brim__order_locate(&plan->order, run->slot->epoch, position, 1, &place);
         status = make_single(run, &place, row);
-        if (status == BRIM_OK || !is_bad_sample(status)) {
+        if (status == BRIM_OK || !brim__is_bad_sample(status)) {
             run->replaced_rows += status == BRIM_OK;
             return status;
         }
@@ -391,7 +391,7 @@ static void handle_bad(struct brim__run *run, brim_status status, uint32_t row) 
     if (is_interrupted(run, status)) {
         return;
     }
-    if (is_bad_sample(status) && policy != BRIM__FAIL) {
+    if (brim__is_bad_sample(status) && policy != BRIM__FAIL) {
         keep_text(run);
         if (policy == BRIM__SKIP) {
             mark(run, row, BRIM__ROW_BAD);
@@ -442,6 +442,7 @@ static void advise(const struct brim__run *run, uint32_t row, uint32_t count) {
 
 static void make_located(struct brim__run *run, uint32_t row, uint32_t count) {
     const brim_plan *plan = run->loader->plan;
+    const struct brim__residents *residents = brim__loader_residents(run->loader);
     struct brim__location places[CHUNK];
     if (run->advise) {
         advise(run, row, count);
@@ -451,15 +452,15 @@ static void make_located(struct brim__run *run, uint32_t row, uint32_t count) {
     uint32_t alone = 0; /* samples up to here are fetched one by one */
     for (uint32_t i = 0; i < count && !run->interrupted;) {
         uint32_t n = i < alone ? 1 : neighbours(places + i, count - i);
-        if (BRIM__UNLIKELY(plan->resident != NULL)) {
+        if (BRIM__UNLIKELY(residents != NULL)) {
             const uint64_t sample = plan->leaf[places[i].leaf]->first_id + places[i].sample;
-            if (brim__resident_has(brim__loader_resident(run->loader), sample)) {
+            if (brim__resident_has(residents, sample)) {
                 brim__layout_ids(&plan->made, run->slot_memory)[row + i] = sample;
                 i++;
                 continue;
             }
             for (uint32_t k = 1; k < n; k++) {
-                n = brim__resident_has(brim__loader_resident(run->loader), sample + k) ? k : n;
+                n = brim__resident_has(residents, sample + k) ? k : n;
             }
         }
         struct group group = begin_group(run, &places[i], row + i, n);

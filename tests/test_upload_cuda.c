@@ -1,14 +1,14 @@
 /*
- * test_ship_cuda.c: whole loaders on CUDA, on the stand-in for its driver.
+ * test_upload_cuda.c: whole loaders on CUDA, on the stand-in for its driver.
  *
  * What only the stand-in can show: a driver that refuses memory that the budget allows, or
  * to lock pages; a driver whose calls fail one by one; copies that all come from
  * page-locked memory; and that nothing is left of a loader when it is closed.
  */
-#include "ship_util.h"
+#include "upload_util.h"
 
 #include "base/fault.h"
-#include "engine/ship.h"
+#include "engine/upload.h"
 
 #define CUDA     BRIM_DEVICE_CUDA
 #define A_MINUTE INT64_C(60000000000)
@@ -22,7 +22,7 @@
 static char text[TEXT_BYTES], kept[TEXT_BYTES];
 
 static int begin(void **state) {
-    const int failed = begin_ship_tests(state);
+    const int failed = begin_upload_tests(state);
     if (failed == 0) {
         expand(IMAGES, text);
         expand(KEPT, kept);
@@ -228,7 +228,7 @@ static void test_the_driver_refuses_what_stays(void **state) {
     for (int32_t threads = 0; threads < 3; threads++) {
         /* a part, of which there are as many as all samples of the file need, and some rows */
         const uint64_t row = info.device_slot_bytes / 4;
-        const uint64_t limit = info.minimum_device_bytes + (SHIP_SAMPLES / 8 + 2) * row;
+        const uint64_t limit = info.minimum_device_bytes + (UPLOAD_SAMPLES / 8 + 2) * row;
         struct session session;
         struct digest digest = { 0 };
         cuda_standin_reset();
@@ -528,31 +528,27 @@ static void test_asking_for_events_fails(void **state) {
 
 /* ----------------------------------------------------------------- losing and seeking */
 
-static uint32_t state_count(brim_loader *loader, struct brim__slot *slots, uint32_t count,
+static uint32_t state_count(brim_loader *loader, const struct brim__ring *ring,
                             enum brim__slot_state wanted) {
-    uint32_t found = 0;
     brim__lock(&loader->mutex);
-    for (uint32_t i = 0; i < count; i++) {
-        found += slots[i].state == wanted;
-    }
+    const uint32_t found = brim__ring_count(ring, wanted);
     brim__unlock(&loader->mutex);
     return found;
 }
 
-static void await_berths(brim_loader *loader, uint32_t ready) {
+static void await_device_slots(brim_loader *loader, uint32_t ready) {
     for (int i = 0; i < 60000; i++) {
-        if (state_count(loader, loader->ship->berth, loader->plan->berth_cap, BRIM__SLOT_READY) >=
-            ready) {
+        if (state_count(loader, loader->last, BRIM__SLOT_READY) >= ready) {
             return;
         }
         sleep_ns(1000000);
     }
-    fail_msg("batches are not shipped");
+    fail_msg("batches are not uploaded");
 }
 
 static void await_copies(brim_loader *loader) {
     for (int i = 0; i < 60000; i++) {
-        if (state_count(loader, loader->slot, loader->plan->slot_cap, BRIM__SLOT_SHIPPED) == 0) {
+        if (state_count(loader, loader->batches, BRIM__SLOT_LEAVING) == 0) {
             return;
         }
         sleep_ns(1000000);
@@ -569,7 +565,7 @@ static void test_all_slots_are_lost(void **state) {
     struct consumer consumer = consumer_new(CUDA);
     session_open(&session, text, &(struct how){ .threads = 1, .device = CUDA, .slots = 2 });
     brim_batch *batch = take_batch(&session);
-    await_berths(session.loader, 1);
+    await_device_slots(session.loader, 1);
     await_copies(session.loader);
     brim__fault_arm(1u << BRIM__FAULT_DEVICE, 1, true);
     brim_batch_release_after(batch, consumer.queue);
@@ -634,14 +630,14 @@ static void fail_a_copy_after_a_seek(uint64_t nth, struct digest wanted) {
         &session, text,
         &(struct how){ .threads = 1, .growth = BRIM_GROWTH_FIXED, .device = CUDA, .slots = 2 });
     brim_loader *loader = session.loader;
-    await_berths(loader, 2); /* both are full: nobody ships any more */
+    await_device_slots(loader, 2); /* both are full: nobody uploads any more */
     await_copies(loader);
-    CUstream stream = loader->ship->queue.handle;
+    CUstream stream = loader->uploader->queue.handle;
     assert_int_equal(cuda_standin_hold(stream), CUDA_SUCCESS);
     MUST(brim_loader_seek(loader, 0, 2)); /* copies of other batches, which do not begin */
-    await_berths(loader, 2);
+    await_device_slots(loader, 2);
     MUST(brim_loader_seek(loader, 0, 0));
-    await_berths(loader, 2);
+    await_device_slots(loader, 2);
     brim__fault_arm(1u << BRIM__FAULT_DEVICE, nth, false);
     assert_int_equal(cuda_standin_go_on(stream), CUDA_SUCCESS);
     await_copies(loader);
@@ -690,5 +686,5 @@ int main(void) {
         TEST(test_a_lost_slot_is_somebody_elses),
         TEST(test_a_copy_fails_after_a_seek),
     };
-    return cmocka_run_group_tests_name("ship_cuda", tests, begin, end_tests);
+    return cmocka_run_group_tests_name("upload_cuda", tests, begin, end_tests);
 }

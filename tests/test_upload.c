@@ -5,7 +5,7 @@
  *
  * On OpenCL; without a device of it, all of this skips.
  */
-#include "ship_util.h"
+#include "upload_util.h"
 
 #include "engine/loader.h"
 
@@ -286,5 +286,5 @@ int main(void) {
         cmocka_unit_test(test_bad_samples),
         cmocka_unit_test(test_what_a_batch_says),
     };
-    return cmocka_run_group_tests_name("ship", tests, begin_ship_tests, end_tests);
+    return cmocka_run_group_tests_name("upload", tests, begin_upload_tests, end_tests);
 }

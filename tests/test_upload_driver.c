@@ -1,12 +1,12 @@
 /*
- * test_ship_driver.c: loaders on a driver that others use too, or that does not answer; on
+ * test_upload_driver.c: loaders on a driver that others use too, or that does not answer; on
  * the stand-in for CUDA's driver.
  *
  * A program that captures a stream for a graph; events of which nobody can say whether they
  * are done; copies that fail at the moments at which that is least convenient. The last are
  * brought about by hand, in the loader's own structures: no pace would meet them reliably.
  */
-#include "ship_util.h"
+#include "upload_util.h"
 
 #include "base/fault.h"
 #include "engine/resident.h"
@@ -111,28 +111,20 @@ static void test_a_slot_whose_reader_is_unknown(void **state) {
 
 /* ----------------------------------------------------- failures at the wrong moment */
 
-static uint32_t count(const struct brim__slot *slots, uint32_t cap, enum brim__slot_state wanted) {
-    uint32_t found = 0;
-    for (uint32_t i = 0; i < cap; i++) {
-        found += slots[i].state == wanted;
-    }
-    return found;
-}
-
 /* Batches in slots of the device, and those whose copies are not seen to be done. */
 static uint32_t count_ready(brim_loader *loader) {
     brim__lock(&loader->mutex);
-    const uint32_t ready = count(loader->ship->berth, loader->plan->berth_cap, BRIM__SLOT_READY);
+    const uint32_t ready = brim__ring_count(loader->last, BRIM__SLOT_READY);
     brim__unlock(&loader->mutex);
     return ready;
 }
 
-static uint32_t count_shipped(brim_loader *loader) {
+static uint32_t count_uploaded(brim_loader *loader) {
     brim__lock(&loader->mutex);
-    brim__ship_settle(loader);
-    const uint32_t shipped = count(loader->slot, loader->plan->slot_cap, BRIM__SLOT_SHIPPED);
+    brim__upload_settle(loader);
+    const uint32_t uploaded = brim__ring_count(loader->batches, BRIM__SLOT_LEAVING);
     brim__unlock(&loader->mutex);
-    return shipped;
+    return uploaded;
 }
 
 static void await(uint32_t (*what)(brim_loader *), brim_loader *loader, uint32_t wanted) {
@@ -147,9 +139,9 @@ static void finish(CUstream stream) {
     assert_int_equal(cuStreamSynchronize(stream), CUDA_SUCCESS);
 }
 
-/* A copy that fails is seen while another thread ships a batch: rows that it should have left
+/* A copy that fails is seen while another thread uploads a batch: rows that it should have left
  * on the device are withdrawn only when that is done, and the failure is not forgotten. */
-static void test_rows_stay_while_a_batch_is_shipped(void **state) {
+static void test_rows_stay_while_a_batch_is_uploaded(void **state) {
     (void)state;
     char text[TEXT_BYTES];
     expand("npy $/images.npy | cast float32 | cache device | batch 12 remainder=keep", text);
@@ -158,25 +150,25 @@ static void test_rows_stay_while_a_batch_is_shipped(void **state) {
     struct consumer consumer = consumer_new(CUDA); /* its context is current here */
     session_open(&session, text, &(struct how){ .threads = 0, .device = CUDA, .slots = 2 });
     brim_loader *loader = session.loader;
-    const struct brim__resident *tier = brim__loader_resident(loader);
+    const struct brim__residents *tier = brim__loader_residents(loader);
     brim_batch *batch;
     MUST(brim_loader_next(loader, A_MINUTE, &batch)); /* the queue is there from now on */
     brim_batch_release(batch);
-    await(count_shipped, loader, 0);
-    CUstream stream = loader->ship->queue.handle;
+    await(count_uploaded, loader, 0);
+    CUstream stream = loader->uploader->queue.handle;
     assert_int_equal(cuda_standin_hold(stream), CUDA_SUCCESS);
     MUST(brim_loader_next(loader, A_MINUTE, &batch));
-    assert_int_equal(count_shipped(loader), 1);
+    assert_int_equal(count_uploaded(loader), 1);
     brim__lock(&loader->mutex);
     const uint64_t filled = atomic_load(&tier->filled);
     finish(stream);
-    loader->ship->running = true; /* as if another thread were at it */
+    loader->uploader->running = true; /* as if another thread were at it */
     arm_one_failure();
-    brim__ship_settle(loader);
+    brim__upload_settle(loader);
     assert_int_equal(atomic_load(&tier->filled), filled);
-    loader->ship->running = false;
+    loader->uploader->running = false;
     brim__unlock(&loader->mutex);
-    assert_int_equal(count_shipped(loader), 0);
+    assert_int_equal(count_uploaded(loader), 0);
     brim__fault_arm(0, 0, false);
     assert_true(atomic_load(&tier->filled) < filled);
     assert_int_equal(brim_batch_wait(batch, NULL), BRIM_STATUS_DRIVER);
@@ -217,8 +209,8 @@ static void test_a_sequenced_batch_keeps_a_slot(void **state) {
     MUST(brim_loader_next(loader, A_MINUTE, &batch)); /* the queue is there from now on */
     brim_batch_release(batch);
     await(count_ready, loader, 3); /* all that there are */
-    await(count_shipped, loader, 0);
-    CUstream stream = loader->ship->queue.handle;
+    await(count_uploaded, loader, 0);
+    CUstream stream = loader->uploader->queue.handle;
     assert_int_equal(cuda_standin_hold(stream), CUDA_SUCCESS);
     MUST(brim_loader_seek(loader, 0, 0));
     await(count_ready, loader, 3);
@@ -255,8 +247,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_captures_are_not_spoilt, reset),
         cmocka_unit_test_setup(test_a_slot_whose_reader_is_unknown, reset),
-        cmocka_unit_test_setup(test_rows_stay_while_a_batch_is_shipped, reset),
+        cmocka_unit_test_setup(test_rows_stay_while_a_batch_is_uploaded, reset),
         cmocka_unit_test_setup(test_a_sequenced_batch_keeps_a_slot, reset),
     };
-    return cmocka_run_group_tests(tests, begin_ship_tests, end_tests);
+    return cmocka_run_group_tests(tests, begin_upload_tests, end_tests);
 }

@@ -1,5 +1,5 @@
 /*
- * test_ship_race.c: device memory that a consumer still reads is not written.
+ * test_upload_race.c: device memory that a consumer still reads is not written.
  *
  * The consumer reads every batch late, on a queue of its own, and releases it right after
  * the read was put there. The queue is held back until the loader has nothing more to
@@ -9,10 +9,10 @@
  *
  * label: full
  */
-#include "ship_util.h"
+#include "upload_util.h"
 
 #include "engine/loader.h"
-#include "engine/ship.h"
+#include "engine/upload.h"
 #include "memory/budget.h"
 
 #include <pthread.h>
@@ -306,7 +306,7 @@ static void test_late_readers_while_samples_come_and_go(void **state) {
         }
         brim_cache_stats stats = BRIM_CACHE_STATS_INIT;
         MUST(brim_loader_cache_stats(loader, 0, &stats));
-        assert_true(stats.stored > SHIP_SAMPLES && stats.hits > 0);
+        assert_true(stats.stored > UPLOAD_SAMPLES && stats.hits > 0);
         consumer_go_on(&race.consumer);
         consumer_finish(&race.consumer);
         cuda_standin_delay(0);
@@ -612,7 +612,7 @@ static void test_a_queue_that_works_out_of_order(void **state) {
                             (struct how){ .threads = 0, .hold = 1 + way % 3 });
             struct consumer own = { .kind = BRIM_DEVICE_OPENCL,
                                     .context = race.consumer.context,
-                                    .queue = race.session.loader->ship->queue.handle };
+                                    .queue = race.session.loader->uploader->queue.handle };
             consumer_hold(&own);
             assert_true(take_late(&race, A_MINUTE, 0));
             sleep_ns(A_LOOK);
@@ -705,5 +705,5 @@ int main(void) {
         cmocka_unit_test_setup(test_a_queue_that_works_out_of_order, reset),
         ON_BOTH(test_a_foreign_queue),
     };
-    return cmocka_run_group_tests_name("ship_race", tests, begin_ship_tests, end_tests);
+    return cmocka_run_group_tests_name("upload_race", tests, begin_upload_tests, end_tests);
 }

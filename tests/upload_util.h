@@ -1,13 +1,13 @@
 /*
- * ship_util.h: what the tests of batches on devices share: small files, pipelines over
+ * upload_util.h: what the tests of batches on devices share: small files, pipelines over
  * them, and a consumer with a queue of its own, on OpenCL or on the stand-in for CUDA.
  *
  * A consumer's queue can be held back: what is put into it begins when it is let go on.
  * So "late" is not a matter of time in these tests: a read that is behind a held queue
  * cannot have been done, however long one looks.
  */
-#ifndef BRIM_TESTS_SHIP_UTIL_H
-#define BRIM_TESTS_SHIP_UTIL_H
+#ifndef BRIM_TESTS_UPLOAD_UTIL_H
+#define BRIM_TESTS_UPLOAD_UTIL_H
 
 #include "support/memory_data.h"
 #include "support/memory_watch.h"
@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SHIP_SAMPLES 57
+#define UPLOAD_SAMPLES 57
 
 static inline void must_be_ok(brim_status status, const char *call, int line) {
     if (status != BRIM_OK) {
@@ -42,17 +42,17 @@ static inline bool has_device(brim_device kind) {
 
 /* A group's set-up: its directory, with the files of memory_data.h and images, labels,
  * numbers (npy) and lines of text. */
-static inline int begin_ship_tests(void **state) {
-    static uint8_t pixels[SHIP_SAMPLES * 12 * 10 * 3];
-    static float numbers[SHIP_SAMPLES * 5];
-    static int64_t labels[SHIP_SAMPLES];
-    static char lines[SHIP_SAMPLES * 40];
+static inline int begin_upload_tests(void **state) {
+    static uint8_t pixels[UPLOAD_SAMPLES * 12 * 10 * 3];
+    static float numbers[UPLOAD_SAMPLES * 5];
+    static int64_t labels[UPLOAD_SAMPLES];
+    static char lines[UPLOAD_SAMPLES * 40];
     size_t length = 0;
     if (begin_memory_tests_in_memory(state) != 0) {
         return -1;
     }
     fill_random(pixels, sizeof pixels, 1);
-    for (int i = 0; i < SHIP_SAMPLES; i++) {
+    for (int i = 0; i < UPLOAD_SAMPLES; i++) {
         labels[i] = i % 10;
         for (int k = 0; k < 5; k++) {
             numbers[i * 5 + k] = (float)(i * 5 + k) / 7;
@@ -60,9 +60,10 @@ static inline int begin_ship_tests(void **state) {
         length +=
             (size_t)sprintf(lines + length, "%.*s\n", 1 + i % 17, "abcdefghijklmnopqrstuvwxyz");
     }
-    write_npy("images.npy", BRIM_DTYPE_U8, 4, (const int64_t[]){ SHIP_SAMPLES, 12, 10, 3 }, pixels);
-    write_npy("classes.npy", BRIM_DTYPE_I64, 1, (const int64_t[]){ SHIP_SAMPLES }, labels);
-    write_npy("numbers.npy", BRIM_DTYPE_F32, 2, (const int64_t[]){ SHIP_SAMPLES, 5 }, numbers);
+    write_npy("images.npy", BRIM_DTYPE_U8, 4, (const int64_t[]){ UPLOAD_SAMPLES, 12, 10, 3 },
+              pixels);
+    write_npy("classes.npy", BRIM_DTYPE_I64, 1, (const int64_t[]){ UPLOAD_SAMPLES }, labels);
+    write_npy("numbers.npy", BRIM_DTYPE_F32, 2, (const int64_t[]){ UPLOAD_SAMPLES, 5 }, numbers);
     write_file("lines.txt", lines, length);
     return 0;
 }

@@ -1,14 +1,14 @@
 /*
- * test_ship_faults.c: whatever fails on the way to a device, the failure is clean.
+ * test_upload_faults.c: whatever fails on the way to a device, the failure is clean.
  *
  * Scenarios of support/fault_sweep.h: every call of a driver fails in turn, once or from
- * then on, while a loader is opened, grows, ships, lends on a consumer's queue, copies,
+ * then on, while a loader is opened, grows, uploads, lends on a consumer's queue, copies,
  * reads back, keeps samples there, seeks, gives way, takes back and closes. What fails says
  * so and can be asked again; the batches are the same as without any fault. On the stand-in
  * for CUDA nothing may be left behind or be used wrongly; there the driver itself fails too,
- * call by call, which goes deeper than brim's own points (test_ship_cuda).
+ * call by call, which goes deeper than brim's own points (test_upload_cuda).
  *
- *   test_ship_faults SCENARIO KIND N once|forever THREADS
+ *   test_upload_faults SCENARIO KIND N once|forever THREADS
  *
  * label: full
  */
@@ -17,7 +17,7 @@
 #include "base/fault.h"
 #include "device/device.h"
 #include "memory/budget.h"
-#include "ship_util.h"
+#include "upload_util.h"
 
 #include <xxhash.h>
 
@@ -371,7 +371,7 @@ static int begin(void **state) {
                       brim__device_prepare(&keeper) != BRIM_OK)) {
         return -1;
     }
-    return begin_ship_tests(state);
+    return begin_upload_tests(state);
 }
 
 int main(int argc, char **argv) {

@@ -1,5 +1,5 @@
 /*
- * test_ship_limits.c: loaders that deliver on a device keep the limits of all kinds of
+ * test_upload_limits.c: loaders that deliver on a device keep the limits of all kinds of
  * memory that they use: host, page-locked and the device's.
  *
  * Every limit from the minimum up is enough for the right batches, and never exceeded; a
@@ -8,7 +8,7 @@
  *
  * On OpenCL; without a device of it, all of this skips.
  */
-#include "ship_util.h"
+#include "upload_util.h"
 
 #include "device/device.h"
 #include "memory/budget.h"
@@ -550,5 +550,5 @@ int main(void) {
         cmocka_unit_test(test_a_part_of_a_device),
         cmocka_unit_test(test_copies_are_charged),
     };
-    return cmocka_run_group_tests_name("ship_limits", tests, begin_ship_tests, end_tests);
+    return cmocka_run_group_tests_name("upload_limits", tests, begin_upload_tests, end_tests);
 }

@@ -1,0 +1,122 @@
+/*
+ * release.c: a batch is given back.
+ *
+ * On the host its slot is free at once. On a device it is free when what the consumer's queue
+ * holds at that moment is done. After the loader was closed, the slot's memory goes with the
+ * batch, and so does the loader with the last of them.
+ */
+#include "engine/chain.h"
+#include "engine/upload.h"
+
+static void release_copy(brim_batch *batch) {
+    brim_loader *loader = batch->loader;
+    struct brim__pages pages = batch->pages; /* holds the batch */
+    brim__pages_free(&pages);
+    brim__loader_unref(loader);
+}
+
+/* What `handle` holds now is done; if it cannot be said when, the driver gives memory back only
+ * after what uses it. */
+static void await_queue(struct brim__device *device, void *handle) {
+    struct brim__queue queue;
+    struct brim__event done = { 0 };
+    if (handle != NULL && brim__queue_of(device, handle, &queue) == BRIM_OK &&
+        brim__queue_record(&queue, &done) == BRIM_OK) {
+        (void)brim__event_wait(device, &done);
+    }
+    brim__event_free(device, &done);
+}
+
+static void release_copy_there(brim_batch *batch, void *handle) {
+    brim_loader *loader = batch->loader;
+    struct brim__device_memory memory = batch->memory;
+    await_queue(&loader->uploader->device, handle);
+    brim__device_give(&loader->uploader->device, &memory);
+    brim_budget_uncharge(loader->budget, loader->plan->landing.kind,
+                         loader->plan->landing.slot_bytes);
+    release_copy(batch);
+}
+
+static void release_slot(brim_loader *loader, struct brim__slot *slot) {
+    brim__lock(&loader->mutex);
+    brim__slot_free(slot);
+    loader->lent--;
+    const bool closed = loader->closing;
+    if (closed) {
+        brim__slot_unmap(loader, slot);
+    } else {
+        atomic_store(&loader->wants, true);
+    }
+    brim__loader_unlock(loader);
+    if (!closed) {
+        brim__pool_wake(loader->runtime);
+    }
+    brim__loader_unref(loader);
+}
+
+static void release_slot_there(brim_loader *loader, struct brim__slot *slot, void *handle) {
+    struct brim__uploader *uploader = loader->uploader;
+    struct brim__device_side *side = &slot->device;
+    struct brim__queue queue;
+    brim_status status = BRIM_OK;
+    if (handle != NULL) {
+        status = brim__queue_of(&uploader->device, handle, &queue);
+        if (status == BRIM_OK) {
+            status = brim__queue_record(&queue, &side->left);
+        }
+        if (status != BRIM_OK) { /* perhaps nothing else has waited for the copy */
+            (void)brim__event_wait(&uploader->device, &side->ready);
+        }
+    }
+    brim__lock(&loader->mutex);
+    loader->lent--;
+    const bool closed = loader->closing;
+    if (status != BRIM_OK && !closed) {
+        /* When its reader is done is not known, so it is not filled again. The driver gives
+         * memory back only after what uses it. */
+        brim__ring_give_up(loader, slot);
+    } else if (!closed) {
+        slot->state = side->left.handle != NULL ? BRIM__SLOT_LEAVING : BRIM__SLOT_FREE;
+        atomic_store(&loader->polls, true);
+    }
+    atomic_store(&loader->wants, !closed);
+    brim__loader_unlock(loader);
+    if (closed) {
+        /* the thread that closes may not have come to brim__upload_close yet, nor the copy to
+         * its end */
+        (void)brim__event_wait(&uploader->device, &side->ready);
+        (void)brim__event_wait(&uploader->device, &side->left);
+        brim__lock(&loader->mutex);
+        brim__slot_unmap(loader, slot);
+        brim__unlock(&loader->mutex);
+    } else {
+        brim__pool_wake(loader->runtime);
+    }
+    brim__loader_unref(loader);
+}
+
+void brim_batch_release_after(brim_batch *batch, void *handle) {
+    if (batch == NULL || brim__runtime_forked(batch->loader->runtime)) {
+        return;
+    }
+    brim_loader *loader = batch->loader;
+    const bool there = loader->last->memory == BRIM__RING_DEVICE;
+    if (batch->slot == NULL) {
+        if (there) {
+            release_copy_there(batch, handle);
+        } else {
+            release_copy(batch);
+        }
+    } else if (there) {
+        release_slot_there(loader, batch->slot, handle);
+    } else {
+        release_slot(loader, batch->slot);
+    }
+}
+
+void brim_batch_release(brim_batch *batch) {
+    if (batch != NULL) {
+        const struct brim__uploader *uploader = batch->loader->uploader;
+        brim_batch_release_after(batch, uploader != NULL ? uploader->consumer : NULL);
+    }
+}

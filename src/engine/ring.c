@@ -1,0 +1,248 @@
+/*
+ * ring.c: what all rings have in common; see ring.h.
+ */
+#include "engine/ring.h"
+
+#include "engine/chain.h"
+#include "engine/upload.h"
+
+void brim__error_keep(struct brim__kept_error *error, brim_status status) {
+    error->status = status;
+    error->reported = error->rows_are_good = false;
+    brim__copy_text(error->text, sizeof error->text, brim_detail());
+}
+
+brim_status brim__error_report(struct brim__kept_error *error) {
+    error->reported = true;
+    return brim__fail_text(error->status, error->text);
+}
+
+void brim__error_clear(struct brim__kept_error *error) {
+    error->status = BRIM_OK;
+    error->reported = error->rows_are_good = false;
+}
+
+/* ----------------------------------------------------------------- looking */
+
+struct brim__slot *brim__ring_find(const struct brim__ring *ring, enum brim__slot_state state,
+                                   uint64_t ticket) {
+    for (uint32_t i = 0; i < ring->cap; i++) {
+        struct brim__slot *slot = &ring->slot[i];
+        if (slot->state == state && slot->ticket == ticket && !slot->abandoned) {
+            return slot;
+        }
+    }
+    return NULL;
+}
+
+struct brim__slot *brim__ring_find_free(const struct brim__ring *ring) {
+    for (uint32_t i = 0; i < ring->cap; i++) {
+        if (ring->slot[i].state == BRIM__SLOT_FREE) {
+            return &ring->slot[i];
+        }
+    }
+    return NULL;
+}
+
+uint32_t brim__ring_count(const struct brim__ring *ring, enum brim__slot_state state) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < ring->cap; i++) {
+        count += ring->slot[i].state == state;
+    }
+    return count;
+}
+
+struct brim__slot *brim__ring_slot(const struct brim__ring *ring, uint64_t ticket) {
+    struct brim__slot *ready = brim__ring_find(ring, BRIM__SLOT_READY, ticket);
+    return ready != NULL ? ready : brim__ring_find(ring, BRIM__SLOT_FILLING, ticket);
+}
+
+/* ---------------------------------------------------------------- one slot */
+
+void brim__slot_free(struct brim__slot *slot) {
+    slot->state = BRIM__SLOT_FREE;
+    slot->abandoned = slot->inspected = false;
+    brim__error_clear(&slot->error);
+}
+
+void brim__slot_restart(struct brim__slot *slot) {
+    slot->claims.given = slot->claims.made = slot->claims.returned = 0;
+    slot->bad_rows = slot->replaced_rows = 0;
+    slot->inspected = false;
+    slot->bad_text[0] = '\0';
+    brim__error_clear(&slot->error);
+    slot->state = slot->rows == 0 ? BRIM__SLOT_READY : BRIM__SLOT_FILLING;
+}
+
+void brim__slot_drop(struct brim__slot *slot) {
+    if (slot->state == BRIM__SLOT_LEAVING ||
+        (slot->state == BRIM__SLOT_FILLING && slot->busy > 0)) {
+        slot->abandoned = true;
+    } else if (slot->state == BRIM__SLOT_FILLING || slot->state == BRIM__SLOT_READY) {
+        /* a device may still be writing it: what comes next is written after that */
+        brim__slot_free(slot);
+    }
+}
+
+void brim__ring_abandon(struct brim__ring *ring, uint64_t ticket) {
+    for (uint32_t i = 0; i < ring->cap; i++) {
+        brim__slot_drop(&ring->slot[i]);
+    }
+    ring->take = ring->make = ticket;
+    brim__error_clear(&ring->error);
+}
+
+/* ----------------------------------------------------------------- growing */
+
+brim_status brim__ring_grow(brim_loader *loader, struct brim__ring *ring) {
+    if (ring->count >= ring->planned || loader->revoking || loader->idle) {
+        return BRIM_STATUS_TIMEOUT;
+    }
+    struct brim__slot *slot = ring->slot;
+    while (slot->state != BRIM__SLOT_EMPTY) { /* planned is at most cap */
+        slot++;
+    }
+    const bool unlocked = ring->memory == BRIM__RING_DEVICE; /* drivers take their time */
+    slot->state = BRIM__SLOT_MAPPING;
+    ring->count++;
+    ring->grow = false;
+    if (unlocked) {
+        brim__unlock(&loader->mutex);
+    }
+    const brim_status status = brim__slot_map(loader, slot, true);
+    if (unlocked) {
+        brim__lock(&loader->mutex);
+    }
+    ring->refused = status != BRIM_OK;
+    if (status != BRIM_OK) {
+        slot->state = BRIM__SLOT_EMPTY;
+        ring->count--;
+        return status;
+    }
+    brim__slot_free(slot);
+    if (ring->count <= ring->minimum) {
+        brim__slot_firm_up(loader, slot);
+    }
+    brim__loader_note_lacking(loader);
+    return BRIM_OK;
+}
+
+/* -------------------------------------------------------------- giving way */
+
+void brim__ring_give_up(brim_loader *loader, struct brim__slot *slot) {
+    struct brim__ring *ring = slot->ring;
+    for (uint32_t i = 0; !slot->pages.elastic && i < ring->cap; i++) {
+        struct brim__slot *other = &ring->slot[i];
+        if (other->state != BRIM__SLOT_EMPTY && other->state != BRIM__SLOT_MAPPING &&
+            other->pages.elastic) {
+            other->pages.elastic = false;
+            slot->pages.elastic = true;
+        }
+    }
+    brim__slot_unmap(loader, slot);
+    ring->count--;
+}
+
+/* The slot to give up next: a free one, else the one furthest ahead. */
+static struct brim__slot *find_victim(const struct brim__ring *ring) {
+    struct brim__slot *victim = brim__ring_find_free(ring);
+    return victim != NULL || ring->keeps || ring->take == ring->make
+               ? victim
+               : brim__ring_slot(ring, ring->make - 1);
+}
+
+/* No slot can be given up now: waits for one if that ends by itself. False: it takes a user to
+ * release one, or the user's code to return. */
+static bool await_victim(brim_loader *loader, const struct brim__ring *ring) {
+    if (loader->plan->callback || ring->keeps || ring->memory == BRIM__RING_DEVICE) {
+        return false;
+    }
+    if (ring->memory == BRIM__RING_STAGING) {
+        brim__upload_await(loader); /* perhaps for copies */
+    } else {
+        brim__loader_wait(loader, UINT64_MAX);
+    }
+    return true;
+}
+
+uint64_t brim__ring_revoke(brim_loader *loader, struct brim__ring *ring, brim_memory kind,
+                           uint64_t wanted) {
+    const uint64_t bytes = brim__ring_slot_bytes(loader, ring, kind);
+    uint64_t freed = 0;
+    if (ring->memory == BRIM__RING_DEVICE) {
+        brim__upload_stop(loader);
+    }
+    while (bytes > 0 && freed < wanted && ring->count > ring->minimum) {
+        struct brim__slot *victim = find_victim(ring);
+        if (victim != NULL && ring->memory == BRIM__RING_DEVICE &&
+            brim__upload_is_writing(loader, victim)) {
+            brim__upload_await(loader);
+            continue;
+        }
+        if (victim != NULL && victim->state != BRIM__SLOT_FREE) {
+            brim__chain_recall(loader, victim->ticket);
+        }
+        if (victim != NULL && victim->state == BRIM__SLOT_FREE) {
+            brim__ring_give_up(loader, victim);
+            freed += bytes;
+        } else if (!await_victim(loader, ring)) {
+            break;
+        }
+    }
+    return freed;
+}
+
+uint32_t brim__ring_spare(const brim_loader *loader, const struct brim__ring *ring) {
+    uint32_t slots = 0;
+    for (uint32_t i = 0; i < ring->cap; i++) {
+        const struct brim__slot *slot = &ring->slot[i];
+        const bool made = slot->state == BRIM__SLOT_READY ||
+                          (slot->state == BRIM__SLOT_FILLING && !loader->plan->callback);
+        slots += slot->state == BRIM__SLOT_FREE || (made && !ring->keeps);
+    }
+    return (uint32_t)brim__min(slots, ring->count - brim__min(ring->count, ring->minimum));
+}
+
+/* ---------------------------------------------------------------- checking */
+
+/* The slot holds one of the tickets [take, make). */
+static bool is_waiting(const struct brim__ring *ring, const struct brim__slot *slot) {
+    return !slot->abandoned && slot->ticket >= ring->take && slot->ticket < ring->make &&
+           (slot->state == BRIM__SLOT_READY || slot->state == BRIM__SLOT_FILLING);
+}
+
+static void check_slot(const struct brim__ring *ring, const struct brim__slot *slot) {
+    const struct brim__claims *claims = &slot->claims;
+    const bool waiting = is_waiting(ring, slot);
+    assert(slot->ring == ring);
+    assert(slot->state == BRIM__SLOT_MAPPING ||
+           (slot->state == BRIM__SLOT_EMPTY) == (slot->pages.memory == NULL));
+    assert(claims->made <= claims->given && claims->given <= slot->rows);
+    assert(!slot->abandoned || slot->state == BRIM__SLOT_LEAVING ||
+           (slot->state == BRIM__SLOT_FILLING && slot->busy > 0));
+    /* beyond the tickets: what a sequencer fills gets one when it is ready, and a batch that is
+     * sent again has a place in the device ring */
+    assert(slot->state != BRIM__SLOT_READY || waiting || ring->memory == BRIM__RING_STAGING);
+    assert(slot->state != BRIM__SLOT_FILLING || waiting || slot->abandoned || ring->keeps);
+    (void)claims, (void)waiting;
+}
+
+void brim__ring_check(const struct brim__ring *ring) {
+    uint32_t firm = 0, waiting = 0;
+    const uint32_t mapping = brim__ring_count(ring, BRIM__SLOT_MAPPING);
+    for (uint32_t i = 0; i < ring->cap; i++) {
+        const struct brim__slot *slot = &ring->slot[i];
+        check_slot(ring, slot);
+        waiting += is_waiting(ring, slot);
+        firm += slot->state != BRIM__SLOT_EMPTY && slot->state != BRIM__SLOT_MAPPING &&
+                !slot->pages.elastic;
+    }
+    assert(ring->cap - brim__ring_count(ring, BRIM__SLOT_EMPTY) == ring->count);
+    assert(waiting == ring->make - ring->take);
+    if (ring->memory == BRIM__RING_DEVICE) { /* slots may be lost there */
+        assert(firm <= ring->minimum);
+    } else {
+        assert(firm == ring->minimum && ring->count >= ring->minimum);
+    }
+    (void)firm, (void)waiting, (void)mapping;
+}

@@ -1,0 +1,211 @@
+/*
+ * ring.h: slots, and the rings that they form.
+ *
+ * A loader is a chain of rings, each of which is filled from the one before it:
+ *
+ *     workers ► ring (chunks or batches) ► [sequencer's ring] ► [device ring] ► next
+ *
+ * A ring is an array of slots and two tickets. Every chunk or batch has a ticket, a number that
+ * counts without end across epochs. The slots that are ready or being filled hold the tickets
+ * [take, make) without a gap, so what is taken next always has a slot first:
+ *
+ *        take                        make
+ *          │ ready │ ready │ filling │ (not begun)        lent, leaving: tickets below take
+ *
+ *             ┌───────────────── dropped: recall, seek ─────────────────┐
+ *             ▼                                                         │
+ *   EMPTY ► FREE ──── begin ───► FILLING ──── complete ───► READY ──────┤
+ *     ▲ ▲     ▲ │                 ▲  │ ▲                      │ ▲       │
+ *     │ │     │ │ give up         │  │ └──── restart ─────────┘ │ send  │
+ *     │ │     │ ▼                 │  │ dropped while a thread   │ again │
+ *     │ └─ MAPPING                │  ▼ is inside: abandoned     │       │
+ *     │       │      upload fails │  (FREE when it leaves)      ▼       │
+ *     │       │                   └──────────────────────── LENT or LEAVING
+ *     │       └──────────── released, and nothing reads it any more ────┘
+ *     └──────────────────── lost: when its reader is done is unknown
+ *
+ *   state     memory   who may change it
+ *   EMPTY     none     the thread that grows the ring
+ *   MAPPING   coming   that thread, which asks for the memory without the loader's mutex
+ *   FREE      yes      the thread that begins a delivery; revocation
+ *   FILLING   yes      `busy` threads write; without any, it waits to be claimed, or (in a device
+ *                      ring) for a batch that is sent again
+ *   READY     yes      the next ring's thread, `next`, recall, seek
+ *   LENT      yes      the consumer, which releases it
+ *   LEAVING   yes      the device reads it until the event `left` is done: a staging slot whose
+ *                      upload is under way, or a device slot that the consumer has released
+ *
+ * The words of the drawing are functions of ring.c and chain.c, and brim__chain_check asserts
+ * what it says. Which failure leads where is a table in chain.h.
+ *
+ * The slots of a ring all have the same size. Which of them count as elastic is only a mark: it
+ * moves to the slot that is given up. So all that is lent lies inside the minimum.
+ *
+ * Everything here is guarded by the loader's mutex unless a comment says otherwise.
+ */
+#ifndef BRIM_RING_H
+#define BRIM_RING_H
+
+#include "device/device.h"
+#include "engine/state.h"
+#include "memory/alloc.h"
+#include "plan/plan.h"
+
+#define BRIM__SAMPLE_ERROR 256
+
+enum brim__slot_state {
+    BRIM__SLOT_EMPTY,
+    BRIM__SLOT_MAPPING,
+    BRIM__SLOT_FREE,
+    BRIM__SLOT_FILLING,
+    BRIM__SLOT_READY,
+    BRIM__SLOT_LENT,
+    BRIM__SLOT_LEAVING,
+};
+
+/* A failure that is kept until `next` returns it in its turn, with its text. */
+struct brim__kept_error {
+    brim_status status; /* BRIM_OK: none */
+    bool reported;      /* `next` has returned it: asked again, what failed is tried again */
+    bool rows_are_good; /* of a batch that could not be uploaded: its rows are not at fault */
+    char text[BRIM__DETAIL_BYTES];
+};
+
+struct brim_batch {
+    brim_batch_info info;
+    brim_field *field; /* info.field_count of them, in the memory of the record */
+    struct brim_loader *loader;
+    struct brim__slot *slot;           /* NULL: a copy */
+    struct brim__pages pages;          /* of a copy */
+    struct brim__device_memory memory; /* of a copy on a device */
+    struct brim__delivery delivery;
+    struct brim__position resume; /* sequenced: where a loader stands after it */
+};
+
+/* Beside a slot that workers fill: its rows that are given out and made. */
+struct brim__claims {
+    uint32_t given, made;
+    /* rows of a run that was interrupted: to be given out again. One run at most: that of
+     * `next`; of a loader that is being closed nothing is given out any more */
+    uint32_t returned_first, returned;
+    uint32_t error_row; /* the lowest row that failed */
+    uint32_t bad_first; /* first row of the lowest run with a bad sample */
+    bool ended;         /* a chunk: the stream ended after it */
+};
+
+/* Beside a slot of which a device reads or writes the memory. */
+struct brim__device_side {
+    struct brim__device_memory memory; /* of a device slot; `pages` has what stays on the host */
+    void *pin;                         /* of a staging slot ... */
+    bool pinned;                       /* ... that is page-locked */
+    struct brim__event ready;          /* of a device slot: its batch is there */
+    struct brim__event left;           /* LEAVING: nothing reads the slot any more */
+};
+
+struct brim__slot {
+    struct brim__ring *ring;
+    struct brim_batch batch;  /* written when it is lent or uploaded; the user's while lent */
+    struct brim__pages pages; /* their mark `elastic` is that of all the slot's memory */
+    enum brim__slot_state state;
+    bool abandoned; /* its ticket means nothing any more: FREE when threads and events are done */
+    bool inspected; /* `next` has seen its bad samples, and they are not too many */
+    uint32_t busy;  /* threads that use its memory without the mutex */
+    uint64_t ticket, epoch, index;
+    struct brim__delivery delivery;
+    struct brim__position resume; /* sequenced: where a loader stands after it */
+    uint32_t rows;
+    uint32_t bad_rows, replaced_rows;
+    uint32_t skipped;                  /* sequenced: bad samples met on the way to this batch */
+    char bad_text[BRIM__SAMPLE_ERROR]; /* of the first of its bad samples; "": none */
+    struct brim__kept_error error;     /* of the lowest row that failed, or of the whole batch */
+    struct brim__claims claims;
+    struct brim__device_side device;
+};
+
+/* Where the memory of a ring's slots is. */
+enum brim__ring_memory {
+    BRIM__RING_HOST,
+    BRIM__RING_STAGING, /* on the host, page-locked: a device copies from it */
+    BRIM__RING_DEVICE,  /* on the device, with a few pages on the host */
+};
+
+/* What fills a ring. `turn` does a piece of work if there is any; the mutex is held, and
+ * released meanwhile. `retry` is called when `next` is asked again after the ring's error. */
+struct brim__ring_role {
+    bool (*turn)(struct brim_loader *loader, bool is_next);
+    void (*retry)(struct brim_loader *loader);
+};
+
+struct brim__ring {
+    const struct brim__ring_role *role;
+    struct brim__ring *from; /* the ring before it; NULL: workers make its rows */
+    struct brim__slot *slot;
+    uint32_t cap;     /* slots, however much memory is free */
+    uint32_t minimum; /* of them that are firm */
+    uint32_t planned; /* of them that are of use in this budget */
+    uint32_t count;   /* of them that have memory, or are MAPPING */
+    enum brim__ring_memory memory;
+    uint64_t bytes; /* of a slot's pages */
+    bool keeps;     /* what it holds cannot be made again: a sequencer stands before it */
+    bool grow;      /* a consumer has waited since a slot was last asked for */
+    bool refused;   /* there was no memory for it */
+    uint64_t take, make;
+    struct brim__kept_error error; /* what failed is not one batch of it. No `turn` meanwhile */
+};
+
+/* Keeps the thread's failure `status` with its detail; returns the failure again, and marks it
+ * as reported; and no failure any more. */
+void brim__error_keep(struct brim__kept_error *error, brim_status status);
+brim_status brim__error_report(struct brim__kept_error *error);
+void brim__error_clear(struct brim__kept_error *error);
+
+/* ------------------------------------------------------------------ ring.c */
+
+struct brim__slot *brim__ring_find(const struct brim__ring *ring, enum brim__slot_state state,
+                                   uint64_t ticket);
+struct brim__slot *brim__ring_find_free(const struct brim__ring *ring);
+uint32_t brim__ring_count(const struct brim__ring *ring, enum brim__slot_state state);
+/* The slot of the ticket, READY or FILLING; NULL: it has none. */
+struct brim__slot *brim__ring_slot(const struct brim__ring *ring, uint64_t ticket);
+static inline struct brim__slot *brim__ring_head(const struct brim__ring *ring) {
+    return brim__ring_slot(ring, ring->take);
+}
+static inline bool brim__slot_is_ready(const struct brim__slot *slot) {
+    return slot != NULL && slot->state == BRIM__SLOT_READY;
+}
+
+/* To FREE, where nothing uses it; its rows are made from the beginning; what it holds is
+ * dropped, at once or when its threads leave it. */
+void brim__slot_free(struct brim__slot *slot);
+void brim__slot_restart(struct brim__slot *slot);
+void brim__slot_drop(struct brim__slot *slot);
+/* All of [take, make) is dropped; what comes next has this ticket. */
+void brim__ring_abandon(struct brim__ring *ring, uint64_t ticket);
+
+/* Memory for one more slot, elastic, if it is free and more are planned; of a device ring the
+ * mutex is released meanwhile. BRIM_STATUS_TIMEOUT: not now. A slot that was lost is made up
+ * for: below the minimum it is firm. */
+brim_status brim__ring_grow(struct brim_loader *loader, struct brim__ring *ring);
+/* A slot's memory goes, and with it the mark of an elastic one. */
+void brim__ring_give_up(struct brim_loader *loader, struct brim__slot *slot);
+/* Bytes of a kind given up: free slots, then those furthest ahead. */
+uint64_t brim__ring_revoke(struct brim_loader *loader, struct brim__ring *ring, brim_memory kind,
+                           uint64_t wanted);
+/* Slots above the minimum that brim__ring_revoke would give at once, without waiting for the
+ * user or the user's code. */
+uint32_t brim__ring_spare(const struct brim_loader *loader, const struct brim__ring *ring);
+void brim__ring_check(const struct brim__ring *ring); /* asserts what the drawing says */
+
+/* ----------------------------------------------------------- slot_memory.c */
+
+/* What a slot takes of a kind of memory. */
+uint64_t brim__ring_slot_bytes(const struct brim_loader *loader, const struct brim__ring *ring,
+                               brim_memory kind);
+/* Memory for a slot, and back. Of a device ring: no lock is held, because firm memory may make
+ * others give way. */
+brim_status brim__slot_map(struct brim_loader *loader, struct brim__slot *slot, bool elastic);
+void brim__slot_unmap(struct brim_loader *loader, struct brim__slot *slot);
+/* Nothing can take its memory back from now on. */
+void brim__slot_firm_up(struct brim_loader *loader, struct brim__slot *slot);
+
+#endif
