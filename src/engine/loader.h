@@ -44,7 +44,7 @@ struct brim__cursor {
 };
 
 /* A stream, which one thread at a time pulls from. */
-struct brim__stream {
+struct brim__pulls {
     bool pulling, ended;
     bool stuck;  /* the system failed: no thread pulls until `next` has returned that */
     bool rewind; /* before the next pull: to `at` of loader->begun.epoch */
@@ -115,7 +115,7 @@ struct brim_loader {
     uint64_t ns_per_row;       /* running mean; 0: unknown */
     uint64_t runs;
     bool cold; /* reads take long: give advice */
-    struct brim__stream stream;
+    struct brim__pulls stream;
     struct brim__consumer consumer;
 
     uint64_t opened_ns;

@@ -13,7 +13,7 @@
 
 /* mutex held: a chunk for what will be pulled, or NULL. */
 static struct brim__slot *begin_chunk(brim_loader *loader) {
-    const struct brim__stream *stream = &loader->stream;
+    const struct brim__pulls *stream = &loader->stream;
     struct brim__slot *slot = brim__ring_find_free(loader->rows);
     if (slot == NULL || stream->pulling || stream->ended || stream->stuck) {
         return NULL;
@@ -96,7 +96,7 @@ static struct pull pull(struct brim__run *run, bool rewind, uint64_t sample) {
 
 /* mutex held: the chunk learns what was pulled; true: nothing can be pulled any more. */
 static bool note_pulled(brim_loader *loader, struct brim__slot *slot, const struct pull *pull) {
-    struct brim__stream *stream = &loader->stream;
+    struct brim__pulls *stream = &loader->stream;
     if (pull->status == BRIM_STATUS_END && !pull->lost) {
         stream->ended = slot->claims.ended = true;
         return false;
@@ -112,7 +112,7 @@ static bool note_pulled(brim_loader *loader, struct brim__slot *slot, const stru
 }
 
 static bool turn(brim_loader *loader, bool is_next) {
-    struct brim__stream *stream = &loader->stream;
+    struct brim__pulls *stream = &loader->stream;
     if (loader->revoking) {
         return false;
     }
