@@ -14,7 +14,7 @@
 #define must_ok(call) must_ok_at((call), #call, __FILE__, __LINE__)
 
 static inline void must_ok_at(brim_status status, const char *call, const char *file, int line) {
-    if (status) {
+    if (status != BRIM_OK) {
         print_error("%s: %s: %s\n", call, brim_status_name(status), brim_detail());
         _fail(file, line);
     }

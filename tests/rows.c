@@ -80,7 +80,7 @@ int main(int count, char **words) {
         fprintf(stderr, "rows: %s\n", brim_detail());
         return 1;
     }
-    while (fgets(line, sizeof(line), stdin) != NULL) {
+    while (fgets(line, sizeof line, stdin) != NULL) {
         char *text;
         const unsigned long batches = strtoul(line, &text, 10);
         text[strcspn(text, "\n")] = '\0';

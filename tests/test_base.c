@@ -241,7 +241,7 @@ static char path[128];
 static int make_folder(void **state) {
     (void)state;
     strcpy(folder, "/tmp/brim-base-XXXXXX");
-    if (!mkdtemp(folder)) {
+    if (mkdtemp(folder) == NULL) {
         return -1;
     }
     snprintf(path, sizeof path, "%s/file", folder);

@@ -92,7 +92,7 @@ static uint64_t check_value(const brim_value *value) {
 static int change(void *user, const brim_call *call, brim_value *inputs, size_t input_count,
                   brim_value *outputs, size_t output_count, char *why, size_t why_bytes) {
     (void)user, (void)outputs;
-    assert_int_equal(call->size, sizeof(*call));
+    assert_int_equal(call->size, sizeof *call);
     assert_in_range(input_count, 2, 3); /* pad adds lengths */
     assert_int_equal(output_count, 0);
     assert_string_equal(inputs[0].name, "x");
@@ -556,7 +556,7 @@ static void test_stream_once(void **state) {
                 assert_int_equal(status, BRIM_STATUS_CALLBACK);
                 assert_detail_has("batch_map @collate, the batch from position 16 of epoch 0");
                 char detail[256];
-                brim_loader_detail(session.loader, detail, sizeof(detail));
+                brim_loader_detail(session.loader, detail, sizeof detail);
                 assert_string_equal(detail, brim_detail());
                 continue;
             }

@@ -377,14 +377,14 @@ static int use_after_fork(brim_budget *root, brim_budget *node, void *memory) {
     if (brim__budget_reserve(node, BRIM_MEMORY_HOST, 1) != BRIM_STATUS_FORKED) {
         return 6;
     }
-    if (!strstr(brim_detail(), "\"node\"")) {
+    if (strstr(brim_detail(), "\"node\"") == NULL) {
         return 7;
     }
     if (brim__budget_revoke(root, BRIM_MEMORY_HOST, 1) != 0) {
         return 8;
     }
     brim_status status = BRIM_OK;
-    if (brim__alloc(node, 1, &status) || status != BRIM_STATUS_FORKED) {
+    if (brim__alloc(node, 1, &status) != NULL || status != BRIM_STATUS_FORKED) {
         return 9;
     }
     brim__budget_holders(root, BRIM_MEMORY_HOST, text, sizeof text);

@@ -14,8 +14,7 @@
 
 #include <string.h>
 
-#define EPOCHS       2
-#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+#define EPOCHS 2
 
 /* ---------------------------------------------------------------- functions */
 
@@ -111,11 +110,11 @@ static void check_way(const char *text, const struct how *base, unsigned turn,
     static const int32_t threads[] = { 0, 2, 4, 1 };
     struct how how = *base;
     forget_files();
-    how.threads = threads[turn % COUNT(threads)];
+    how.threads = threads[turn % COUNT_OF(threads)];
     run_batches(text, &how, 1 + wanted.batches / EPOCHS / 2);
-    how.threads = threads[(turn / 4 + 1) % COUNT(threads)];
+    how.threads = threads[(turn / 4 + 1) % COUNT_OF(threads)];
     assert_digest(text, run_epochs(text, &how, EPOCHS, NULL), wanted);
-    how.threads = threads[(turn + 2) % COUNT(threads)];
+    how.threads = threads[(turn + 2) % COUNT_OF(threads)];
     how.bytes = AT_MINIMUM;
     how.growth = turn % 2 == 0 ? BRIM_GROWTH_FIXED : BRIM_GROWTH_ON_DEMAND;
     assert_digest(text, run_epochs(text, &how, EPOCHS, NULL), wanted);
@@ -128,7 +127,7 @@ static void check_pipelines(const char *const *marked, size_t count, const struc
         const struct digest wanted =
             run_epochs(with_caches(marked[p], (struct caches){ 0 }, text), how, EPOCHS, NULL);
         const bool second = strchr(strchr(marked[p], '^') + 1, '^') != NULL;
-        for (size_t w = 0; w < COUNT(ways); w++, turn++) {
+        for (size_t w = 0; w < COUNT_OF(ways); w++, turn++) {
             if ((ways[w].at[0] == NULL && !second) || (is_sanitized() && (w + p) % 4 != 0)) {
                 continue;
             }
@@ -182,12 +181,12 @@ static const char *const arrays[] = {
 
 static void test_arrays(void **state) {
     (void)state;
-    const struct how how = { .bindings = bindings, .binding_count = COUNT(bindings) };
+    const struct how how = { .bindings = bindings, .binding_count = COUNT_OF(bindings) };
     write_file("some.txt", "5\n93\n0\n41\n40\n39\n7\n5\n", 20);
     for (size_t i = 0; i < sizeof grid; i++) {
         ((uint8_t *)grid)[i] = (uint8_t)(i * 7);
     }
-    check_pipelines(arrays, COUNT(arrays), &how);
+    check_pipelines(arrays, COUNT_OF(arrays), &how);
 }
 
 #define CSV   "csv $/table.csv columns=label,score,name index=beside "
@@ -222,7 +221,7 @@ static void test_formats(void **state) {
     (void)state;
     const brim_open_options options = format_options();
     const struct how how = { .bindings = options.bindings, .binding_count = options.binding_count };
-    check_pipelines(formats, COUNT(formats), &how);
+    check_pipelines(formats, COUNT_OF(formats), &how);
 }
 
 #define PETS "folder $/pets index=beside "
@@ -255,7 +254,7 @@ static const char *const images[] = {
 static void test_images(void **state) {
     (void)state;
     const struct how how = { 0 };
-    check_pipelines(images, COUNT(images), &how);
+    check_pipelines(images, COUNT_OF(images), &how);
 }
 
 /* ------------------------------------------------------------------- counts */
@@ -267,7 +266,7 @@ static void test_every_sample_is_made_once(void **state) {
                                          "cache file=$/1.cache verify=hit",
                                          "cache file=$/1.cache verify=never" };
     const struct how how = { 0 };
-    for (size_t t = 0; t < COUNT(tiers); t++) {
+    for (size_t t = 0; t < COUNT_OF(tiers); t++) {
         char text[TEXT_BYTES];
         struct session session;
         struct digest digest = { 0 };

@@ -19,10 +19,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define COUNT(array) (sizeof(array) / sizeof(array)[0])
-#define KIB          UINT64_C(1024)
-#define MIB          UINT64_C(1048576)
-#define PATIENCE_NS  UINT64_C(60000000000) /* for what comes when it comes */
+#define KIB         UINT64_C(1024)
+#define MIB         UINT64_C(1048576)
+#define PATIENCE_NS UINT64_C(60000000000) /* for what comes when it comes */
 
 /* 4 MiB of samples, 2 KiB each. */
 #define SAMPLES UINT64_C(2048)
@@ -72,7 +71,7 @@ static void check_budgets(const char *marked, const char *cache, int32_t threads
                                  minimum + 700 * KIB,
                                  minimum + 2 * MIB,
                                  minimum + 6 * MIB };
-    for (size_t b = 0; b < COUNT(budgets); b++) {
+    for (size_t b = 0; b < COUNT_OF(budgets); b++) {
         struct digest digest = { 0 };
         brim_runtime *runtime = make_runtime(threads, budgets[b]);
         const uint64_t before = usage_of(runtime).charged;
@@ -109,9 +108,9 @@ static void test_budgets_from_the_minimum_up(void **state) {
     };
     static const int32_t threads[] = { 0, 1, 4 };
     unsigned way = 0;
-    for (size_t p = 0; p < COUNT(marked); p++) {
-        for (size_t t = 0; t < COUNT(tiers); t++) {
-            for (size_t i = 0; i < COUNT(threads); i++, way++) {
+    for (size_t p = 0; p < COUNT_OF(marked); p++) {
+        for (size_t t = 0; t < COUNT_OF(tiers); t++) {
+            for (size_t i = 0; i < COUNT_OF(threads); i++, way++) {
                 if (!is_sanitized() || way % 4 == 0) {
                     check_budgets(marked[p], tiers[t], threads[i], way % 2 ? 2 : 1,
                                   way % 3 ? BRIM_GROWTH_FIXED : BRIM_GROWTH_ON_DEMAND);
@@ -128,7 +127,7 @@ static void test_the_minimum_is_little_more(void **state) {
     const brim_open_options options = open_options(NULL);
     const uint64_t without = plan_alone(0, text_of(large, NULL, text), &options).minimum_bytes;
     static const char *const tiers[] = { "cache memory", "cache file=$/1.cache" };
-    for (size_t t = 0; t < COUNT(tiers); t++) {
+    for (size_t t = 0; t < COUNT_OF(tiers); t++) {
         const uint64_t with = plan_alone(0, text_of(large, tiers[t], text), &options).minimum_bytes;
         assert_true(with >= without && with - without <= 24 * KIB);
     }
@@ -167,7 +166,7 @@ static void test_looking_at_files_at_the_minimum(void **state) {
 static void test_limit(void **state) {
     (void)state;
     static const uint64_t limits[] = { 0, 100 * KIB, 1 * MIB, 3 * MIB, 64 * MIB };
-    for (size_t l = 0; l < COUNT(limits); l += is_sanitized() ? 2 : 1) {
+    for (size_t l = 0; l < COUNT_OF(limits); l += is_sanitized() ? 2 : 1) {
         for (int32_t threads = 0; threads <= 2; threads += 2) {
             char text[TEXT_BYTES], cache[64];
             struct digest digest = { 0 };

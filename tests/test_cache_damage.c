@@ -29,8 +29,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define COUNT(array) (sizeof(array) / sizeof(array)[0])
-
 static const struct how plain = { 0 };
 
 static unsigned times(unsigned count) {
@@ -111,7 +109,7 @@ static size_t draw_place(const struct scene *scene, uint64_t *random) {
 
 static void test_flipped_bytes(void **state) {
     (void)state;
-    for (size_t p = 0; p < COUNT(pipelines); p++) {
+    for (size_t p = 0; p < COUNT_OF(pipelines); p++) {
         struct scene scene;
         uint64_t random = 17 + p, hits = 0, damaged = 0;
         begin_scene(&scene, p);
@@ -136,7 +134,7 @@ static void test_flipped_bytes(void **state) {
 /* As a machine that lost its power leaves it: pieces are zeros or of another time. */
 static void test_torn_files(void **state) {
     (void)state;
-    for (size_t p = 0; p < COUNT(pipelines); p++) {
+    for (size_t p = 0; p < COUNT_OF(pipelines); p++) {
         struct scene scene;
         uint64_t random = 31 + p;
         begin_scene(&scene, p);
@@ -339,7 +337,7 @@ static const struct CMUnitTest alone[] = {
 static int begin(void **state);
 
 static int run_alone(const char *name) {
-    for (size_t i = 0; i < COUNT(alone); i++) {
+    for (size_t i = 0; i < COUNT_OF(alone); i++) {
         if (strcmp(alone[i].name, name) == 0) {
             const struct CMUnitTest one[] = { alone[i] };
             if (unshare(CLONE_NEWNS) != 0 ||
@@ -355,7 +353,7 @@ static int run_alone(const char *name) {
 static void test_alone(void **state) {
     (void)state;
     unsigned skipped = 0;
-    for (size_t i = 0; i < COUNT(alone); i++) {
+    for (size_t i = 0; i < COUNT_OF(alone); i++) {
         fflush(NULL);
         const pid_t child = fork();
         assert_true(child >= 0);

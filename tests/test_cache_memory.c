@@ -626,7 +626,7 @@ static void *live_in_a_crowd(void *argument) {
             if (found.bytes != bytes || !entry_is_right(found.data, bytes, number, stamp)) {
                 atomic_fetch_add(&crowd->wrong, 1);
             }
-            if (!held.pin && number % 4 == 0) {
+            if (held.pin == NULL && number % 4 == 0) {
                 held = found;
                 held_number = number;
                 held_stamp = stamp;
@@ -644,14 +644,14 @@ static void *live_in_a_crowd(void *argument) {
         } else if (ops->has(tier, (number + 1) % crowd->fixture.start.count)) {
             brim__relax();
         }
-        if (held.pin && draw >> 62 == 0) {
+        if (held.pin != NULL && draw >> 62 == 0) {
             if (!entry_is_right(held.data, held.bytes, held_number, held_stamp)) {
                 atomic_fetch_add(&crowd->wrong, 1);
             }
             ops->done(tier, &held);
         }
     }
-    if (held.pin) {
+    if (held.pin != NULL) {
         ops->done(tier, &held);
     }
     atomic_fetch_add(&crowd->found, found_count);

@@ -9,8 +9,7 @@
 
 #include <string.h>
 
-#define COUNT(array) (sizeof(array) / sizeof(array)[0])
-#define SAMPLES      60
+#define SAMPLES 60
 
 /* ---------------------------------------------------------------- functions */
 
@@ -106,8 +105,8 @@ static void test_arrays(void **state) {
         { "zip (range 50 ^) (range 50 name=other) | batch 8", "cache memory", BRIM_STATUS_INVALID,
           "one source alone" },
     };
-    const struct how how = { .bindings = bindings, .binding_count = COUNT(bindings) };
-    check_refusals(refusals, COUNT(refusals), &how);
+    const struct how how = { .bindings = bindings, .binding_count = COUNT_OF(bindings) };
+    check_refusals(refusals, COUNT_OF(refusals), &how);
 }
 
 static void test_formats(void **state) {
@@ -125,7 +124,7 @@ static void test_formats(void **state) {
     };
     const brim_open_options options = format_options();
     const struct how how = { .bindings = options.bindings, .binding_count = options.binding_count };
-    check_refusals(refusals, COUNT(refusals), &how);
+    check_refusals(refusals, COUNT_OF(refusals), &how);
 }
 
 static void test_images(void **state) {
@@ -140,7 +139,7 @@ static void test_images(void **state) {
         { "folder $/pets index=beside | decode | random_resized_crop 8 ^| batch 2", "cache memory",
           BRIM_STATUS_INVALID, "'random_resized_crop' before it is random" },
     };
-    check_refusals(refusals, COUNT(refusals), &(struct how){ 0 });
+    check_refusals(refusals, COUNT_OF(refusals), &(struct how){ 0 });
 }
 
 /* ---------------------------------------------------------------- cacheable */
@@ -211,7 +210,7 @@ static void test_the_plan_says_where(void **state) {
         "range 20 | flat_map @twice | batch 2 | batch_map @double",
     };
     unsigned yes = 0, no = 0;
-    for (size_t i = 0; i < COUNT(texts); i++) {
+    for (size_t i = 0; i < COUNT_OF(texts); i++) {
         check_cacheable(texts[i], &yes, &no);
     }
     assert_true(yes > 20 && no > 10);

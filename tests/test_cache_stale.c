@@ -21,8 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define COUNT(array) (sizeof(array) / sizeof(array)[0])
-#define FILES        6
+#define FILES 6
 
 static const struct how plain = { 0 };
 
@@ -259,7 +258,7 @@ static void check_change(const struct change *change, enum verify verify) {
 
 static void test_between_runs(void **state) {
     (void)state;
-    for (size_t c = 0; c < COUNT(changes); c++) {
+    for (size_t c = 0; c < COUNT_OF(changes); c++) {
         for (enum verify v = 0; v < VERIFIES; v++) {
             check_change(&changes[c], v);
         }
@@ -286,7 +285,7 @@ static void test_during_a_run(void **state) {
         { "cache file=$/1.cache verify=content | cache memory", true },
         { "cache memory verify=hit | cache file=$/1.cache verify=content", true },
     };
-    for (size_t t = 0; t < COUNT(tiers); t++) {
+    for (size_t t = 0; t < COUNT_OF(tiers); t++) {
         for (size_t c = 3; c < 10; c++) { /* the name of each file stays */
             char text[TEXT_BYTES];
             struct session session;
@@ -409,7 +408,7 @@ static void test_a_store_through_a_map(void **state) {
         "npy $/rows.npy map=yes ^| batch 8",
         "zip (npy $/rows.npy name=a) (npy $/rows.npy name=b) ^| batch 8",
     };
-    for (size_t t = 0; t < COUNT(texts); t++) {
+    for (size_t t = 0; t < COUNT_OF(texts); t++) {
         char text[TEXT_BYTES], with[TEXT_BYTES];
         brim_cache_stats stats;
         remove_file("1.cache");
@@ -491,7 +490,7 @@ static void test_a_stage_of_another_version(void **state) {
         with_caches("npy $/a.npy | cast float32 ^| normalize mean=1 std=2 | batch 8",
                     (struct caches){ { caches[v] } }, text);
         run_epochs(text, &plain, 1, NULL);
-        for (size_t i = 0; i < COUNT(stages); i++) {
+        for (size_t i = 0; i < COUNT_OF(stages); i++) {
             change_version(stages[i].stage);
             run_epochs(text, &plain, 1, &stats);
             assert_int_equal(stats.hits == 0, stages[i].before);

@@ -10,8 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define COUNT(array) (sizeof(array) / sizeof(array)[0])
-#define SAMPLES      60
+#define SAMPLES 60
 
 static const char *const tiers[] = { "cache memory", "cache file=$/1.cache",
                                      "cache file=$/1.cache verify=hit | cache memory" };
@@ -82,7 +81,7 @@ static const brim_binding bindings[] = {
     { BINDING("numbers", BRIM_BINDING_ARRAY, 0), .data = numbers, .dtype = BRIM_DTYPE_I64,
       .rank = 1, .shape = { SAMPLES } },
 };
-static const struct how plain = { .bindings = bindings, .binding_count = COUNT(bindings) };
+static const struct how plain = { .bindings = bindings, .binding_count = COUNT_OF(bindings) };
 
 static struct how with_threads(int32_t threads) {
     struct how how = plain;
@@ -114,10 +113,10 @@ static void test_bad_samples(void **state) {
     };
     spoil(bad, 7, 3);
     spoil(bad_behind, 11, 0);
-    for (size_t p = 0; p < COUNT(marked); p++) {
+    for (size_t p = 0; p < COUNT_OF(marked); p++) {
         char text[TEXT_BYTES];
         const struct digest wanted = run_epochs(text_of(marked[p], NULL, text), &plain, 3, NULL);
-        for (size_t t = 0; t < COUNT(tiers); t++) {
+        for (size_t t = 0; t < COUNT_OF(tiers); t++) {
             for (int32_t threads = 0; threads <= 4; threads += 2) {
                 const struct how how = with_threads(threads);
                 brim_cache_stats stats;
@@ -138,7 +137,7 @@ static void test_bad_samples(void **state) {
 static void test_good_again_and_bad_again(void **state) {
     (void)state;
     char text[TEXT_BYTES];
-    for (size_t t = 0; t < COUNT(tiers); t++) {
+    for (size_t t = 0; t < COUNT_OF(tiers); t++) {
         struct session session;
         struct log log = { 0 };
         remove_file("1.cache");
@@ -166,7 +165,7 @@ static void test_good_again_and_bad_again(void **state) {
 /* on_error=fail: the error is the same, in every epoch, and goes away with its cause. */
 static void test_a_failure_is_not_kept(void **state) {
     (void)state;
-    for (size_t t = 0; t < COUNT(tiers); t++) {
+    for (size_t t = 0; t < COUNT_OF(tiers); t++) {
         char text[TEXT_BYTES];
         struct session session;
         brim_batch *batch = NULL;
@@ -196,7 +195,7 @@ static void test_seek_and_restore(void **state) {
     char text[TEXT_BYTES];
     struct digest wanted = { 0 };
     struct session session;
-    for (size_t t = 0; t <= COUNT(tiers); t++) {
+    for (size_t t = 0; t <= COUNT_OF(tiers); t++) {
         for (int32_t threads = 0; threads <= 2; threads += 2) {
             const struct how how = with_threads(threads);
             struct digest digest = { 0 };
@@ -204,7 +203,7 @@ static void test_seek_and_restore(void **state) {
             text_of(marked, t == 0 ? NULL : tiers[t - 1], text);
             remove_file("1.cache");
             session_open(&session, text, &how);
-            for (size_t i = 0; i < COUNT(epochs); i++) {
+            for (size_t i = 0; i < COUNT_OF(epochs); i++) {
                 assert_int_equal(brim_loader_seek(session.loader, epochs[i], 2 * i), BRIM_OK);
                 take_batches(&session, 3, digest_batch, &digest);
             }
@@ -344,7 +343,7 @@ static void test_one_directory_for_all(void **state) {
     };
     char text[TEXT_BYTES];
     for (unsigned turn = 0; turn < 2; turn++) {
-        for (unsigned p = 0; p < COUNT(marked); p++) {
+        for (unsigned p = 0; p < COUNT_OF(marked); p++) {
             brim_cache_stats stats;
             run_epochs(text_of(marked[p], "cache file=$/many/of/them/", text), &plain, 1, &stats);
             assert_int_equal(stats.misses > 0, turn == 0);
@@ -378,14 +377,14 @@ static void test_kept_when_others_change(void **state) {
     brim_cache_stats stats;
     remove_file("1.cache");
     run_epochs(text_of(kept[0], tiers[1], text), &plain, 1, NULL);
-    for (size_t i = 0; i < COUNT(kept); i++) {
+    for (size_t i = 0; i < COUNT_OF(kept); i++) {
         const struct digest wanted = run_epochs(text_of(kept[i], NULL, text), &plain, 1, NULL);
         assert_digest(text, run_epochs(text_of(kept[i], tiers[1], text), &plain, 1, &stats),
                       wanted);
         assert_int_equal(stats.misses, 0);
         assert_true(stats.hits > 0);
     }
-    for (size_t i = 0; i < COUNT(others); i++) {
+    for (size_t i = 0; i < COUNT_OF(others); i++) {
         const struct digest wanted = run_epochs(text_of(others[i], NULL, text), &plain, 1, NULL);
         assert_digest(text, run_epochs(text_of(others[i], tiers[1], text), &plain, 1, &stats),
                       wanted);
@@ -423,7 +422,7 @@ static void test_freeze(void **state) {
     static const char *const frozen[] = { "cache memory freeze=yes",
                                           "cache file=$/1.cache freeze=yes",
                                           "cache memory freeze=yes limit=48KiB" };
-    for (size_t p = 0; p < COUNT(marked); p++) {
+    for (size_t p = 0; p < COUNT_OF(marked); p++) {
         const bool shuffled = p > 2; /* then epochs differ in their order */
         char text[TEXT_BYTES];
         struct session session;
@@ -432,7 +431,7 @@ static void test_freeze(void **state) {
         first = epoch_digest(&session);
         assert_int_not_equal(epoch_digest(&session).value, first.value);
         session_close(&session);
-        for (size_t t = 0; t < COUNT(frozen); t++) {
+        for (size_t t = 0; t < COUNT_OF(frozen); t++) {
             remove_file("1.cache");
             for (int32_t turn = 0; turn < 4; turn++) {
                 const struct how how = with_threads(turn % 3);
@@ -469,7 +468,7 @@ static void test_freeze_knows_the_seed(void **state) {
         "npy $/a.npy | flip p=0 | random_crop 8 seed=2 ^| batch 10",
     };
     remove_file("1.cache");
-    for (size_t i = 0; i < COUNT(marked); i++) {
+    for (size_t i = 0; i < COUNT_OF(marked); i++) {
         run_epochs(text_of(marked[i], "cache file=$/1.cache freeze=yes", text), &plain, 1, &stats);
         assert_int_equal(stats.hits, 0);
         run_epochs(text, &plain, 1, &stats);

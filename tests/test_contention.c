@@ -26,9 +26,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define SWITCHES     (is_thread_sanitized() ? 100u : 1000u) /* in each budget and form */
-#define PATIENCE_S   120
-#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+#define SWITCHES   (is_thread_sanitized() ? 100u : 1000u) /* in each budget and form */
+#define PATIENCE_S 120
 
 struct pair {
     const char *training, *validation;
@@ -267,7 +266,7 @@ static void contend(const struct contest_of *how) {
 /* In every budget, with all numbers of threads, in turn and at once. */
 static void contend_in_pair(struct contest_of how) {
     for (how.limit = 0; how.limit < LIMITS; how.limit++) {
-        for (size_t i = 0; i < COUNT(threads); i++) {
+        for (size_t i = 0; i < COUNT_OF(threads); i++) {
             how.threads = threads[i];
             how.parallel = false;
             contend(&how);
@@ -280,7 +279,7 @@ static void contend_in_pair(struct contest_of how) {
 static void contend_on_host(size_t pair) {
     contend_in_pair((struct contest_of){
         .pair = &pairs[pair],
-        .switches = SWITCHES / (unsigned)(COUNT(pairs) * COUNT(threads)) + 1 });
+        .switches = SWITCHES / (unsigned)(COUNT_OF(pairs) * COUNT_OF(threads)) + 1 });
 }
 
 static void test_direct(void **state) {
@@ -321,11 +320,11 @@ static void contend_there(brim_device device) {
         print_message("skipped: no device of %s: %s\n", brim_device_name(device), brim_detail());
         skip();
     }
-    for (size_t pair = 0; pair < COUNT(pairs_there); pair++) {
+    for (size_t pair = 0; pair < COUNT_OF(pairs_there); pair++) {
         contend_in_pair((struct contest_of){
             .pair = &pairs_there[pair],
             .device = device,
-            .switches = SWITCHES / (unsigned)(COUNT(pairs_there) * COUNT(threads)) + 1 });
+            .switches = SWITCHES / (unsigned)(COUNT_OF(pairs_there) * COUNT_OF(threads)) + 1 });
     }
 }
 
@@ -344,7 +343,7 @@ static void test_on_cuda(void **state) {
 /* Long enough for each to be idle while the other is used: memory goes to and fro. */
 static void test_passes_with_pauses(void **state) {
     (void)state;
-    for (size_t pair = 0; pair < COUNT(pairs); pair++) {
+    for (size_t pair = 0; pair < COUNT_OF(pairs); pair++) {
         struct contest contest;
         open_contest(&contest,
                      &(struct contest_of){ .pair = &pairs[pair], .limit = AT_TWICE, .threads = 3 });

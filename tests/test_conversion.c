@@ -233,8 +233,8 @@ static void model_run(const struct brim__conversion *conversion, uint8_t *out) {
             }
         }
         model_convert(from->dtype, conversion->to, element, out + e * to_bytes,
-                      conversion->scale ? conversion->scale + channel : NULL,
-                      conversion->scale ? conversion->bias + channel : NULL);
+                      conversion->scale != NULL ? conversion->scale + channel : NULL,
+                      conversion->scale != NULL ? conversion->bias + channel : NULL);
     }
 }
 

@@ -324,7 +324,7 @@ static brim_status whole_life(void) {
     struct brim__event event = { 0 };
     void *pin;
     brim_status status = brim__device_open(&device, BRIM_DEVICE_HOST, 0, NULL, NULL);
-    if (status) {
+    if (status != BRIM_OK) {
         return status;
     }
     const struct brim__lookup lookup = { .source = &memory[0],

@@ -115,7 +115,7 @@ static void gate_set(const struct consumer *consumer, const struct brim__event *
 /* Devices that OpenCL has, counted without brim. */
 static uint32_t count_by_hand(void) {
     void *const library = dlopen("libOpenCL.so.1", RTLD_NOW);
-    if (!library) {
+    if (library == NULL) {
         return 0;
     }
     struct brim__opencl opencl = { 0 };
@@ -160,7 +160,7 @@ static void what_is_found_is_found_once(void **state) {
 static void print_count(void) {
     uint32_t count = 0;
     const brim_status status = brim_device_count(BRIM_DEVICE_OPENCL, &count);
-    printf("%s %u %s\n", brim_status_name(status), count, status ? brim_detail() : "");
+    printf("%s %u %s\n", brim_status_name(status), count, status != BRIM_OK ? brim_detail() : "");
 }
 
 /* Every point of the search in turn, in a process that has not found anything yet. */
@@ -187,7 +187,8 @@ static void run_self(const char *argument, const char *variable, const char *val
     const pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        if (dup2(ends[1], STDOUT_FILENO) < 0 || (variable && setenv(variable, value, 1) != 0)) {
+        if (dup2(ends[1], STDOUT_FILENO) < 0 ||
+            (variable != NULL && setenv(variable, value, 1) != 0)) {
             _exit(98);
         }
         close(ends[0]);
@@ -210,7 +211,7 @@ static void run_self(const char *argument, const char *variable, const char *val
 }
 
 static void assert_has(const char *text, const char *part) {
-    if (!strstr(text, part)) {
+    if (strstr(text, part) == NULL) {
         fail_msg("\"%s\" is not in \"%s\"", part, text);
     }
 }
@@ -445,7 +446,7 @@ static void *work_together(void *argument) {
 static void run_threads(void *(*run)(void *), void *argument) {
     pthread_t threads[THREADS];
     for (uintptr_t i = 0; i < THREADS; i++) {
-        void *const given = argument ? argument : (void *)(i + 1);
+        void *const given = argument != NULL ? argument : (void *)(i + 1);
         assert_int_equal(pthread_create(&threads[i], NULL, run, given), 0);
     }
     for (int i = 0; i < THREADS; i++) {
@@ -793,16 +794,17 @@ static brim_status use(struct place *place, struct brim__pages *pages,
                                          .numbers_offset = 3072 };
     struct brim__queue *const queue = &place->queue;
     struct brim__event written = { 0 };
-    if (status || (status = brim__queue_new(&place->device, queue)) ||
-        (status = brim__queue_write(queue, &memory[0], 0, pages->memory, 4096)) ||
-        (status = brim__queue_record(queue, &written)) ||
-        (status = brim__queue_wait(queue, &written)) ||
-        (status = brim__queue_lookup(queue, &lookup)) ||
-        (status = brim__queue_gather(queue, &gather)) ||
-        (status = brim__queue_copy(queue, &memory[2], ROW, &memory[2], 0, ROW)) ||
-        (status = brim__queue_read(queue, given, &memory[2], ROW, ROW)) ||
-        (status = brim__queue_flush(queue)) || (status = brim__queue_record(queue, event)) ||
-        (status = brim__event_wait(&place->device, event))) {
+    if (status != BRIM_OK || (status = brim__queue_new(&place->device, queue)) != BRIM_OK ||
+        (status = brim__queue_write(queue, &memory[0], 0, pages->memory, 4096)) != BRIM_OK ||
+        (status = brim__queue_record(queue, &written)) != BRIM_OK ||
+        (status = brim__queue_wait(queue, &written)) != BRIM_OK ||
+        (status = brim__queue_lookup(queue, &lookup)) != BRIM_OK ||
+        (status = brim__queue_gather(queue, &gather)) != BRIM_OK ||
+        (status = brim__queue_copy(queue, &memory[2], ROW, &memory[2], 0, ROW)) != BRIM_OK ||
+        (status = brim__queue_read(queue, given, &memory[2], ROW, ROW)) != BRIM_OK ||
+        (status = brim__queue_flush(queue)) != BRIM_OK ||
+        (status = brim__queue_record(queue, event)) != BRIM_OK ||
+        (status = brim__event_wait(&place->device, event)) != BRIM_OK) {
         brim__event_free(&place->device, &written);
         return status;
     }
@@ -818,7 +820,7 @@ static brim_status whole_life(struct brim__pages *pages, void *queue, uint8_t gi
     struct brim__queue theirs = { 0 };
     void *pin;
     brim_status status = brim__device_open(&place.device, BRIM_DEVICE_OPENCL, 0, queue, NULL);
-    if (status) {
+    if (status != BRIM_OK) {
         return status;
     }
     status = brim__queue_of(&place.device, queue, &theirs);
@@ -921,7 +923,7 @@ static void every_point_of_opening_fails_cleanly(void **state) {
         assert_true((status != BRIM_OK) == (brim__fault_injected() > 0));
         brim__fault_arm(0, 0, false);
         brim__device_close(&device);
-    } while (status);
+    } while (status != BRIM_OK);
     assert_int_equal(nth, 4); /* the call, the context, the queue for errands */
 }
 

@@ -225,7 +225,7 @@ static void tell_hang(int number) {
     static const char told[] = "the child hangs here:\n";
     void *frame[FRAMES];
     (void)number;
-    const ssize_t written = write(STDERR_FILENO, told, sizeof(told) - 1);
+    const ssize_t written = write(STDERR_FILENO, told, sizeof told - 1);
     backtrace_symbols_fd(frame, backtrace(frame, FRAMES), STDERR_FILENO);
     _exit(written < 0 ? 1 : HUNG);
 }

@@ -24,7 +24,7 @@ static char root[64];
 static int make_root(void **state) {
     (void)state;
     strcpy(root, "/tmp/brim-machine-XXXXXX");
-    return mkdtemp(root) ? 0 : -1;
+    return mkdtemp(root) != NULL ? 0 : -1;
 }
 
 static int remove_one(const char *path, const struct stat *facts, int type, struct FTW *ftw) {
@@ -41,7 +41,7 @@ static int remove_root(void **state) {
 static void put(const char *name, const char *text) {
     char path[512];
     snprintf(path, sizeof path, "%s%s", root, name);
-    for (char *at = path + strlen(root) + 1; (at = strchr(at, '/')); at++) {
+    for (char *at = path + strlen(root) + 1; (at = strchr(at, '/')) != NULL; at++) {
         *at = '\0';
         mkdir(path, 0700);
         *at = '/';

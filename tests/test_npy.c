@@ -113,7 +113,7 @@ static void test_dtypes(void **state) {
                 assert_int_equal(source->record_bytes, 2 * bytes);
                 assert_int_equal(source->pitch, 2 * bytes);
                 assert_int_equal(source->in_memory, map);
-                assert_true(source->is_file && !source->serial && !source->callback);
+                assert_true(source->is_file && source->serial == NULL && !source->callback);
                 for (uint64_t run = 1; run < 5; run++) {
                     check_values(source, run);
                 }

@@ -592,7 +592,8 @@ static void a_fork_changes_nothing(void **state) {
         const uint64_t limits[BRIM_MEMORY_KINDS] = { 0 };
         brim_status status;
         brim_budget *own = join_with(name, limits, &status);
-        right = right && own && brim_budget_charge(own, BRIM_MEMORY_HOST, 10 * KIB) == BRIM_OK &&
+        right = right && own != NULL &&
+                brim_budget_charge(own, BRIM_MEMORY_HOST, 10 * KIB) == BRIM_OK &&
                 brim_budget_charge(own, BRIM_MEMORY_HOST, 1) == BRIM_STATUS_BUDGET &&
                 brim__budget_sharing(own, BRIM_MEMORY_HOST, &sharing) && sharing.processes == 2;
         brim__budget_unref(own);

@@ -30,7 +30,7 @@ struct marks {
 };
 
 static struct marks look(brim_runtime *runtime) {
-    return (struct marks){ .charged = runtime ? usage_of(runtime).charged : 0,
+    return (struct marks){ .charged = runtime != NULL ? usage_of(runtime).charged : 0,
                            .resident = resident_bytes(),
                            .descriptors = descriptor_count(),
                            .file_maps = file_map_count() };

@@ -76,7 +76,8 @@ static void check_array(const void *data, brim_dtype dtype, uint32_t rank, const
         fail_msg("%s", brim_detail());
     }
     const struct brim__source *source = &opened.source;
-    assert_true(source->in_memory && !source->is_file && !source->serial && !source->callback);
+    assert_true(source->in_memory && !source->is_file && source->serial == NULL &&
+                !source->callback);
     assert_int_equal(source->count, shape[0]);
     assert_string_equal(source->field[0].name, "a");
     const struct brim__view *view = &source->field[0].view;
@@ -355,7 +356,8 @@ static void test_callback_makes_samples(void **state) {
     assert_int_equal(source->count, 10);
     assert_int_equal(source->record_bytes, 128);
     assert_int_equal(source->most_run, 1);
-    assert_true(source->callback && source->serial && !source->in_memory && !source->is_file);
+    assert_true(source->callback && source->serial != NULL && !source->in_memory &&
+                !source->is_file);
     assert_int_equal(source->field[1].view.offset, 64);
     uint8_t *buffer = new_buffer(source, 1);
     for (uint64_t sample = 0; sample < 10; sample++) {

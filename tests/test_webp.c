@@ -283,7 +283,7 @@ static void of_an_animation_the_first_frame_is_taken(void **state) {
         uint8_t *animation = calloc(1, 2 * image_bytes + 400);
         uint8_t *content = calloc(1, image_bytes + 16);
         uint8_t *canvas = calloc((size_t)WIDTH * HEIGHT, 4);
-        assert_true(pixels && animation && content && canvas);
+        assert_true(pixels != NULL && animation != NULL && content != NULL && canvas != NULL);
         size_t bytes = begin_webp(animation, alpha ? 0x12 : 0x02, WIDTH, HEIGHT);
         bytes += put_chunk(animation + bytes, "ANIM", "\1\2\3\4\0", 6);
         put_u24(content, frame.x / 2);

@@ -29,7 +29,7 @@ static const struct {
     { BRIM_DTYPE_F64, "d", "<f8" },    { BRIM_DTYPE_C64, "Zf", "<c8" },
     { BRIM_DTYPE_C128, "Zd", "<c16" },
 };
-#define DTYPES (sizeof(dtypes) / sizeof(dtypes[0]))
+#define DTYPES (sizeof dtypes / sizeof dtypes[0])
 
 const char *brim_py_format(brim_dtype dtype) {
     for (size_t i = 0; i < DTYPES; i++) {

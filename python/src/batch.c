@@ -233,7 +233,7 @@ static PyObject *name_of(const brim_plan *plan, uint64_t sample) {
     if (sample == UINT64_MAX) {
         return Py_NewRef(Py_None);
     }
-    const brim_status status = brim_plan_sample_name(plan, sample, text, sizeof(text));
+    const brim_status status = brim_plan_sample_name(plan, sample, text, sizeof text);
     return status == BRIM_OK ? PyUnicode_DecodeFSDefault(text) : brim_py_raise(status);
 }
 
@@ -266,7 +266,7 @@ static PyObject *batch_number(PyObject *object, void *offset) {
         return NULL;
     }
     uint64_t number;
-    memcpy(&number, (const char *)info + (uintptr_t)offset, sizeof(number));
+    memcpy(&number, (const char *)info + (uintptr_t)offset, sizeof number);
     return PyLong_FromUnsignedLongLong(number);
 }
 
@@ -276,7 +276,7 @@ static PyObject *batch_small_number(PyObject *object, void *offset) {
         return NULL;
     }
     uint32_t number;
-    memcpy(&number, (const char *)info + (uintptr_t)offset, sizeof(number));
+    memcpy(&number, (const char *)info + (uintptr_t)offset, sizeof number);
     return PyLong_FromUnsignedLong(number);
 }
 
@@ -398,8 +398,8 @@ int brim_py_state_read(PyObject *object, brim_state *state) {
     PyObject *text = PyMapping_Check(object) ? PyMapping_GetItemString(object, "state") : NULL;
     const char *digits =
         text != NULL && PyUnicode_Check(text) ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
-    int good = digits != NULL && strlen(digits) == sizeof(*state) * 2 &&
-               strspn(digits, "0123456789abcdef") == sizeof(*state) * 2;
+    int good = digits != NULL && strlen(digits) == sizeof *state * 2 &&
+               strspn(digits, "0123456789abcdef") == sizeof *state * 2;
     for (size_t i = 0; good && i < BRIM_STATE_BYTES; i++) {
         const char pair[3] = { digits[2 * i], digits[2 * i + 1], '\0' };
         state->bytes[i] = (unsigned char)strtoul(pair, NULL, 16);

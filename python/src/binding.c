@@ -28,7 +28,7 @@ static const struct {
     { "filter", BRIM_BINDING_FILTER }, { "flat_map", BRIM_BINDING_FLAT_MAP },
     { "files", BRIM_BINDING_FILES },   { "batch_map", BRIM_BINDING_BATCH_MAP },
 };
-#define KINDS (sizeof(kinds) / sizeof(kinds[0]))
+#define KINDS (sizeof kinds / sizeof kinds[0])
 
 static const char *const forms[] = { "dense", "ragged", "text", "bytes" };
 
@@ -83,10 +83,10 @@ static int read_spec(PyObject *field, brim_field_spec *spec, char name[BRIM_NAME
         return -1;
     }
     size_t i = 0;
-    while (i < sizeof(forms) / sizeof(forms[0]) && strcmp(forms[i], form) != 0) {
+    while (i < sizeof forms / sizeof forms[0] && strcmp(forms[i], form) != 0) {
         i++;
     }
-    if (i == sizeof(forms) / sizeof(forms[0])) {
+    if (i == sizeof forms / sizeof forms[0]) {
         PyErr_Format(brim_py_pipeline_error,
                      "field '%s': its form is \"%s\", but may be dense, ragged, text or bytes",
                      name, form);
@@ -104,8 +104,8 @@ static int read_fields(BindingObject *self, PyObject *fields) {
         return -1;
     }
     const size_t count = (size_t)PyTuple_Size(tuple);
-    self->specs = PyMem_Malloc((count + 1) * sizeof(*self->specs));
-    self->spec_names = PyMem_Malloc((count + 1) * sizeof(*self->spec_names));
+    self->specs = PyMem_Malloc((count + 1) * sizeof *self->specs);
+    self->spec_names = PyMem_Malloc((count + 1) * sizeof *self->spec_names);
     if (self->specs == NULL || self->spec_names == NULL) {
         PyErr_NoMemory();
         Py_DECREF(tuple);
@@ -258,9 +258,9 @@ static int take_files(BindingObject *self, PyObject *paths, PyObject *labels) {
         return -1;
     }
     self->object = PyTuple_New(count);
-    self->paths = PyMem_Malloc(((size_t)count + 1) * sizeof(*self->paths));
+    self->paths = PyMem_Malloc(((size_t)count + 1) * sizeof *self->paths);
     self->labels =
-        labels == Py_None ? NULL : PyMem_Malloc(((size_t)count + 1) * sizeof(*self->labels));
+        labels == Py_None ? NULL : PyMem_Malloc(((size_t)count + 1) * sizeof *self->labels);
     if (self->object == NULL || self->paths == NULL ||
         (labels != Py_None && self->labels == NULL)) {
         PyErr_NoMemory();

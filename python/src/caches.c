@@ -71,9 +71,8 @@ static int warn_of_indexes(LoaderObject *self, Py_ssize_t level) {
 
 /* What was found in the cache's place: its samples are made again. */
 static int warn_of_note(const brim_cache_stats *cache, Py_ssize_t level) {
-    char text[sizeof(cache->note) + 64];
-    snprintf(text, sizeof(text), "cache %s at stage %u: %s", cache->tier, cache->stage,
-             cache->note);
+    char text[sizeof cache->note + 64];
+    snprintf(text, sizeof text, "cache %s at stage %u: %s", cache->tier, cache->stage, cache->note);
     return warn(text, level);
 }
 

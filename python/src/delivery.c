@@ -97,9 +97,9 @@ static PyObject *raise_with(LoaderObject *self, brim_status status, const char *
         PyErr_SetString(brim_py_closed_error, "the loader was closed by another thread");
         return NULL;
     }
-    brim_loader_detail(self->loader, text, sizeof(text));
+    brim_loader_detail(self->loader, text, sizeof text);
     const size_t used = strlen(text);
-    snprintf(text + used, sizeof(text) - used, "%s", more);
+    snprintf(text + used, sizeof text - used, "%s", more);
     return brim_py_raise_text(status, text);
 }
 
@@ -169,7 +169,7 @@ static int warn_of_copies(LoaderObject *self) {
     }
     self->warned = 1;
     char text[256];
-    snprintf(text, sizeof(text),
+    snprintf(text, sizeof text,
              "%zd batches are kept at a time, but hold=%u: those beyond are copies, which cost "
              "time and memory. hold=%zd would avoid them.",
              self->most_kept, self->hold, self->most_kept);
@@ -209,7 +209,7 @@ static PyObject *hand_out_copy(LoaderObject *self, brim_batch *batch) {
     BRIM_WITHOUT_LOCK(status = brim_batch_copy(batch, &copy));
     if (status != BRIM_OK) {
         char text[DETAIL];
-        snprintf(text, sizeof(text),
+        snprintf(text, sizeof text,
                  "%zd batches and copies of batches are kept, and one copy more does not fit: %s. "
                  "Let go of some and ask again, also with a new loop: no batch is lost.",
                  self->lending->lent + self->lending->copies, brim_detail());
@@ -284,7 +284,7 @@ PyObject *brim_py_loader_take(LoaderObject *self, int64_t timeout_ns) {
         self->ended = !self->end_unsaid;
         return NULL;
     }
-    if (PyErr_Occurred()) {
+    if (PyErr_Occurred() != NULL) {
         return NULL; /* a signal's, which counts as `break` */
     }
     if (status == BRIM_STATUS_TIMEOUT && !self->closing) {

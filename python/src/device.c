@@ -90,7 +90,7 @@ int brim_py_read_stream(PyObject *object, uintptr_t *stream) {
     PyObject *integer = PyNumber_Index(object);
     const unsigned long long value = integer == NULL ? 0 : PyLong_AsUnsignedLongLong(integer);
     Py_XDECREF(integer);
-    if (PyErr_Occurred()) {
+    if (PyErr_Occurred() != NULL) {
         if (PyErr_ExceptionMatches(PyExc_OverflowError)) {
             PyErr_Format(PyExc_ValueError, "%R is no stream or queue", object);
         }
@@ -112,7 +112,7 @@ static PyObject *number_of(PyObject *object) {
     if (PyIndex_Check(object)) {
         return PyNumber_Index(object);
     }
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         PyObject *value = PyObject_GetAttrString(object, names[i]);
         if (value != NULL) {
             const int is_default = PyObject_Not(value) == 1;

@@ -77,7 +77,7 @@ static struct export *export_new(PyObject *array) {
     struct export *export = free_exports;
     if (export != NULL) {
         free_exports = export->next;
-    } else if ((export = malloc(sizeof(*export))) == NULL) {
+    } else if ((export = malloc(sizeof *export)) == NULL) {
         return NULL;
     }
     *export = (struct export){ .array = Py_NewRef(array), .number = ++last_number };
@@ -175,7 +175,7 @@ static int wants_copy(const ArrayObject *self, PyObject *wanted, PyObject *copy)
     const struct dl_device device = device_of(self);
     int type = device.type, id = device.id;
     const int copies = copy == Py_None ? -1 : PyObject_IsTrue(copy);
-    if (PyErr_Occurred()) {
+    if (PyErr_Occurred() != NULL) {
         return -1;
     }
     if (wanted != Py_None && !PyArg_ParseTuple(wanted, "ii;dl_device is (type, id)", &type, &id)) {
@@ -219,7 +219,7 @@ static int await(const ArrayObject *self, PyObject *stream) {
         }
         number = 0; /* no queue is known: this thread waits */
     } else if (stream != Py_None) {
-        if (PyLong_Check(stream) && PyLong_AsLong(stream) == -1 && !PyErr_Occurred()) {
+        if (PyLong_Check(stream) && PyLong_AsLong(stream) == -1 && PyErr_Occurred() == NULL) {
             return 0;
         }
         PyErr_Clear(); /* a pointer that is no long */
@@ -282,7 +282,7 @@ PyObject *brim_py_dlpack(PyObject *object, PyObject *args, PyObject *keywords) {
         PyObject *first = PySequence_GetItem(most, 0);
         major = first == NULL ? -1 : PyLong_AsLong(first);
         Py_XDECREF(first);
-        if (major == -1 && PyErr_Occurred()) {
+        if (major == -1 && PyErr_Occurred() != NULL) {
             return NULL;
         }
     }

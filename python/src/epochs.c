@@ -132,7 +132,7 @@ static PyObject *iterator_next(PyObject *object) {
                         "load_state_dict() has moved the loader");
     } else {
         batch = brim_py_loader_take(loader, BRIM_PY_NEVER);
-        self->ended = batch == NULL && !PyErr_Occurred();
+        self->ended = batch == NULL && PyErr_Occurred() == NULL;
     }
     brim_py_loader_leave(loader);
     return batch;
@@ -261,7 +261,7 @@ PyObject *brim_py_loader_epochs(PyObject *object, PyObject *args) {
     if (count != Py_None) {
         left = PyNumber_AsSsize_t(count, PyExc_OverflowError);
         if (left < 0) {
-            if (!PyErr_Occurred()) {
+            if (PyErr_Occurred() == NULL) {
                 PyErr_SetString(PyExc_ValueError, "a number of epochs is not negative");
             }
             return NULL;

@@ -81,7 +81,7 @@ int brim_py_errors_init(PyObject *module) {
           "All samples of a batch were bad, and it is delivered without rows.", NULL,
           &PyExc_UserWarning },
     };
-    for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
+    for (size_t i = 0; i < sizeof members / sizeof members[0]; i++) {
         if (add(module, &members[i]) != 0) {
             return -1;
         }
@@ -149,12 +149,12 @@ void brim_py_plain_text(char *text) {
     char *at = text, *end;
     while ((at = find_mark(at, &number, &end)) != NULL) {
         cut(at, end);
-        char *result = at - (sizeof(before) - 1);
-        if (result >= text && strncmp(result, before, sizeof(before) - 1) == 0) {
+        char *result = at - (sizeof before - 1);
+        if (result >= text && strncmp(result, before, sizeof before - 1) == 0) {
             cut(result, result + strlen(" returned -1"));
         }
         if ((result = strstr(text, behind)) != NULL) {
-            cut(result, result + sizeof(behind) - 1);
+            cut(result, result + sizeof behind - 1);
         }
     }
 }
@@ -168,7 +168,7 @@ PyObject *brim_py_raise_text(brim_status status, const char *text) {
         Py_DECREF(cause);
         return NULL;
     }
-    snprintf(plain, sizeof(plain), "%s", text[0] != '\0' ? text : brim_status_text(status));
+    snprintf(plain, sizeof plain, "%s", text[0] != '\0' ? text : brim_status_text(status));
     brim_py_plain_text(plain);
     PyObject *type = exception_of(status);
     PyObject *message = PyUnicode_DecodeUTF8(plain, (Py_ssize_t)strlen(plain), "replace");

@@ -33,7 +33,7 @@ void brim_py_handover_fini(struct handover *handover) {
 }
 
 void brim_py_handover_begin(struct handover *handover) {
-    memset(handover->map, 0, sizeof(handover->map));
+    memset(handover->map, 0, sizeof handover->map);
     handover->bounce_mapped = 0;
 }
 
@@ -120,8 +120,8 @@ static void describe(const brim_call *call, const brim_value *value, struct wire
                                  .form = (uint32_t)value->form,
                                  .region = NOWHERE,
                                  .bytes = value->bytes };
-    snprintf(wire->name, sizeof(wire->name), "%s", value->name);
-    memcpy(wire->shape, value->shape, sizeof(wire->shape));
+    snprintf(wire->name, sizeof wire->name, "%s", value->name);
+    memcpy(wire->shape, value->shape, sizeof wire->shape);
     if (value->bytes == 0) {
         return;
     }

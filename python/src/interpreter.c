@@ -79,7 +79,7 @@ static void sweep(void) {
 static void keep_state(void) {
     pthread_once(&once, init);
     /* zero: taking the lock of an interpreter that ends may end the thread below */
-    struct kept *kept = key_works ? calloc(1, sizeof(*kept)) : NULL;
+    struct kept *kept = key_works ? calloc(1, sizeof *kept) : NULL;
     if (kept == NULL) {
         return;
     }

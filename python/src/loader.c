@@ -23,7 +23,7 @@ static PyObject *loader_next(PyObject *object, PyObject *args, PyObject *keyword
     }
     if (timeout != Py_None) {
         const double seconds = PyFloat_AsDouble(timeout);
-        if (PyErr_Occurred()) {
+        if (PyErr_Occurred() != NULL) {
             return NULL;
         }
         if (!(seconds >= 0)) {
@@ -40,7 +40,7 @@ static PyObject *loader_next(PyObject *object, PyObject *args, PyObject *keyword
     PyObject *batch = status == BRIM_OK ? brim_py_loader_take(self, timeout_ns)
                                         : brim_py_loader_raise(self, status);
     brim_py_loader_leave(self);
-    return batch == NULL && !PyErr_Occurred() ? Py_NewRef(Py_None) : batch;
+    return batch == NULL && PyErr_Occurred() == NULL ? Py_NewRef(Py_None) : batch;
 }
 
 /* -------------------------------------------------------------------- stats */
@@ -67,7 +67,7 @@ static PyObject *list_errors(brim_loader *loader, uint32_t count) {
     PyObject *list = PyList_New(0);
     for (uint32_t i = 0; list != NULL && i < count; i++) {
         char text[DETAIL];
-        if (brim_loader_error(loader, i, text, sizeof(text)) != BRIM_OK) {
+        if (brim_loader_error(loader, i, text, sizeof text) != BRIM_OK) {
             break;
         }
         brim_py_plain_text(text);
@@ -203,7 +203,7 @@ PyObject *brim_py_loader_new(brim_loader *loader, RuntimeObject *runtime, PyObje
                              uint32_t hold, int copies) {
     allocfunc allocate = (allocfunc)PyType_GetSlot(brim_py_loader_type, Py_tp_alloc);
     LoaderObject *self = NULL;
-    struct lending *lending = calloc(1, sizeof(*lending));
+    struct lending *lending = calloc(1, sizeof *lending);
     PyThread_type_lock busy = PyThread_allocate_lock();
     if (shut_down) {
         PyErr_SetString(brim_py_closed_error, "the interpreter is ending: no loader is opened");
@@ -343,7 +343,7 @@ static int close_orphan(void *argument) {
 }
 
 static void leave_orphan(LoaderObject *self) {
-    struct orphan *orphan = malloc(sizeof(*orphan));
+    struct orphan *orphan = malloc(sizeof *orphan);
     self->lending->loader = NULL;
     unlist(self);
     brim_py_loader_drop_pending(self);

@@ -7,7 +7,7 @@ int brim_py_unsigned(PyObject *object, void *number) {
     PyObject *integer = PyNumber_Index(object);
     const unsigned long long value = integer == NULL ? 0 : PyLong_AsUnsignedLongLong(integer);
     Py_XDECREF(integer);
-    if (PyErr_Occurred()) {
+    if (PyErr_Occurred() != NULL) {
         return 0;
     }
     *(uint64_t *)number = value;

@@ -79,7 +79,7 @@ static int read_value(PyObject *value, brim_argument *argument, brim_pipeline **
     if (PyLong_Check(value)) {
         argument->kind = BRIM_ARGUMENT_INTEGER;
         argument->integer = PyLong_AsLongLong(value);
-        return argument->integer == -1 && PyErr_Occurred() ? -1 : 0;
+        return argument->integer == -1 && PyErr_Occurred() != NULL ? -1 : 0;
     }
     if (PyFloat_Check(value)) {
         argument->kind = BRIM_ARGUMENT_REAL;
@@ -133,7 +133,7 @@ PyObject *brim_py_add(PyObject *module, PyObject *args) {
         return NULL;
     }
     const Py_ssize_t count = PyList_Size(list);
-    brim_argument *arguments = calloc((size_t)count + 1, sizeof(*arguments));
+    brim_argument *arguments = calloc((size_t)count + 1, sizeof *arguments);
     brim_pipeline **nested = calloc((size_t)count + 1, sizeof(brim_pipeline *));
     if (arguments == NULL || nested == NULL) {
         PyErr_NoMemory();
@@ -164,7 +164,7 @@ PyObject *brim_py_guess(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "s:guess", &path)) {
         return NULL;
     }
-    BRIM_WITHOUT_LOCK(status = brim_guess(path, text, sizeof(text)));
+    BRIM_WITHOUT_LOCK(status = brim_guess(path, text, sizeof text));
     return status == BRIM_OK ? PyUnicode_FromString(text) : brim_py_raise(status);
 }
 

@@ -129,7 +129,7 @@ PyObject *brim_py_plan_new(const brim_plan *plan, brim_device device_kind, uint3
         "{s:N,s:s,s:s,s:N,s:N,s:N}", "fits", PyBool_FromLong(info->fits), "reason", info->reason,
         "limit_origin", info->limit_origin, "sequenced", PyBool_FromLong(info->sequenced), "copies",
         PyBool_FromLong(copies), "device", brim_py_device_text(device_kind, device_index));
-    for (size_t i = 0; result != NULL && i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+    for (size_t i = 0; result != NULL && i < sizeof numbers / sizeof numbers[0]; i++) {
         PyObject *number = count_or_none(numbers[i].number);
         if (number == NULL || PyDict_SetItemString(result, numbers[i].name, number) != 0) {
             Py_CLEAR(result);
@@ -149,7 +149,7 @@ PyObject *brim_py_plan_new(const brim_plan *plan, brim_device device_kind, uint3
         { "classes", list_classes(plan) },
     };
     int bad = 0;
-    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         bad |= lists[i].value == NULL ||
                PyDict_SetItemString(result, lists[i].name, lists[i].value) != 0;
         Py_XDECREF(lists[i].value);

@@ -225,7 +225,7 @@ static void keep_reply(const struct reply *reply, char *why, size_t why_bytes) {
 static void keep_timeout(const struct processes *pool, const struct work *work, pid_t pid) {
     const int batch = work->request->kind == CALL_BATCH_MAP;
     char text[256];
-    snprintf(text, sizeof(text),
+    snprintf(text, sizeof text,
              "@%s did not return within timeout=%g seconds %s %llu; its worker process %d was "
              "killed and is replaced",
              pool->label, (double)pool->timeout_ms / 1000,
@@ -325,12 +325,12 @@ static int find_budget(struct processes *pool, PyObject *spawn) {
     const char *text = label != NULL ? PyUnicode_AsUTF8AndSize(label, NULL) : NULL;
     int result = -1;
     if (text != NULL && runtime != NULL) {
-        snprintf(pool->label, sizeof(pool->label), "%s", text);
+        snprintf(pool->label, sizeof pool->label, "%s", text);
         if (!PyObject_TypeCheck(runtime, brim_py_runtime_type) ||
             ((RuntimeObject *)runtime)->runtime == NULL) {
             PyErr_SetString(brim_py_closed_error, "the runtime of worker processes is closed");
         } else {
-            snprintf(pool->budget.label, sizeof(pool->budget.label), "processes of %.30s",
+            snprintf(pool->budget.label, sizeof pool->budget.label, "processes of %.30s",
                      pool->label);
             pool->budget.above = brim_runtime_budget(((RuntimeObject *)runtime)->runtime);
             result = 0;
@@ -478,7 +478,7 @@ static size_t read_rows(struct row *rows, size_t most) {
             const struct process *process = &pool->process[i];
             if (process->pid > 0 && count++ < most) {
                 rows[count - 1] = (struct row){ .pid = process->pid, .counts = process->counts };
-                memcpy(rows[count - 1].label, pool->label, sizeof(pool->label));
+                memcpy(rows[count - 1].label, pool->label, sizeof pool->label);
             }
         }
         pthread_mutex_unlock(&pool->mutex);
@@ -544,7 +544,7 @@ static enum outcome receive(const struct process *process, uint64_t number, int6
         const int ready = poll(&packet, 1, slice_until(until));
         if (ready > 0) {
             const ssize_t bytes =
-                recv(process->socket, reply, sizeof(*reply), MSG_DONTWAIT | MSG_TRUNC);
+                recv(process->socket, reply, sizeof *reply, MSG_DONTWAIT | MSG_TRUNC);
             if (bytes > 0) {
                 return is_reply(reply, (size_t)bytes, number) ? REPLIED : GARBLED;
             }
@@ -681,7 +681,7 @@ static int work_on(struct processes *pool, struct work *work) {
         }
         if (again || outcome == GIVEN_UP || outcome == TIMED_OUT) {
             const int status = bury(pool, process);
-            tell_end(outcome, status, pid, end, sizeof(end));
+            tell_end(outcome, status, pid, end, sizeof end);
             cause = guess_cause(outcome, status);
         }
         leave(pool, process, &work->copied);

@@ -134,7 +134,7 @@ PyObject *brim_py_ragged_new(PyObject *owner, const brim_field *field, size_t nu
 static PyObject *ragged_to_host(PyObject *object, PyObject *unused) {
     const RaggedObject *self = (RaggedObject *)object;
     brim_field field = self->field;
-    const size_t before = (size_t)(ragged_rows(self) + 1) * sizeof(*field.offsets);
+    const size_t before = (size_t)(ragged_rows(self) + 1) * sizeof *field.offsets;
     (void)unused;
     if (field.device_kind == BRIM_DEVICE_HOST) {
         return Py_NewRef(object);

@@ -146,7 +146,7 @@ static int read_bindings(struct given *given, PyObject *sequence) {
         return -1;
     }
     const Py_ssize_t count = PyTuple_Size(given->tuple);
-    given->bindings = calloc((size_t)count + 1, sizeof(*given->bindings));
+    given->bindings = calloc((size_t)count + 1, sizeof *given->bindings);
     if (given->bindings == NULL) {
         PyErr_NoMemory();
         return -1;
@@ -334,7 +334,7 @@ static PyObject *list_holders(brim_budget *budget, brim_memory kind) {
     brim_status status = brim_budget_walk(budget, kind, count_holder, &walk);
     walk.room = walk.count;
     walk.count = 0;
-    walk.info = calloc(walk.room + 1, sizeof(*walk.info));
+    walk.info = calloc(walk.room + 1, sizeof *walk.info);
     if (walk.info == NULL) {
         return PyErr_NoMemory();
     }

@@ -65,7 +65,7 @@ static ssize_t take_packet(struct server *server, int files[REGIONS], size_t *fi
         struct cmsghdr header;
         char room[CMSG_SPACE(REGIONS * sizeof(int))];
     } control;
-    struct iovec data = { .iov_base = &server->request, .iov_len = sizeof(server->request) };
+    struct iovec data = { .iov_base = &server->request, .iov_len = sizeof server->request };
     struct msghdr message = { .msg_iov = &data,
                               .msg_iovlen = 1,
                               .msg_control = &control,
@@ -165,7 +165,7 @@ static int place(const struct server *server, const struct wire_value *wire, bri
                            .data = nothing,
                            .bytes = wire->bytes,
                            .form = (brim_form)wire->form };
-    memcpy(value->shape, wire->shape, sizeof(value->shape));
+    memcpy(value->shape, wire->shape, sizeof value->shape);
     if (wire->region == NOWHERE) {
         return 0;
     }

@@ -65,7 +65,7 @@ static void wait_for_those_inside(struct brim__tier *tier) {
 /* ------------------------------------------------ taking memory; mutex held */
 
 static uint64_t left_in(const struct brim__cache_extent *extent) {
-    return extent ? extent->pages.bytes - extent->used : 0;
+    return extent != NULL ? extent->pages.bytes - extent->used : 0;
 }
 
 /* Entries go to the extent with more room left. */
@@ -183,7 +183,7 @@ struct brim__kept *brim__space_place(struct brim__tier *tier, uint64_t number, u
                                      uint64_t bytes) {
     const uint64_t stride = brim__space_stride(bytes);
     struct brim__cache_extent *extent = extent_for(tier, number, stride);
-    if (!extent) {
+    if (extent == NULL) {
         return NULL;
     }
     struct brim__kept *kept = (struct brim__kept *)(void *)(extent->pages.memory + extent->used);
@@ -210,7 +210,7 @@ void brim__space_return(struct brim__tier *tier, const struct brim__kept *kept) 
  * entries out of the table. NULL: there is none. */
 static struct brim__cache_extent *unlink_newest(struct brim__tier *tier) {
     struct brim__cache_extent *extent = tier->newest;
-    if (!extent) {
+    if (extent == NULL) {
         return NULL;
     }
     tier->newest = extent->next;
@@ -236,7 +236,7 @@ static struct brim__cache_segment *unlink_segments(struct brim__tier *tier) {
     struct brim__cache_segment *gone = NULL;
     for (uint64_t i = 0; i < tier->segment_count; i++) {
         struct brim__cache_segment *segment = atomic_load(&tier->segment[i]);
-        if (segment) {
+        if (segment != NULL) {
             atomic_store(&tier->segment[i], NULL);
             segment->next = gone;
             gone = segment;
@@ -249,7 +249,7 @@ static struct brim__cache_segment *unlink_segments(struct brim__tier *tier) {
  * record, hence the copy. */
 static uint64_t free_extents(struct brim__cache_extent *extent) {
     uint64_t bytes = 0;
-    while (extent) {
+    while (extent != NULL) {
         struct brim__pages pages = extent->pages;
         extent = extent->next;
         bytes += pages.bytes;
@@ -260,7 +260,7 @@ static uint64_t free_extents(struct brim__cache_extent *extent) {
 
 static uint64_t free_segments(struct brim__cache_segment *segment) {
     uint64_t bytes = 0;
-    while (segment) {
+    while (segment != NULL) {
         struct brim__pages pages = segment->pages;
         segment = segment->next;
         bytes += pages.bytes;
@@ -280,7 +280,7 @@ uint64_t brim__space_revoke(void *holder, brim_memory kind, uint64_t wanted) {
     for (uint64_t bytes = 0; more && bytes < wanted;) {
         brim__lock(&tier->mutex);
         struct brim__cache_extent *extent = unlink_newest(tier);
-        if (extent) {
+        if (extent != NULL) {
             bytes += extent->pages.bytes;
             extent->next = extents;
             extents = extent;

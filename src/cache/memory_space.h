@@ -143,12 +143,12 @@ static inline uint64_t brim__space_stride(uint64_t bytes) {
 static inline brim__kept_pointer *brim__space_pointer(struct brim__tier *tier, uint64_t number) {
     assert(number < tier->start.count);
     struct brim__cache_segment *segment = atomic_load(&tier->segment[number / BRIM__SEGMENT_COUNT]);
-    return segment ? &segment->kept[number % BRIM__SEGMENT_COUNT] : NULL;
+    return segment != NULL ? &segment->kept[number % BRIM__SEGMENT_COUNT] : NULL;
 }
 
 static inline struct brim__kept *brim__space_look(struct brim__tier *tier, uint64_t number) {
     brim__kept_pointer *pointer = brim__space_pointer(tier, number);
-    return pointer ? atomic_load(pointer) : NULL;
+    return pointer != NULL ? atomic_load(pointer) : NULL;
 }
 
 #endif

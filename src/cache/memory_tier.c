@@ -17,7 +17,7 @@ static brim_status start_tier(void *memory, const struct brim__tier_start *start
                               struct brim__tier **out) {
     struct brim__tier *tier = memory;
     const brim_status status = brim__mutex_init(&tier->mutex);
-    if (status) {
+    if (status != BRIM_OK) {
         return status;
     }
     tier->start = *start;
@@ -43,7 +43,7 @@ static bool find(struct brim__tier *tier, uint64_t number, uint64_t stamp, uint8
                  uint64_t room, struct brim__found *found) {
     _Atomic uint64_t *pin = brim__space_enter(tier);
     const struct brim__kept *kept = brim__space_look(tier, number);
-    if (!kept || kept->stamp != stamp || kept->bytes > room) {
+    if (kept == NULL || kept->stamp != stamp || kept->bytes > room) {
         brim__space_leave(pin);
         return false;
     }
@@ -59,7 +59,7 @@ static bool find(struct brim__tier *tier, uint64_t number, uint64_t stamp, uint8
 
 static void done(struct brim__tier *tier, struct brim__found *found) {
     (void)tier;
-    if (found->pin) {
+    if (found->pin != NULL) {
         brim__space_leave(found->pin);
         found->pin = NULL;
     }
@@ -81,7 +81,7 @@ static void drop(struct brim__tier *tier) {
 /* Mutex held: whether the entry is there. One of another stamp leaves the table. */
 static bool is_there(struct brim__tier *tier, uint64_t number, uint64_t stamp) {
     const struct brim__kept *kept = brim__space_look(tier, number);
-    if (kept && kept->stamp != stamp) {
+    if (kept != NULL && kept->stamp != stamp) {
         atomic_store(brim__space_pointer(tier, number), NULL);
         tier->filled--;
         tier->changed++;
@@ -102,7 +102,7 @@ static bool begin(struct brim__tier *tier, uint64_t number, uint64_t stamp, uint
     const bool there = is_there(tier, number, stamp);
     struct brim__kept *kept = there ? NULL : brim__space_place(tier, number, stamp, bytes);
     brim__unlock(&tier->mutex);
-    if (!kept) {
+    if (kept == NULL) {
         brim__space_leave(pin);
         if (!there) {
             drop(tier);

@@ -241,7 +241,7 @@ brim_status brim__queue_new(struct brim__device *device, struct brim__queue *que
 }
 
 brim_status brim__queue_of(struct brim__device *device, void *handle, struct brim__queue *queue) {
-    assert(handle);
+    assert(handle != NULL);
     *queue = (struct brim__queue){ 0 };
     const brim_status status =
         fails() ? failed(device, "looking at a queue") : device->ops->queue_check(device, handle);

@@ -485,7 +485,7 @@ static brim_status event_wait(struct brim__device *device, void *event) {
     const cl_int error = opencl_of(device)->clWaitForEvents(1, events);
     if (error) { /* the event itself knows better */
         const brim_status status = event_poll(device, event);
-        return status && status != BRIM_STATUS_TIMEOUT
+        return status != BRIM_OK && status != BRIM_STATUS_TIMEOUT
                    ? status
                    : result(device, "waiting for the device", error);
     }

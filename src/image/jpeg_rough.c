@@ -143,11 +143,14 @@ static void fill_slowly(struct reader *reader) {
         }
         const uint8_t byte = *reader->at++;
         if (byte == 0xff) {
-            do { /* FFs before a marker may be any number */
+            for (;; reader->at++) { /* FFs before a marker may be any number */
                 if (reader->at == reader->end && !next_piece(reader)) {
                     return;
                 }
-            } while (*reader->at == 0xff && reader->at++);
+                if (*reader->at != 0xff) {
+                    break;
+                }
+            }
             if (*reader->at != 0) {
                 reader->marker = true;
                 return;

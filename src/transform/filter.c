@@ -47,7 +47,7 @@ static brim_status add_conditions(const struct brim__use *use, struct brim__prog
                                   struct conditions **self) {
     const struct brim__values *texts = &use->values[CONDITIONS];
     brim_status status = brim__arena_take(
-        program->arena, sizeof **self + texts->count * sizeof((*self)->comparison[0]), self);
+        program->arena, sizeof **self + texts->count * sizeof *(*self)->comparison, self);
     for (size_t i = 0; status == BRIM_OK && i < texts->count; i++) {
         (*self)->count++;
         status = brim__comparison_init(&(*self)->comparison[i], program, texts->items[i].text);

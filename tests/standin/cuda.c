@@ -47,7 +47,7 @@ static const struct {
 };
 
 static CUresult find_text(CUresult result, const char **name, const char **says) {
-    for (size_t i = 0; i < sizeof(results) / sizeof(results[0]); i++) {
+    for (size_t i = 0; i < sizeof results / sizeof results[0]; i++) {
         if (results[i].result == result) {
             *name = results[i].name;
             *says = results[i].says;
@@ -299,7 +299,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) {
     if (context->used > context->limit || bytes > context->limit - context->used) {
         return end(&call, CUDA_ERROR_OUT_OF_MEMORY);
     }
-    struct allocation *allocation = calloc(1, sizeof(*allocation));
+    struct allocation *allocation = calloc(1, sizeof *allocation);
     uint8_t *memory = malloc(bytes);
     if (allocation == NULL || memory == NULL) {
         free(allocation);
@@ -362,7 +362,7 @@ CUresult cuMemHostRegister_v2(void *memory, size_t bytes, unsigned int flags) {
     const uint64_t taken = COUNTER(locked_bytes);
     struct locked *locked = NULL;
     if (taken <= state.locked_limit && bytes <= state.locked_limit - taken) {
-        locked = calloc(1, sizeof(*locked));
+        locked = calloc(1, sizeof *locked);
     }
     if (locked == NULL) {
         return end(&call, CUDA_ERROR_OUT_OF_MEMORY);

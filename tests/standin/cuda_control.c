@@ -57,7 +57,7 @@ CUresult violate(struct call *call, CUresult result, const char *format, ...) {
     char text[TEXT_BYTES - 40];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof(text), format, arguments);
+    vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     note("%s: %s", call->name, text);
     return end(call, result);
@@ -76,8 +76,8 @@ static void thread_ends(void *unused) {
 
 __attribute__((constructor)) static void loaded(void) {
     owner = getpid();
-    void *shared = mmap(NULL, sizeof(*forked_calls), PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void *shared =
+        mmap(NULL, sizeof *forked_calls, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED || pthread_key_create(&ending_key, thread_ends) != 0) {
         abort();
     }
@@ -294,7 +294,7 @@ void cuda_standin_reset(void) {
     state.microseconds = 0;
     state.captures = state.silent = false;
     failure.left = 0;
-    memset(state.counters, 0, sizeof(state.counters));
+    memset(state.counters, 0, sizeof state.counters);
     atomic_store(forked_calls, 0);
     thread.depth = 0;
     pthread_setspecific(ending_key, NULL);
@@ -335,7 +335,7 @@ void cuda_standin_fail(const char *call, uint64_t nth, CUresult result, bool for
     static char name[64]; /* the caller's may go */
     pthread_mutex_lock(&state.lock);
     if (call != NULL) {
-        snprintf(name, sizeof(name), "%s", call);
+        snprintf(name, sizeof name, "%s", call);
     }
     failure.call = call != NULL ? name : NULL;
     failure.left = nth;

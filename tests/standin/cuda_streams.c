@@ -108,7 +108,7 @@ void drop_event(struct event *event) {
 }
 
 uint64_t put(struct stream *stream, const struct operation *operation) {
-    struct operation *own = need(malloc(sizeof(*own)));
+    struct operation *own = need(malloc(sizeof *own));
     *own = *operation;
     own->next = NULL;
     own->number = ++state.numbers;
@@ -208,7 +208,7 @@ static void *run(void *argument) {
 /* ------------------------------------------------------------------- streams */
 
 struct stream *new_stream(struct context *context, bool blocking) {
-    struct stream *stream = need(calloc(1, sizeof(*stream)));
+    struct stream *stream = need(calloc(1, sizeof *stream));
     stream->context = context;
     stream->blocking = blocking;
     stream->handle = (CUstream)(uintptr_t)new_handle();

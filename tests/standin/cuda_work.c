@@ -163,7 +163,7 @@ CUresult cuEventCreate(CUevent *event, unsigned int flags) {
     if (!begin(&call, "cuEventCreate", NEEDS_CONTEXT)) {
         return call.result;
     }
-    struct event *made = calloc(1, sizeof(*made));
+    struct event *made = calloc(1, sizeof *made);
     if (made == NULL) {
         return end(&call, CUDA_ERROR_OUT_OF_MEMORY);
     }

@@ -19,6 +19,8 @@
 
 #include <brim.h>
 
+#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
 /* ------------------------------------------------------------------ groups */
 
 /* Set-up and tear-down of a cmocka group: a temporary directory, and an alarm
