@@ -292,7 +292,7 @@ static const struct action *action_find(const char *name, char *why, size_t why_
             return &actions[i];
         }
     }
-    const char *near = nearest(name, names, ACTIONS);
+    const char *near = brim_nearest(name, names, ACTIONS);
     if (near != NULL) {
         snprintf(why, why_bytes, "brim cache has no '%s'; did you mean %s?", name, near);
     } else {

@@ -35,8 +35,6 @@ struct command {
 extern const struct command commands[];
 extern const size_t command_count;
 const struct command *command_find(const char *name);
-/* The word of `words` that is nearest to `word`; NULL when none is near. */
-const char *nearest(const char *word, const char *const *words, size_t count);
 
 int command_plan(const struct options *options);
 int command_run(const struct options *options);

@@ -125,44 +125,6 @@ const struct command *command_find(const char *name) {
     return NULL;
 }
 
-/* Edit distance of two short words, row by row of the usual matrix. */
-static size_t distance(const char *a, const char *b) {
-    enum { LONGEST = 64 };
-    size_t row[LONGEST + 1];
-    const size_t columns = strlen(b);
-    if (strlen(a) > LONGEST || columns > LONGEST) {
-        return LONGEST;
-    }
-    for (size_t j = 0; j <= columns; j++) {
-        row[j] = j;
-    }
-    for (size_t i = 1; a[i - 1] != '\0'; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= columns; j++) {
-            size_t best = diagonal + (a[i - 1] != b[j - 1]);
-            best = row[j] + 1 < best ? row[j] + 1 : best;
-            best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
-            diagonal = row[j];
-            row[j] = best;
-        }
-    }
-    return row[columns];
-}
-
-const char *nearest(const char *word, const char *const *words, size_t count) {
-    const char *best = NULL;
-    size_t least = strlen(word) / 3 + 2; /* farther than this was not meant */
-    for (size_t i = 0; i < count; i++) {
-        const size_t d = distance(word, words[i]);
-        if (d < least) {
-            least = d;
-            best = words[i];
-        }
-    }
-    return best;
-}
-
 static void print_help(FILE *file) {
     fputs("brim feeds training from data of any size inside one memory budget.\n"
           "\n"
@@ -203,7 +165,7 @@ static void explain_unknown(const char *name, char *why, size_t why_bytes) {
     for (size_t i = 0; i < command_count; i++) {
         names[i] = commands[i].name;
     }
-    const char *near = nearest(name, names, command_count);
+    const char *near = brim_nearest(name, names, command_count);
     if (near != NULL) {
         snprintf(why, why_bytes, "there is no command '%s'; did you mean %s?", name, near);
     } else {

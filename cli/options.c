@@ -353,7 +353,7 @@ static void explain_unknown(const struct command *command, const char *word, siz
     }
     char name[64];
     snprintf(name, sizeof name, "%.*s", (int)(length < 63 ? length : 63), word);
-    const char *near = nearest(name, names, count);
+    const char *near = brim_nearest(name, names, count);
     if (others[0] != '\0' && (near == NULL || strncmp(near, name, length) != 0)) {
         snprintf(why, why_bytes, "%s is not an option of brim %s but of brim %s", row->name,
                  command->name, others);

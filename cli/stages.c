@@ -230,7 +230,7 @@ static int unknown(const struct options *options) {
     for (size_t i = 0; i < count; i++) {
         names[i] = brim_stage_at(i)->name;
     }
-    const char *near = nearest(options->operand, names, count);
+    const char *near = brim_nearest(options->operand, names, count);
     free(names);
     names_with(options->operand, list, sizeof list);
     if (list[0] != '\0') {

@@ -964,6 +964,10 @@ BRIM_API size_t brim_stage_count(void);
 BRIM_API const brim_stage_info *brim_stage_at(size_t index); /* NULL past the end */
 BRIM_API const brim_stage_info *brim_stage_find(const char *name);
 
+/* The name nearest to `word` by edit distance, the first of equals, for "did you mean"; NULL when
+ * none is near enough to be meant. The error texts of brim use it. */
+BRIM_API const char *brim_nearest(const char *word, const char *const *names, size_t count);
+
 /* What a file is, from its bytes and its name: writes the pipeline that reads
  * it, such as "idx train-images.gz". BRIM_STATUS_UNSUPPORTED if nothing is known that
  * would. */

@@ -105,19 +105,20 @@ static void the_nearest_name_is_one_that_may_be_meant(void **state) {
     (void)state;
     static const char *const names[] = { "shuffle", "batch", "normalize", "flip", "map" };
     const size_t count = BRIM__COUNT(names);
-    assert_string_equal(brim__nearest("shufle", names, count), "shuffle");
-    assert_string_equal(brim__nearest("bacth", names, count), "batch");
-    assert_string_equal(brim__nearest("normalise", names, count), "normalize");
-    assert_string_equal(brim__nearest("Flip", names, count), "flip");
-    assert_string_equal(brim__nearest("mpa", names, count), "map");
-    assert_null(brim__nearest("decode", names, count));
-    assert_null(brim__nearest("", names, count));
-    assert_null(brim__nearest("x", names, count));
-    assert_null(brim__nearest("shuffle", names, 0));
+    assert_string_equal(brim_nearest("shufle", names, count), "shuffle");
+    assert_string_equal(brim_nearest("bacth", names, count), "batch");
+    assert_string_equal(brim_nearest("normalise", names, count), "normalize");
+    assert_string_equal(brim_nearest("Flip", names, count), "flip");
+    assert_string_equal(brim_nearest("mpa", names, count), "map");
+    assert_null(brim_nearest("decode", names, count));
+    assert_null(brim_nearest("", names, count));
+    assert_null(brim_nearest(NULL, names, count));
+    assert_null(brim_nearest("x", names, count));
+    assert_null(brim_nearest("shuffle", names, 0));
     char longest[300];
     memset(longest, 'b', sizeof longest - 1);
     longest[sizeof longest - 1] = '\0';
-    assert_null(brim__nearest(longest, names, count));
+    assert_null(brim_nearest(longest, names, count));
 }
 
 static void hashes_are_part_of_the_formats(void **state) {

@@ -88,10 +88,6 @@ const char *brim__size_text(uint64_t bytes, char text[BRIM__SIZE_TEXT]);
 #define BRIM__ERROR_TEXT 80
 const char *brim__error_text(int error, char text[BRIM__ERROR_TEXT]);
 
-/* The name in the table nearest to `word` by edit distance, the first of equals;
- * NULL when none is near enough to be meant. */
-const char *brim__nearest(const char *word, const char *const *names, size_t count);
-
 /* hash64 of bytes and of a few integers (libxxhash); part of the formats:
  * fingerprints and random keys depend on it. */
 uint64_t brim__hash(const void *bytes, size_t count, uint64_t seed);

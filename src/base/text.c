@@ -87,8 +87,8 @@ static unsigned edit_distance(const char *a, size_t a_length, const char *b, siz
     return rows[a_length % 3][b_length];
 }
 
-const char *brim__nearest(const char *word, const char *const *names, size_t count) {
-    const size_t length = strnlen(word, LONGEST_WORD + 1);
+const char *brim_nearest(const char *word, const char *const *names, size_t count) {
+    const size_t length = word != NULL ? strnlen(word, LONGEST_WORD + 1) : LONGEST_WORD + 1;
     if (length > LONGEST_WORD) {
         return NULL;
     }

@@ -132,7 +132,7 @@ static brim_status unknown_field(const struct brim__batch_site *site, const char
         memcpy(list + length, names[f], bytes + 1);
         length += bytes;
     }
-    const char *near = brim__nearest(name, names, site->field_count);
+    const char *near = brim_nearest(name, names, site->field_count);
     return brim__fail(BRIM_STATUS_INVALID, "%s: no field '%s'%s%s%s; a batch's fields here are: %s",
                       stage, name, near != NULL ? "; did you mean '" : "", near != NULL ? near : "",
                       near != NULL ? "'?" : "", list);

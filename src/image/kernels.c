@@ -1,7 +1,7 @@
 /*
  * kernels.c: the loops over pixels: resampling, alpha, and the layouts of batches.
  *
- * Compiled once for each variant (see dispatch.c), with BRIM__IMAGE_KERNELS the name of
+ * Compiled once for each variant (base/cpu.h), with BRIM__IMAGE_KERNELS the name of
  * the table that it defines. What the compiler makes good vectors of is plain C; the
  * rest has an AVX2 form, which leaves its remainder to the plain loop. All variants
  * give the same bits: integers are exact, and floats are rounded once for each
@@ -490,7 +490,6 @@ static void reverse1(const uint8_t *restrict from, uint8_t *restrict to, size_t 
 
 /* ------------------------------------------------------------------ table */
 
-extern const struct brim__image_kernels BRIM__IMAGE_KERNELS;
 const struct brim__image_kernels BRIM__IMAGE_KERNELS = {
     .name = BRIM__KERNELS_NAME,
     .across4 = across4,

@@ -8,6 +8,7 @@
 #ifndef BRIM_IMAGE_KERNELS_H
 #define BRIM_IMAGE_KERNELS_H
 
+#include "base/cpu.h"
 #include "image/image.h"
 
 struct brim__weights;
@@ -44,10 +45,17 @@ struct brim__image_kernels {
     void (*reverse1)(const uint8_t *from, uint8_t *to, size_t pixels);
 };
 
+extern const struct brim__image_kernels brim__image_kernels_scalar, brim__image_kernels_avx2;
+
+/* Variant 0 is the scalar one; NULL for one that does not exist or that this CPU does not run. */
+static inline const struct brim__image_kernels *brim__image_kernels_variant(size_t index) {
+    static const struct brim__image_kernels *const variants[] =
+        BRIM__CPU_VARIANTS(brim__image_kernels);
+    return index < brim__cpu_variants() ? variants[index] : NULL;
+}
 /* The fastest that this CPU runs. */
-const struct brim__image_kernels *brim__image_kernels(void);
-/* For tests: variant 0 is the scalar one; NULL for one that does not exist or that this
- * CPU does not run. */
-const struct brim__image_kernels *brim__image_kernels_variant(size_t index);
+static inline const struct brim__image_kernels *brim__image_kernels(void) {
+    return brim__image_kernels_variant(brim__cpu_variants() - 1);
+}
 
 #endif

@@ -39,7 +39,7 @@ static void meant_choice(const char *choices, const char *word, char *text, size
     while (rest != NULL && count < BRIM__COUNT(names)) {
         names[count++] = strsep(&rest, "|");
     }
-    const char *nearest = brim__nearest(word, names, count);
+    const char *nearest = brim_nearest(word, names, count);
     if (nearest != NULL) {
         snprintf(text, bytes, "; did you mean '%s'?", nearest);
     }
@@ -133,7 +133,7 @@ static brim_status unknown_argument(const struct brim__draft *draft, const char 
     for (; count < stage->argument_count && count < BRIM__COUNT(names); count++) {
         names[count] = stage->arguments[count].name;
     }
-    const char *nearest = strlen(key) < BRIM_NAME_BYTES ? brim__nearest(key, names, count) : NULL;
+    const char *nearest = strlen(key) < BRIM_NAME_BYTES ? brim_nearest(key, names, count) : NULL;
     if (nearest != NULL) {
         snprintf(hint, sizeof hint, "did you mean '%s'? ", nearest);
     }

@@ -191,7 +191,7 @@ static const char *find_meant(const char *name, const char *const *names, size_t
             return names[i];
         }
     }
-    return strlen(name) < BRIM_NAME_BYTES ? brim__nearest(name, names, count) : NULL;
+    return strlen(name) < BRIM_NAME_BYTES ? brim_nearest(name, names, count) : NULL;
 }
 
 brim_status brim__find_stage(const struct brim__reading *reading, const char *name, size_t at,

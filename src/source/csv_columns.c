@@ -189,7 +189,7 @@ static brim_status unknown_column(const struct choice *choice, const char *argum
         const char *pair[2] = { nearest, csv->column[i].name };
         if (pair[1] != NULL) {
             nearest =
-                pair[0] == NULL ? brim__nearest(name, pair + 1, 1) : brim__nearest(name, pair, 2);
+                pair[0] == NULL ? brim_nearest(name, pair + 1, 1) : brim_nearest(name, pair, 2);
         }
     }
     size_t used = 0;
@@ -277,7 +277,7 @@ static brim_status unknown_type(const char *text) {
         used +=
             (size_t)snprintf(list + used, sizeof list - used, "%s%s", i == 0 ? "" : ", ", names[i]);
     }
-    const char *nearest = brim__nearest(text, names, BRIM__COUNT(names));
+    const char *nearest = brim_nearest(text, names, BRIM__COUNT(names));
     if (nearest != NULL) {
         snprintf(near, sizeof near, "; did you mean '%s'?", nearest);
     }

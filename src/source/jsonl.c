@@ -66,7 +66,7 @@ static brim_status find_typed(struct brim__jsonl *jsonl, const char *text, uint3
     if (length < sizeof name) {
         memcpy(name, text, length);
     }
-    const char *nearest = brim__nearest(name, names, jsonl->count);
+    const char *nearest = brim_nearest(name, names, jsonl->count);
     return brim__fail(BRIM_STATUS_INVALID, "jsonl: types=%.60s: there is no such field%s%s%s", text,
                       nearest == NULL ? "" : "; did you mean '", nearest == NULL ? "" : nearest,
                       nearest == NULL ? "" : "'?");

@@ -90,7 +90,7 @@ brim_status brim__dtype_parse(const char *name, brim_dtype *dtype) {
 
     char list[256];
     size_t length = 0;
-    const char *nearest = brim__nearest(name, words, BRIM__COUNT(words));
+    const char *nearest = brim_nearest(name, words, BRIM__COUNT(words));
     if (nearest != NULL) {
         length = (size_t)snprintf(list, sizeof list, "%s", nearest);
     }

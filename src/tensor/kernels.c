@@ -1,7 +1,7 @@
 /*
  * kernels.c: the loops that convert contiguous elements.
  *
- * Compiled once for each variant (see dispatch.c), with BRIM__KERNELS the name
+ * Compiled once for each variant (base/cpu.h), with BRIM__KERNELS the name
  * of the table that it defines and BRIM__KERNELS_NAME its text. The loops are
  * plain C that the compiler turns into the variant's vectors; the three that the
  * fastest pipelines rest on are written for AVX2 by hand, where gcc's shuffles
@@ -351,7 +351,6 @@ static void planes3(const uint8_t *restrict from, float *restrict to, size_t pla
 #define CONVERT_ENTRY(from, to) [BRIM_DTYPE_##from][BRIM_DTYPE_##to] = convert_##from##_##to,
 #define AFFINE_ENTRY(from, to)  [BRIM_DTYPE_##from][BRIM_DTYPE_##to] = affine_##from##_##to,
 
-extern const struct brim__kernels BRIM__KERNELS;
 const struct brim__kernels BRIM__KERNELS = {
     .name = BRIM__KERNELS_NAME,
     .convert = { FROM_ALL(REALS, CONVERT_ENTRY) },

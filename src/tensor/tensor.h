@@ -23,6 +23,7 @@
 #define BRIM_TENSOR_H
 
 #include "base/base.h"
+#include "base/cpu.h"
 
 struct brim__shape {
     uint32_t rank;
@@ -106,11 +107,18 @@ struct brim__kernels {
     brim__kernel_affine *affine[16][16];   /* to float types only */
     brim__kernel_planes3 *planes3;
 };
-/* The fastest that this CPU has; filled once, safe from any thread. */
-const struct brim__kernels *brim__kernels(void);
-/* All variants that this CPU can run, scalar first; for tests that compare
- * them bit by bit. NULL past the end. */
-const struct brim__kernels *brim__kernels_variant(size_t index);
+extern const struct brim__kernels brim__kernels_scalar, brim__kernels_avx2;
+
+/* Variant 0 is the scalar one; NULL for one that does not exist or that this CPU does not run. All
+ * give the same bits. */
+static inline const struct brim__kernels *brim__kernels_variant(size_t index) {
+    static const struct brim__kernels *const variants[] = BRIM__CPU_VARIANTS(brim__kernels);
+    return index < brim__cpu_variants() ? variants[index] : NULL;
+}
+/* The fastest that this CPU runs. */
+static inline const struct brim__kernels *brim__kernels(void) {
+    return brim__kernels_variant(brim__cpu_variants() - 1);
+}
 
 /* float16 and bfloat16, exact in both directions (round to nearest even). */
 float brim__f16_to_f32(uint16_t bits);

@@ -381,7 +381,7 @@ static brim_status unknown_field(const struct brim__program *program, const char
         memcpy(list + length, names[i], bytes + 1);
         length += bytes;
     }
-    const char *near = brim__nearest(name, names, program->field_count);
+    const char *near = brim_nearest(name, names, program->field_count);
     return brim__fail(BRIM_STATUS_INVALID, "%s: no field '%s'%s%s%s; the fields here are: %s",
                       stage, name, near != NULL ? "; did you mean '" : "", near != NULL ? near : "",
                       near != NULL ? "'?" : "", list);
