@@ -12,9 +12,11 @@
 
 /* The tables NAME_scalar, NAME_avx2 that this architecture has, as an initializer. */
 #if defined(__x86_64__)
-#define BRIM__CPU_VARIANTS(name) { &name##_scalar, &name##_avx2 }
+#define BRIM__CPU_VARIANTS(name) \
+    { &name##_scalar, &name##_avx2 }
 #else
-#define BRIM__CPU_VARIANTS(name) { &name##_scalar }
+#define BRIM__CPU_VARIANTS(name) \
+    { &name##_scalar }
 #endif
 
 /* How many of the variants this CPU runs: those before it run too. At least 1. */
