@@ -74,8 +74,9 @@ static void kernel(bool affine, bool planes3, brim_dtype from, brim_dtype to, si
     snprintf(what, sizeof what, "%s %s to %s x %zu",
              planes3 ? "planes3" : (affine ? "affine" : "convert"), brim_dtype_name(from),
              brim_dtype_name(to), count);
-    for (size_t i = 0; brim__kernels_variant(i) != NULL; i++) {
-        const struct job job = { .kernels = brim__kernels_variant(i),
+    const struct brim__kernels *kernels;
+    for (size_t i = 0; (kernels = brim__kernels_variant(i)) != NULL; i++) {
+        const struct job job = { .kernels = kernels,
                                  .affine = affine,
                                  .planes3 = planes3,
                                  .from = from,

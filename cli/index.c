@@ -91,7 +91,7 @@ static void print_text(const brim_plan *plan, bool verified) {
     }
 }
 
-/* One path or pipeline: an object in `json`, or lines if that is NULL. */
+/* One path or pipeline. */
 static int make(const struct options *options, const char *subject, struct document *json,
                 struct failure *failure) {
     struct session session = { .options = options };
@@ -137,27 +137,5 @@ static int make(const struct options *options, const char *subject, struct docum
 }
 
 int command_index(const struct options *options) {
-    struct document json = { .file = stdout };
-    struct failure first = { .status = BRIM_OK };
-    int code = EXIT_GOOD;
-    if (options->json) {
-        put_object(&json, NULL);
-        put_array(&json, "files");
-    }
-    for (size_t i = 0; i < options->operand_count && code < EXIT_SIGNAL; i++) {
-        struct failure failure;
-        const int own = make(options, options->operands[i], options->json ? &json : NULL, &failure);
-        if (first.status == BRIM_OK) {
-            first = failure;
-        }
-        code = code == EXIT_GOOD || own >= EXIT_SIGNAL ? own : code;
-    }
-    if (options->json) {
-        end_array(&json);
-        if (first.status != BRIM_OK) {
-            failure_json(&json, &first);
-        }
-        end_object(&json);
-    }
-    return code;
+    return each_operand(options, make);
 }

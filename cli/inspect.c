@@ -439,32 +439,18 @@ static int inspect(struct inspection *inspection, struct document *json) {
     return inspection->bad > 0 ? EXIT_FAILED : EXIT_GOOD;
 }
 
-int command_inspect(const struct options *options) {
-    struct document json = { .file = stdout };
-    struct failure first = { .status = BRIM_OK };
-    int code = EXIT_GOOD;
-    if (options->json) {
-        put_object(&json, NULL);
-        put_array(&json, "files");
-    }
-    for (size_t i = 0; i < options->operand_count && code < EXIT_SIGNAL; i++) {
-        struct inspection *inspection = take(1, sizeof *inspection);
-        inspection->options = options;
-        inspection->subject = options->operands[i];
-        inspection->errors.most = ERRORS_KEPT;
-        const int own = inspect(inspection, options->json ? &json : NULL);
-        if (first.status == BRIM_OK) {
-            first = inspection->failure;
-        }
-        code = code == EXIT_GOOD || own >= EXIT_SIGNAL ? own : code;
-        free(inspection);
-    }
-    if (options->json) {
-        end_array(&json);
-        if (first.status != BRIM_OK) {
-            failure_json(&json, &first);
-        }
-        end_object(&json);
-    }
+static int inspect_operand(const struct options *options, const char *operand,
+                           struct document *json, struct failure *failure) {
+    struct inspection *inspection = take(1, sizeof *inspection);
+    inspection->options = options;
+    inspection->subject = operand;
+    inspection->errors.most = ERRORS_KEPT;
+    const int code = inspect(inspection, json);
+    *failure = inspection->failure;
+    free(inspection);
     return code;
+}
+
+int command_inspect(const struct options *options) {
+    return each_operand(options, inspect_operand);
 }

@@ -425,3 +425,29 @@ int failure_tell(const struct options *options, const struct failure *failure) {
     }
     return failure_print(options, failure);
 }
+
+int each_operand(const struct options *options, operand_run *run) {
+    struct document json = { .file = stdout };
+    struct failure first = { .status = BRIM_OK };
+    int code = EXIT_GOOD;
+    if (options->json) {
+        put_object(&json, NULL);
+        put_array(&json, "files");
+    }
+    for (size_t i = 0; i < options->operand_count && code < EXIT_SIGNAL; i++) {
+        struct failure failure;
+        const int own = run(options, options->operands[i], options->json ? &json : NULL, &failure);
+        if (first.status == BRIM_OK) {
+            first = failure;
+        }
+        code = code == EXIT_GOOD || own >= EXIT_SIGNAL ? own : code;
+    }
+    if (options->json) {
+        end_array(&json);
+        if (first.status != BRIM_OK) {
+            failure_json(&json, &first);
+        }
+        end_object(&json);
+    }
+    return code;
+}

@@ -76,4 +76,12 @@ int failure_print(const struct options *options, const struct failure *failure);
  * and "minimum_bytes" too. */
 int failure_tell(const struct options *options, const struct failure *failure);
 
+/* What a command does with one of its operands: an object in `json`, or lines if that is NULL.
+ * Sets *failure, to BRIM_OK too, and returns the exit code. */
+typedef int operand_run(const struct options *options, const char *operand, struct document *json,
+                        struct failure *failure);
+/* All operands until a signal ends it; with --json their objects stand in an array "files".
+ * Returns the first exit code that is not good, or the signal's. */
+int each_operand(const struct options *options, operand_run *run);
+
 #endif

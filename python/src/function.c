@@ -374,21 +374,33 @@ int brim_py_call_filter(PyObject *call, const brim_call *which, const brim_value
     return call_with(call, &arguments, &truth) != 0 ? -1 : truth;
 }
 
-/* The same for a binding, on any thread without the lock: 1 or 0 for truth, or -1 with
+/* Takes the interpreter's lock, and a reference to a function that a binding has, to be dropped
+ * before brim_py_leave(). NULL, without the lock and with `why` filled: there is none any more. */
+static PyObject *enter(PyObject *const *function, PyGILState_STATE *state, char *why,
+                       size_t why_bytes) {
+    if (!brim_py_enter(state)) {
+        snprintf(why, why_bytes, "the interpreter is ending");
+        return NULL;
+    }
+    PyObject *own = Py_XNewRef(*function);
+    if (own == NULL) {
+        snprintf(why, why_bytes, "the function is gone: Python's collector has taken it");
+        brim_py_leave(*state);
+    }
+    return own;
+}
+
+/* Calls the function of a binding, on any thread without the lock: 1 or 0 for truth, or -1 with
  * `why` filled. */
 static int run_here(const BindingObject *binding, const struct arguments *arguments, char *why,
                     size_t why_bytes) {
     PyGILState_STATE state;
-    if (!brim_py_enter(&state)) {
-        snprintf(why, why_bytes, "the interpreter is ending");
+    PyObject *call = enter(&binding->function.call, &state, why, why_bytes);
+    if (call == NULL) {
         return -1;
     }
     int truth = 0;
-    PyObject *call = Py_XNewRef(binding->function.call);
-    if (call == NULL) {
-        truth = -1;
-        snprintf(why, why_bytes, "the function is gone: Python's collector has taken it");
-    } else if (call_with(call, arguments, &truth) != 0) {
+    if (call_with(call, arguments, &truth) != 0) {
         truth = -1;
         const int interrupt = PyErr_ExceptionMatches(PyExc_KeyboardInterrupt);
         keep(take_exception(), why, why_bytes);
@@ -396,7 +408,7 @@ static int run_here(const BindingObject *binding, const struct arguments *argume
             PyErr_SetInterrupt(); /* it is the program's, whatever becomes of this sample */
         }
     }
-    Py_XDECREF(call);
+    Py_DECREF(call);
     brim_py_leave(state);
     return truth;
 }
@@ -489,25 +501,18 @@ int brim_py_pull(void *user, brim_value *outputs, size_t output_count, char *why
 static int reopen_here(const BindingObject *binding, uint64_t epoch, uint64_t sample, char *why,
                        size_t why_bytes) {
     PyGILState_STATE state;
-    if (!brim_py_enter(&state)) {
-        snprintf(why, why_bytes, "the interpreter is ending");
+    PyObject *reopen = enter(&binding->function.reopen, &state, why, why_bytes);
+    if (reopen == NULL) {
         return -1;
     }
-    int failed = 0;
-    PyObject *reopen = Py_XNewRef(binding->function.reopen);
-    if (reopen == NULL) {
-        failed = -1;
-        snprintf(why, why_bytes, "the function is gone: Python's collector has taken it");
-    } else {
-        PyObject *result = PyObject_CallFunction(reopen, "KK", (unsigned long long)epoch,
-                                                 (unsigned long long)sample);
-        if (result == NULL) {
-            failed = -1;
-            brim_py_keep_exception(why, why_bytes);
-        }
-        Py_XDECREF(result);
+    PyObject *result =
+        PyObject_CallFunction(reopen, "KK", (unsigned long long)epoch, (unsigned long long)sample);
+    const int failed = result == NULL ? -1 : 0;
+    if (result == NULL) {
+        brim_py_keep_exception(why, why_bytes);
     }
-    Py_XDECREF(reopen);
+    Py_XDECREF(result);
+    Py_DECREF(reopen);
     brim_py_leave(state);
     return failed;
 }

@@ -15,6 +15,7 @@
 
 #include "batching/batch_program.h"
 #include "source/spec.h"
+#include "transform/function.h"
 
 enum { NAME, SEED, VERSION };
 
@@ -215,18 +216,9 @@ static brim_status add(const struct brim__use *use, const struct brim__batch_sit
 }
 
 static const brim_argument_info arguments[] = {
-    [NAME] = { .name = "function",
-               .type = BRIM_TYPE_BINDING,
-               .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
-               .help = "a function bound when the pipeline is opened" },
-    [SEED] = { .name = "seed",
-               .type = BRIM_TYPE_INTEGER,
-               .fallback = "0",
-               .help = "another seed gives brim_call_random other numbers" },
-    [VERSION] = { .name = "version",
-                  .type = BRIM_TYPE_WORD,
-                  .fallback = "0",
-                  .help = "change it when the function puts out something else" },
+    [NAME] = BRIM__FUNCTION_ARGUMENT(""),
+    [SEED] = BRIM__FUNCTION_SEED_ARGUMENT,
+    [VERSION] = BRIM__FUNCTION_VERSION_ARGUMENT("puts out something else"),
 };
 
 const struct brim__stage brim__stage_batch_map = {

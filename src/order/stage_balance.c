@@ -7,12 +7,7 @@
 enum { LABEL, LENGTH, SEED };
 
 static const brim_argument_info arguments[] = {
-    [LABEL] = {
-        .name = "label",
-        .type = BRIM_TYPE_WORD,
-        .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
-        .help = "field whose values are the classes; all are read when the pipeline is opened",
-    },
+    [LABEL] = BRIM__LABEL_ARGUMENT,
     [LENGTH] = {
         .name = "length",
         .type = BRIM_TYPE_INTEGER,
@@ -21,12 +16,7 @@ static const brim_argument_info arguments[] = {
         .most = BRIM__ORDER_MOST_ARGUMENT,
         .help = "samples in an epoch; 0: so many that every sample comes at least once",
     },
-    [SEED] = {
-        .name = "seed",
-        .type = BRIM_TYPE_INTEGER,
-        .fallback = "0",
-        .help = "another number gives another order",
-    },
+    [SEED] = BRIM__ORDER_SEED_ARGUMENT("another order"),
 };
 
 static brim_status add(const struct brim__use *use, const struct brim__order_site *site) {

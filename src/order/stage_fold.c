@@ -40,12 +40,7 @@ static const brim_argument_info arguments[] = {
         .help = "field whose values are divided alike over the folds; all are read when the "
                 "pipeline is opened",
     },
-    [SEED] = {
-        .name = "seed",
-        .type = BRIM_TYPE_INTEGER,
-        .fallback = "0",
-        .help = "another number gives other folds; all pipelines over one source need the same",
-    },
+    [SEED] = BRIM__ORDER_SEED_ARGUMENT("other folds; all pipelines over one source need the same"),
 };
 
 static brim_status add(const struct brim__use *use, const struct brim__order_site *site) {

@@ -24,12 +24,7 @@ static const brim_argument_info arguments[] = {
         .help = "samples in an epoch, parts beginning again as needed; 0: until a part is "
                 "exhausted",
     },
-    [SEED] = {
-        .name = "seed",
-        .type = BRIM_TYPE_INTEGER,
-        .fallback = "0",
-        .help = "another number gives another sequence of parts",
-    },
+    [SEED] = BRIM__ORDER_SEED_ARGUMENT("another sequence of parts"),
 };
 
 static brim_status join(const struct brim__use *use, const struct brim__join_site *site) {

@@ -11,12 +11,7 @@
 enum { SEED, BLOCK, EACH_EPOCH, BUFFER };
 
 static const brim_argument_info arguments[] = {
-    [SEED] = {
-        .name = "seed",
-        .type = BRIM_TYPE_INTEGER,
-        .fallback = "0",
-        .help = "another number gives another order",
-    },
+    [SEED] = BRIM__ORDER_SEED_ARGUMENT("another order"),
     [BLOCK] = {
         .name = "block",
         .type = BRIM_TYPE_INTEGER,

@@ -54,12 +54,7 @@ static const brim_argument_info arguments[] = {
         .help = "size of the test part: below 1 a fraction of the samples, else a number of "
                 "samples",
     },
-    [SEED] = {
-        .name = "seed",
-        .type = BRIM_TYPE_INTEGER,
-        .fallback = "0",
-        .help = "another number gives other parts; all pipelines over one source need the same",
-    },
+    [SEED] = BRIM__ORDER_SEED_ARGUMENT("other parts; all pipelines over one source need the same"),
     [STRATIFY] = {
         .name = "stratify",
         .type = BRIM_TYPE_WORD,

@@ -7,12 +7,7 @@
 enum { LABEL, WEIGHTS, LENGTH, SEED };
 
 static const brim_argument_info arguments[] = {
-    [LABEL] = {
-        .name = "label",
-        .type = BRIM_TYPE_WORD,
-        .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
-        .help = "field whose values are the classes; all are read when the pipeline is opened",
-    },
+    [LABEL] = BRIM__LABEL_ARGUMENT,
     [WEIGHTS] = {
         .name = "weights",
         .type = BRIM_TYPE_REAL,
@@ -31,12 +26,7 @@ static const brim_argument_info arguments[] = {
         .most = BRIM__ORDER_MOST_ARGUMENT,
         .help = "draws in an epoch; 0: as many as there are samples",
     },
-    [SEED] = {
-        .name = "seed",
-        .type = BRIM_TYPE_INTEGER,
-        .fallback = "0",
-        .help = "another number gives other draws",
-    },
+    [SEED] = BRIM__ORDER_SEED_ARGUMENT("other draws"),
 };
 
 /* The given weights, one for each class; NULL if there are none. */

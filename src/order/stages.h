@@ -9,6 +9,19 @@
 /* Bound of arguments that count samples or passes: exact as a double. */
 #define BRIM__ORDER_MOST_ARGUMENT 4611686018427387904.0 /* 2^62 */
 
+/* Rows that several of them have. */
+#define BRIM__ORDER_SEED_ARGUMENT(what)                             \
+    {                                                               \
+        .name = "seed", .type = BRIM_TYPE_INTEGER, .fallback = "0", \
+        .help = "another number gives " what                        \
+    }
+#define BRIM__LABEL_ARGUMENT                                                                   \
+    {                                                                                          \
+        .name = "label", .type = BRIM_TYPE_WORD,                                               \
+        .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,                            \
+        .help = "field whose values are the classes; all are read when the pipeline is opened" \
+    }
+
 extern const struct brim__stage brim__stage_shuffle;
 extern const struct brim__stage brim__stage_split;
 extern const struct brim__stage brim__stage_take;

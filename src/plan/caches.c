@@ -110,6 +110,42 @@ static brim_status check_content(const struct brim__leaf *leaf) {
     return BRIM_OK;
 }
 
+/* Puts the cache between the steps of a leaf, and the leaf into the cache's keys. */
+static brim_status enter_leaf(struct brim__compiler *compiler, struct brim__cache *cache,
+                              const struct brim__site *site, struct brim__leaf *leaf) {
+    brim_plan *plan = compiler->plan;
+    const uint64_t scratch = leaf->program.scratch_bytes;
+    struct brim__leaf_cache *leaf_cache = &leaf->cache[leaf->cache_count];
+    leaf->program.stage = site->index;
+    brim_status status =
+        cache->resident ? brim__cache_allowed(cache, &leaf->program)
+                        : brim__cache_attach(cache, &leaf->program, leaf->cache_count, leaf_cache);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    if (!cache->resident) {
+        leaf_cache->first = leaf->first_id - plan->leaf[site->first_leaf]->first_id;
+        leaf->cache_count++;
+    }
+    leaf->stamped |= cache->verify == BRIM__VERIFY_HIT;
+    leaf->hashed |= cache->verify == BRIM__VERIFY_CONTENT;
+    if (cache->verify == BRIM__VERIFY_CONTENT) {
+        status = check_content(leaf);
+    }
+    if (status == BRIM_OK && cache->freeze) { /* then samples after it are others than without */
+        leaf->frozen = cache->resident ? leaf->program.step_count + 1 : leaf_cache->resume;
+        leaf->sample_fingerprint =
+            brim__hash_words(leaf->sample_fingerprint, 0x667265657a65u, leaf->draws);
+        status = brim__enter_stage(compiler, &plan->info.sample_fingerprint, site->use);
+    }
+    cache->data = brim__hash_words(cache->data, leaf->data_fingerprint, leaf->count);
+    cache->sample = brim__hash_words(cache->sample, leaf->sample_fingerprint, 0);
+    cache->count += leaf->count;
+    plan->stage[site->index].bytes =
+        brim__max(plan->stage[site->index].bytes, leaf->program.scratch_bytes - scratch);
+    return status;
+}
+
 brim_status brim__compile_cache(struct brim__compiler *compiler, const struct brim__site *site) {
     brim_plan *plan = compiler->plan;
     const struct brim__use *use = site->use;
@@ -139,39 +175,7 @@ brim_status brim__compile_cache(struct brim__compiler *compiler, const struct br
         status = enter_paths(compiler, site->pipeline, &cache->data);
     }
     for (uint32_t i = site->first_leaf; status == BRIM_OK && i < plan->leaf_count; i++) {
-        struct brim__leaf *leaf = plan->leaf[i];
-        const uint64_t scratch = leaf->program.scratch_bytes;
-        struct brim__leaf_cache *leaf_cache = &leaf->cache[leaf->cache_count];
-        leaf->program.stage = site->index;
-        status = cache->resident
-                     ? brim__cache_allowed(cache, &leaf->program)
-                     : brim__cache_attach(cache, &leaf->program, leaf->cache_count, leaf_cache);
-        if (status != BRIM_OK) {
-            break;
-        }
-        if (!cache->resident) {
-            leaf_cache->first = leaf->first_id - plan->leaf[site->first_leaf]->first_id;
-            leaf->cache_count++;
-        }
-        leaf->stamped |= cache->verify == BRIM__VERIFY_HIT;
-        leaf->hashed |= cache->verify == BRIM__VERIFY_CONTENT;
-        if (cache->verify == BRIM__VERIFY_CONTENT) {
-            status = check_content(leaf);
-        }
-        if (status != BRIM_OK) {
-            break;
-        }
-        if (cache->freeze) { /* then samples behind it are others than without */
-            leaf->frozen = cache->resident ? leaf->program.step_count + 1 : leaf_cache->resume;
-            leaf->sample_fingerprint =
-                brim__hash_words(leaf->sample_fingerprint, 0x667265657a65u, leaf->draws);
-            status = brim__enter_stage(compiler, &plan->info.sample_fingerprint, use);
-        }
-        cache->data = brim__hash_words(cache->data, leaf->data_fingerprint, leaf->count);
-        cache->sample = brim__hash_words(cache->sample, leaf->sample_fingerprint, 0);
-        cache->count += leaf->count;
-        plan->stage[site->index].bytes =
-            brim__max(plan->stage[site->index].bytes, leaf->program.scratch_bytes - scratch);
+        status = enter_leaf(compiler, cache, site, plan->leaf[i]);
     }
     if (status == BRIM_OK) {
         status =

@@ -77,23 +77,7 @@ static brim_status add_crop(const struct brim__use *use, struct brim__program *p
                : brim__geometry_add(program, &op, pictures, boxes, self->width, self->height);
 }
 
-#define SIZE_ARGUMENT                                                                    \
-    {                                                                                    \
-        .name = "size", .type = BRIM_TYPE_INTEGER,                                       \
-        .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL | BRIM_ARGUMENT_LIST, \
-        .least = 1, .most = 32768, .help = "side of a square, or height and width"       \
-    }
-#define PAD_ARGUMENT                                                          \
-    {                                                                         \
-        .name = "pad", .type = BRIM_TYPE_YESNO, .fallback = "no",             \
-        .help = "fill up images that are smaller, which else are bad samples" \
-    }
-#define FILL_ARGUMENT                                                                            \
-    {                                                                                            \
-        .name = "fill", .type = BRIM_TYPE_INTEGER, .flags = BRIM_ARGUMENT_LIST, .fallback = "0", \
-        .least = 0, .most = 255,                                                                 \
-        .help = "the colour for that, 0 to 255; one value or one for each channel"               \
-    }
+#define FILL_HELP "the colour for that, 0 to 255; one value or one for each channel"
 
 /* --------------------------------------------------------------------- crop */
 
@@ -107,7 +91,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
 }
 
 static const brim_argument_info arguments[] = {
-    [SIZE] = SIZE_ARGUMENT,
+    [SIZE] = BRIM__SIZE_ARGUMENT("side of a square"),
     [X] = { .name = "x",
             .type = BRIM_TYPE_INTEGER,
             .fallback = "0",
@@ -120,8 +104,8 @@ static const brim_argument_info arguments[] = {
             .least = 0,
             .most = BRIM__MAX_SIDE,
             .help = "first row" },
-    [PAD] = PAD_ARGUMENT,
-    [FILL] = FILL_ARGUMENT,
+    [PAD] = BRIM__PAD_ARGUMENT,
+    [FILL] = BRIM__FILL_ARGUMENT(FILL_HELP),
     [MASK_FILL] = BRIM__MASK_FILL_ARGUMENT("filled up"),
     [ON] = BRIM__PICTURES_ARGUMENT,
 };
@@ -147,9 +131,9 @@ static brim_status add_center(const struct brim__use *use, struct brim__program 
 }
 
 static const brim_argument_info center_arguments[] = {
-    [CENTER_SIZE] = SIZE_ARGUMENT,
-    [CENTER_PAD] = PAD_ARGUMENT,
-    [CENTER_FILL] = FILL_ARGUMENT,
+    [CENTER_SIZE] = BRIM__SIZE_ARGUMENT("side of a square"),
+    [CENTER_PAD] = BRIM__PAD_ARGUMENT,
+    [CENTER_FILL] = BRIM__FILL_ARGUMENT(FILL_HELP),
     [CENTER_MASK_FILL] = BRIM__MASK_FILL_ARGUMENT("filled up"),
     [CENTER_ON] = BRIM__PICTURES_ARGUMENT,
 };

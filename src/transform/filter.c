@@ -111,10 +111,7 @@ static const brim_argument_info arguments[] = {
                .type = BRIM_TYPE_INTEGER,
                .fallback = "0",
                .help = "another seed gives the function's brim_call_random other numbers" },
-    [VERSION] = { .name = "version",
-                  .type = BRIM_TYPE_WORD,
-                  .fallback = "0",
-                  .help = "change it when the function keeps other samples" },
+    [VERSION] = BRIM__FUNCTION_VERSION_ARGUMENT("keeps other samples"),
 };
 
 const struct brim__stage brim__stage_filter = {

@@ -85,19 +85,9 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
 }
 
 static const brim_argument_info arguments[] = {
-    [NAME] = { .name = "function",
-               .type = BRIM_TYPE_BINDING,
-               .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
-               .help = "a function bound when the pipeline is opened, with the most samples that "
-                       "it makes of one" },
-    [SEED] = { .name = "seed",
-               .type = BRIM_TYPE_INTEGER,
-               .fallback = "0",
-               .help = "another seed gives brim_call_random other numbers" },
-    [VERSION] = { .name = "version",
-                  .type = BRIM_TYPE_WORD,
-                  .fallback = "0",
-                  .help = "change it when the function puts out something else" },
+    [NAME] = BRIM__FUNCTION_ARGUMENT(", with the most samples that it makes of one"),
+    [SEED] = BRIM__FUNCTION_SEED_ARGUMENT,
+    [VERSION] = BRIM__FUNCTION_VERSION_ARGUMENT("puts out something else"),
 };
 
 const struct brim__stage brim__stage_flat_map = {

@@ -55,4 +55,22 @@ brim_status brim__function_made(const struct brim__function *function,
 brim_status brim__function_failed(const struct brim__function *function,
                                   struct brim__function_call *call, int result);
 
+/* Rows that the stages with functions share. */
+#define BRIM__FUNCTION_ARGUMENT(help_)                               \
+    {                                                                \
+        .name = "function", .type = BRIM_TYPE_BINDING,               \
+        .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,  \
+        .help = "a function bound when the pipeline is opened" help_ \
+    }
+#define BRIM__FUNCTION_SEED_ARGUMENT                                \
+    {                                                               \
+        .name = "seed", .type = BRIM_TYPE_INTEGER, .fallback = "0", \
+        .help = "another seed gives brim_call_random other numbers" \
+    }
+#define BRIM__FUNCTION_VERSION_ARGUMENT(help_)                      \
+    {                                                               \
+        .name = "version", .type = BRIM_TYPE_WORD, .fallback = "0", \
+        .help = "change it when the function " help_                \
+    }
+
 #endif

@@ -59,6 +59,22 @@ void brim__act_pad(struct brim__acts *acts, uint32_t left, uint32_t top, uint32_
         .name = "on", .type = BRIM_TYPE_WORD, .flags = BRIM_ARGUMENT_LIST, \
         .help = "images that are changed alike; all if not given"          \
     }
+#define BRIM__SIZE_ARGUMENT(one)                                                         \
+    {                                                                                    \
+        .name = "size", .type = BRIM_TYPE_INTEGER,                                       \
+        .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL | BRIM_ARGUMENT_LIST, \
+        .least = 1, .most = 32768, .help = one ", or height and width"                   \
+    }
+#define BRIM__PAD_ARGUMENT                                                    \
+    {                                                                         \
+        .name = "pad", .type = BRIM_TYPE_YESNO, .fallback = "no",             \
+        .help = "fill up images that are smaller, which else are bad samples" \
+    }
+#define BRIM__FILL_ARGUMENT(help_)                                                               \
+    {                                                                                            \
+        .name = "fill", .type = BRIM_TYPE_INTEGER, .flags = BRIM_ARGUMENT_LIST, .fallback = "0", \
+        .least = 0, .most = 255, .help = help_                                                   \
+    }
 #define BRIM__MASK_FILL_ARGUMENT(what)                                                            \
     {                                                                                             \
         .name = "mask_fill", .type = BRIM_TYPE_INTEGER, .fallback = "0", .least = 0, .most = 255, \

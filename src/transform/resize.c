@@ -116,12 +116,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
 }
 
 static const brim_argument_info arguments[] = {
-    [SIZE] = { .name = "size",
-               .type = BRIM_TYPE_INTEGER,
-               .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL | BRIM_ARGUMENT_LIST,
-               .least = 1,
-               .most = 32768,
-               .help = "the shorter side, or height and width" },
+    [SIZE] = BRIM__SIZE_ARGUMENT("the shorter side"),
     [FILTER] = BRIM__FILTER_ARGUMENT,
     [MAX] = { .name = "max",
               .type = BRIM_TYPE_INTEGER,

@@ -177,13 +177,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
 }
 
 static const brim_argument_info arguments[] = {
-    [FILL] = { .name = "fill",
-               .type = BRIM_TYPE_INTEGER,
-               .flags = BRIM_ARGUMENT_LIST,
-               .fallback = "0",
-               .least = 0,
-               .most = 255,
-               .help = "colour of what is uncovered: one value, or one for each channel" },
+    [FILL] = BRIM__FILL_ARGUMENT("colour of what is uncovered: one value, or one for each channel"),
     [SEED] = BRIM__SEED_ARGUMENT,
     [ON] = BRIM__IMAGES_ARGUMENT,
 };
