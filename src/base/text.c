@@ -88,7 +88,7 @@ static unsigned edit_distance(const char *a, size_t a_length, const char *b, siz
 }
 
 const char *brim_nearest(const char *word, const char *const *names, size_t count) {
-    const size_t length = word != NULL ? strnlen(word, LONGEST_WORD + 1) : LONGEST_WORD + 1;
+    const size_t length = word != NULL ? strnlen(word, LONGEST_WORD + 1) : 0;
     if (length > LONGEST_WORD) {
         return NULL;
     }

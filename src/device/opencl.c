@@ -243,7 +243,7 @@ static brim_status fill_state(struct brim__device *device) {
         .is_cpu = (type & CL_DEVICE_TYPE_CPU) != 0,
         .context = device->context,
         .device = device->handle,
-        .shared = state->shares ? &contexts[device->index].program : NULL,
+        .of_context = state->shares ? &contexts[device->index].program : NULL,
     };
     void *errands = NULL;
     brim_status status = queue_new(device, &errands);

@@ -142,7 +142,7 @@ static const char *const kernel_names[BRIM__OPENCL_KERNELS] = {
 
 /* ----------------------------------------------------------------- building */
 
-/* Guards programs that are shared; taken with the lock of some kernels held. */
+/* Guards programs of contexts; taken with the lock of some kernels held. */
 static pthread_mutex_t programs_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static bool fails(void) {
@@ -211,8 +211,8 @@ static brim_status build_program(const struct brim__opencl_kernels *kernels,
 static brim_status share_program(const struct brim__opencl_kernels *kernels, cl_program *built) {
     brim__lock(&programs_lock);
     const brim_status status =
-        kernels->shared->built != NULL ? BRIM_OK : build_program(kernels, kernels->shared);
-    *built = kernels->shared->built;
+        kernels->of_context->built != NULL ? BRIM_OK : build_program(kernels, kernels->of_context);
+    *built = kernels->of_context->built;
     brim__unlock(&programs_lock);
     return status;
 }
@@ -221,7 +221,7 @@ static brim_status make_all(struct brim__opencl_kernels *kernels) {
     const struct brim__opencl *const opencl = kernels->opencl;
     cl_program program = kernels->own.built;
     brim_status status = BRIM_OK;
-    if (kernels->shared != NULL) {
+    if (kernels->of_context != NULL) {
         status = share_program(kernels, &program);
     } else if (program == NULL) {
         status = build_program(kernels, &kernels->own);

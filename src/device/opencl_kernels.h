@@ -32,14 +32,14 @@ struct brim__opencl_kernels {
     const struct brim__opencl *opencl;
     uint32_t index; /* of the device */
     bool is_cpu;
-    cl_context context;                  /* outlives this */
-    cl_device_id device;                 /* of it */
-    struct brim__opencl_program *shared; /* outlives this too; NULL: nobody shares the context */
+    cl_context context;                      /* outlives this */
+    cl_device_id device;                     /* of it */
+    struct brim__opencl_program *of_context; /* outlives this too; NULL: the context is its own */
     /* Guards what follows. A kernel keeps its arguments until it is put into a queue, which
      * is therefore done with the lock held. */
     brim__mutex lock;
     bool made;                       /* all kernels */
-    struct brim__opencl_program own; /* where none is shared */
+    struct brim__opencl_program own; /* where the context is its own */
     cl_kernel kernel[BRIM__OPENCL_KERNELS];
 };
 

@@ -57,7 +57,7 @@ static brim_status without_numbers(const brim_plan *plan) {
 }
 
 /* Of a cache on a device, which keeps rows as they are delivered. */
-static brim_status check_place(const brim_plan *plan, const struct brim__site *site) {
+static brim_status check_device_cache(const brim_plan *plan, const struct brim__site *site) {
     return site->nested ? brim__fail(BRIM_STATUS_SYNTAX,
                                      "cache device: it keeps samples as they are delivered, and "
                                      "cannot stand inside parentheses: put it at the end of the "
@@ -159,7 +159,7 @@ brim_status brim__compile_cache(struct brim__compiler *compiler, const struct br
         cache->ops = &brim__memory_tier;
     }
     if (status == BRIM_OK && cache->resident) {
-        status = check_place(plan, site);
+        status = check_device_cache(plan, site);
     }
     if (status == BRIM_OK) {
         status = set_text(compiler, cache, site->pipeline, site->number);

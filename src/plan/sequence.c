@@ -140,7 +140,7 @@ static brim_status check_batching(const brim_plan *plan) {
     return BRIM_OK;
 }
 
-static brim_status place_blocks(brim_plan *plan, const struct brim__layout *row) {
+static brim_status size_blocks(brim_plan *plan, const struct brim__layout *row) {
     struct brim__sequence *sequence = &plan->sequence;
     if (sequence->reordering == BRIM__IN_ORDER) {
         return BRIM_OK;
@@ -158,7 +158,7 @@ static brim_status place_blocks(brim_plan *plan, const struct brim__layout *row)
 }
 
 /* How many samples workers make at a time, and the chunks for them. */
-static brim_status place_chunks(brim_plan *plan) {
+static brim_status size_chunks(brim_plan *plan) {
     uint64_t sample = 1;
     for (uint32_t f = 0; f < plan->made.output_count; f++) {
         uint64_t bytes;
@@ -206,7 +206,7 @@ brim_status brim__sequence_lay_out(brim_plan *plan) {
     lay_out_order(sequence);
     brim_status status = check_batching(plan);
     if (status == BRIM_OK) {
-        status = place_chunks(plan);
+        status = size_chunks(plan);
     }
     if (status == BRIM_OK && plan->batching.pack.on) {
         status = lay_out_pack(plan);
@@ -222,7 +222,7 @@ brim_status brim__sequence_lay_out(brim_plan *plan) {
         return status;
     }
     const struct brim__layout *from = sequence->pack ? &sequence->item : &plan->made;
-    status = place_blocks(plan, sequence->pack && sequence->pack_first ? from : &plan->made);
+    status = size_blocks(plan, sequence->pack && sequence->pack_first ? from : &plan->made);
     plan->placed = *from;
     return status == BRIM_OK
                ? brim__layout_place(&plan->placed, plan->shard.micro_rows, bucket->tokens)
