@@ -237,7 +237,7 @@ static void print_table(const struct bench *bench, bool interrupted) {
     each_stage(bench->feed.loader, stage_row, &stages);
     table_print(&stages.table, stdout);
     if (stages.fused) {
-        puts("(+ is done in one pass with the stage before it, and its time is there)");
+        puts("(+ is done in one pass with the stage before it, which has its time)");
     }
 }
 

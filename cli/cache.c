@@ -187,7 +187,7 @@ static void rm_one(struct work *work, const char *path) {
     if (status == BRIM_OK && work->options->dry_run && facts.in_use) {
         refusal.status = BRIM_STATUS_HELD;
         snprintf(refusal.text, sizeof refusal.text,
-                 "%.512s is being filled by a process, and would not be deleted", path);
+                 "a process is filling %.512s, so it would not be deleted", path);
         failed(work, path, &refusal);
         return;
     }
@@ -305,11 +305,11 @@ static const struct action *action_find(const char *name, char *why, size_t why_
 static bool check(const struct options *options, const struct action *action, char *why,
                   size_t why_bytes) {
     if (options->operand_count < 2) {
-        snprintf(why, why_bytes, "something is missing: brim cache %s PATH...", action->name);
+        snprintf(why, why_bytes, "a path is missing: brim cache %s PATH...", action->name);
     } else if (options->to != BRIM_UNLIMITED && !action->bounded) {
         snprintf(why, why_bytes, "--to is an option of brim cache prune, not of %s", action->name);
     } else if (options->to == BRIM_UNLIMITED && action->bounded) {
-        snprintf(why, why_bytes, "how much may be left is missing: --to 50GiB");
+        snprintf(why, why_bytes, "the size that may be left is missing, such as --to 50GiB");
     } else if (options->dry_run && !action->deletes) {
         snprintf(why, why_bytes, "--dry-run is for rm and prune: %s deletes nothing", action->name);
     } else {

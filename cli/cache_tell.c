@@ -12,7 +12,7 @@
 
 #define TIME_TEXT 48
 #define UNUSABLE  "of another format or damaged"
-#define ANEW      "a pipeline that opens it begins it anew"
+#define ANEW      "a pipeline that opens it resets it"
 
 static double seconds_now(void) {
     struct timespec time;
@@ -97,7 +97,7 @@ void cache_print(const char *path, const brim_cache_info *info) {
     printf("  verify       %s\n", info->verify);
     printf("  fingerprint  data %016" PRIx64 ", sample %016" PRIx64 "\n", info->data_fingerprint,
            info->sample_fingerprint);
-    printf("  in use       %s\n", info->in_use ? "yes: a process fills it" : "no");
+    printf("  in use       %s\n", info->in_use ? "yes: a process is filling it" : "no");
     puts("  usable       yes");
 }
 

@@ -80,7 +80,7 @@ static brim_status find_text(struct inspection *inspection) {
         }
         inspection->failure = (struct failure){ .status = BRIM_STATUS_INVALID };
         snprintf(inspection->failure.text, sizeof inspection->failure.text,
-                 "the pipeline is longer than the %d bytes that brim inspect takes", TEXT_BYTES);
+                 "the pipeline is longer than %d bytes, the most for brim inspect", TEXT_BYTES);
         return BRIM_STATUS_INVALID;
     }
     inspection->is_directory = inspection->is_file && S_ISDIR(file.st_mode);
@@ -95,7 +95,7 @@ static brim_status find_text(struct inspection *inspection) {
 /* Keeps the words of a source that holds several arrays and wants one named, if
  * that was the last failure. */
 static bool keep_choice(struct inspection *inspection, brim_status status) {
-    if (status != BRIM_STATUS_INVALID || strstr(brim_detail(), ": say which ") == NULL) {
+    if (status != BRIM_STATUS_INVALID || strstr(brim_detail(), ": choose one with ") == NULL) {
         return false;
     }
     snprintf(inspection->note, sizeof inspection->note, "%s", brim_detail());
@@ -392,7 +392,7 @@ static void report(const struct inspection *inspection) {
     }
     if (inspection->bad > shown) {
         printf("            and %s more%s\n", count_text(inspection->bad - shown, bad),
-               told > shown ? ", more of which --json tells" : "");
+               told > shown ? ", more of them with --json" : "");
     }
 }
 

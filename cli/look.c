@@ -317,7 +317,8 @@ void look_find(struct look *look, const brim_plan *plan, const char *field,
             look->black = range.least;
             look->white = range.most > range.least ? range.most : range.least + 1;
             snprintf(look->note, sizeof look->note,
-                     "what %s was before is not known%s: shown from black at %g to white at %g",
+                     "the range of %s before normalize is not known%s: shown from black at %g to "
+                     "white at %g",
                      field, history.several ? ", there are several normalize stages" : "",
                      look->black, look->white);
         }

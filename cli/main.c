@@ -1,8 +1,8 @@
 /*
  * main.c: finds the command, parses its options, runs it; the help texts.
  *
- * Results go to stdout, everything else to stderr. What could not be written to
- * stdout is a failure, but for a reader that went away, which is none of ours.
+ * Results go to stdout, everything else to stderr. A failure to write to stdout fails the
+ * command, unless the reader of stdout has ended.
  */
 #include "cli.h"
 #include "output.h"
@@ -17,12 +17,12 @@
 const struct command commands[] = {
     { "plan", "show what a pipeline will do and need, before it runs", "PIPELINE", 1,
       "Reads headers and indexes, no samples. A pipeline that does not fit is shown with the\n"
-      "reason and the smallest budget that would do (exit code 3).\n"
+      "reason and the smallest budget that fits (exit code 3).\n"
       "\n"
       "example:\n"
       "  brim plan 'npy x.npy | shuffle seed=7 | batch 64' --memory 16MiB\n",
       IN_PLAN, command_plan },
-    { "run", "take all batches and say how it went", "PIPELINE", 1,
+    { "run", "take all batches and print a summary", "PIPELINE", 1,
       "Ctrl-C ends the run after the batch in progress: the state is written if asked for, the\n"
       "summary printed, and the exit code is 130.\n"
       "\n"
@@ -31,25 +31,26 @@ const struct command commands[] = {
       "  brim run 'npy x.npy | batch 64' --steps 100 --state at.state\n"
       "  brim run 'npy x.npy | batch 64' --resume at.state --json\n",
       IN_RUN, command_run },
-    { "bench", "measure how fast a pipeline is, and which stage takes the time", "PIPELINE", 1,
-      "Measures several times after a warm-up of the same length, and gives the median and the\n"
+    { "bench", "measure how fast a pipeline is, and how long each stage takes", "PIPELINE", 1,
+      "Measures several times after a warm-up of the same length, and prints the median and the\n"
       "spread. Epochs follow each other.\n"
       "\n"
       "example:\n"
       "  brim bench 'npy x.npy | normalize unit | batch 64' --repeat 9 --seconds 0.5\n",
       IN_BENCH, command_bench },
     { "cat", "show the samples of a pipeline, or write them as .npy files", "PIPELINE", 1,
-      "Shows one epoch in the pipeline's order, a line for each sample: its number and its fields\n"
-      "with type, shape and first values. --json gives all values, --npy DIR writes FIELD.npy for\n"
-      "each field and, where samples differ in length, FIELD.offsets.npy.\n"
+      "Prints one epoch in the pipeline's order, a line for each sample: its number and its "
+      "fields\n"
+      "with type, shape and first values. --json prints all values, --npy DIR writes FIELD.npy "
+      "for\n"
+      "each field and, if samples differ in length, FIELD.offsets.npy.\n"
       "\n"
       "examples:\n"
       "  brim cat 'npy x.npy | shuffle seed=7' -n 3\n"
       "  brim cat 'npy x.npy | normalize unit' --npy out\n",
       IN_CAT, command_cat },
     { "show", "draw the first images of a pipeline, as the network sees them", "PIPELINE", 1,
-      "Runs the pipeline as it stands and writes one PNG with the first samples: their images "
-      "pixel\n"
+      "Runs the pipeline unchanged and writes one PNG with the first samples: their images pixel\n"
       "by pixel (small ones enlarged), normalisation undone, with label and number below. Masks "
       "get\n"
       "a colour for each class.\n"
@@ -59,44 +60,45 @@ const struct command commands[] = {
       "sheet.png\n"
       "  brim show 'cifar data_batch_1.bin' -n 40 --columns 10 -o sheet.png\n",
       IN_SHOW, command_show },
-    { "inspect", "say what a file holds, and check it", "PATH...", 1,
-      "Finds out what a file is from its bytes and its name, and says how many samples it has,\n"
-      "their fields, and the pipeline that reads it. A pipeline may stand for a path. --verify\n"
-      "reads every sample, of a folder decodes every image; bad ones make the exit code 1.\n"
+    { "inspect", "show what a file contains, and check it", "PATH...", 1,
+      "Finds out what a file is from its bytes and its name, and prints how many samples it has,\n"
+      "their fields, and the pipeline that reads it. PATH may also be a pipeline. --verify reads\n"
+      "every sample, of a folder decodes every image; if one is bad, the exit code is 1.\n"
       "\n"
       "examples:\n"
       "  brim inspect train.csv\n"
       "  brim inspect *.npy --verify --json\n"
       "  brim inspect photos --verify\n",
       IN_INSPECT, command_inspect },
-    { "index", "find where the records of files lie, ahead of time", "PATH...", 1,
-      "Text, CSV and JSON lines have an index, which is made when a pipeline first opens them and\n"
-      "found again later. This makes it now, and says where it is. A pipeline may stand for a "
-      "path,\n"
-      "and should where one with other options will be run: options may decide what a record is.\n"
+    { "index", "make the indexes of files ahead of time", "PATH...", 1,
+      "Text, CSV and JSON lines files have an index, which is made when a pipeline first opens "
+      "them\n"
+      "and used again later. This command makes it now, and prints where it is. PATH may also be "
+      "a\n"
+      "pipeline. Give the pipeline if it has options: they may decide what a record is.\n"
       "\n"
       "examples:\n"
       "  brim index train.csv valid.csv\n"
       "  brim index 'text corpus.txt index=beside' --verify\n",
       IN_INDEX, command_index },
-    { "cache", "look at the files of caches, check and delete them", "ACTION PATH...", 1,
-      "ACTION is one of\n"
-      "  list PATH...    the caches at paths and below directories, a line each\n"
-      "  info FILE...    all that is known of a cache, with the pipeline that made it\n"
-      "  verify FILE...  read all samples; a bad one makes the exit code 1\n"
-      "  rm FILE...      delete caches that no process fills, and nothing else\n"
-      "  prune DIR...    delete those that were not used for longest, down to --to SIZE\n"
-      "They are made by pipelines with a stage such as 'cache file=x.brimcache': see brim\n"
-      "stages cache.\n"
+    { "cache", "list, check and delete cache files", "ACTION PATH...", 1,
+      "ACTION is one of:\n"
+      "  list PATH...    list the caches at paths and below directories\n"
+      "  info FILE...    show all that is known about a cache, with the pipeline that made it\n"
+      "  verify FILE...  read all samples; if one is bad, the exit code is 1\n"
+      "  rm FILE...      delete caches that no process is filling, and no other files\n"
+      "  prune DIR...    delete the least recently used caches, down to --to SIZE\n"
+      "Pipelines with a stage such as 'cache file=x.brimcache' make them: see brim stages cache.\n"
       "\n"
       "examples:\n"
       "  brim cache list data\n"
       "  brim cache verify data/train.brimcache\n"
       "  brim cache prune data --to 50GiB --dry-run\n",
       IN_CACHE, command_cache },
-    { "devices", "list the devices that batches can be delivered to", NULL, 0,
-      "Asks the drivers that are there for their devices, their memory, and what of it is free.\n"
-      "A kind of device that has none is listed with the reason.\n"
+    { "devices", "list the devices to which batches can be delivered", NULL, 0,
+      "Asks the installed drivers for their devices, the memory of each, and how much of it is "
+      "free.\n"
+      "A kind without devices is listed with the reason.\n"
       "\n"
       "example:\n"
       "  brim devices --json\n",
@@ -137,7 +139,7 @@ static void print_help(FILE *file) {
     fputs("\n"
           "A pipeline is one argument: brim run 'range 1000 | shuffle seed=7 | batch 64'\n"
           "\n"
-          "exit codes: 0 good, 1 the data or the system failed, 2 wrong options or pipeline,\n"
+          "exit codes: 0 success, 1 the data or the system failed, 2 wrong options or pipeline,\n"
           "3 does not fit the budget\n",
           file);
 }

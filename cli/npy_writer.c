@@ -229,8 +229,8 @@ static brim_status column_add(struct column *column, const struct value *value,
     } else if (!fits(column, value)) {
         char before[SHAPE_TEXT], now[SHAPE_TEXT];
         return fail(failure, BRIM_STATUS_INVALID,
-                    "the samples of %s have not one shape, as a .npy file needs: %s, then %s; "
-                    "leave out pad, or give it to=",
+                    "the samples of %s differ in shape, which a .npy file cannot hold: %s, then "
+                    "%s; leave out pad, or give it to=",
                     column->name, shape_text(column->shape, column->rank, before),
                     shape_text(value->shape, value->rank, now));
     }

@@ -50,37 +50,37 @@ struct row {
 
 static const struct row rows[] = {
     { "--memory", FORM_SIZE, "SIZE", IN_OPENING, FIELD(memory),
-      "the budget, e.g. 64MiB; default: a quarter of what is free" },
+      "the budget, e.g. 64MiB; default: a quarter of the free memory" },
     { "--threads", FORM_THREADS, "N", IN_OPENING, FIELD(threads),
       "at most N workers; 0: the calling thread works; default: auto, the CPUs" },
     { "--index-dir", FORM_TEXT, "DIR", IN_OPENING, FIELD(index_dir),
-      "keep indexes there; default: $XDG_CACHE_HOME/brim, else ~/.cache/brim" },
+      "directory for indexes; default: $XDG_CACHE_HOME/brim, else ~/.cache/brim" },
     { "--trust-foreign", FORM_FLAG, NULL, IN_OPENING, FIELD(trust_foreign),
       "use indexes and caches that other users own or may write" },
     { "--shared", FORM_WORD, "NAME", IN_OPENING, FIELD(shared),
-      "take part in the budget NAME, which processes of this user share" },
+      "use the shared budget NAME of this user's processes" },
     { "--shared-memory", FORM_SIZE, "SIZE", IN_OPENING, FIELD(shared_memory),
-      "what all of them may take together; may be left out if others run" },
+      "limit of the shared budget; may be left out if it exists already" },
     { "--shard", FORM_SHARD, "R/N", IN_TRAINING | IN_CAT, 0, "be rank R (from 0) of N" },
     { "--hold", FORM_COUNT32, "N", IN_TRAINING, FIELD(hold),
-      "keep N batches at a time; default: 1" },
+      "hold N batches at a time; default: 1" },
     { "--slots", FORM_COUNT32, "N", IN_TRAINING, FIELD(slots), "at most N slots for batches" },
     { "--growth", FORM_GROWTH, "HOW", IN_TRAINING, FIELD(growth),
-      "grow: from the minimum, when it pays; fixed: all at once; default: grow" },
+      "grow: from the minimum, on demand; fixed: all at once; default: grow" },
     { "--device", FORM_DEVICE, "DEVICE", IN_TRAINING, 0,
       "deliver batches there, e.g. cuda:0 or opencl:0; default: host" },
     { "--device-memory", FORM_SIZE, "SIZE", IN_TRAINING, FIELD(device_memory),
-      "the device's budget; default: a quarter of what is free there" },
+      "the device's budget; default: a quarter of its free memory" },
     { "--pinned", FORM_SIZE, "SIZE", IN_TRAINING, FIELD(pinned),
-      "at most so much page-locked memory; default: all of --memory" },
+      "limit of page-locked memory; default: all of --memory" },
     { "--epochs", FORM_COUNT, "N", IN_RUN, FIELD(epochs), "run N epochs; default: 1" },
     { "--steps", FORM_COUNT, "N", IN_RUN | IN_BENCH, FIELD(steps),
       "stop after N steps (bench: in each repeat)" },
     { "--seek", FORM_SEEK, "EPOCH:STEP", IN_RUN, 0, "start there; both count from 0" },
     { "--state", FORM_TEXT, "FILE", IN_RUN, FIELD(state),
-      "write where the run stands to FILE when it ends" },
+      "write the state to FILE when the run ends" },
     { "--state-every", FORM_COUNT, "K", IN_RUN, FIELD(state_every),
-      "write the state after every K batches too" },
+      "also write the state after every K batches" },
     { "--resume", FORM_TEXT, "FILE", IN_RUN, FIELD(resume), "go on from the state in FILE" },
     { "--digest", FORM_FLAG, NULL, IN_RUN, FIELD(digest), "print a hash of all batches" },
     { "--repeat", FORM_COUNT, "N", IN_BENCH, FIELD(repeat), "measure N times; default: 5" },
@@ -88,22 +88,22 @@ static const struct row rows[] = {
       "measure for S seconds each time; default: 1" },
     { "--count", FORM_COUNT, "N", IN_CAT | IN_SHOW, FIELD(count),
       "stop after N samples; show: 16 by default" },
-    { "--skip", FORM_NUMBER, "K", IN_CAT, FIELD(skip), "leave out the first K samples" },
+    { "--skip", FORM_NUMBER, "K", IN_CAT, FIELD(skip), "skip the first K samples" },
     { "--npy", FORM_TEXT, "DIR", IN_CAT, FIELD(npy), "write one .npy file for each field to DIR" },
     { "--output", FORM_TEXT, "FILE", IN_SHOW, FIELD(output),
       "write the sheet to FILE as PNG; -: to standard output" },
     { "--field", FORM_NAMES, "NAMES", IN_SHOW, FIELD(field),
-      "show these fields, a,b side by side; default: all that are images" },
+      "show these fields, a,b side by side; default: all images" },
     { "--columns", FORM_COUNT32, "N", IN_SHOW, FIELD(columns),
-      "samples beside each other; default: about square, at most 8" },
+      "samples in a row; default: about square, at most 8" },
     { "--epoch", FORM_NUMBER, "E", IN_SHOW, FIELD(epoch),
       "show epoch E, counted from 0; default: 0" },
     { "--verify", FORM_FLAG, NULL, IN_INSPECT | IN_INDEX, FIELD(verify),
       "read every sample (index: compare every checksum)" },
     { "--to", FORM_ROOM, "SIZE", IN_CACHE, FIELD(to),
-      "prune: caches may take so much together, e.g. 50GiB; 0: none are left" },
+      "prune: the size that caches may have together, e.g. 50GiB; 0: none" },
     { "--dry-run", FORM_FLAG, NULL, IN_CACHE, FIELD(dry_run),
-      "rm, prune: only say what would be deleted" },
+      "rm, prune: only print what would be deleted" },
     { "--markdown", FORM_FLAG, NULL, IN_STAGES, FIELD(markdown), "print all stages as a page" },
     { "--json", FORM_FLAG, NULL, IN_OPENING | IN_STAGES | IN_CACHE | IN_DEVICES, FIELD(json),
       "print one JSON object (cat: one for each sample)" },
@@ -282,7 +282,7 @@ static bool value_store(const struct row *row, const char *text, struct options 
         *(const char **)field = text;
         return *text != '\0';
     case FORM_NAMES:
-        *wanted = "the name of a field, or several with commas between";
+        *wanted = "the name of a field, or several separated by commas";
         *(const char **)field = text;
         return *text != '\0';
     case FORM_SHARD:
@@ -383,7 +383,7 @@ static bool check(const struct options *options, char *why, size_t why_bytes) {
             snprintf(why, why_bytes, "the pipeline is missing: brim %s '... | batch 64'",
                      command->name);
         } else {
-            snprintf(why, why_bytes, "something is missing: brim %s %s", command->name,
+            snprintf(why, why_bytes, "an argument is missing: brim %s %s", command->name,
                      command->operand);
         }
         return false;
@@ -393,7 +393,7 @@ static bool check(const struct options *options, char *why, size_t why_bytes) {
         return false;
     }
     if ((command->bit & IN_SHOW) != 0 && options->output == NULL) {
-        snprintf(why, why_bytes, "where to write is missing: -o sheet.png, or -o - for a pipe");
+        snprintf(why, why_bytes, "the output file is missing: -o sheet.png, or -o - for a pipe");
         return false;
     }
     if (options->json && options->output != NULL && strcmp(options->output, "-") == 0) {
@@ -407,7 +407,7 @@ static bool check(const struct options *options, char *why, size_t why_bytes) {
     }
     if (options->device == BRIM_DEVICE_HOST &&
         (options->device_memory > 0 || options->pinned > 0)) {
-        snprintf(why, why_bytes, "%s is for a device: give --device too, such as --device opencl:0",
+        snprintf(why, why_bytes, "%s needs a device: give --device too, such as --device opencl:0",
                  options->pinned > 0 ? "--pinned" : "--device-memory");
         return false;
     }
@@ -448,7 +448,8 @@ bool options_parse(struct options *options, const struct command *command, int c
         char *word = words[i];
         if (operands_only || word[0] != '-' || word[1] == '\0') {
             if (command->operand == NULL) {
-                snprintf(why, why_bytes, "brim %s takes no '%s'", command->name, word);
+                snprintf(why, why_bytes, "brim %s takes no argument; remove '%s'", command->name,
+                         word);
                 return false;
             }
             if (options->operand != NULL && !takes_many(command)) {

@@ -131,8 +131,8 @@ static void print_device(const brim_plan *plan, const struct options *options) {
     for (uint32_t i = 0; i < info->field_count; i++) {
         const brim_plan_field *field = brim_plan_field_at(plan, i);
         if (field->converted) {
-            printf("converted    %s: copied as uint8, made %s on the device\n", field->name,
-                   brim_dtype_name(field->dtype));
+            printf("converted    %s: uploaded as uint8, converted to %s on the device\n",
+                   field->name, brim_dtype_name(field->dtype));
         }
     }
 }
@@ -154,7 +154,7 @@ static void print_table(const brim_plan *plan, const struct options *options) {
            bytes_text((double)info->planned_bytes, a), bytes_text((double)info->slot_bytes, b),
            bytes_text((double)info->scratch_bytes, c), bytes_text((double)info->stack_bytes, d));
     if (info->sequenced) {
-        printf("window       %s: samples are placed one after the other\n",
+        printf("window       %s: the plan is sequenced\n",
                bytes_text((double)info->window_bytes, a));
     }
     printf("limit        %s: ", bytes_text((double)info->limit_bytes, a));
@@ -165,8 +165,8 @@ static void print_table(const brim_plan *plan, const struct options *options) {
         printf("slots        %" PRIu32 ", at least %" PRIu32 " for --hold %" PRIu32 "\n",
                info->slots, info->minimum_slots, info->hold);
     } else {
-        printf("slots        %" PRIu32 " to fill and copy from, at least %" PRIu32 "\n",
-               info->slots, info->minimum_slots);
+        printf("slots        %" PRIu32 " for staging, at least %" PRIu32 "\n", info->slots,
+               info->minimum_slots);
         print_device(plan, options);
     }
     printf("fingerprint  data %016" PRIx64 ", sample %016" PRIx64 ", order %016" PRIx64 "\n",

@@ -122,7 +122,7 @@ static brim_status end_epoch(struct run *run) {
     if (whole && stats.samples == run->begun.samples && skipped > 0) {
         run->failure.status = BRIM_STATUS_CORRUPT;
         snprintf(run->failure.text, sizeof run->failure.text,
-                 "all %" PRIu64 " samples of epoch %" PRIu64 " were bad, so that it was empty: %s",
+                 "all %" PRIu64 " samples of epoch %" PRIu64 " were bad, so it was empty: %s",
                  skipped, stats.epoch - 1,
                  run->bad.count > 0 ? run->bad.texts[0] : "their errors are not known");
         return BRIM_STATUS_CORRUPT;
@@ -216,7 +216,7 @@ static void print_bad_samples(struct run *run) {
     const uint64_t more = run->stats.skipped + run->stats.replaced - shown;
     if (more > 0) {
         printf("             and %s more%s\n", count_text(more, skipped),
-               run->epochs > 1 ? ", those of each epoch counted" : "");
+               run->epochs > 1 ? ", counted in each epoch" : "");
     }
 }
 
@@ -234,8 +234,7 @@ static void print_table(struct run *run, bool interrupted) {
     printf("memory       peak %s of %s (planned %s, smallest possible %s)\n",
            bytes_text((double)run->usage.peak, a), bytes_text((double)run->usage.limit, b),
            bytes_text((double)plan->planned_bytes, c), bytes_text((double)plan->minimum_bytes, d));
-    printf("resident     peak %s, with all that is not brim's\n",
-           bytes_text((double)run->usage.peak_rss, a));
+    printf("resident     peak %s, the whole process\n", bytes_text((double)run->usage.peak_rss, a));
     printf("workers      %" PRIu32 " thread%s, %" PRIu32 " slots\n", plan->threads,
            plan->threads == 1 ? "" : "s", plan->slots);
     shared_print(&run->usage, 13);

@@ -122,12 +122,12 @@ static void explain_path(const char *path, struct failure *failure) {
     if (brim_guess(path, guess, sizeof guess) == BRIM_OK) {
         snprintf(failure->text, sizeof failure->text,
                  "%.256s is a %s, not a pipeline; the pipeline that reads it: '%s'; brim inspect "
-                 "says what it holds",
+                 "shows what it contains",
                  path, kind, guess);
     } else {
         snprintf(failure->text, sizeof failure->text,
-                 "%.256s is a %s, not a pipeline, which names the stage that reads it, such as "
-                 "'csv FILE'; brim stages lists them",
+                 "%.256s is a %s, not a pipeline; a pipeline names the stage that reads it, such "
+                 "as 'csv FILE'; brim stages lists them",
                  path, kind);
     }
 }
@@ -381,8 +381,8 @@ int failure_print(const struct options *options, const struct failure *failure) 
     put_clean(stderr, failure->text);
     fputc('\n', stderr);
     if (failure->minimum_bytes > 0) {
-        fputs(failure->at_least ? "the smallest budget that would do is not known, but at least:"
-                                : "the smallest budget that would do:",
+        fputs(failure->at_least ? "the smallest budget that fits is not known, but it is at least:"
+                                : "the smallest budget that fits:",
               stderr);
         print_limit(" --shared-memory", failure->minimum_shared_bytes);
         if (failure->minimum_shared_bytes == 0 || options->memory > 0) { /* else it is all of it */
@@ -394,8 +394,8 @@ int failure_print(const struct options *options, const struct failure *failure) 
         if (failure->minimum_shared_bytes > 0 && failure->others_bytes > 0) {
             char text[NUMBER_TEXT];
             fprintf(stderr,
-                    "other processes have %s of the shared budget, whose limit holds until all of "
-                    "them have ended\n",
+                    "other processes have %s of the shared budget; its limit can change only after "
+                    "all of them have ended\n",
                     bytes_text((double)failure->others_bytes, text));
         }
     }

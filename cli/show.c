@@ -171,12 +171,12 @@ static brim_status pictures_named(struct show *show) {
         if (field == NULL) {
             char list[LIST_BYTES];
             fields_list(show->plan, list);
-            return fail(show, BRIM_STATUS_INVALID, "--field: there is no field '%.*s', but: %s",
-                        shown, name, list);
+            return fail(show, BRIM_STATUS_INVALID,
+                        "--field: there is no field '%.*s'; the fields are: %s", shown, name, list);
         }
         if (contact->picture_count == CONTACT_PICTURES) {
-            return fail(show, BRIM_STATUS_INVALID,
-                        "--field: at most %d fields stand beside each other", CONTACT_PICTURES);
+            return fail(show, BRIM_STATUS_INVALID, "--field: at most %d fields can be side by side",
+                        CONTACT_PICTURES);
         }
         if (!image_of(field, &picture->image, &why)) {
             return fail(show, BRIM_STATUS_INVALID, "--field: %s is not an image: %s", field->name,
@@ -250,7 +250,7 @@ static brim_status samples_reserve(struct show *show) {
     if (show->most > MOST_BYTES / bytes) {
         char all[NUMBER_TEXT];
         return fail(show, BRIM_STATUS_INVALID,
-                    "the sheet and its making would take more than %s: show at most %" PRIu64
+                    "making the sheet would take more than %s: show at most %" PRIu64
                     " samples (-n), or fewer fields (--field), or make the images smaller",
                     bytes_text((double)MOST_BYTES, all), MOST_BYTES / bytes);
     }

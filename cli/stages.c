@@ -17,9 +17,9 @@ static const struct {
 } rooms[] = {
     [BRIM_ROOM_SOURCE] = { "source", "where samples come from" },
     [BRIM_ROOM_ORDER] = { "order", "which sample is next" },
-    [BRIM_ROOM_TRANSFORM] = { "transform", "what happens to a sample" },
+    [BRIM_ROOM_TRANSFORM] = { "transform", "how samples are changed" },
     [BRIM_ROOM_BATCHING] = { "batching", "how samples become batches" },
-    [BRIM_ROOM_CACHE] = { "cache", "where samples are kept once they are made" },
+    [BRIM_ROOM_CACHE] = { "cache", "where samples are kept after they are made" },
 };
 #define ROOMS (sizeof(rooms) / sizeof(rooms[0]))
 
@@ -151,10 +151,11 @@ static void page_stage(const brim_stage_info *stage) {
 
 static void print_page(void) {
     puts("# Stages\n\n"
-         "All stages, by the five rooms in which they stand. This page is what `brim stages\n"
-         "--markdown` prints; `make stages` writes it. An argument whose key stands in brackets "
-         "may\n"
-         "be given without it; `...` takes several values. [plan.md](plan.md) has the grammar.");
+         "All stages, by room. `brim stages --markdown` prints this page; `make stages` writes it. "
+         "An\n"
+         "argument whose key is in brackets may be given without the key; `...` takes several "
+         "values.\n"
+         "[plan.md](plan.md) has the grammar.");
     for (size_t room = 0; room < ROOMS; room++) {
         printf("\n## %s: %s\n", rooms[room].name, rooms[room].says);
         for (size_t i = 0; i < brim_stage_count(); i++) {

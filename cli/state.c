@@ -51,7 +51,7 @@ brim_status state_check(const char *path, struct failure *failure) {
     }
     if (stat(path, &facts) == 0 && !S_ISREG(facts.st_mode)) {
         return fail(failure, BRIM_STATUS_INVALID, what, path,
-                    "it is not a regular file, and would be replaced by one");
+                    "it is not a regular file, and the state would replace it");
     }
     /* the folder, also for a file that is there: another is made and renamed */
     memcpy(copy, path, length + 1);
@@ -131,7 +131,7 @@ brim_status state_read(const char *path, brim_state *state, struct failure *fail
         char why[96];
         snprintf(why, sizeof why, "it is %s than the %zu bytes of a state",
                  got > sizeof state->bytes ? "longer" : "shorter", sizeof state->bytes);
-        return fail(failure, BRIM_STATUS_CORRUPT, "no state is in", path, why);
+        return fail(failure, BRIM_STATUS_CORRUPT, "there is no state in", path, why);
     }
     memcpy(state->bytes, bytes, sizeof state->bytes);
     return BRIM_OK;

@@ -20,7 +20,7 @@ class Device:
     total: int  # bytes of its memory
     free: int | None  # of these, now; None: the driver does not tell
     unified: bool  # its memory is the host's
-    converts: bool  # pixels are copied as uint8 and normalised there
+    converts: bool  # pixels are uploaded as uint8 and normalised there
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.index}"

@@ -48,7 +48,7 @@ class Plan(dict[str, Any]):
     batches: int | None  # that one rank receives in an epoch
     steps: int | None  # batches, with all micro-batches of one counted as one
     batch_rows: int
-    sequenced: bool  # samples are placed one after the other
+    sequenced: bool  # rows are assigned while samples are made
     data_fingerprint: int
     sample_fingerprint: int
     order_fingerprint: int
@@ -100,9 +100,9 @@ class Plan(dict[str, Any]):
         ]
         if self["sequenced"]:
             window = bytes_text(self["window_bytes"])
-            figures.append(("window", f"{window}: samples are placed one after the other"))
+            figures.append(("window", f"{window}: the plan is sequenced"))
         on_host = self["device"] == "cpu"
-        slots = f"{self['slots']}{'' if on_host else ' to fill and copy from'}, at least "
+        slots = f"{self['slots']}{'' if on_host else ' for staging'}, at least "
         slots += f"{self['minimum_slots']}{' for hold=%d' % self['hold'] if on_host else ''}"
         most = "1 batch" if self["hold"] == 1 else f"{self['hold']} batches"
         hold = f"{most} kept at a time; one slot more is filled meanwhile"
@@ -137,7 +137,8 @@ class Plan(dict[str, Any]):
             *(
                 (
                     "converted",
-                    f"{field['name']}: copied as uint8, made {field['dtype']} on the device",
+                    f"{field['name']}: uploaded as uint8, converted to {field['dtype']} "
+                    "on the device",
                 )
                 for field in self["fields"]
                 if field["converted"]

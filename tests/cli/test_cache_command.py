@@ -209,7 +209,7 @@ class Looking(Case):
         self.damage_header(path)
         said = brim("cache", "info", path).stdout.decode()
         self.assertIn("usable       no: of another format or damaged", said)
-        self.assertIn("; a pipeline that opens it begins it anew", said)
+        self.assertIn("; a pipeline that opens it resets it", said)
         self.assertIn("of another format or damaged\n",
                       brim("cache", "list", self.folder).stdout.decode())
         file, = self.files("list", self.folder)
@@ -348,8 +348,8 @@ class Usage(Case):
         for words, says in (
                 (["lst", "x"], "did you mean list?"),
                 (["xyzzyplugh", "x"], "it has list info verify rm prune"),
-                (["list"], "something is missing: brim cache list PATH..."),
-                ([], "something is missing"),
+                (["list"], "a path is missing: brim cache list PATH..."),
+                ([], "an argument is missing"),
                 (["list", "x", "--to", "1GiB"], "--to is an option of brim cache prune"),
                 (["list", "x", "--to", "0"], "--to is an option of brim cache prune"),
                 (["prune", "x"], "--to 50GiB"),

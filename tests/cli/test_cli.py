@@ -350,7 +350,7 @@ class Budget(Case):
         done, told = run("run", 200 << 10)
         self.assertEqual(done.returncode, 3, done)
         self.assertNotIn("minimum_bytes", told)
-        self.assertIn(b"is not known, but at least: --memory %d " % told["at_least_bytes"],
+        self.assertIn(b"is not known, but it is at least: --memory %d " % told["at_least_bytes"],
                       done.stderr)
         self.assertTrue(200 << 10 < told["at_least_bytes"] <= minimum, told)
         self.assertEqual(run("run", minimum)[0].returncode, 0)
@@ -473,7 +473,7 @@ class BadSamples(Case):
             shown = self.shown(out)
             self.assertEqual(len(shown), 3)
             self.assertEqual(len(set(shown)), 3)
-            self.assertIn("and 6 more, those of each epoch counted", out)
+            self.assertIn("and 6 more, counted in each epoch", out)
             out = self.good("run", text + " | batch 4 on_error=skip", "--threads=%d" % threads)
             self.assertEqual(len(self.shown(out)), 3)
             self.assertNotIn("more", out)

@@ -90,7 +90,7 @@ class Devices(Run):
             self.assertGreaterEqual(told["copied_bytes"], least)
             self.assertLess(told["copied_bytes"], 2 * least)
             people = self.brim("plan", self.text, device=device).stdout.decode()
-            said = "converted    image: copied as uint8, made float32 on the device\n" in people
+            said = "converted    image: uploaded as uint8, converted to float32 on the device\n" in people
             self.assertEqual(said, converts, people)
 
     def test_plans_show_all_kinds_of_memory(self):
@@ -130,7 +130,7 @@ class Devices(Run):
                 less = [word if word != least[option] else word - 1 for word in words]
                 done = self.brim("run", self.text, *less, device=device, code=3)
                 said = done.stderr.decode()
-                self.assertIn("the smallest budget that would do: --memory ", said)
+                self.assertIn("the smallest budget that fits: --memory ", said)
                 self.assertIn(" %s %d (" % (option, least[option]), said)
                 answer = self.json("run", self.text, *less, device=device, code=3)
                 self.assertIs(answer["fits"], False)
@@ -227,7 +227,7 @@ class Shared(Run):
         done = self.brim("run", self.text, "--shared", self.name, "--shared-memory", "200KiB",
                          code=3)
         said = done.stderr.decode()
-        least = re.search(r"the smallest budget that would do: --shared-memory (\d+) ", said)
+        least = re.search(r"the smallest budget that fits: --shared-memory (\d+) ", said)
         self.assertIsNotNone(least, said)
         self.assertNotIn("--memory ", said.replace("--shared-memory ", ""))
         self.assertNotIn("other processes", said)
@@ -252,7 +252,7 @@ class Shared(Run):
         large = "range 1000000 | batch 100000"
         words = ("run", large, "--shared", self.name)
         said = self.brim(*words, code=3).stderr.decode()
-        self.assertRegex(said, r"the smallest budget that would do: --shared-memory \d+ ")
+        self.assertRegex(said, r"the smallest budget that fits: --shared-memory \d+ ")
         self.assertIn("other processes have ", said)
         self.assertIn("whose limit holds until all of them have ended", said)
         self.assertGreater(self.json(*words, code=3)["minimum_shared_bytes"], 1 << 20)

@@ -282,7 +282,7 @@ class Images(Case):
         done = brim("inspect", self.images, "--verify", *self.cache)
         self.assertEqual(done.returncode, 1, done)
         self.assertIn(b"30 samples good, 24 bad", done.stdout)
-        self.assertIn(b"and 4 more, more of which --json tells", done.stdout)
+        self.assertIn(b"and 4 more, more of them with --json", done.stdout)
 
     def test_bytes_that_are_no_images_by_name_are_not_decoded(self):
         self.put("a/x.bin", b"anything")

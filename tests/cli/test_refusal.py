@@ -102,7 +102,7 @@ class Compressed(Case):
                 code, _, err, resident = measured(*words)
                 self.assertEqual(code, 3, (words, err))
                 self.assertIn(b"must be held in memory", err, words)
-                self.assertIn(b"the smallest budget that would do: --memory ", err, words)
+                self.assertIn(b"the smallest budget that fits: --memory ", err, words)
                 self.assertLess(resident, MOST_RESIDENT, words)
 
     @unittest.skipIf(SANITIZED, "a sanitizer takes memory of its own")
@@ -218,7 +218,7 @@ class Lies(Case):
         # more than 2^32 bytes, of which the length is the rest: known by the header
         write_idx(path, 4100, rows=4100 * MIB // ROW)
         done = self.refuse(text, b"must be held in memory", code=3)
-        self.assertIn(b"the smallest budget that would do: --memory 4299", done.stderr)
+        self.assertIn(b"the smallest budget that fits: --memory 4299", done.stderr)
 
 
 if __name__ == "__main__":
