@@ -184,7 +184,7 @@ static void test_several_files(void **state) {
             }
             free(buffer);
         }
-        opened.source.ops->advise(&opened.source, 0, 12);
+        brim__source_advise(&opened.source, 0, 12);
         char text[600];
         opened.source.ops->describe(&opened.source, 5, text, sizeof text);
         assert_non_null(strstr(text, "part-1, sample 5"));

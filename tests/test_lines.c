@@ -293,7 +293,7 @@ static void test_several_files_are_one_source(void **state) {
     assert_fetched(&scene.source, model, 5, 1);
     scene.source.ops->describe(&scene.source, 5, text, sizeof text);
     assert_non_null(strstr(text, "/b, record 1 (byte 8)"));
-    scene.source.ops->advise(&scene.source, 2, 4);
+    brim__source_advise(&scene.source, 2, 4);
     const uint64_t identity = scene.source.identity;
     end(&scene);
     assert_int_equal(open_lines(&scene, &plain, b.text, a.text), BRIM_OK);

@@ -275,8 +275,8 @@ static void test_files_follow_each_other(void **state) {
             }
         }
         free(buffer);
-        source->ops->advise(source, 0, 8);
-        source->ops->advise(source, 2, 100);
+        brim__source_advise(source, 0, 8);
+        brim__source_advise(source, 2, 100);
         char text[600], wanted[600];
         source->ops->describe(source, 5, text, sizeof text);
         snprintf(wanted, sizeof wanted, "%s, sample 5 (byte %zu)", paths[3].text,
@@ -329,7 +329,7 @@ static void test_fortran_files(void **state) {
     struct opened opened;
     assert_int_equal(open_use(&opened, &use, NULL, 0), BRIM_OK);
     assert_int_equal(opened.source.count, 6);
-    assert_null(opened.source.ops->advise);
+    assert_true(opened.source.no_read_ahead);
     for (uint64_t sample = 0; sample < 6; sample++) {
         const uint8_t *record;
         uint64_t got;

@@ -209,7 +209,7 @@ static void test_windows_equal_model(void **state) {
                         }
                         check_windows(source, files, file_count, cases[c].length, step, shift, 1);
                         check_windows(source, files, file_count, cases[c].length, step, shift, 5);
-                        source->ops->advise(source, 0, source->count);
+                        brim__source_advise(source, 0, source->count);
                         close_opened(&opened);
                     }
                 }

@@ -432,9 +432,7 @@ static void advise(const struct brim__run *run, uint32_t row, uint32_t count) {
         const struct brim__leaf *leaf = plan->leaf[places[i].leaf];
         const uint32_t n = leaf->cache_count > 0 ? 1 : neighbours(places + i, count - i);
         for (uint32_t s = 0; s < leaf->source_count && !is_cached(leaf, places[i].sample); s++) {
-            if (leaf->source[s]->is_file && leaf->source[s]->ops->advise != NULL) {
-                leaf->source[s]->ops->advise(leaf->source[s], places[i].sample, n);
-            }
+            brim__source_advise(leaf->source[s], places[i].sample, n);
         }
         i += n;
     }

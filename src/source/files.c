@@ -44,7 +44,6 @@ brim_status brim__files_init(struct brim__source *source, const char *stage, siz
 brim_status brim__files_open(struct brim__files *files, size_t index, const char *path) {
     errno = 0;
     const brim_status status = brim__file_open(&files->part[index].file, path);
-    files->part[index].stamp = brim__file_opened_stamp(&files->part[index].file);
     if (status == BRIM_OK || (errno != EMFILE && errno != ENFILE)) {
         return status;
     }
@@ -150,6 +149,11 @@ static uint64_t content_bytes(const struct brim__part *part) {
     return part->packed.on ? part->packed.skipped + part->packed.kept : part->file.bytes;
 }
 
+/* Reading what lies between neighbours costs more than a call. */
+static bool is_far_apart(const struct brim__source *source) {
+    return source->pitch > 2 * source->record_bytes;
+}
+
 brim_status brim__files_finish(struct brim__source *source, struct brim__files *files, bool map,
                                const char *what) {
     bool any_read = false;
@@ -176,15 +180,13 @@ brim_status brim__files_finish(struct brim__source *source, struct brim__files *
         return brim__fail(BRIM_STATUS_INVALID, "%s: holds no %s%s", files->part[0].file.path, what,
                           files->count > 1 ? ", nor do the other files of the list" : "");
     }
-    /* far apart, reading what lies between neighbours costs more than a call */
-    source->most_run = any_read && source->pitch > 2 * source->record_bytes
-                           ? 1
-                           : brim__max(1, BRIM__READ_WINDOW / source->pitch);
+    source->most_run =
+        any_read && is_far_apart(source) ? 1 : brim__max(1, BRIM__READ_WINDOW / source->pitch);
     source->in_memory = !any_read;
     return BRIM_OK;
 }
 
-static const struct brim__part *find_part(const struct brim__files *files, uint64_t sample) {
+const struct brim__part *brim__files_find(const struct brim__files *files, uint64_t sample) {
     size_t low = 0, high = files->count;
     while (high - low > 1) {
         const size_t middle = low + (high - low) / 2;
@@ -202,49 +204,31 @@ static uint64_t record_byte(const struct brim__source *source, const struct brim
     return part->data + (sample - part->first) * source->pitch;
 }
 
-static brim_status fetch(const struct brim__source *source, const brim_call *call, uint64_t count,
-                         uint8_t *buffer, const uint8_t **records, uint64_t *got) {
-    assert(call->sample < source->count && count > 0);
-    const struct brim__part *part = find_part(source->self, call->sample);
-    const uint64_t left = part->first + part->samples - call->sample;
-    const uint64_t run = brim__min(brim__min(count, source->most_run), left);
-    const uint64_t at = record_byte(source, part, call->sample);
-    if (source->in_memory) {
-        *records = part->memory + at;
-    } else if (part->memory != NULL) { /* other files of the list are read, so the buffer counts */
-        memcpy(buffer, part->memory + at, brim__source_span(source, run));
-        *records = buffer;
-    } else {
-        const brim_status status =
-            brim__file_read(&part->file, at, buffer, brim__source_span(source, run));
-        if (status != BRIM_OK) {
-            return status;
-        }
-        *records = buffer;
+static brim_status locate(const struct brim__source *source, uint64_t sample, uint64_t count,
+                          struct brim__file_range *ranges, size_t most, size_t *found) {
+    assert(sample < source->count && count > 0 && most > 0);
+    const struct brim__part *part = brim__files_find(source->self, sample);
+    const uint64_t run = brim__min(count, part->first + part->samples - sample);
+    const uint64_t each = is_far_apart(source) && !source->in_memory ? 1 : run;
+    const uint64_t bytes = (each - 1) * source->pitch + source->record_bytes;
+    uint64_t at = record_byte(source, part, sample);
+    assert(part->memory != NULL || part->file.fd >= 0);
+    size_t n = 0;
+    for (uint64_t done = 0; n < most && done < run; done += each, n++) {
+        ranges[n] =
+            (struct brim__file_range){ .file = &part->file,
+                                       .memory = part->memory == NULL ? NULL : part->memory + at,
+                                       .offset = at,
+                                       .bytes = bytes,
+                                       .samples = each };
+        at += source->pitch;
     }
-    *got = run;
+    *found = n;
     return BRIM_OK;
 }
 
-static void advise(const struct brim__source *source, uint64_t sample, uint64_t count) {
-    assert(sample < source->count);
-    const uint64_t end = sample + brim__min(count, source->count - sample);
-    while (sample < end) {
-        const struct brim__part *part = find_part(source->self, sample);
-        uint64_t run = brim__min(end, part->first + part->samples) - sample;
-        if (source->most_run == 1) {
-            run = 1; /* far apart: what lies between is not read */
-        }
-        if (part->file.fd >= 0) {
-            brim__file_advise(&part->file, record_byte(source, part, sample),
-                              (run - 1) * source->pitch + source->record_bytes);
-        }
-        sample += run;
-    }
-}
-
 static void describe(const struct brim__source *source, uint64_t sample, char *text, size_t bytes) {
-    const struct brim__part *part = find_part(source->self, sample);
+    const struct brim__part *part = brim__files_find(source->self, sample);
     snprintf(text, bytes, "%s, sample %llu (byte %llu)", part->file.path,
              (unsigned long long)sample, (unsigned long long)record_byte(source, part, sample));
 }
@@ -252,16 +236,17 @@ static void describe(const struct brim__source *source, uint64_t sample, char *t
 /* A file that is not what opening saw is no longer what is read here, or not all of it
  * (a header, an index): its samples are then told from those of both. */
 static brim_status stamp_part(const struct brim__part *part, bool may_lack, uint64_t *stamp) {
+    const uint64_t opened = brim__file_opened_stamp(&part->file);
     const brim_status status = brim__file_stamp(part->file.path, may_lack, stamp);
-    if (status == BRIM_OK && *stamp != part->stamp) {
-        *stamp = brim__hash_words(*stamp, part->stamp, 1);
+    if (status == BRIM_OK && *stamp != opened) {
+        *stamp = brim__hash_words(*stamp, opened, 1);
     }
     return status;
 }
 
 brim_status brim__files_stamp(const struct brim__files *files, uint64_t sample, uint64_t *stamp) {
     if (sample != BRIM__ALL_SAMPLES) {
-        return stamp_part(find_part(files, sample), false, stamp);
+        return stamp_part(brim__files_find(files, sample), false, stamp);
     }
     brim_status status = BRIM_OK;
     *stamp = files->count;
@@ -291,23 +276,15 @@ static void close_files(struct brim__source *source) {
 
 static void expect_random(const struct brim__source *source) {
     const struct brim__files *files = source->self;
-    for (size_t i = 0; i < files->count; i++) {
+    for (size_t i = 0; i < files->count && !source->no_read_ahead; i++) {
         brim__file_expect_random(&files->part[i].file);
     }
 }
 
 const struct brim__source_ops brim__files_ops = {
-    .fetch = fetch,
+    .locate = locate,
+    .fetch = brim__source_fetch,
     .expect_random = expect_random,
-    .advise = advise,
-    .describe = describe,
-    .stamp = stamp_files,
-    .load = load,
-    .close = close_files,
-};
-
-const struct brim__source_ops brim__files_scattered_ops = {
-    .fetch = fetch,
     .describe = describe,
     .stamp = stamp_files,
     .load = load,

@@ -46,7 +46,6 @@ struct brim__part {
     uint64_t data;    /* byte of its first record */
     uint64_t samples; /* records in it; may be 0 */
     uint64_t first;   /* number of its first record in the source */
-    uint64_t stamp;   /* of the file as opening saw it */
     /* the content, of which `data` is a byte: the map, or what was inflated;
      * NULL: read from the file, or packed */
     const uint8_t *memory;
@@ -82,8 +81,9 @@ brim_status brim__files_finish(struct brim__source *source, struct brim__files *
  * of all. */
 brim_status brim__files_stamp(const struct brim__files *files, uint64_t sample, uint64_t *stamp);
 
+/* The file that holds a sample. */
+const struct brim__part *brim__files_find(const struct brim__files *files, uint64_t sample);
+
 extern const struct brim__source_ops brim__files_ops;
-/* The same without advice: for records whose bytes do not lie together. */
-extern const struct brim__source_ops brim__files_scattered_ops;
 
 #endif

@@ -3,11 +3,13 @@
  * keys of JSON lines.
  *
  * The manifest is read by the source of its format, opened here with the arguments
- * that make paths bytes or texts. Its records are copied to the front of ours; each
- * path column gets a blob behind them, which takes the column's place as a field:
+ * that make paths bytes or texts, and its ranges are ours. Each path column gets a blob
+ * behind the inner record, which takes the column's place as a field:
  *
  *     record:  the inner record | blob | blob ...
- *     extra:   buffer of the inner fetch | paths, one for each blob of each record
+ *     work:    the inner source's | paths, one for each blob
+ *
+ * The inner source's scratch memory, which does not stay, lies under the paths.
  *
  * What the images need at most is found out when the manifest is opened for the
  * first time, and kept in pages of its own:
@@ -21,9 +23,10 @@
 #include "base/stream.h"
 #include "source/folder.h"
 
-#define RUN_BYTES    65536 /* of paths for one fetch, if there are several */
-#define KEPT_MAGIC   "brimprb\n"
-#define KEPT_VERSION 2
+#define RUN_BYTES      65536 /* of paths for one fetch, if there are several */
+#define WORK_ALIGNMENT 16    /* of memory for parsing (json.h) */
+#define KEPT_MAGIC     "brimprb\n"
+#define KEPT_VERSION   2
 
 struct manifest {
     struct brim__source inner;
@@ -35,17 +38,15 @@ struct manifest {
     uint64_t room[BRIM__MAX_FIELDS];   /* bytes of its full path with the zero */
     uint64_t rooms;                    /* their sum */
     uint64_t blobs;                    /* place of the first blob in a record */
-    uint64_t inner_bytes;              /* of the extra, for the inner fetch */
 };
 
 /* ---------------------------------------------------------------- fetching */
 
-static brim_status set_paths(const struct manifest *manifest, const uint8_t *inner, uint8_t *record,
-                             char *room) {
+static brim_status set_paths(const struct manifest *manifest, uint8_t *record, char *room) {
     for (uint32_t i = 0; i < manifest->path_count; i++) {
         struct brim__span span;
         const struct brim__blob blob = { .path = room };
-        memcpy(&span, inner + manifest->span[i], sizeof span);
+        memcpy(&span, record + manifest->span[i], sizeof span);
         const brim_status status =
             brim__files_join(manifest->root, span.count == 0 ? "" : (const char *)span.data,
                              (size_t)span.count, room, (size_t)manifest->room[i]);
@@ -58,35 +59,19 @@ static brim_status set_paths(const struct manifest *manifest, const uint8_t *inn
     return BRIM_OK;
 }
 
-static brim_status fetch(const struct brim__source *source, const brim_call *call, uint64_t count,
-                         uint8_t *buffer, const uint8_t **records, uint64_t *got) {
+static brim_status locate(const struct brim__source *source, uint64_t sample, uint64_t count,
+                          struct brim__file_range *ranges, size_t most, size_t *found) {
     const struct manifest *manifest = source->self;
-    const struct brim__source *inner = &manifest->inner;
-    uint8_t *extra = buffer + brim__source_extra(source, count);
-    char *rooms = (char *)extra + manifest->inner_bytes;
-    const uint8_t *from;
-    uint64_t n = 0, run = 0;
-    brim_status status =
-        inner->ops->fetch(inner, call, brim__min(count, source->most_run), extra, &from, &run);
-    while (status == BRIM_OK && n < run) {
-        uint8_t *record = buffer + n * source->pitch;
-        memcpy(record, from + n * inner->pitch, (size_t)inner->record_bytes);
-        status = set_paths(manifest, from + n * inner->pitch, record, rooms + n * manifest->rooms);
-        n += status == BRIM_OK;
-    }
-    if (n == 0) {
-        return status;
-    }
-    *records = buffer;
-    *got = n;
-    return BRIM_OK;
+    return manifest->inner.ops->locate(&manifest->inner, sample, count, ranges, most, found);
 }
 
-static void advise(const struct brim__source *source, uint64_t sample, uint64_t count) {
+static brim_status parse(const struct brim__source *source, const struct brim__file_range *range,
+                         uint8_t *bytes, uint8_t *record, uint8_t *work) {
     const struct manifest *manifest = source->self;
-    if (manifest->inner.ops->advise != NULL) {
-        manifest->inner.ops->advise(&manifest->inner, sample, count);
-    }
+    const struct brim__source *inner = &manifest->inner;
+    const brim_status status = inner->ops->parse(inner, range, bytes, record, work);
+    return status == BRIM_OK ? set_paths(manifest, record, (char *)work + inner->work_bytes)
+                             : status;
 }
 
 static void describe(const struct brim__source *source, uint64_t sample, char *text, size_t bytes) {
@@ -116,7 +101,7 @@ static brim_status path_of(const struct brim__source *source, uint64_t sample, u
     if (buffer == NULL) {
         return status;
     }
-    status = fetch(source, &call, 1, buffer, &record, &got);
+    status = brim__source_fetch(source, &call, 1, buffer, &record, &got);
     if (status == BRIM_OK) {
         brim__copy_text(text, BRIM__SAMPLE_NAME, blob_path(manifest, record, column));
     }
@@ -148,8 +133,9 @@ static void close_manifest(struct brim__source *source) {
 }
 
 static const struct brim__source_ops manifest_ops = {
-    .fetch = fetch,
-    .advise = advise,
+    .locate = locate,
+    .parse = parse,
+    .fetch = brim__source_fetch,
     .describe = describe,
     .path = path_of,
     .stamp = stamp_samples,
@@ -246,8 +232,8 @@ static brim_status look_at_all(const struct brim__source *source, struct brim__o
         const brim_call call = { .size = sizeof call, .sample = s };
         const uint8_t *records = buffer;
         uint64_t run = 0;
-        status = fetch(source, &call, brim__min(source->most_run, source->count - s), buffer,
-                       &records, &run);
+        status = brim__source_fetch(source, &call, brim__min(source->most_run, source->count - s),
+                                    buffer, &records, &run);
         if (status == BRIM_STATUS_CORRUPT) { /* a bad sample when its turn comes */
             status = BRIM_OK;
             s++;
@@ -437,9 +423,14 @@ static brim_status open_samples(const struct brim__use *use, struct brim__openin
     source->count = inner->count;
     source->is_file = true;
     source->most_run = brim__max(1, brim__min(inner->most_run, RUN_BYTES / manifest->rooms));
-    manifest->inner_bytes =
-        brim__align(brim__source_buffer(inner, source->most_run), BRIM__CACHE_LINE);
-    source->extra_bytes = manifest->inner_bytes + source->most_run * manifest->rooms;
+    source->range_bytes = inner->range_bytes;
+    source->range_margin = inner->range_margin;
+    source->work_bytes = inner->work_bytes + manifest->rooms;
+    if (inner->work_bytes > 0 || inner->scratch_bytes > 0) {
+        source->work_bytes = brim__align(source->work_bytes, WORK_ALIGNMENT);
+    }
+    source->scratch_bytes = inner->scratch_bytes;
+    source->extra_bytes = brim__source_parsing_bytes(source);
     source->identity =
         brim__hash_words(inner->identity, brim__hash("files", 5, 0), manifest->path_count);
     return brim__item(use, BRIM__FILES_PROBE)->integer == (int64_t)BRIM__PROBE_NO

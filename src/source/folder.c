@@ -5,8 +5,8 @@
  * folder's listing, their places in its index (folder.h); fetching reads both and
  * opens no image: that is done by whoever decodes it.
  *
- *     record:  brim__blob -> "/.../DIR/class/name", behind the records | label: int64
- *     extra:   full paths, one for each record | records of the listing as they are read
+ *     range:   a record of the listing
+ *     record:  brim__blob -> "/.../DIR/class/name", in the work memory | label: int64
  *
  * Paths are absolute, so that they stay right when the process changes its directory;
  * messages begin with the directory as the user wrote it.
@@ -46,108 +46,83 @@ struct opened {
     const struct brim__image_survey *images; /* NULL: none, or not looked at */
     const char *const *classes;              /* NULL: none */
     uint64_t longest;                        /* full path with its zero */
-    uint64_t raw_bytes;
 };
 
 /* ---------------------------------------------------------------- fetching */
 
-/* Reads the records of as many of `count` samples as lie together and fit `room`. */
-static brim_status read_records(const struct opened *opened, uint64_t sample, uint64_t count,
-                                struct brim__index_entry *entry, uint8_t *raw, uint64_t room,
-                                uint64_t *got) {
-    brim_status status = brim__index_read(&opened->index, sample, (size_t)count, entry);
-    if (status != BRIM_OK) {
-        return status;
+static brim_status locate(const struct brim__source *source, uint64_t sample, uint64_t count,
+                          struct brim__file_range *ranges, size_t most, size_t *found) {
+    const struct opened *opened = source->self;
+    const struct brim__file *file = &opened->listing.file;
+    const uint64_t longest = BRIM__LISTING_RECORD + opened->listing.header.longest;
+    assert(sample < source->count && count > 0 && most > 0);
+    const size_t run = (size_t)brim__min(brim__min(count, most), source->count - sample);
+    const brim_status status = brim__index_locate(&opened->index, file, sample, run, ranges);
+    size_t n = 0;
+    while (status == BRIM_OK && n < run && ranges[n].bytes <= longest) {
+        n++;
     }
-    uint64_t n = 0, bytes = 0;
-    while (n < count && entry[n].length <= room - bytes &&
-           entry[n].offset == entry[0].offset + bytes) {
-        bytes += entry[n++].length;
-    }
-    if (n == 0) {
-        return brim__listing_damaged(opened->listing.file.path, entry[0].offset);
-    }
-    *got = n;
-    return brim__file_read(&opened->listing.file, entry[0].offset, raw, (size_t)bytes);
+    *found = n;
+    return status == BRIM_OK && n == 0 ? brim__listing_damaged(file->path, ranges[0].offset)
+                                       : status;
 }
 
-static brim_status parse(const struct opened *opened, const struct brim__index_entry *entry,
-                         const uint8_t *raw, struct brim__listed *listed, const char **relative) {
+static brim_status parse_record(const struct opened *opened, const struct brim__file_range *range,
+                                const uint8_t *bytes, struct brim__listed *listed,
+                                const char **relative) {
     const struct brim__listing *listing = &opened->listing;
-    const brim_status status =
-        brim__listed_parse(raw, entry->length, listing->file.path, entry->offset, listed, relative);
+    const brim_status status = brim__listed_parse(bytes, range->bytes, listing->file.path,
+                                                  range->offset, listed, relative);
     if (status != BRIM_OK) {
         return status;
     }
     if (listed->root >= opened->folder.root_count || listed->path_bytes > listing->header.longest ||
-        listed->label != entry->a ||
+        listed->label != range->mark ||
         (listing->header.labelled != 0 && listed->label >= listing->header.classes)) {
-        return brim__listing_damaged(listing->file.path, entry->offset);
+        return brim__listing_damaged(listing->file.path, range->offset);
     }
     return BRIM_OK;
 }
 
-static brim_status read_path(const struct opened *opened, const struct brim__index_entry *entry,
-                             const uint8_t *raw, char *path, uint64_t *label) {
+static brim_status parse(const struct brim__source *source, const struct brim__file_range *range,
+                         uint8_t *bytes, uint8_t *record, uint8_t *work) {
+    const struct opened *opened = source->self;
+    const struct brim__blob blob = { .path = (const char *)work, .described = true };
     struct brim__listed listed;
     const char *relative;
     char full[PATH_MAX];
-    brim_status status = parse(opened, entry, raw, &listed, &relative);
+    brim_status status = parse_record(opened, range, bytes, &listed, &relative);
     if (status == BRIM_OK) {
         status = brim__listed_path(&opened->folder, listed.root, relative, listed.path_bytes, full);
     }
-    if (status == BRIM_OK) {
-        memcpy(path, full, strlen(full) + 1);
-        *label = listed.label;
-    }
-    return status;
-}
-
-static brim_status fetch(const struct brim__source *source, const brim_call *call, uint64_t count,
-                         uint8_t *buffer, const uint8_t **records, uint64_t *got) {
-    const struct opened *opened = source->self;
-    struct brim__index_entry entry[RUN];
-    char *paths = (char *)buffer + brim__source_extra(source, count);
-    uint8_t *raw = (uint8_t *)paths + source->most_run * opened->longest;
-    assert(call->sample < source->count && count > 0);
-    const uint64_t run =
-        brim__min(brim__min(count, source->most_run), source->count - call->sample);
-    uint64_t together = 0, n = 0;
-    brim_status status =
-        read_records(opened, call->sample, run, entry, raw, opened->raw_bytes, &together);
-    for (; status == BRIM_OK && n < together; n++) {
-        const struct brim__blob blob = { .path = paths + n * opened->longest, .described = true };
-        uint64_t label = 0;
-        uint8_t *record = buffer + n * source->pitch;
-        status = read_path(opened, &entry[n], raw + (entry[n].offset - entry[0].offset),
-                           paths + n * opened->longest, &label);
-        if (status != BRIM_OK) {
-            break;
-        }
-        memcpy(record, &blob, sizeof blob);
-        if (source->field_count > 1) {
-            memcpy(record + sizeof blob, &label, sizeof label);
-        }
-    }
-    if (n == 0) {
+    if (status != BRIM_OK) {
         return status;
     }
-    *records = buffer;
-    *got = n;
+    memcpy(work, full, strlen(full) + 1);
+    memcpy(record, &blob, sizeof blob);
+    if (source->field_count > 1) {
+        const int64_t label = listed.label;
+        memcpy(record + sizeof blob, &label, sizeof label);
+    }
     return BRIM_OK;
 }
 
 /* What to call a sample: its path as the user would write it, or the end of that. */
-static brim_status name_of(const struct opened *opened, uint64_t sample, char *text, size_t bytes) {
-    struct brim__index_entry entry;
+static brim_status name_of(const struct brim__source *source, uint64_t sample, char *text,
+                           size_t bytes) {
+    const struct opened *opened = source->self;
+    struct brim__file_range range;
     struct brim__listed listed;
-    uint8_t raw[BRIM__LISTED_MOST];
+    uint8_t record[BRIM__LISTED_MOST];
     char path[PATH_MAX];
     const char *relative;
-    uint64_t got;
-    brim_status status = read_records(opened, sample, 1, &entry, raw, sizeof raw, &got);
+    size_t found;
+    brim_status status = locate(source, sample, 1, &range, 1, &found);
     if (status == BRIM_OK) {
-        status = parse(opened, &entry, raw, &listed, &relative);
+        status = brim__file_read(range.file, range.offset, record, (size_t)range.bytes);
+    }
+    if (status == BRIM_OK) {
+        status = parse_record(opened, &range, record, &listed, &relative);
     }
     if (status == BRIM_OK) {
         memcpy(path, relative, listed.path_bytes);
@@ -161,7 +136,7 @@ static void describe(const struct brim__source *source, uint64_t sample, char *t
     const struct opened *opened = source->self;
     char kept[BRIM__DETAIL_BYTES];
     brim__copy_text(kept, sizeof kept, brim_detail()); /* the failure that is being described */
-    const brim_status status = name_of(opened, sample, text, bytes);
+    const brim_status status = name_of(source, sample, text, bytes);
     brim__fail_text(BRIM_OK, kept);
     if (status != BRIM_OK) {
         snprintf(text, bytes, "%s, sample %llu", opened->folder.root[0],
@@ -172,7 +147,7 @@ static void describe(const struct brim__source *source, uint64_t sample, char *t
 static brim_status path_of(const struct brim__source *source, uint64_t sample, uint32_t field,
                            brim_budget *budget, char *text) {
     (void)field, (void)budget;
-    return name_of(source->self, sample, text, BRIM__SAMPLE_NAME);
+    return name_of(source, sample, text, BRIM__SAMPLE_NAME);
 }
 
 static void close_folder(struct brim__source *source) {
@@ -183,7 +158,9 @@ static void close_folder(struct brim__source *source) {
 }
 
 static const struct brim__source_ops folder_ops = {
-    .fetch = fetch,
+    .locate = locate,
+    .parse = parse,
+    .fetch = brim__source_fetch,
     .describe = describe,
     .path = path_of,
     .stamp = brim__paths_stamp,
@@ -439,8 +416,10 @@ static brim_status open_samples(const struct brim__use *use, struct brim__openin
     source->identity = header->identity;
     source->is_file = true;
     source->most_run = brim__max(1, brim__min(RUN, RUN_BYTES / opened->longest));
-    opened->raw_bytes = source->most_run * (BRIM__LISTING_RECORD + header->longest);
-    source->extra_bytes = source->most_run * opened->longest + opened->raw_bytes;
+    source->no_read_ahead = true; /* it would bring paths, not the files that they name */
+    source->range_bytes = source->most_run * (BRIM__LISTING_RECORD + header->longest);
+    source->work_bytes = opened->longest;
+    source->extra_bytes = brim__source_parsing_bytes(source);
     status = brim__files_note(header->loose, header->probed.others, opening->arena, &source->note);
     return status == BRIM_OK ? set_fields(source, opened) : status;
 }

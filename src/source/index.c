@@ -209,8 +209,10 @@ static brim_status unpack(const struct brim__index *index, const uint8_t *from, 
     return BRIM_OK;
 }
 
-brim_status brim__index_read(const struct brim__index *index, uint64_t first, size_t count,
-                             struct brim__index_entry *entries) {
+/* Into one of both. */
+static brim_status read_entries(const struct brim__index *index, uint64_t first, size_t count,
+                                struct brim__index_entry *entries,
+                                struct brim__file_range *ranges) {
     uint8_t page[BRIM__INDEX_PAGE];
     assert(first <= index->count && count <= index->count - first);
     for (size_t i = 0; i < count;) {
@@ -218,13 +220,35 @@ brim_status brim__index_read(const struct brim__index *index, uint64_t first, si
         size_t place = (size_t)((first + i) % BRIM__INDEX_PER_PAGE);
         brim_status status = read_page(&index->file, number, page);
         for (; status == BRIM_OK && i < count && place < BRIM__INDEX_PER_PAGE; i++, place++) {
-            status = unpack(index, page + place * BRIM__INDEX_ENTRY, first + i, &entries[i]);
+            struct brim__index_entry entry;
+            status = unpack(index, page + place * BRIM__INDEX_ENTRY, first + i, &entry);
+            if (entries != NULL) {
+                entries[i] = entry;
+            } else {
+                ranges[i] = (struct brim__file_range){
+                    .offset = entry.offset, .bytes = entry.length, .samples = 1, .mark = entry.a
+                };
+            }
         }
         if (status != BRIM_OK) {
             return status;
         }
     }
     return BRIM_OK;
+}
+
+brim_status brim__index_read(const struct brim__index *index, uint64_t first, size_t count,
+                             struct brim__index_entry *entries) {
+    return read_entries(index, first, count, entries, NULL);
+}
+
+brim_status brim__index_locate(const struct brim__index *index, const struct brim__file *data,
+                               uint64_t first, size_t count, struct brim__file_range *ranges) {
+    const brim_status status = read_entries(index, first, count, NULL, ranges);
+    for (size_t i = 0; status == BRIM_OK && i < count; i++) {
+        ranges[i].file = data;
+    }
+    return status;
 }
 
 brim_status brim__index_verify(const struct brim__index *index) {

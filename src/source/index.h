@@ -81,6 +81,9 @@ void brim__index_close(struct brim__index *index); /* harmless twice */
  * thread. Every entry lies inside the data file; else BRIM_STATUS_CORRUPT. */
 brim_status brim__index_read(const struct brim__index *index, uint64_t first, size_t count,
                              struct brim__index_entry *entries);
+/* The same as ranges of the data file; `a` is the mark. */
+brim_status brim__index_locate(const struct brim__index *index, const struct brim__file *data,
+                               uint64_t first, size_t count, struct brim__file_range *ranges);
 /* Reads all of it and compares every checksum. */
 brim_status brim__index_verify(const struct brim__index *index);
 

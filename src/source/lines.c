@@ -1,15 +1,10 @@
 /*
  * lines.c: files of records that end with a newline, by number.
  *
- * A fetch reads the index entries of as many neighbours as may come together,
- * then all their bytes with one read, and hands each record to the format:
- *
- *     buffer:  records | raw: bytes from the first to the last | work, one for each | scratch
- *
- * Two neighbours are read together only if a line end lies between them, which
- * is the byte behind its record that a parse function may use. An index that is
- * no honest one can therefore bring wrong records, but none outside the raw
- * space.
+ * The index says where records lie, and the format parses them (source.h). A parse
+ * function may use the byte behind its record, so two neighbours are read together only
+ * if a line end lies between them. An index that is no honest one can therefore bring
+ * wrong records, but none outside the buffer.
  */
 #include "source/lines.h"
 #include "source/lines_parts.h"
@@ -203,109 +198,59 @@ brim_status brim__lines_finish(struct brim__source *source, struct brim__lines *
                           "max_bytes",
                           format->stage, (unsigned long long)lines->bound);
     }
-    lines->work_stride = brim__align(format->work_bytes, BRIM__CACHE_LINE);
-    source->most_run = brim__max(1, brim__min(BRIM__LINES_RUN, RUN_BYTES / brim__max(1, each)));
-    lines->raw_bytes = brim__align(
+    source->work_bytes = brim__align(format->work_bytes, BRIM__CACHE_LINE);
+    source->scratch_bytes = brim__align(format->scratch_bytes, BRIM__CACHE_LINE);
+    source->most_run = brim__max(1, brim__min(BRIM__MOST_RANGES, RUN_BYTES / brim__max(1, each)));
+    source->range_margin = 1; /* the byte behind a record that a parse function may use */
+    source->range_bytes = brim__align(
         brim__max(lines->bound + 1,
                   brim__min(BRIM__READ_WINDOW,
                             source->most_run * (brim__min(lines->bound, BRIM__READ_WINDOW) + 2))),
         BRIM__CACHE_LINE);
-    source->extra_bytes = lines->raw_bytes + source->most_run * lines->work_stride +
-                          brim__align(format->scratch_bytes, BRIM__CACHE_LINE);
+    source->extra_bytes = brim__source_parsing_bytes(source);
     lines->opening = NULL;
     return BRIM_OK;
 }
 
 /* ---------------------------------------------------------------- fetching */
 
-static size_t find_part(const struct brim__files *files, uint64_t sample) {
-    size_t low = 0, high = files->count;
-    while (high - low > 1) {
-        const size_t middle = low + (high - low) / 2;
-        if (files->part[middle].first <= sample) {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
+static size_t find_file(const struct brim__lines *lines, uint64_t sample) {
+    return (size_t)(brim__files_find(lines->files, sample) - lines->files->part);
 }
 
-/* Reads the bytes of as many of `count` records as go together; how many. */
-static brim_status read_raw(const struct brim__lines *lines, const struct brim__file *file,
-                            const struct brim__index_entry *entry, uint64_t count, uint8_t *raw,
-                            uint64_t *together) {
-    if (entry[0].length > lines->bound) {
-        return brim__lines_too_long(lines, entry[0].length, false);
-    }
-    uint64_t end = entry[0].offset + entry[0].length;
-    uint64_t n = 1;
-    for (; n < count; n++) {
-        if (entry[n].offset <= end || entry[n].length > lines->bound ||
-            entry[n].offset + entry[n].length - entry[0].offset >= lines->raw_bytes) {
-            break;
-        }
-        end = entry[n].offset + entry[n].length;
-    }
-    *together = n;
-    return brim__file_read(file, entry[0].offset, raw, (size_t)(end - entry[0].offset));
-}
-
-static brim_status fetch(const struct brim__source *source, const brim_call *call, uint64_t count,
-                         uint8_t *buffer, const uint8_t **records, uint64_t *got) {
+static brim_status locate(const struct brim__source *source, uint64_t sample, uint64_t count,
+                          struct brim__file_range *ranges, size_t most, size_t *found) {
     const struct brim__lines *lines = source->self;
-    const struct brim__line_format *format = &lines->format;
-    assert(call->sample < source->count && count > 0);
-    const size_t p = find_part(lines->files, call->sample);
+    assert(sample < source->count && count > 0 && most > 0);
+    const size_t p = find_file(lines, sample);
     const struct brim__part *part = &lines->files->part[p];
-    const uint64_t first = call->sample - part->first;
-    const uint64_t run = brim__min(brim__min(count, source->most_run), part->samples - first);
-    struct brim__index_entry entry[BRIM__LINES_RUN];
-    uint8_t *const raw = buffer + brim__source_extra(source, count);
-    uint8_t *const work = raw + lines->raw_bytes;
-    uint64_t n = 0, together = 0;
-    brim_status status = brim__index_read(&lines->index[p], first, (size_t)run, entry);
-    if (status == BRIM_OK) {
-        status = read_raw(lines, &part->file, entry, run, raw, &together);
-    }
-    while (status == BRIM_OK && n < together) {
-        status = format->parse(source, format->self, raw + (entry[n].offset - entry[0].offset),
-                               entry[n].length, buffer + n * source->pitch,
-                               work + n * lines->work_stride);
-        n += status == BRIM_OK;
-    }
-    if (n == 0) {
+    const uint64_t first = sample - part->first;
+    const size_t run = (size_t)brim__min(brim__min(count, most), part->samples - first);
+    const brim_status status =
+        brim__index_locate(&lines->index[p], &part->file, first, run, ranges);
+    if (status != BRIM_OK) {
         return status;
     }
-    *records = buffer;
-    *got = n;
+    if (ranges[0].bytes > lines->bound) {
+        return brim__lines_too_long(lines, ranges[0].bytes, false);
+    }
+    size_t n = 1;
+    while (n < run && ranges[n].bytes <= lines->bound) {
+        n++;
+    }
+    *found = n;
     return BRIM_OK;
 }
 
-static void advise(const struct brim__source *source, uint64_t sample, uint64_t count) {
+static brim_status parse(const struct brim__source *source, const struct brim__file_range *range,
+                         uint8_t *bytes, uint8_t *record, uint8_t *work) {
     const struct brim__lines *lines = source->self;
-    assert(sample < source->count);
-    const uint64_t end = sample + brim__min(count, source->count - sample);
-    while (sample < end) {
-        const size_t p = find_part(lines->files, sample);
-        const struct brim__part *part = &lines->files->part[p];
-        const uint64_t stop = brim__min(end, part->first + part->samples);
-        struct brim__index_entry first, last;
-        if (brim__index_read(&lines->index[p], sample - part->first, 1, &first) != BRIM_OK ||
-            brim__index_read(&lines->index[p], stop - 1 - part->first, 1, &last) != BRIM_OK) {
-            return; /* fetching will say what is wrong */
-        }
-        const uint64_t last_end = last.offset + last.length;
-        if (last_end > first.offset) {
-            brim__file_advise(&part->file, first.offset, (size_t)(last_end - first.offset));
-        }
-        sample = stop;
-    }
+    return lines->format.parse(source, lines->format.self, bytes, range->bytes, record, work);
 }
 
 static void describe(const struct brim__source *source, uint64_t sample, char *text, size_t bytes) {
     const struct brim__lines *lines = source->self;
-    const size_t p = find_part(lines->files, sample);
+    const size_t p = find_file(lines, sample);
     const struct brim__part *part = &lines->files->part[p];
     struct brim__index_entry entry;
     char kept[BRIM__DETAIL_BYTES];
@@ -339,8 +284,9 @@ static void close_lines(struct brim__source *source) {
 }
 
 static const struct brim__source_ops file_ops = {
-    .fetch = fetch,
-    .advise = advise,
+    .locate = locate,
+    .parse = parse,
+    .fetch = brim__source_fetch,
     .describe = describe,
     .stamp = stamp_lines,
     .close = close_lines,

@@ -10,7 +10,9 @@
  * The bound on a record's bytes is max_bytes, or the longest in the indexes if
  * that is less; a longer one is a bad sample that names the option.
  *
- *     buffer of a fetch: | record | record | ... | raw bytes of all of them | work |
+ * Its buffer is that of source.h, for files and streams:
+ *
+ *     buffer: | record | record | ... | bytes of all of them | work | work | ... | scratch |
  */
 #ifndef BRIM_LINES_H
 #define BRIM_LINES_H

@@ -8,7 +8,6 @@
 #include "source/files.h"
 #include "source/lines.h"
 
-#define BRIM__LINES_RUN  64    /* most records of one fetch */
 #define BRIM__LINES_PEEK 65536 /* of a stream, before its first sample is pulled */
 
 /* Where a walk over bytes stands among quotes; all zero at a record's begin. */
@@ -42,7 +41,6 @@ struct brim__lines {
     struct brim__index *index;        /* of each file */
     struct brim__line_stream *stream; /* NULL: files */
     uint64_t bound;                   /* on a record's bytes */
-    uint64_t raw_bytes, work_stride;  /* in the buffer of a fetch */
 };
 
 /* lines_scan.c */

@@ -153,7 +153,7 @@ static brim_status pull(const struct brim__source *source, uint64_t count, uint6
     const struct brim__line_format *format = &lines->format;
     struct brim__line_stream *stream = lines->stream;
     uint8_t *const raw = buffer + brim__source_extra(source, count);
-    uint8_t *const work = raw + lines->raw_bytes;
+    uint8_t *const work = raw + source->range_bytes;
     const uint64_t run = brim__min(count, source->most_run);
     uint64_t used = 0, n = 0;
     while (n < run) {
@@ -165,7 +165,7 @@ static brim_status pull(const struct brim__source *source, uint64_t count, uint6
             }
             return status;
         }
-        if (n > 0 && length + 1 > lines->raw_bytes - used) {
+        if (n > 0 && length + 1 > source->range_bytes - used) {
             break;
         }
         if (length > lines->bound) {
@@ -173,7 +173,7 @@ static brim_status pull(const struct brim__source *source, uint64_t count, uint6
         } else {
             memcpy(raw + used, stream->window + stream->begin, length);
             status = format->parse(source, format->self, raw + used, length,
-                                   buffer + n * source->pitch, work + n * lines->work_stride);
+                                   buffer + n * source->pitch, work + n * source->work_bytes);
         }
         if (status != BRIM_OK && n > 0) {
             break; /* it comes again, as the first */

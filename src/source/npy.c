@@ -121,7 +121,7 @@ void brim__npy_set_source(struct brim__source *source, const struct brim__npy_he
         source->pitch = source->record_bytes;
         return;
     }
-    source->ops = &brim__files_scattered_ops;
+    source->no_read_ahead = true; /* a sample's range is most of the file */
     /* nothing overflows: the header's size fits in 63 bits, and where it is 0
      * the source has no samples and is refused */
     uint64_t stride = item_bytes * brim__max(1, header->shape.dim[0]);

@@ -11,6 +11,29 @@
  * bytes apart. A source takes its memory when it is opened, from the opening's
  * arena; fetching takes none, and is safe from any number of threads.
  *
+ * A source that reads files says two things instead of how to fetch:
+ *
+ *     locate(sample, count)  -> ranges: which bytes of which file the samples are
+ *     parse(range, bytes)    -> a record
+ *
+ * and brim__source_fetch puts them together: it locates, reads neighbouring ranges with
+ * one read into the buffer (or uses a map as it lies), and parses. Without `parse` the
+ * bytes are the records. So the same ranges can be read ahead (brim__source_advise does),
+ * merged, or brought from elsewhere, without the source's knowledge. A sample is one
+ * range, and a function of its bytes alone: neither epoch nor random numbers enter.
+ *
+ * All memory of a fetch is the buffer, which the caller owns. Its size is known when the
+ * source is open and bounds what is read and parsed at once: at most BRIM__MOST_RANGES
+ * ranges that are parsed, and `range_bytes` bytes from the first to the last of them.
+ * Records and what they point to stay valid until the buffer is used again.
+ *
+ *     buffer: | record | record | ... | range_bytes: as read | work | work | ... | scratch |
+ *
+ * A failure of `locate` is that of its first sample, or of all: later samples that cannot
+ * be located end the run before them. A failing read is that of all samples of the run.
+ * A record that cannot be parsed ends the run; if it is the first one, fetching fails.
+ * After a failure the buffer holds nothing, and nothing has to be given back.
+ *
  * Opening reads headers alone. A source whose samples must be held in memory, since
  * they are compressed, says when it is opened how much that is (held_bytes), and takes
  * and fills it when it is loaded. So a plan counts what loading will take, and takes none
@@ -22,6 +45,8 @@
  * view.shape.dim[0] is the bound that the span's count never exceeds.
  *
  *     buffer: | record | record | ... | extra_bytes: what spans point to |
+ *
+ * (of a source that parses, the bytes that were read and its work memory)
  *
  * A field of bytes may be deferred: the record then holds, at view.offset, a
  * brim__blob, which says where the bytes are to be read. An image's decoder reads
@@ -44,6 +69,7 @@
 #define BRIM__MAX_FIELDS  16
 #define BRIM__SAMPLE_NAME 8192  /* bytes that hold what any sample is called */
 #define BRIM__READ_WINDOW 65536 /* neighbours are read together up to this many bytes */
+#define BRIM__MOST_RANGES 64    /* that are looked at together */
 #define BRIM__ALL_SAMPLES UINT64_MAX
 
 struct brim__index; /* source/index.h */
@@ -99,8 +125,34 @@ struct brim__source_field {
     uint64_t class_count;
 };
 
+/* Bytes of a file that samples are made of. */
+struct brim__file_range {
+    /* open as long as the source; or closed (fd -1), since its content was inflated */
+    const struct brim__file *file;
+    /* the first of the bytes, where they are in memory: the file's map, or what was inflated;
+     * NULL: they are to be read */
+    const uint8_t *memory;
+    uint64_t offset, bytes; /* of the file, or of what was inflated */
+    uint64_t samples;       /* 1; of a source without `parse` so many records, `pitch` apart */
+    uint32_t mark;          /* what `locate` tells `parse` */
+};
+
 struct brim__source_ops {
-    /* call->sample is the first sample's number. *got: 1 .. count. */
+    /* Where the samples from `sample` on lie, at most `count` of them: ranges[0 .. *found - 1],
+     * at least one and at most `most`, in the samples' order. An index may be read for it, no
+     * data. Takes no memory; from any thread. Each range fits range_bytes (without `parse`:
+     * the records of most_run samples); a file that is not what its index says may make it
+     * lie outside the file: then reading fails. NULL: the samples do not lie in files. */
+    brim_status (*locate)(const struct brim__source *source, uint64_t sample, uint64_t count,
+                          struct brim__file_range *ranges, size_t most, size_t *found);
+    /* Makes the record of a range's bytes. They belong to the call: they may be written over,
+     * and so may the range_margin bytes behind them; spans may point into them and into `work`
+     * (work_bytes of the record's own, and behind them scratch_bytes that do not stay). Takes
+     * no memory; from any thread. NULL: the bytes are the records. */
+    brim_status (*parse)(const struct brim__source *source, const struct brim__file_range *range,
+                         uint8_t *bytes, uint8_t *record, uint8_t *work);
+    /* brim__source_fetch where there is `locate`. call->sample is the first sample's number.
+     * *got: 1 .. count. */
     brim_status (*fetch)(const struct brim__source *source, const brim_call *call, uint64_t count,
                          uint8_t *buffer, const uint8_t **records, uint64_t *got);
     /* Streams: the next samples, 1 .. count of them, waiting at most until
@@ -114,8 +166,6 @@ struct brim__source_ops {
     brim_status (*rewind)(const struct brim__source *source, uint64_t epoch, uint64_t sample);
     /* The order will jump about; may be NULL. */
     void (*expect_random)(const struct brim__source *source);
-    /* Samples [sample, sample + count) will be read soon; may be NULL. */
-    void (*advise)(const struct brim__source *source, uint64_t sample, uint64_t count);
     /* "x.npy, sample 17": what to call a sample in messages. */
     void (*describe)(const struct brim__source *source, uint64_t sample, char *text, size_t bytes);
     /* The path of the file that a field of a sample is, or the first path for a field that
@@ -150,15 +200,20 @@ struct brim__source {
     void *self;                         /* in the opening's arena */
     uint64_t count;
     uint64_t record_bytes;
-    uint64_t pitch;          /* between consecutive records of one fetch */
-    uint64_t most_run;       /* most samples of one fetch; 1: no neighbours */
-    uint64_t extra_bytes;    /* of the buffer, behind the records of one fetch */
+    uint64_t pitch;       /* between consecutive records of one fetch */
+    uint64_t most_run;    /* most samples of one fetch; 1: no neighbours */
+    uint64_t extra_bytes; /* of the buffer, behind the records of one fetch */
+    uint64_t range_bytes; /* with `parse`: of the extra bytes, for what is read, with margin, ... */
+    uint64_t work_bytes;  /* ... for each of most_run records that are parsed, ... */
+    uint64_t scratch_bytes;  /* ... and behind the last of these */
+    uint32_t range_margin;   /* bytes behind a range that parsing may write */
     uint64_t held_bytes;     /* that `load` will take, in whole pages; 0: nothing is to be loaded */
     const char *held_label;  /* of what is most of them: "x.npz, a.npy" ... */
     const char *held_advice; /* ... and what to do instead of holding it */
     bool stream;             /* count is BRIM_UNKNOWN, and pull takes the place of fetch */
     bool in_memory;          /* fetch never uses the buffer */
-    bool is_file;            /* reads may be slow: worth advice */
+    bool is_file;            /* what is fetched counts as read from files */
+    bool no_read_ahead;      /* it does not help to tell the system of ranges that come */
     bool callback;           /* runs the user's code: needs a large stack */
     bool impure;             /* it may give something else each time */
     bool random;             /* a sample depends on the epoch, or on random numbers */
@@ -194,6 +249,17 @@ static inline uint64_t brim__source_extra(const struct brim__source *source, uin
 static inline uint64_t brim__source_buffer(const struct brim__source *source, uint64_t count) {
     return source->extra_bytes == 0 ? brim__source_span(source, count)
                                     : brim__source_extra(source, count) + source->extra_bytes;
+}
+
+/* fetch.c: `fetch` of a source that has `locate`. */
+brim_status brim__source_fetch(const struct brim__source *source, const brim_call *call,
+                               uint64_t count, uint8_t *buffer, const uint8_t **records,
+                               uint64_t *got);
+/* Tells the system that samples [sample, sample + count) will be read soon; of any source. */
+void brim__source_advise(const struct brim__source *source, uint64_t sample, uint64_t count);
+/* Of a source that parses: extra_bytes, from its parts and most_run. */
+static inline uint64_t brim__source_parsing_bytes(const struct brim__source *source) {
+    return source->range_bytes + source->most_run * source->work_bytes + source->scratch_bytes;
 }
 
 /* stamp.c: the stamps of sources side by side as one; 0 if none has files. buffers: of
