@@ -186,7 +186,7 @@ brim_status brim__files_finish(struct brim__source *source, struct brim__files *
     return BRIM_OK;
 }
 
-const struct brim__part *brim__files_find(const struct brim__files *files, uint64_t sample) {
+static inline const struct brim__part *find(const struct brim__files *files, uint64_t sample) {
     size_t low = 0, high = files->count;
     while (high - low > 1) {
         const size_t middle = low + (high - low) / 2;
@@ -199,30 +199,36 @@ const struct brim__part *brim__files_find(const struct brim__files *files, uint6
     return &files->part[low];
 }
 
+const struct brim__part *brim__files_find(const struct brim__files *files, uint64_t sample) {
+    return find(files, sample);
+}
+
 static uint64_t record_byte(const struct brim__source *source, const struct brim__part *part,
                             uint64_t sample) {
     return part->data + (sample - part->first) * source->pitch;
 }
 
+/* Of records that lie together one range, of those far apart one each. */
 static brim_status locate(const struct brim__source *source, uint64_t sample, uint64_t count,
                           struct brim__file_range *ranges, size_t most, size_t *found) {
     assert(sample < source->count && count > 0 && most > 0);
-    const struct brim__part *part = brim__files_find(source->self, sample);
+    const struct brim__part *part = find(source->self, sample);
     const uint64_t run = brim__min(count, part->first + part->samples - sample);
-    const uint64_t each = is_far_apart(source) && !source->in_memory ? 1 : run;
+    const bool alone = source->most_run == 1 && is_far_apart(source);
+    const uint64_t each = alone ? 1 : run;
     const uint64_t bytes = (each - 1) * source->pitch + source->record_bytes;
     uint64_t at = record_byte(source, part, sample);
-    assert(part->memory != NULL || part->file.fd >= 0);
     size_t n = 0;
-    for (uint64_t done = 0; n < most && done < run; done += each, n++) {
-        ranges[n] =
-            (struct brim__file_range){ .file = &part->file,
-                                       .memory = part->memory == NULL ? NULL : part->memory + at,
-                                       .offset = at,
-                                       .bytes = bytes,
-                                       .samples = each };
+    assert(part->memory != NULL || part->file.fd >= 0);
+    do {
+        ranges[n].file = &part->file;
+        ranges[n].memory = part->memory == NULL ? NULL : part->memory + at;
+        ranges[n].offset = at;
+        ranges[n].bytes = bytes;
+        ranges[n].samples = each;
         at += source->pitch;
-    }
+        n++;
+    } while (alone && n < most && n < run);
     *found = n;
     return BRIM_OK;
 }
