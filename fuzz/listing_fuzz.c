@@ -6,8 +6,9 @@
  *
  *     how (1 byte) | place (2 bytes), length (1 byte), that many bytes | ...
  *
- * A place counts the header's bytes and goes on with the records; the empty rest of
- * the header's page is left out. `how` is a set of bits:
+ * A place counts the header's bytes, goes on with the records, and then with the entries
+ * of the index that lie between them; the empty rest of the header's page is left out.
+ * `how` is a set of bits:
  *
  *     0       hashes are made right, and so is the listing forged
  *     1       the header says how long the file is
@@ -15,7 +16,6 @@
  *
  * Damage is noticed, and the folder listed anew: what is read is the same. Of a forged
  * listing nothing is asked but that it does no harm, whether files are decoded or not.
- * The index is made from the listing each time.
  */
 #include "fuzz.h"
 
@@ -30,6 +30,7 @@ enum {
     MOST_BYTES = 16384,
     MOST_ZEROS = 63 * 64,
     HEADER = sizeof(struct brim__listing_header),
+    RECORDS = 2 * BRIM__LISTING_PAGE, /* where they begin: one page has all entries */
     PIPELINES = 2
 };
 
@@ -77,7 +78,7 @@ static void read_listing(void) {
     }
     whole_bytes = fread(whole, 1, sizeof whole, file);
     fclose(file);
-    if (whole_bytes <= BRIM__LISTING_PAGE || whole_bytes + MOST_ZEROS > sizeof whole) {
+    if (whole_bytes <= RECORDS || whole_bytes + MOST_ZEROS > sizeof whole) {
         fuzz_wrong("%s has %zu bytes", path, whole_bytes);
     }
 }
@@ -125,9 +126,11 @@ static void forge(uint8_t *listing, size_t bytes) {
     memcpy(&header, listing, sizeof header);
     const uint64_t directories_at = brim__min(header.directories_at, bytes);
     const uint64_t classes_at = brim__min(header.classes_at, directories_at);
-    hash_records(listing, BRIM__LISTING_PAGE, classes_at);
-    hash_records(listing, brim__max(classes_at, BRIM__LISTING_PAGE), directories_at);
-    hash_records(listing, brim__max(directories_at, BRIM__LISTING_PAGE), bytes);
+    hash_records(listing, RECORDS, classes_at);
+    hash_records(listing, brim__max(classes_at, RECORDS), directories_at);
+    hash_records(listing, brim__max(directories_at, RECORDS), bytes);
+    const uint64_t hash = brim__index_page_hash(listing + BRIM__LISTING_PAGE, 1);
+    memcpy(listing + BRIM__LISTING_PAGE + BRIM__INDEX_HASHED, &hash, sizeof hash);
     brim__listing_seal(listing);
 }
 
@@ -140,7 +143,10 @@ static size_t change(const uint8_t *data, size_t bytes, uint8_t listing[MOST_BYT
     memcpy(listing, whole, whole_bytes);
     for (size_t from = 1; bytes - from > 3;) {
         size_t at = (size_t)(data[from] | data[from + 1] << 8) % places;
-        at += at < HEADER ? 0 : BRIM__LISTING_PAGE - HEADER;
+        const size_t entries = HEADER + made - RECORDS; /* the place of the first of them */
+        at = at < HEADER    ? at
+             : at < entries ? RECORDS + (at - HEADER)
+                            : BRIM__LISTING_PAGE + (at - entries);
         const size_t room = brim__min(bytes - from - 3, made - at);
         const size_t length = brim__min(data[from + 2], room);
         memcpy(listing + at, data + from + 3, length);

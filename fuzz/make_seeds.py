@@ -404,7 +404,9 @@ def number_seeds():
     }.items():
         put("index", name, content)
 
-    # places in listing_fuzz.c: of the header, and behind its 184 bytes of the first record
+    # places in listing_fuzz.c: of the header, and behind its bytes of the first record
+    record = 2872
+
     def listing(*edits, forged=True, fitted=True, zeros=0):
         return bytes([forged | fitted << 1 | zeros // 64 << 2]) + b"".join(
             struct.pack("<HB", at, len(value)) + value for at, value in edits)
@@ -426,14 +428,14 @@ def number_seeds():
             "needs-much": listing((136, u64(2**47) * 3)),
             "most": listing((160, u64(2**40))),
             "wide": listing((168, u64(2**64 - 1))),
-            "label": listing((208, b"\xff\xff\xff\x7f")),
-            "root": listing((212, b"\x07")),
-            "path": listing((220, b"2")),
-            "path-zero": listing((216, b"\0")),
-            "path-longer": listing((214, b"\xff\x0f"), zeros=4032),
+            "label": listing((record + 24, b"\xff\xff\xff\x7f")),
+            "root": listing((record + 28, b"\x07")),
+            "path": listing((record + 36, b"2")),
+            "path-zero": listing((record + 32, b"\0")),
+            "path-longer": listing((record + 30, b"\xff\x0f"), zeros=4032),
             "zeros": listing(zeros=64),
             "damage-header": listing((120, b"\x01"), forged=False, fitted=False),
-            "damage-path": listing((220, b"2"), forged=False, fitted=False),
+            "damage-path": listing((record + 36, b"2"), forged=False, fitted=False),
             "damage-end": listing(zeros=64, forged=False, fitted=False),
     }.items():
         put("listing", name, content)

@@ -415,8 +415,7 @@ def folder(
         read each image's header when the folder is listed, so that the plan knows what the
         largest needs
     index: 'cache' | 'beside', default 'cache'
-        where the listing and its index are kept: in the cache directory, or beside the
-        first directory
+        where the listing is kept: in the cache directory, or beside the first directory
     field: str, default 'image'
         name of the field with the file's bytes
     label: str, default 'label'

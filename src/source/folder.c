@@ -2,8 +2,8 @@
  * folder.c: `folder DIR...`, one sample for each image file below a directory.
  *
  * A sample is a path, and where there are classes a label. The paths lie in the
- * folder's listing, their places in its index (folder.h); fetching reads both and
- * opens no image: that is done by whoever decodes it.
+ * folder's listing, which is their index too (folder.h); fetching reads it and opens
+ * no image: the stage that decodes it does.
  *
  *     range:   a record of the listing
  *     record:  brim__blob -> "/.../DIR/class/name", in the work memory | label: int64
@@ -12,8 +12,8 @@
  * messages begin with the directory as the user wrote it.
  *
  * Opening takes the listing that is there if it is fresh, else makes it. A listing
- * or an index that turns out damaged is made once more before the user hears of it;
- * so is one that another process replaced between two steps of ours.
+ * that turns out damaged while it is opened is made once more before the user hears of
+ * it; so is one that another process replaced between two steps of ours.
  */
 #include "source/folder.h"
 
@@ -42,7 +42,6 @@ enum {
 struct opened {
     struct brim__folder folder;
     struct brim__listing listing;
-    struct brim__index index;
     const struct brim__image_survey *images; /* NULL: none, or not looked at */
     const char *const *classes;              /* NULL: none */
     uint64_t longest;                        /* full path with its zero */
@@ -53,11 +52,12 @@ struct opened {
 static brim_status locate(const struct brim__source *source, uint64_t sample, uint64_t count,
                           struct brim__file_range *ranges, size_t most, size_t *found) {
     const struct opened *opened = source->self;
-    const struct brim__file *file = &opened->listing.file;
+    const struct brim__file *file = &opened->listing.index.file;
     const uint64_t longest = BRIM__LISTING_RECORD + opened->listing.header.longest;
     assert(sample < source->count && count > 0 && most > 0);
     const size_t run = (size_t)brim__min(brim__min(count, most), source->count - sample);
-    const brim_status status = brim__index_locate(&opened->index, file, sample, run, ranges);
+    const brim_status status =
+        brim__index_locate(&opened->listing.index, file, sample, run, ranges);
     size_t n = 0;
     while (status == BRIM_OK && n < run && ranges[n].bytes <= longest) {
         n++;
@@ -71,7 +71,7 @@ static brim_status parse_record(const struct opened *opened, const struct brim__
                                 const uint8_t *bytes, struct brim__listed *listed,
                                 const char **relative) {
     const struct brim__listing *listing = &opened->listing;
-    const brim_status status = brim__listed_parse(bytes, range->bytes, listing->file.path,
+    const brim_status status = brim__listed_parse(bytes, range->bytes, listing->index.file.path,
                                                   range->offset, listed, relative);
     if (status != BRIM_OK) {
         return status;
@@ -79,7 +79,7 @@ static brim_status parse_record(const struct opened *opened, const struct brim__
     if (listed->root >= opened->folder.root_count || listed->path_bytes > listing->header.longest ||
         listed->label != range->mark ||
         (listing->header.labelled != 0 && listed->label >= listing->header.classes)) {
-        return brim__listing_damaged(listing->file.path, range->offset);
+        return brim__listing_damaged(listing->index.file.path, range->offset);
     }
     return BRIM_OK;
 }
@@ -153,7 +153,6 @@ static brim_status path_of(const struct brim__source *source, uint64_t sample, u
 static void close_folder(struct brim__source *source) {
     struct opened *opened = source->self;
     brim__listing_close(&opened->listing);
-    brim__index_close(&opened->index);
     source->ops = NULL;
 }
 
@@ -293,10 +292,8 @@ static uint64_t hash_options(const struct brim__folder *folder) {
 /* What is taken from the listing for good. */
 static brim_status load(struct opened *opened, struct brim__opening *opening) {
     const struct brim__listing_header *header = &opened->listing.header;
-    brim_status status = opened->index.count == header->samples
-                             ? BRIM_OK
-                             : brim__listing_damaged(opened->listing.file.path, 0);
-    if (status == BRIM_OK && opened->folder.probe) {
+    brim_status status = BRIM_OK;
+    if (opened->folder.probe) {
         status = brim__probed_survey(&header->probed, opening->arena, &opened->images);
     }
     if (status == BRIM_OK && header->labelled != 0) {
@@ -308,15 +305,8 @@ static brim_status load(struct opened *opened, struct brim__opening *opening) {
 /* *existing: may the listing that is there be used? Then: was it? */
 static brim_status open_once(struct opened *opened, const char *path, uint64_t options,
                              struct brim__opening *opening, bool *existing) {
-    struct brim__opening unlisted = *opening; /* the index is entered when all is well */
-    struct brim__listing_scan_of of = { .listing = &opened->listing, .opening = opening };
-    const struct brim__index_recipe recipe = { .source = "folder",
-                                               .options = options,
-                                               .place = opened->folder.place,
-                                               .scan = brim__listing_scan,
-                                               .self = &of };
+    struct brim__index *index = &opened->listing.index;
     brim_status status = BRIM_OK;
-    unlisted.indexes = NULL;
     *existing = *existing && brim__listing_open(&opened->listing, path, options, &opened->folder,
                                                 opening) == BRIM_OK;
     if (!*existing) {
@@ -326,23 +316,19 @@ static brim_status open_once(struct opened *opened, const char *path, uint64_t o
         }
     }
     if (status == BRIM_OK) {
-        status = brim__index_open(&opened->index, &opened->listing.file, &recipe, &unlisted);
-    }
-    if (status == BRIM_OK) {
         status = load(opened, opening);
     }
     if (status != BRIM_OK) {
         brim__listing_close(&opened->listing);
-        brim__index_close(&opened->index);
-    } else if (opening->indexes != NULL) {
-        opened->index.data_path = opened->folder.root[0];
-        if (opened->listing.note != NULL) {
-            opened->index.note = opened->listing.note;
-        }
-        opened->index.next = *opening->indexes;
-        *opening->indexes = &opened->index;
+        return status;
     }
-    return status;
+    index->made = !*existing;
+    index->data_path = opened->folder.root[0];
+    if (opening->indexes != NULL) {
+        index->next = *opening->indexes;
+        *opening->indexes = index;
+    }
+    return BRIM_OK;
 }
 
 static brim_status open_listing(struct opened *opened, struct brim__opening *opening) {
@@ -353,8 +339,8 @@ static brim_status open_listing(struct opened *opened, struct brim__opening *ope
                                          .place = opened->folder.place };
     const char *path = NULL;
     bool existing = true;
-    brim_status status =
-        brim__index_settle(&directory, &recipe, ".brimlst", opening, &path, &opened->listing.note);
+    brim_status status = brim__index_settle(&directory, &recipe, ".brimlst", opening, &path,
+                                            &opened->listing.index.note);
     if (status != BRIM_OK) {
         return status;
     }
@@ -448,8 +434,7 @@ static brim_status open_folder(const struct brim__use *use, struct brim__opening
         .allow_empty = brim__item(use, ARGUMENT_ALLOW_EMPTY)->integer != 0,
         .place = (enum brim__index_place)brim__item(use, ARGUMENT_INDEX)->integer,
     };
-    opened->listing.file.fd = -1;
-    opened->index.file.fd = -1;
+    opened->listing.index.file.fd = -1;
     source->self = opened;
     source->ops = &folder_ops;
     status = open_samples(use, opening, source, opened);
@@ -501,7 +486,7 @@ static const brim_argument_info arguments[] = {
                          .type = BRIM_TYPE_CHOICE,
                          .fallback = "cache",
                          .choices = "cache|beside",
-                         .help = "where the listing and its index are kept: in the cache "
+                         .help = "where the listing is kept: in the cache "
                                  "directory, or beside the first directory" },
     [ARGUMENT_FIELD] = { .name = "field",
                          .type = BRIM_TYPE_WORD,

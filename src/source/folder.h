@@ -14,18 +14,17 @@
  *     stamp.c           the stamps of samples that are files, and of sources side by side
  *     files_columns.c   opens the manifest's own source, and finds the paths' column
  *
- * A listing is the order of a folder's samples, kept on disk: their paths, the
- * names of the classes, and the directories that were walked with what tells
- * whether they have changed. An index (index.h) says where each sample's record
- * lies in it. So nothing in memory grows with the number of files, and a folder is
- * walked again only when one of its directories has changed. Byte layout:
+ * A listing is the order of a folder's samples, kept on disk: an index of them, their
+ * paths, the names of the classes, and the directories that were walked with what tells
+ * whether they have changed. So nothing in memory grows with the number of files, and a
+ * folder is walked again only when one of its directories has changed. Byte layout:
  * docs/folder.md.
  */
 #ifndef BRIM_FOLDER_H
 #define BRIM_FOLDER_H
 
 #include "base/file_write.h"
-#include "source/index.h"
+#include "source/index_file.h"
 #include "source/source.h"
 
 #include <limits.h>
@@ -183,8 +182,8 @@ brim_status brim__probe_tell(const struct brim__opening *opening, const char *wh
 
 /* ------------------------------------------------------------ folder_list.c */
 
-#define BRIM__LISTING_PAGE    4096
-#define BRIM__LISTING_VERSION 3
+#define BRIM__LISTING_PAGE    BRIM__INDEX_PAGE
+#define BRIM__LISTING_VERSION 4
 #define BRIM__LISTING_RECORD  32
 #define BRIM__NO_LABEL        UINT32_MAX
 
@@ -213,7 +212,7 @@ struct brim__listing_header {
     uint32_t version, page_bytes;
     uint64_t options; /* hash of the roots and of all that decides the samples */
     uint64_t samples, classes, directories;
-    uint64_t classes_at, directories_at, bytes; /* samples begin behind the header */
+    uint64_t classes_at, directories_at, bytes; /* samples begin behind the entries */
     uint64_t labelled;                          /* 1: samples have labels */
     uint64_t longest;                           /* path of a sample, from the root on */
     uint64_t identity;
@@ -222,10 +221,13 @@ struct brim__listing_header {
 };
 
 struct brim__listing {
-    struct brim__file file; /* fd -1: not open */
-    const char *note;       /* as of an index */
+    struct brim__index index; /* its file is the listing; fd -1: not open */
     struct brim__listing_header header;
 };
+/* Where the records of that many samples begin. */
+static inline uint64_t brim__listing_records_at(uint64_t samples) {
+    return brim__index_pages(samples) * BRIM__LISTING_PAGE;
+}
 
 /* Where samples come from, and which are taken. */
 struct brim__folder {
@@ -254,11 +256,6 @@ brim_status brim__listing_damaged(const char *path, uint64_t at);
 /* Reads the names of all classes into the arena. */
 brim_status brim__listing_classes(const struct brim__listing *listing,
                                   struct brim__opening *opening, const char *const **names);
-extern brim__index_scan brim__listing_scan; /* self: struct brim__listing_scan_of */
-struct brim__listing_scan_of {
-    const struct brim__listing *listing;
-    const struct brim__opening *opening;
-};
 /* What a header for these options begins with, up to `samples`. */
 void brim__listing_expect(struct brim__listing_header *header, uint64_t options);
 /* Puts a hash at the end of a page, and compares it. */

@@ -2,6 +2,8 @@
  * folder_list.c: the listing of a folder: its bytes, is it fresh, its records.
  *
  *     page 0   header, ends with its hash
+ *     page 1   entries of an index: where the record of each sample lies
+ *     ...
  *     ...      records of the samples, in their order
  *     ...      records of the classes, in the order of their numbers
  *     ...      records of the directories that were walked
@@ -141,7 +143,7 @@ static brim_status stale(const char *path) {
 
 static brim_status read_header(struct brim__listing *listing, uint64_t options) {
     struct brim__listing_header *header = &listing->header, expected;
-    const struct brim__file *file = &listing->file;
+    const struct brim__file *file = &listing->index.file;
     uint8_t page[BRIM__LISTING_PAGE];
     if (file->bytes < sizeof page) {
         return stale(file->path);
@@ -153,13 +155,14 @@ static brim_status read_header(struct brim__listing *listing, uint64_t options) 
     memcpy(header, page, sizeof *header);
     brim__listing_expect(&expected, options);
     const uint64_t each = BRIM__LISTING_RECORD;
+    const uint64_t most = file->bytes / BRIM__INDEX_ENTRY;
+    const uint64_t begin = brim__listing_records_at(brim__min(header->samples, most));
     const bool whole =
         brim__listing_sealed(page) &&
         memcmp(header, &expected, offsetof(struct brim__listing_header, samples)) == 0 &&
         header->bytes == file->bytes && header->directories_at <= header->bytes &&
-        header->classes_at <= header->directories_at && header->classes_at >= BRIM__LISTING_PAGE &&
-        header->samples > 0 &&
-        header->samples <= (header->classes_at - BRIM__LISTING_PAGE) / each &&
+        header->classes_at <= header->directories_at && header->samples > 0 &&
+        header->classes_at >= begin && header->samples <= (header->classes_at - begin) / each &&
         header->classes <= (header->directories_at - header->classes_at) / each &&
         header->directories > 0 &&
         header->directories <= (header->bytes - header->directories_at) / each &&
@@ -208,26 +211,49 @@ static brim_status check_directories(const struct brim__listing *listing,
     const struct brim__listing_header *header = &listing->header;
     struct brim__tape_reader reader;
     uint64_t count = 0;
-    brim_status status =
-        begin_reading(&reader, &listing->file, header->directories_at, header->bytes, opening);
+    brim_status status = begin_reading(&reader, &listing->index.file, header->directories_at,
+                                       header->bytes, opening);
     for (; status == BRIM_OK && !brim__tape_done(&reader); count++) {
         struct brim__listed listed;
         const char *path = "";
         status = brim__listed_next(&reader, &listed, &path);
         if (status == BRIM_OK) {
-            status = check_directory(folder, &listed, path, listing->file.path);
+            status = check_directory(folder, &listed, path, listing->index.file.path);
         }
     }
     brim__free(reader.buffer);
-    return status == BRIM_OK && count != header->directories ? stale(listing->file.path) : status;
+    return status == BRIM_OK && count != header->directories ? stale(listing->index.file.path)
+                                                             : status;
+}
+
+/* Of an entry: is the record whole? */
+static brim_status check_record(const struct brim__index *index,
+                                const struct brim__index_entry *entry) {
+    uint8_t record[BRIM__LISTED_MOST];
+    struct brim__listed listed;
+    const char *path;
+    if (entry->length > sizeof record) {
+        return brim__listing_damaged(index->file.path, entry->offset);
+    }
+    brim_status status =
+        brim__file_read(&index->file, entry->offset, record, (size_t)entry->length);
+    if (status == BRIM_OK) {
+        status = brim__listed_parse(record, entry->length, index->file.path, entry->offset, &listed,
+                                    &path);
+    }
+    return status == BRIM_OK && listed.label != entry->a
+               ? brim__listing_damaged(index->file.path, entry->offset)
+               : status;
 }
 
 brim_status brim__listing_open(struct brim__listing *listing, const char *path, uint64_t options,
                                const struct brim__folder *folder,
                                const struct brim__opening *opening) {
-    brim_status status = brim__file_open(&listing->file, path);
+    const struct brim__listing_header *header = &listing->header;
+    struct brim__index *index = &listing->index;
+    brim_status status = brim__file_open(&index->file, path);
     if (status == BRIM_OK) {
-        status = brim__index_trust(&listing->file, opening, &listing->note);
+        status = brim__index_trust(&index->file, opening, &index->note);
     }
     if (status == BRIM_OK) {
         status = read_header(listing, options);
@@ -237,12 +263,19 @@ brim_status brim__listing_open(struct brim__listing *listing, const char *path, 
     }
     if (status != BRIM_OK) {
         brim__listing_close(listing);
+        return status;
     }
-    return status;
+    index->count = header->samples;
+    index->largest = BRIM__LISTING_RECORD + header->longest;
+    index->total = header->classes_at - brim__listing_records_at(header->samples);
+    index->data_bytes = index->file.bytes;
+    index->data_path = index->file.path;
+    index->check = check_record;
+    return BRIM_OK;
 }
 
 void brim__listing_close(struct brim__listing *listing) {
-    brim__file_close(&listing->file);
+    brim__index_close(&listing->index);
 }
 
 /* ----------------------------------------------------------------- classes */
@@ -256,8 +289,8 @@ brim_status brim__listing_classes(const struct brim__listing *listing,
     if (status != BRIM_OK) {
         return status;
     }
-    status =
-        begin_reading(&reader, &listing->file, header->classes_at, header->directories_at, opening);
+    status = begin_reading(&reader, &listing->index.file, header->classes_at,
+                           header->directories_at, opening);
     for (uint64_t i = 0; status == BRIM_OK && i < header->classes; i++) {
         struct brim__listed listed;
         const char *name = "";
@@ -274,33 +307,4 @@ brim_status brim__listing_classes(const struct brim__listing *listing,
     brim__free(reader.buffer);
     *names = table;
     return status;
-}
-
-/* ------------------------------------------------------------------- index */
-
-brim_status brim__listing_scan(void *self, const struct brim__file *data,
-                               struct brim__index_writer *writer) {
-    const struct brim__listing_scan_of *of = self;
-    const struct brim__listing_header *header = &of->listing->header;
-    struct brim__tape_reader reader;
-    uint64_t count = 0;
-    brim_status status =
-        begin_reading(&reader, data, BRIM__LISTING_PAGE, header->classes_at, of->opening);
-    for (; status == BRIM_OK && !brim__tape_done(&reader); count++) {
-        struct brim__listed listed;
-        const char *path = "";
-        struct brim__index_entry entry = { .offset = reader.at - (reader.have - reader.from) };
-        status = brim__listed_next(&reader, &listed, &path);
-        if (status == BRIM_OK) {
-            entry.length = sizeof listed + listed.path_bytes;
-            entry.kind = (uint16_t)listed.b;
-            entry.a = listed.label;
-            status = brim__index_add(writer, &entry);
-        }
-        if (status == BRIM_OK && count % 1024 == 0) {
-            status = brim__index_progress(writer, entry.offset);
-        }
-    }
-    brim__free(reader.buffer);
-    return status == BRIM_OK && count != header->samples ? stale(data->path) : status;
 }

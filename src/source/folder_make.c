@@ -11,8 +11,9 @@
  *      so that keys sort as torchvision's ImageFolder does: class by class, in each
  *      its directories by their paths, in each of these its files by their names. The
  *      zero makes a directory come before those below it.
- *   3. The sorted files are looked at one by one and entered in the listing; behind
- *      them come the classes, the directories, and at last the header.
+ *   3. The sorted files are looked at one by one and entered in the listing, behind
+ *      the room that their number of entries needs; behind them come the classes, the
+ *      directories, and at last the header.
  *
  * Memory is a few buffers, one byte for each class and what folder_links.c remembers.
  * A process that dies leaves no more than a file with a temporary name that nobody
@@ -39,6 +40,7 @@ struct maker {
     bool labelled;
     struct brim__sorter sorter;
     struct brim__tape directories, classes, out;
+    struct brim__index_packer packer; /* of the samples' entries */
     struct brim__listing_header header;
     uint8_t *entries; /* buffer of a directory's entries */
     uint8_t *read;    /* buffer of the scratch file's reader */
@@ -431,11 +433,16 @@ static brim_status write_sample(struct maker *maker, const uint8_t *key, size_t 
     if (maker->full != NULL) {
         maker->full[listed.label] = 1;
     }
+    const struct brim__index_entry entry = { .offset = brim__tape_end(&maker->out),
+                                             .length = sizeof listed + bytes,
+                                             .kind = (uint16_t)format,
+                                             .a = listed.label };
     header->longest = brim__max(header->longest, bytes);
     header->identity =
         brim__hash(relative, bytes, brim__hash_words(header->identity, listed.a, listed.label));
     header->samples++;
-    return brim__listed_append(&maker->out, listed, relative, bytes);
+    status = brim__listed_append(&maker->out, listed, relative, bytes);
+    return status == BRIM_OK ? brim__index_pack(&maker->packer, &entry) : status;
 }
 
 static brim_status write_samples(struct maker *maker) {
@@ -493,13 +500,11 @@ static brim_status write_header(struct maker *maker) {
 
 static brim_status write_listing(struct maker *maker) {
     struct brim__listing_header *header = &maker->header;
-    const uint8_t zeros[BRIM__LISTING_PAGE] = { 0 };
-    brim_status status = brim__tape_append(&maker->out, zeros, sizeof zeros);
+    maker->out.view.bytes = brim__listing_records_at(maker->found);
+    brim_status status = maker->found == 0 ? nothing_found(maker) : write_samples(maker);
     if (status == BRIM_OK) {
-        status = write_samples(maker);
-    }
-    if (status == BRIM_OK && header->samples == 0) {
-        status = nothing_found(maker);
+        assert(header->samples == maker->found);
+        status = brim__index_packer_end(&maker->packer);
     }
     if (status == BRIM_OK) {
         status = brim__tape_flush(&maker->classes);
@@ -549,7 +554,7 @@ static brim_status make(struct maker *maker, uint8_t *buffers) {
         status = brim__new_file_commit(&maker->out.file);
         maker->out.refused = status != BRIM_OK;
     }
-    const bool refused = maker->out.refused || maker->classes.refused ||
+    const bool refused = maker->out.refused || maker->packer.refused || maker->classes.refused ||
                          maker->directories.refused || maker->sorter.tape.refused;
     brim__tape_abandon(&maker->out);
     brim__tape_abandon(&maker->classes);
@@ -567,8 +572,9 @@ brim_status brim__listing_make(const char *path, uint64_t options,
     const size_t head = (size_t)brim__align(sizeof(struct maker), BRIM__CACHE_LINE);
     const size_t window = folder->probe ? BRIM__INPUT_WINDOW : 0;
     brim_status status;
-    uint8_t *memory =
-        brim__alloc(budget, head + sort + 5 * TAPE_BYTES + BRIM__WALK_BUFFER + window, &status);
+    uint8_t *memory = brim__alloc(
+        budget, head + sort + 5 * TAPE_BYTES + BRIM__WALK_BUFFER + BRIM__INDEX_PAGE + window,
+        &status);
     if (memory == NULL) {
         return brim__fail_within(status, "listing %s", folder->root[0]);
     }
@@ -579,7 +585,9 @@ brim_status brim__listing_make(const char *path, uint64_t options,
     maker->path = path;
     maker->read = buffers + 4 * TAPE_BYTES;
     maker->entries = buffers + 5 * TAPE_BYTES;
-    maker->window = folder->probe ? maker->entries + BRIM__WALK_BUFFER : NULL;
+    uint8_t *const page = maker->entries + BRIM__WALK_BUFFER;
+    maker->window = folder->probe ? page + BRIM__INDEX_PAGE : NULL;
+    brim__index_packer_init(&maker->packer, &maker->out.file, page, 1);
     maker->told_ns = brim__now();
     brim__listing_expect(&maker->header, options);
     maker->header.identity = brim__hash("folder", 6, 0);

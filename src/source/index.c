@@ -267,6 +267,7 @@ brim_status brim__index_verify(const struct brim__index *index) {
         if (status == BRIM_OK) {
             largest = brim__max(largest, entry.length);
             total += entry.length;
+            status = index->check == NULL ? BRIM_OK : index->check(index, &entry);
         }
     }
     if (status == BRIM_OK && (largest != index->largest || total != index->total)) {

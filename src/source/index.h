@@ -27,13 +27,15 @@ struct brim__index_entry {
 };
 
 struct brim__index {
-    struct brim__file file;   /* fd -1: not open */
-    uint64_t count;           /* entries */
-    uint64_t largest;         /* longest length */
-    uint64_t total;           /* sum of the lengths */
-    uint64_t data_bytes;      /* size of the data file */
-    const char *data_path;    /* of the data file */
-    bool made;                /* it was made when it was opened */
+    struct brim__file file; /* fd -1: not open */
+    uint64_t count;         /* entries */
+    uint64_t largest;       /* longest length */
+    uint64_t total;         /* sum of the lengths */
+    uint64_t data_bytes;    /* size of the data file */
+    const char *data_path;  /* of the data file */
+    bool made;              /* it was made when it was opened */
+    /* checks the record of an entry too, where it lies in the same file; NULL: it does not */
+    brim_status (*check)(const struct brim__index *index, const struct brim__index_entry *entry);
     const char *note;         /* what was found at its place, and not used; NULL: nothing */
     struct brim__index *next; /* in the opening's list */
 };

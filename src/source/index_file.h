@@ -1,5 +1,6 @@
 /*
- * index_file.h: the pages of an index file; for index.c and index_write.c alone.
+ * index_file.h: the pages of an index file; for index.c and index_write.c, and for the
+ * listing of a folder, which is an index with the records behind its pages.
  *
  *     page 0:       header
  *     page 1 .. n:  170 entries each, the last one filled with zeros
@@ -10,6 +11,7 @@
 #ifndef BRIM_INDEX_FILE_H
 #define BRIM_INDEX_FILE_H
 
+#include "base/file_write.h"
 #include "source/index.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "indexes are little-endian");
@@ -49,6 +51,25 @@ uint64_t brim__index_page_hash(const uint8_t *page, uint64_t number);
 static inline uint64_t brim__index_pages(uint64_t count) {
     return 1 + brim__divide_up(count, BRIM__INDEX_PER_PAGE);
 }
+
+/* index_write.c: packs entries into pages 1, 2, ... of a file in the making. */
+struct brim__index_packer {
+    struct brim__new_file *file;
+    uint8_t *buffer;
+    uint8_t *to;       /* of the next entry */
+    uint8_t *page_end; /* behind the last entry that the page in progress can hold */
+    size_t pages;      /* that the buffer holds */
+    size_t page;       /* the one in progress */
+    uint64_t first;    /* number of the buffer's first page in the file */
+    uint64_t count, largest, total;
+    bool refused; /* the place could not be written */
+};
+void brim__index_packer_init(struct brim__index_packer *packer, struct brim__new_file *file,
+                             uint8_t *buffer, size_t pages);
+brim_status brim__index_pack(struct brim__index_packer *packer,
+                             const struct brim__index_entry *entry);
+/* Writes the pages that are left. */
+brim_status brim__index_packer_end(struct brim__index_packer *packer);
 
 /* index_write.c: makes the index `path` of `data`. */
 brim_status brim__index_make(const char *path, const struct brim__file *data,

@@ -7,7 +7,6 @@
  * The data file is looked at again before that: if it changed meanwhile, the
  * entries may be those of no state that it ever had.
  */
-#include "base/file_write.h"
 #include "source/index_file.h"
 
 #include <stdio.h>
@@ -20,21 +19,24 @@ struct brim__index_writer {
     struct brim__new_file file;
     const struct brim__file *data;
     struct brim__opening *opening;
-    uint8_t *buffer;
-    uint8_t *to;       /* of the next entry */
-    uint8_t *page_end; /* behind the last entry that the page in progress can hold */
-    size_t pages;      /* that the buffer holds */
-    size_t page;       /* the one in progress */
-    uint64_t first;    /* number of the buffer's first page in the file */
-    uint64_t count, largest, total;
+    struct brim__index_packer packer;
     uint64_t told_ns;
     bool refused; /* the place could not be written */
 };
 
-static void begin_page(struct brim__index_writer *writer, size_t page) {
-    writer->page = page;
-    writer->to = writer->buffer + page * BRIM__INDEX_PAGE;
-    writer->page_end = writer->to + BRIM__INDEX_PER_PAGE * BRIM__INDEX_ENTRY;
+/* ------------------------------------------------------------------- pages */
+
+static void begin_page(struct brim__index_packer *packer, size_t page) {
+    packer->page = page;
+    packer->to = packer->buffer + page * BRIM__INDEX_PAGE;
+    packer->page_end = packer->to + BRIM__INDEX_PER_PAGE * BRIM__INDEX_ENTRY;
+}
+
+void brim__index_packer_init(struct brim__index_packer *packer, struct brim__new_file *file,
+                             uint8_t *buffer, size_t pages) {
+    *packer =
+        (struct brim__index_packer){ .file = file, .buffer = buffer, .pages = pages, .first = 1 };
+    begin_page(packer, 0);
 }
 
 static void seal(uint8_t *page, uint64_t number) {
@@ -42,27 +44,56 @@ static void seal(uint8_t *page, uint64_t number) {
     memcpy(page + BRIM__INDEX_HASHED, &hash, sizeof hash);
 }
 
-static brim_status write_out(struct brim__index_writer *writer, uint64_t first, size_t pages) {
-    const brim_status status = brim__new_file_write(&writer->file, first * BRIM__INDEX_PAGE,
-                                                    writer->buffer, pages * BRIM__INDEX_PAGE);
-    writer->refused |= status != BRIM_OK;
+static brim_status write_out(struct brim__index_packer *packer, uint64_t first, size_t pages) {
+    const brim_status status = brim__new_file_write(packer->file, first * BRIM__INDEX_PAGE,
+                                                    packer->buffer, pages * BRIM__INDEX_PAGE);
+    packer->refused |= status != BRIM_OK;
     return status;
 }
 
 /* The page in progress is full, or the last. */
-static brim_status end_page(struct brim__index_writer *writer) {
-    uint8_t *page = writer->buffer + writer->page * BRIM__INDEX_PAGE;
-    memset(writer->to, 0, (size_t)(page + BRIM__INDEX_HASHED - writer->to));
-    seal(page, writer->first + writer->page);
-    if (writer->page + 1 < writer->pages) {
-        begin_page(writer, writer->page + 1);
+static brim_status end_page(struct brim__index_packer *packer) {
+    uint8_t *page = packer->buffer + packer->page * BRIM__INDEX_PAGE;
+    memset(packer->to, 0, (size_t)(page + BRIM__INDEX_HASHED - packer->to));
+    seal(page, packer->first + packer->page);
+    if (packer->page + 1 < packer->pages) {
+        begin_page(packer, packer->page + 1);
         return BRIM_OK;
     }
-    const brim_status status = write_out(writer, writer->first, writer->pages);
-    writer->first += writer->pages;
-    begin_page(writer, 0);
+    const brim_status status = write_out(packer, packer->first, packer->pages);
+    packer->first += packer->pages;
+    begin_page(packer, 0);
     return status;
 }
+
+brim_status brim__index_pack(struct brim__index_packer *packer,
+                             const struct brim__index_entry *entry) {
+    assert(entry->length < BRIM__INDEX_LENGTH);
+    const struct brim__index_item item = { .offset = entry->offset,
+                                           .length_kind = entry->length | (uint64_t)entry->kind
+                                                                              << 48,
+                                           .a = entry->a,
+                                           .b = entry->b };
+    memcpy(packer->to, &item, sizeof item);
+    packer->to += sizeof item;
+    packer->count++;
+    packer->largest = brim__max(packer->largest, entry->length);
+    packer->total += entry->length;
+    return packer->to == packer->page_end ? end_page(packer) : BRIM_OK;
+}
+
+brim_status brim__index_packer_end(struct brim__index_packer *packer) {
+    brim_status status = BRIM_OK;
+    if (packer->to != packer->buffer + packer->page * BRIM__INDEX_PAGE) {
+        status = end_page(packer);
+    }
+    if (status == BRIM_OK && packer->page > 0) {
+        status = write_out(packer, packer->first, packer->page);
+    }
+    return status;
+}
+
+/* ----------------------------------------------------------------- writing */
 
 brim_status brim__index_add(struct brim__index_writer *writer,
                             const struct brim__index_entry *entry) {
@@ -75,17 +106,7 @@ brim_status brim__index_add(struct brim__index_writer *writer,
                           writer->data->path, (unsigned long long)entry->length,
                           (unsigned long long)entry->offset, (unsigned long long)bytes);
     }
-    const struct brim__index_item item = { .offset = entry->offset,
-                                           .length_kind = entry->length | (uint64_t)entry->kind
-                                                                              << 48,
-                                           .a = entry->a,
-                                           .b = entry->b };
-    memcpy(writer->to, &item, sizeof item);
-    writer->to += sizeof item;
-    writer->count++;
-    writer->largest = brim__max(writer->largest, entry->length);
-    writer->total += entry->length;
-    return writer->to == writer->page_end ? end_page(writer) : BRIM_OK;
+    return brim__index_pack(&writer->packer, entry);
 }
 
 static brim_status tell(const struct brim__index_writer *writer, uint64_t done) {
@@ -126,25 +147,20 @@ static brim_status check_unchanged(const struct brim__file *data) {
 /* The pages that are left, then the header. */
 static brim_status finish(struct brim__index_writer *writer,
                           const struct brim__index_recipe *recipe) {
-    brim_status status = BRIM_OK;
-    if (writer->to != writer->buffer + writer->page * BRIM__INDEX_PAGE) {
-        status = end_page(writer);
-    }
-    if (status == BRIM_OK && writer->page > 0) {
-        status = write_out(writer, writer->first, writer->page);
-    }
+    struct brim__index_packer *packer = &writer->packer;
+    const brim_status status = brim__index_packer_end(packer);
     if (status != BRIM_OK) {
         return status;
     }
     struct brim__index_header header;
     brim__index_expect(writer->data, recipe, &header);
-    header.count = writer->count;
-    header.largest = writer->largest;
-    header.total = writer->total;
-    memset(writer->buffer, 0, BRIM__INDEX_PAGE);
-    memcpy(writer->buffer, &header, sizeof header);
-    seal(writer->buffer, 0);
-    return write_out(writer, 0, 1);
+    header.count = packer->count;
+    header.largest = packer->largest;
+    header.total = packer->total;
+    memset(packer->buffer, 0, BRIM__INDEX_PAGE);
+    memcpy(packer->buffer, &header, sizeof header);
+    seal(packer->buffer, 0);
+    return write_out(packer, 0, 1);
 }
 
 brim_status brim__index_refused(brim_status status, enum brim__index_place place) {
@@ -218,13 +234,10 @@ brim_status brim__index_make(const char *path, const struct brim__file *data,
     writer->file.fd = -1;
     writer->data = data;
     writer->opening = opening;
-    writer->buffer = (uint8_t *)writer + head;
-    writer->pages = pages;
-    writer->first = 1;
     writer->told_ns = brim__now();
-    begin_page(writer, 0);
+    brim__index_packer_init(&writer->packer, &writer->file, (uint8_t *)writer + head, pages);
     status = write_index(writer, path, recipe);
-    if (writer->refused) {
+    if (writer->refused || writer->packer.refused) {
         status = brim__index_refused(status, recipe->place);
     }
     brim__free(writer);
