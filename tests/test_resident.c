@@ -216,7 +216,7 @@ static uint64_t limit_for_half(const char *text) {
     const uint64_t bytes =
         info->minimum_device_bytes +
         (info->device_slots - info->minimum_device_slots) * info->device_slot_bytes +
-        SAMPLES / 2 * brim__loader_residents(session.loader)->start.most_bytes;
+        SAMPLES / 2 * brim__loader_residents(session.loader)->start.row_bytes;
     session_close(&session);
     return bytes;
 }
@@ -264,7 +264,7 @@ static void test_takes_what_is_free(void **state) {
     assert_true(info->device_slots >= info->minimum_device_slots + 2);
     take_epochs(&session, 3, &digest);
     /* less than a part is left, and than a row of each part */
-    const uint64_t rest = (tier->part_rows + BRIM__GATHER_PARTS) * tier->start.most_bytes;
+    const uint64_t rest = (tier->part_rows + BRIM__GATHER_PARTS) * tier->start.row_bytes;
     assert_true(filled_of(&session) < SAMPLES);
     assert_true(free_of(&session) < spare_of(&session) + rest);
 
@@ -296,7 +296,7 @@ static void test_beside_others(void **state) {
         assert_int_equal(brim_budget_new(brim_runtime_budget(session.runtime), "other",
                                          BRIM_UNLIMITED, 0, &other),
                          BRIM_OK);
-        const uint64_t left = spare_of(&session) + rows * tier->start.most_bytes;
+        const uint64_t left = spare_of(&session) + rows * tier->start.row_bytes;
         const uint64_t held = free_of(&session) - left;
         assert_true(brim__budget_try(other, session.kind, held));
         take_epochs(&session, 1, &digest);

@@ -29,13 +29,12 @@
 #define BRIM__MAX_CACHES BRIM__KEPT_RECORDS /* that a sample passes */
 
 struct brim__cache {
-    const struct brim__tier_ops *ops;
-    uint32_t stage;       /* its place in the plan ... */
-    uint32_t first_stage; /* ... and that of the first of those before it */
-    const char *path;     /* of a file; or NULL */
+    const struct brim__tier_ops *ops; /* NULL: on the device of the batches (residents.h) */
+    uint32_t stage;                   /* its place in the plan ... */
+    uint32_t first_stage;             /* ... and that of the first of those before it */
+    const char *path;                 /* of a file; or NULL */
     uint64_t limit;
     enum brim__verify verify;
-    bool resident;         /* on the device that batches are delivered on: residents.h */
     bool freeze;           /* what is random before it is drawn as in epoch 0 */
     uint64_t data, sample; /* fingerprints of what stands before it */
     uint64_t stamp;        /* of all files, when the loader was opened; or 0 */

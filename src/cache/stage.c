@@ -7,7 +7,6 @@
  * not. So what comes out never depends on what happens to be cached.
  */
 #include "cache/cache.h"
-#include "cache/residents.h"
 
 enum { TIER, FILE_PATH, LIMIT, VERIFY, FREEZE };
 enum { IN_MEMORY, ON_DEVICE };
@@ -28,10 +27,8 @@ static brim_status make(const struct brim__use *use, struct brim__arena *arena,
     if (status != BRIM_OK) {
         return status;
     }
-    cache->resident = brim__given(use, TIER) && brim__item(use, TIER)->integer == ON_DEVICE;
-    cache->ops = file              ? &brim__file_tier
-                 : cache->resident ? &brim__device_tier
-                                   : &brim__memory_tier;
+    const bool there = brim__given(use, TIER) && brim__item(use, TIER)->integer == ON_DEVICE;
+    cache->ops = file ? &brim__file_tier : there ? NULL : &brim__memory_tier;
     cache->limit =
         brim__given(use, LIMIT) ? (uint64_t)brim__item(use, LIMIT)->integer : BRIM_UNLIMITED;
     cache->verify = (enum brim__verify)brim__item(use, VERIFY)->integer;
@@ -59,7 +56,7 @@ brim_status brim__cache_allowed(const struct brim__cache *cache,
             "before it, or say freeze=yes if that is what you want",
             program->random_stage);
     }
-    if (cache->resident &&
+    if (cache->ops == NULL &&
         (cache->verify == BRIM__VERIFY_HIT || cache->verify == BRIM__VERIFY_CONTENT)) {
         return brim__fail(BRIM_STATUS_UNSUPPORTED,
                           "cache device: what is on the device is not compared "

@@ -1,6 +1,6 @@
 /*
- * tier.h: where a cache keeps samples: in memory (memory_tier.c), in a file
- * (file_tier.c) or on a device (residents.h), behind one table of functions.
+ * tier.h: where a cache keeps samples: in memory (memory_tier.c) or in a file (file_tier.c),
+ * behind one table of functions. What `cache device` keeps is rows of batches: residents.h.
  *
  * A tier has `count` numbers. To each it keeps at most one entry: some bytes, and the
  * stamp of the file that they were made of (0: nobody asks). An entry is put in once
@@ -20,7 +20,6 @@
 #ifndef BRIM_TIER_H
 #define BRIM_TIER_H
 
-#include "device/device.h"
 #include "memory/alloc.h"
 
 #include <stdatomic.h>
@@ -48,9 +47,6 @@ struct brim__tier_start {
     uint64_t limit;      /* bytes that the tier may take in all; BRIM_UNLIMITED */
     bool copies;         /* find copies to the caller's buffer instead of pinning */
     bool threads;        /* the loader has workers: a tier may have a thread of its own */
-    /* on a device */
-    struct brim__device *device;
-    brim_memory kind;
     /* files */
     const char *path;
     bool trust_foreign;    /* files that other users could have written are used too */

@@ -59,8 +59,6 @@ static brim_status start(brim_loader *loader, struct brim__cache *cache) {
                 : brim__min(cache->limit, cache->ops->most_bytes(cache->count, cache->most_bytes)),
         .copies = loader->plan->callback, /* nobody waits for the user's code to let go */
         .threads = loader->plan->info.threads > 0,
-        .device = cache->resident ? &loader->uploader->device : NULL,
-        .kind = cache->resident ? loader->plan->landing.kind : BRIM_MEMORY_HOST,
         .path = cache->path,
         .trust_foreign = loader->runtime->trust_foreign,
         .data = cache->data,
@@ -77,10 +75,6 @@ static brim_status start(brim_loader *loader, struct brim__cache *cache) {
         }
         how.budget = cache->budget;
         status = cache->ops->start(cache->memory, &how, &cache->tier);
-        if (status == BRIM_OK && cache->resident) {
-            loader->uploader->residents = (struct brim__residents *)(void *)cache->tier;
-            brim__budget_on_revoke(cache->budget, brim__resident_revoke, loader);
-        }
     }
     return status;
 }
@@ -91,16 +85,13 @@ brim_status brim__caches_start(brim_loader *loader) {
          cache = cache->next) {
         status = start(loader, cache);
     }
-    return status;
+    return status == BRIM_OK ? brim__resident_start(loader) : status;
 }
 
 void brim__caches_stop(brim_loader *loader) {
+    brim__resident_stop(loader);
     for (struct brim__cache *cache = loader->plan->caches; cache != NULL; cache = cache->next) {
         if (cache->tier != NULL) {
-            if (cache->resident) {
-                brim__budget_on_revoke(cache->budget, NULL, NULL);
-                brim__queue_free(&loader->uploader->queue); /* waits for what reads it */
-            }
             cache->ops->stop(cache->tier);
             cache->tier = NULL;
         }
@@ -115,10 +106,6 @@ void brim__caches_stop(brim_loader *loader) {
 
 static void describe(const struct brim__cache *cache, brim_cache_stats *stats) {
     stats->tier = cache->ops->name;
-    stats->stage = cache->stage;
-    stats->samples = cache->count;
-    stats->hits = atomic_load_explicit(&cache->hits, memory_order_relaxed);
-    stats->misses = atomic_load_explicit(&cache->misses, memory_order_relaxed);
     if (cache->tier != NULL) {
         struct brim__tier_stats tier = { 0 };
         cache->ops->stats(cache->tier, &tier);
@@ -134,6 +121,19 @@ static void describe(const struct brim__cache *cache, brim_cache_stats *stats) {
     }
 }
 
+/* In the order of the pipeline: what stays on a device is the last of all. */
+static const struct brim__cache *find(const brim_plan *plan, size_t index) {
+    size_t later = plan->cache_count - 1 - index;
+    if (plan->residents != NULL && later-- == 0) {
+        return plan->residents;
+    }
+    const struct brim__cache *cache = plan->caches; /* newest first */
+    while (later-- > 0) {
+        cache = cache->next;
+    }
+    return cache;
+}
+
 brim_status brim_loader_cache_stats(brim_loader *loader, size_t index, brim_cache_stats *given) {
     if (brim__runtime_forked(loader->runtime)) {
         return brim__forked();
@@ -145,12 +145,19 @@ brim_status brim_loader_cache_stats(brim_loader *loader, size_t index, brim_cach
                           "cache %zu of %u, or size is not set: begin with BRIM_CACHE_STATS_INIT",
                           index, count);
     }
-    const struct brim__cache *cache = loader->plan->caches; /* newest first */
-    for (size_t i = count - 1; i > index; i--) {
-        cache = cache->next;
+    const struct brim__cache *cache = find(loader->plan, index);
+    brim_cache_stats stats = {
+        .size = size,
+        .stage = cache->stage,
+        .samples = cache->count,
+        .hits = atomic_load_explicit(&cache->hits, memory_order_relaxed),
+        .misses = atomic_load_explicit(&cache->misses, memory_order_relaxed),
+    };
+    if (cache == loader->plan->residents) {
+        brim__resident_stats(loader, &stats);
+    } else {
+        describe(cache, &stats);
     }
-    brim_cache_stats stats = { .size = size };
-    describe(cache, &stats);
     memcpy(given, &stats, brim__min(size, sizeof(stats)));
     return BRIM_OK;
 }

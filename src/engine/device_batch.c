@@ -110,7 +110,7 @@ brim_status brim_batch_read(const brim_batch *batch, size_t index, void *data, u
         return BRIM_OK;
     }
     const struct brim__device_memory memory = memory_of(batch);
-    const uint64_t offset = batch->loader->plan->landing.field[index].offset;
+    const uint64_t offset = batch->loader->plan->on_device.field[index].offset;
     struct brim__queue queue;
     status = is_good(batch);
     if (status == BRIM_OK) {
@@ -129,8 +129,8 @@ brim_status brim_batch_read(const brim_batch *batch, size_t index, void *data, u
 brim_status brim__batch_copy_there(const brim_batch *batch, brim_batch **out) {
     brim_loader *loader = batch->loader;
     const brim_plan *plan = loader->plan;
-    const struct brim__landing *landing = &plan->landing;
-    const uint64_t tail = landing->tail_bytes;
+    const struct brim__device_layout *on_device = &plan->on_device;
+    const uint64_t tail = on_device->tail_bytes;
     struct brim__device_memory memory = { 0 };
     struct brim__pages pages;
     struct brim__queue queue;
@@ -148,18 +148,18 @@ brim_status brim__batch_copy_there(const brim_batch *batch, brim_batch **out) {
     if (status != BRIM_OK) {
         return status;
     }
-    status = brim_budget_charge(loader->budget, landing->kind, landing->slot_bytes);
+    status = brim_budget_charge(loader->budget, on_device->kind, on_device->slot_bytes);
     if (status != BRIM_OK) {
         goto no_charge;
     }
-    status = brim__device_take(&loader->uploader->device, landing->slot_bytes, &memory);
+    status = brim__device_take(&loader->uploader->device, on_device->slot_bytes, &memory);
     if (status != BRIM_OK) {
         goto no_memory;
     }
     status = begin_errand(batch, &queue);
     if (status == BRIM_OK) {
         const struct brim__device_memory from = memory_of(batch);
-        status = brim__queue_copy(&queue, &memory, 0, &from, 0, landing->slot_bytes);
+        status = brim__queue_copy(&queue, &memory, 0, &from, 0, on_device->slot_bytes);
         status = end_errand(batch, &queue, status);
     }
     if (status != BRIM_OK) {
@@ -172,19 +172,19 @@ brim_status brim__batch_copy_there(const brim_batch *batch, brim_batch **out) {
     copy->memory = memory;
     copy->field = (brim_field *)(void *)(copy + 1);
     memcpy(pages.memory, batch->info.samples, batch->info.rows * sizeof(uint64_t));
-    memcpy(pages.memory + landing->tail_valid, batch->info.valid, batch->info.rows);
+    memcpy(pages.memory + on_device->tail_valid, batch->info.valid, batch->info.rows);
     copy->info.samples = (const uint64_t *)(const void *)pages.memory;
-    copy->info.valid = pages.memory + landing->tail_valid;
+    copy->info.valid = pages.memory + on_device->tail_valid;
     for (uint32_t f = 0; f < plan->delivered.output_count; f++) {
         brim_field *field = &copy->field[f];
         *field = batch->field[f];
         field->ready = NULL;
         field->data = memory.handle;
         if (field->device_kind != BRIM_DEVICE_OPENCL) {
-            field->data = (uint8_t *)memory.handle + landing->field[f].offset;
+            field->data = (uint8_t *)memory.handle + on_device->field[f].offset;
         }
         if (field->offsets != NULL) {
-            void *offsets = pages.memory + landing->field[f].offsets;
+            void *offsets = pages.memory + on_device->field[f].offsets;
             memcpy(offsets, field->offsets, (batch->info.rows + 1) * sizeof(int64_t));
             field->offsets = offsets;
         }
@@ -196,7 +196,7 @@ brim_status brim__batch_copy_there(const brim_batch *batch, brim_batch **out) {
 no_copy:
     brim__device_give(&loader->uploader->device, &memory);
 no_memory:
-    brim_budget_uncharge(loader->budget, landing->kind, landing->slot_bytes);
+    brim_budget_uncharge(loader->budget, on_device->kind, on_device->slot_bytes);
 no_charge:
     brim__pages_free(&pages);
     return status;

@@ -135,7 +135,7 @@ static void describe(brim_loader *loader, struct brim__slot *slot) {
         brim__batch_layout(batch, plan, slot->pages.memory);
     } else { /* fields were laid out when it was uploaded */
         batch->info.samples = (const uint64_t *)(const void *)slot->pages.memory;
-        batch->info.valid = slot->pages.memory + plan->landing.tail_valid;
+        batch->info.valid = slot->pages.memory + plan->on_device.tail_valid;
     }
 }
 

@@ -99,7 +99,7 @@ static void lay_out_ring(struct walk *walk, brim_loader *loader, const struct br
 static brim_loader *lay_out(struct walk *walk, const brim_plan *plan) {
     const brim_plan_info *info = &plan->info;
     const uint32_t fields = plan->delivered.output_count;
-    const bool there = plan->landing.on, sequenced = plan->sequence.on;
+    const bool there = plan->on_device.used, sequenced = plan->sequence.on;
     const struct brim__ring_role *make =
         plan->sequence.stream ? &brim__stream_role : &brim__make_role;
     brim_loader *loader = take_part(walk, 1, sizeof *loader);
@@ -122,11 +122,11 @@ static brim_loader *lay_out(struct walk *walk, const brim_plan *plan) {
     lay_out_ring(walk, loader, &batches, there ? 0 : fields);
     if (there) {
         const struct brim__ring ring = { .role = &brim__upload_role,
-                                         .cap = plan->berth_cap,
+                                         .cap = plan->device_slot_cap,
                                          .minimum = info->minimum_device_slots,
                                          .planned = info->device_slots,
                                          .memory = BRIM__RING_DEVICE,
-                                         .bytes = plan->landing.tail_bytes,
+                                         .bytes = plan->on_device.tail_bytes,
                                          .keeps = sequenced };
         lay_out_ring(walk, loader, &ring, fields);
     }

@@ -32,8 +32,8 @@ static void release_copy_there(brim_batch *batch, void *handle) {
     struct brim__device_memory memory = batch->memory;
     await_queue(&loader->uploader->device, handle);
     brim__device_give(&loader->uploader->device, &memory);
-    brim_budget_uncharge(loader->budget, loader->plan->landing.kind,
-                         loader->plan->landing.slot_bytes);
+    brim_budget_uncharge(loader->budget, loader->plan->on_device.kind,
+                         loader->plan->on_device.slot_bytes);
     release_copy(batch);
 }
 

@@ -6,7 +6,7 @@
 #include "engine/chain.h"
 
 static uint32_t *numbers_of(const brim_loader *loader, const struct brim__slot *from) {
-    return (uint32_t *)(void *)(from->pages.memory + loader->plan->landing.numbers);
+    return (uint32_t *)(void *)(from->pages.memory + loader->plan->on_device.numbers);
 }
 
 uint64_t brim__resident_number(const brim_loader *loader, const struct brim__slot *from,
@@ -18,8 +18,8 @@ uint64_t brim__resident_number(const brim_loader *loader, const struct brim__slo
         number[r] = brim__resident_row(tier, samples[r]);
         found += number[r] != BRIM__NOT_RESIDENT;
     }
-    atomic_fetch_add_explicit(&loader->plan->resident->hits, found, memory_order_relaxed);
-    atomic_fetch_add_explicit(&loader->plan->resident->misses, rows - found, memory_order_relaxed);
+    atomic_fetch_add_explicit(&loader->plan->residents->hits, found, memory_order_relaxed);
+    atomic_fetch_add_explicit(&loader->plan->residents->misses, rows - found, memory_order_relaxed);
     return found;
 }
 
@@ -38,12 +38,12 @@ uint64_t brim__resident_made(const brim_loader *loader, const struct brim__slot 
 
 brim_status brim__resident_send(brim_loader *loader, const struct brim__slot *from, uint64_t rows) {
     return brim__queue_write(&loader->uploader->queue, &loader->uploader->fixed,
-                             loader->plan->landing.numbers_there, numbers_of(loader, from),
+                             loader->plan->on_device.numbers_there, numbers_of(loader, from),
                              rows * sizeof(uint32_t));
 }
 
 static uint64_t row_bytes(const brim_plan *plan, uint32_t f) {
-    const struct brim__landing_field *field = &plan->landing.field[f];
+    const struct brim__device_field *field = &plan->on_device.field[f];
     return field->converts ? field->row_bytes : plan->delivered.output[f].row_bytes;
 }
 
@@ -56,16 +56,16 @@ brim_status brim__resident_gather(brim_loader *loader, const struct brim__slot *
         const uint64_t bytes = row_bytes(plan, f);
         struct brim__gather gather = { .part_rows = tier->part_rows,
                                        .source_offset =
-                                           tier->part_rows * plan->landing.field[f].resident,
+                                           tier->part_rows * plan->on_device.field[f].resident,
                                        .source_row = bytes,
                                        .destination = &to->device.memory,
-                                       .destination_offset = plan->landing.field[f].offset,
+                                       .destination_offset = plan->on_device.field[f].offset,
                                        .destination_row = bytes,
                                        .row_bytes = bytes,
                                        .rows = rows,
                                        .number = numbers_of(loader, from),
                                        .numbers = &loader->uploader->fixed,
-                                       .numbers_offset = plan->landing.numbers_there };
+                                       .numbers_offset = plan->on_device.numbers_there };
         for (uint32_t p = 0; p < tier->part_count; p++) {
             gather.part[p] = &tier->part[p];
         }
@@ -88,8 +88,8 @@ static brim_status store(brim_loader *loader, const struct brim__slot *to, uint6
         if (bytes > 0) {
             status = brim__queue_copy(
                 &loader->uploader->queue, &tier->part[part],
-                tier->part_rows * plan->landing.field[f].resident + row * bytes, &to->device.memory,
-                plan->landing.field[f].offset + first * bytes, count * bytes);
+                tier->part_rows * plan->on_device.field[f].resident + row * bytes,
+                &to->device.memory, plan->on_device.field[f].offset + first * bytes, count * bytes);
         }
     }
     return status;
@@ -148,4 +148,56 @@ uint64_t brim__resident_revoke(void *holder, brim_memory kind, uint64_t wanted) 
     brim__loader_unlock(loader);
     brim__pool_wake(loader->runtime);
     return given;
+}
+
+/* -------------------------------------------------------- opening and closing */
+
+brim_status brim__resident_start(brim_loader *loader) {
+    struct brim__cache *cache = loader->plan->residents;
+    if (cache == NULL) {
+        return BRIM_OK;
+    }
+    brim_status status =
+        brim_budget_new(loader->budget, "cache device", BRIM_UNLIMITED, 0, &cache->budget);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    struct brim__residents *residents = cache->memory;
+    residents->start = (struct brim__residents_start){
+        .budget = cache->budget,
+        .device = &loader->uploader->device,
+        .kind = loader->plan->on_device.kind,
+        .count = cache->count,
+        .row_bytes = cache->most_bytes,
+        .limit =
+            brim__min(cache->limit, brim__residents_most_bytes(cache->count, cache->most_bytes)),
+    };
+    loader->uploader->residents = residents;
+    brim__budget_yields(cache->budget, BRIM__YIELDS_CACHE);
+    brim__budget_on_revoke(cache->budget, brim__resident_revoke, loader);
+    return BRIM_OK;
+}
+
+void brim__resident_stop(brim_loader *loader) {
+    struct brim__residents *residents = brim__loader_residents(loader);
+    if (residents == NULL) {
+        return;
+    }
+    brim__budget_on_revoke(residents->start.budget, NULL, NULL);
+    brim__queue_free(&loader->uploader->queue); /* waits for what reads it */
+    brim__residents_end(residents);
+    brim_budget_free(residents->start.budget);
+    loader->uploader->residents = NULL;
+}
+
+void brim__resident_stats(const brim_loader *loader, brim_cache_stats *stats) {
+    const struct brim__residents *residents = brim__loader_residents(loader);
+    stats->tier = "device";
+    if (residents != NULL) {
+        stats->fills = true;
+        stats->filled = atomic_load_explicit(&residents->filled, memory_order_relaxed);
+        stats->bytes = atomic_load_explicit(&residents->bytes, memory_order_relaxed);
+        stats->stored = atomic_load_explicit(&residents->stored, memory_order_relaxed);
+        stats->dropped = atomic_load_explicit(&residents->dropped, memory_order_relaxed);
+    }
 }

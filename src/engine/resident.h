@@ -36,6 +36,11 @@ brim_status brim__resident_store(brim_loader *loader, const struct brim__slot *f
 /* Mutex held: a batch did not come to the device whole, so its samples are not there. */
 void brim__resident_withdraw(brim_loader *loader, const struct brim__slot *from);
 
+/* When the loader opens and closes, of plans without `cache device` too; and what there is. */
+brim_status brim__resident_start(brim_loader *loader);
+void brim__resident_stop(brim_loader *loader);
+void brim__resident_stats(const brim_loader *loader, brim_cache_stats *stats);
+
 /* A brim__revoke; the holder is the loader. */
 uint64_t brim__resident_revoke(void *holder, brim_memory kind, uint64_t wanted);
 

@@ -98,8 +98,8 @@ static struct lack find_lack(const brim_loader *loader) {
         lack.pinned = batches->memory == BRIM__RING_STAGING;
     }
     if (last->memory == BRIM__RING_DEVICE && last->refused && last->planned > last->count) {
-        lack.there = loader->plan->landing.slot_bytes;
-        lack.tail = loader->plan->landing.tail_bytes;
+        lack.there = loader->plan->on_device.slot_bytes;
+        lack.tail = loader->plan->on_device.tail_bytes;
     }
     return lack;
 }
@@ -163,7 +163,7 @@ static void take_slots(const brim_loader *loader, brim_budget *budget, uint64_t 
  * budget, and everything to the runtime's. False: nothing is lacking but what is free. */
 static bool collect(const brim_loader *loader, const struct lack *lack, uint64_t now) {
     brim_budget *own = loader->budget, *workers = loader->runtime->workers_budget;
-    const brim_memory device = loader->plan->landing.kind;
+    const brim_memory device = loader->plan->on_device.kind;
     const uint64_t here = lack->scratch + lack->slot + lack->tail, all = here + lack->stacks;
     const uint64_t pinned = lack->pinned ? lack->slot : 0;
     if (brim__budget_free_now(own, BRIM_MEMORY_HOST) >= here &&

@@ -14,9 +14,9 @@ uint64_t brim__ring_slot_bytes(const brim_loader *loader, const struct brim__rin
                                brim_memory kind) {
     const brim_plan *plan = loader->plan;
     if (ring->memory == BRIM__RING_DEVICE) {
-        return kind == plan->landing.kind ? plan->landing.slot_bytes
-               : kind == BRIM_MEMORY_HOST ? plan->landing.tail_bytes
-                                          : 0;
+        return kind == plan->on_device.kind ? plan->on_device.slot_bytes
+               : kind == BRIM_MEMORY_HOST   ? plan->on_device.tail_bytes
+                                            : 0;
     }
     const bool has = kind == BRIM_MEMORY_HOST ||
                      (kind == BRIM_MEMORY_PINNED && ring->memory == BRIM__RING_STAGING);
@@ -68,23 +68,24 @@ static void unpin(brim_loader *loader, struct brim__slot *slot) {
 /* --------------------------------------------------------------- on devices */
 
 static void give(brim_loader *loader, struct brim__slot *slot, bool elastic) {
-    const struct brim__landing *landing = &loader->plan->landing;
+    const struct brim__device_layout *on_device = &loader->plan->on_device;
     struct brim__device *device = &loader->uploader->device;
     brim__event_free(device, &slot->device.ready);
     brim__event_free(device, &slot->device.left);
     brim__device_give(device, &slot->device.memory);
-    uncharge(loader, landing->kind, landing->slot_bytes, elastic);
+    uncharge(loader, on_device->kind, on_device->slot_bytes, elastic);
 }
 
 static brim_status map_there(brim_loader *loader, struct brim__slot *slot, bool elastic) {
-    const struct brim__landing *landing = &loader->plan->landing;
-    brim_status status = charge(loader, landing->kind, landing->slot_bytes, elastic);
+    const struct brim__device_layout *on_device = &loader->plan->on_device;
+    brim_status status = charge(loader, on_device->kind, on_device->slot_bytes, elastic);
     if (status != BRIM_OK) {
         return status;
     }
-    status = brim__upload_take_memory(loader, landing->slot_bytes, elastic, &slot->device.memory);
+    status = brim__upload_take_memory(loader, on_device->slot_bytes, elastic, &slot->device.memory);
     if (status == BRIM_OK) {
-        status = brim__pages_new(&slot->pages, loader->budget, landing->tail_bytes, elastic, false);
+        status =
+            brim__pages_new(&slot->pages, loader->budget, on_device->tail_bytes, elastic, false);
     }
     if (status != BRIM_OK) {
         give(loader, slot, elastic);
@@ -120,12 +121,12 @@ void brim__slot_unmap(brim_loader *loader, struct brim__slot *slot) {
 }
 
 void brim__slot_firm_up(brim_loader *loader, struct brim__slot *slot) {
-    const struct brim__landing *landing = &loader->plan->landing;
+    const struct brim__device_layout *on_device = &loader->plan->on_device;
     if (!slot->pages.elastic) {
         return;
     }
     if (slot->ring->memory == BRIM__RING_DEVICE) {
-        brim__budget_firm_up(loader->budget, landing->kind, landing->slot_bytes);
+        brim__budget_firm_up(loader->budget, on_device->kind, on_device->slot_bytes);
     }
     if (slot->ring->memory == BRIM__RING_STAGING) {
         brim__budget_firm_up(loader->budget, BRIM_MEMORY_PINNED, slot->pages.bytes);

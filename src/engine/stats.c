@@ -37,6 +37,12 @@ brim_status brim_loader_stats(brim_loader *loader, brim_stats *given) {
     return BRIM_OK;
 }
 
+static uint64_t found_in(const struct brim__cache *cache, size_t stage) {
+    return stage >= cache->first_stage && stage < cache->stage
+               ? atomic_load_explicit(&cache->hits, memory_order_relaxed)
+               : 0;
+}
+
 /* Samples for which the stage did nothing, because a cache behind it had them. An order is
  * not asked less for that. */
 static uint64_t found_behind(const brim_plan *plan, size_t stage) {
@@ -45,11 +51,9 @@ static uint64_t found_behind(const brim_plan *plan, size_t stage) {
         return 0;
     }
     for (const struct brim__cache *cache = plan->caches; cache != NULL; cache = cache->next) {
-        if (stage >= cache->first_stage && stage < cache->stage) {
-            found += atomic_load_explicit(&cache->hits, memory_order_relaxed);
-        }
+        found += found_in(cache, stage);
     }
-    return found;
+    return plan->residents != NULL ? found + found_in(plan->residents, stage) : found;
 }
 
 brim_status brim_loader_stage_stats(brim_loader *loader, size_t stage, brim_stage_stats *given) {

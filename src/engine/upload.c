@@ -149,7 +149,7 @@ static void upload(brim_loader *loader, struct brim__slot *from, struct brim__sl
     describe(to, from);
     here->take += !again;
     there->make += !again;
-    uploader->spare = there->planned > there->count ? loader->plan->landing.slot_bytes : 0;
+    uploader->spare = there->planned > there->count ? loader->plan->on_device.slot_bytes : 0;
     brim__loader_unlock(loader);
     brim__event_free(&uploader->device, &to->device.ready);
     const brim_status status = brim__upload_send(loader, from, to, &copied);

@@ -112,9 +112,9 @@ void brim__upload_not_sent(brim_loader *loader, struct brim__slot *from, struct 
 void brim__upload_tell_lost(brim_loader *loader, struct brim__slot *from, brim_status status) {
     char size[BRIM__SIZE_TEXT];
     const struct brim__ring *there = loader->last;
-    const uint64_t bytes = loader->plan->landing.slot_bytes;
+    const uint64_t bytes = loader->plan->on_device.slot_bytes;
     if (status == BRIM_STATUS_BUDGET &&
-        brim__budget_free_now(loader->budget, loader->plan->landing.kind) >= bytes) {
+        brim__budget_free_now(loader->budget, loader->plan->on_device.kind) >= bytes) {
         return; /* refused only while memory is being collected */
     }
     if (brim__ring_count(there, BRIM__SLOT_EMPTY) + brim__ring_count(there, BRIM__SLOT_LENT) <

@@ -11,7 +11,7 @@ brim_status brim__upload_take_memory(brim_loader *loader, uint64_t bytes, bool e
     struct brim__device *device = &loader->uploader->device;
     brim_status status = brim__device_take(device, bytes, memory);
     if (status == BRIM_STATUS_MEMORY && !elastic &&
-        brim__budget_revoke(loader->runtime->budget, loader->plan->landing.kind, bytes) > 0) {
+        brim__budget_revoke(loader->runtime->budget, loader->plan->on_device.kind, bytes) > 0) {
         status = brim__device_take(device, bytes, memory);
     }
     return status;
@@ -24,12 +24,12 @@ static brim_status send_tables(brim_loader *loader) {
     uint8_t *memory = loader->batches->slot[0].pages.memory;
     brim_status status = BRIM_OK;
     for (uint32_t f = 0; status == BRIM_OK && f < plan->delivered.output_count; f++) {
-        const struct brim__landing_field *field = &plan->landing.field[f];
+        const struct brim__device_field *field = &plan->on_device.field[f];
         if (!field->converts) {
             continue;
         }
         /* channel by channel: a slot may be smaller than a table */
-        struct brim__landing_field one = *field;
+        struct brim__device_field one = *field;
         float table[256];
         one.channels = 1;
         for (uint32_t c = 0; status == BRIM_OK && c < field->channels; c++) {
@@ -37,7 +37,7 @@ static brim_status send_tables(brim_loader *loader) {
             struct brim__event sent = { 0 };
             one.scale = field->scale != NULL ? &field->scale[c] : NULL;
             one.bias = field->bias != NULL ? &field->bias[c] : NULL;
-            status = brim__landing_table(&one, table);
+            status = brim__device_table(&one, table);
             memcpy(memory, table, bytes); /* a slot has a page at least */
             if (status == BRIM_OK) {
                 status = brim__queue_write(&uploader->queue, &uploader->fixed,
@@ -57,18 +57,18 @@ static brim_status send_tables(brim_loader *loader) {
 
 static brim_status take_fixed(brim_loader *loader) {
     struct brim__uploader *uploader = loader->uploader;
-    const struct brim__landing *landing = &loader->plan->landing;
+    const struct brim__device_layout *on_device = &loader->plan->on_device;
     brim_status status = brim__device_prepare(&uploader->device); /* kernels work with it */
     if (status != BRIM_OK) {
         return status;
     }
-    status = brim_budget_charge(loader->budget, landing->kind, landing->fixed_bytes);
+    status = brim_budget_charge(loader->budget, on_device->kind, on_device->fixed_bytes);
     if (status != BRIM_OK) {
         return status;
     }
-    status = brim__upload_take_memory(loader, landing->fixed_bytes, false, &uploader->fixed);
+    status = brim__upload_take_memory(loader, on_device->fixed_bytes, false, &uploader->fixed);
     if (status != BRIM_OK) {
-        brim_budget_uncharge(loader->budget, landing->kind, landing->fixed_bytes);
+        brim_budget_uncharge(loader->budget, on_device->kind, on_device->fixed_bytes);
         return status;
     }
     return send_tables(loader);
@@ -77,12 +77,13 @@ static brim_status take_fixed(brim_loader *loader) {
 brim_status brim__upload_open(brim_loader *loader) {
     struct brim__uploader *uploader = loader->uploader;
     const brim_status status = brim__queue_new(&uploader->device, &uploader->queue);
-    return status == BRIM_OK && loader->plan->landing.fixed_bytes > 0 ? take_fixed(loader) : status;
+    return status == BRIM_OK && loader->plan->on_device.fixed_bytes > 0 ? take_fixed(loader)
+                                                                        : status;
 }
 
 brim_status brim__upload_explain(brim_loader *loader) {
     char holders[256], detail[BRIM__DETAIL_BYTES];
-    brim__budget_holders(loader->runtime->budget, loader->plan->landing.kind, holders,
+    brim__budget_holders(loader->runtime->budget, loader->plan->on_device.kind, holders,
                          sizeof holders);
     brim__copy_text(detail, sizeof detail, brim_detail());
     return brim__fail(BRIM_STATUS_MEMORY,
@@ -112,7 +113,7 @@ static bool await_reader(brim_loader *loader) {
 
 void brim__upload_close(brim_loader *loader) {
     struct brim__uploader *uploader = loader->uploader;
-    const struct brim__landing *landing = &loader->plan->landing;
+    const struct brim__device_layout *on_device = &loader->plan->on_device;
     const struct brim__ring *here = loader->batches;
     brim__queue_free(&uploader->queue);
     brim__lock(&loader->mutex);
@@ -123,7 +124,7 @@ void brim__upload_close(brim_loader *loader) {
     }
     if (uploader->fixed.handle != NULL) {
         brim__device_give(&uploader->device, &uploader->fixed);
-        brim_budget_uncharge(loader->budget, landing->kind, landing->fixed_bytes);
+        brim_budget_uncharge(loader->budget, on_device->kind, on_device->fixed_bytes);
     }
     brim__unlock(&loader->mutex);
 }

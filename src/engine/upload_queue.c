@@ -9,31 +9,31 @@
 static void describe(const brim_loader *loader, const struct brim__slot *to, uint32_t f,
                      brim_field *field) {
     const struct brim__device *device = &loader->uploader->device;
-    const struct brim__landing_field *landing = &loader->plan->landing.field[f];
+    const struct brim__device_field *on_device = &loader->plan->on_device.field[f];
     const uint64_t rows = (uint64_t)field->shape[0];
-    if (landing->converts) {
-        int64_t stride = landing->lookup.element;
-        field->dtype = landing->dtype;
-        field->rank = landing->shape.rank + 1;
-        for (uint32_t i = landing->shape.rank; i > 0; i--) {
-            field->shape[i] = (int64_t)landing->shape.dim[i - 1];
+    if (on_device->converts) {
+        int64_t stride = on_device->lookup.element;
+        field->dtype = on_device->dtype;
+        field->rank = on_device->shape.rank + 1;
+        for (uint32_t i = on_device->shape.rank; i > 0; i--) {
+            field->shape[i] = (int64_t)on_device->shape.dim[i - 1];
             field->strides[i] = stride;
             stride *= field->shape[i];
         }
-        field->strides[0] = (int64_t)landing->row_bytes;
-        field->bytes = rows * landing->row_bytes;
+        field->strides[0] = (int64_t)on_device->row_bytes;
+        field->bytes = rows * on_device->row_bytes;
     }
     if (field->offsets != NULL) {
-        int64_t *offsets = (int64_t *)(void *)(to->pages.memory + landing->offsets);
+        int64_t *offsets = (int64_t *)(void *)(to->pages.memory + on_device->offsets);
         memcpy(offsets, field->offsets, (rows + 1) * sizeof(int64_t));
         field->offsets = offsets;
     }
     field->device_kind = device->kind;
     field->device_index = device->index;
     field->data = to->device.memory.handle;
-    field->offset = landing->offset;
+    field->offset = on_device->offset;
     if (device->kind != BRIM_DEVICE_OPENCL) {
-        field->data = (uint8_t *)to->device.memory.handle + landing->offset;
+        field->data = (uint8_t *)to->device.memory.handle + on_device->offset;
         field->offset = 0;
     }
 }
@@ -48,7 +48,7 @@ static uint64_t span(const brim_field *field) {
  * fraction of the bytes that they have there. */
 static brim_status write_padding(brim_loader *loader, uint32_t f, const struct brim__slot *to,
                                  const uint8_t *raw, uint64_t valid) {
-    const struct brim__landing_field *field = &loader->plan->landing.field[f];
+    const struct brim__device_field *field = &loader->plan->on_device.field[f];
     const uint64_t piece = loader->plan->delivered.output[f].row_bytes;
     brim_status status = BRIM_OK;
     for (uint64_t row = valid; status == BRIM_OK && row < to->batch.info.rows; row++) {
@@ -64,7 +64,7 @@ static brim_status write_padding(brim_loader *loader, uint32_t f, const struct b
 static brim_status convert(brim_loader *loader, uint32_t f, const struct brim__slot *to,
                            uint64_t rows) {
     struct brim__uploader *uploader = loader->uploader;
-    const struct brim__landing_field *field = &loader->plan->landing.field[f];
+    const struct brim__device_field *field = &loader->plan->on_device.field[f];
     struct brim__lookup lookup = field->lookup;
     lookup.source = lookup.table = &uploader->fixed;
     lookup.destination = &to->device.memory;
@@ -82,7 +82,7 @@ static brim_status convert(brim_loader *loader, uint32_t f, const struct brim__s
 static brim_status write_field(brim_loader *loader, uint32_t f, const struct brim__slot *to,
                                uint64_t offset, uint64_t bytes, uint64_t *copied) {
     struct brim__uploader *uploader = loader->uploader;
-    const struct brim__landing_field *field = &loader->plan->landing.field[f];
+    const struct brim__device_field *field = &loader->plan->on_device.field[f];
     *copied += bytes;
     return bytes == 0 ? BRIM_OK
                       : brim__queue_write(&uploader->queue,
@@ -115,7 +115,7 @@ brim_status brim__upload_send(brim_loader *loader, struct brim__slot *from, stru
                               uint64_t *copied) {
     const brim_plan *plan = loader->plan;
     struct brim__uploader *uploader = loader->uploader;
-    const struct brim__landing *landing = &plan->landing;
+    const struct brim__device_layout *on_device = &plan->on_device;
     struct brim_batch *batch = &to->batch;
     const uint64_t valid = from->delivery.valid_rows - from->bad_rows;
     brim_status status = BRIM_OK;
@@ -125,14 +125,14 @@ brim_status brim__upload_send(brim_loader *loader, struct brim__slot *from, stru
     batch->info.rows = from->rows - from->bad_rows;
     brim__batch_layout(batch, plan, from->pages.memory);
     memcpy(to->pages.memory, batch->info.samples, batch->info.rows * sizeof(uint64_t));
-    memcpy(to->pages.memory + landing->tail_valid, batch->info.valid, batch->info.rows);
+    memcpy(to->pages.memory + on_device->tail_valid, batch->info.valid, batch->info.rows);
     const uint64_t *samples = (const uint64_t *)(const void *)to->pages.memory;
     const uint64_t there =
         uploader->residents != NULL ? brim__resident_number(loader, from, samples, valid) : 0;
     for (uint32_t f = 0; status == BRIM_OK && f < plan->delivered.output_count; f++) {
         status = there > 0 ? write_made(loader, f, from, to, valid, copied)
                            : write_all(loader, f, to, copied);
-        if (status == BRIM_OK && landing->field[f].converts) {
+        if (status == BRIM_OK && on_device->field[f].converts) {
             status = write_padding(loader, f, to, batch->field[f].data, valid);
         }
     }
@@ -143,7 +143,7 @@ brim_status brim__upload_send(brim_loader *loader, struct brim__slot *from, stru
         status = brim__queue_record(&uploader->queue, &from->device.left);
     }
     for (uint32_t f = 0; status == BRIM_OK && f < plan->delivered.output_count; f++) {
-        if (landing->field[f].converts && there < valid) {
+        if (on_device->field[f].converts && there < valid) {
             status = convert(loader, f, to, valid);
         }
     }

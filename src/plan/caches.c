@@ -6,6 +6,7 @@
  * may the other parts of a mix. What differs from one format of entries to the next, or
  * from one version of an image library, enters too.
  */
+#include "cache/residents.h"
 #include "plan/compile.h"
 
 #include <stdio.h>
@@ -62,14 +63,14 @@ static brim_status check_device_cache(const brim_plan *plan, const struct brim__
                                      "cache device: it keeps samples as they are delivered, and "
                                      "cannot stand inside parentheses: put it at the end of the "
                                      "pipeline, before batch")
-           : plan->resident != NULL
+           : plan->residents != NULL
                ? brim__fail(BRIM_STATUS_SYNTAX, "cache device: there is one already")
                : BRIM_OK;
 }
 
-brim_status brim__check_resident(const struct brim__compiler *compiler) {
+brim_status brim__check_residents(const struct brim__compiler *compiler) {
     const brim_plan *plan = compiler->plan;
-    if (plan->resident == NULL) {
+    if (plan->residents == NULL) {
         return BRIM_OK;
     }
     if (plan->sequence.on) {
@@ -110,39 +111,85 @@ static brim_status check_content(const struct brim__leaf *leaf) {
     return BRIM_OK;
 }
 
-/* Puts the cache between the steps of a leaf, and the leaf into the cache's keys. */
+/* The leaf enters the cache's keys. With freeze its samples are others than without: those of
+ * its first `frozen` steps. */
 static brim_status enter_leaf(struct brim__compiler *compiler, struct brim__cache *cache,
-                              const struct brim__site *site, struct brim__leaf *leaf) {
+                              const struct brim__site *site, struct brim__leaf *leaf,
+                              uint32_t frozen) {
+    brim_status status = BRIM_OK;
+    if (cache->freeze) {
+        leaf->frozen = frozen;
+        leaf->sample_fingerprint =
+            brim__hash_words(leaf->sample_fingerprint, 0x667265657a65u, leaf->draws);
+        status = brim__enter_stage(compiler, &compiler->plan->info.sample_fingerprint, site->use);
+    }
+    cache->data = brim__hash_words(cache->data, leaf->data_fingerprint, leaf->count);
+    cache->sample = brim__hash_words(cache->sample, leaf->sample_fingerprint, 0);
+    cache->count += leaf->count;
+    return status;
+}
+
+/* Puts the cache between the steps of a leaf. */
+static brim_status attach(struct brim__compiler *compiler, struct brim__cache *cache,
+                          const struct brim__site *site, struct brim__leaf *leaf) {
     brim_plan *plan = compiler->plan;
     const uint64_t scratch = leaf->program.scratch_bytes;
     struct brim__leaf_cache *leaf_cache = &leaf->cache[leaf->cache_count];
     leaf->program.stage = site->index;
-    brim_status status =
-        cache->resident ? brim__cache_allowed(cache, &leaf->program)
-                        : brim__cache_attach(cache, &leaf->program, leaf->cache_count, leaf_cache);
+    brim_status status = brim__cache_attach(cache, &leaf->program, leaf->cache_count, leaf_cache);
     if (status != BRIM_OK) {
         return status;
     }
-    if (!cache->resident) {
-        leaf_cache->first = leaf->first_id - plan->leaf[site->first_leaf]->first_id;
-        leaf->cache_count++;
-    }
+    leaf_cache->first = leaf->first_id - plan->leaf[site->first_leaf]->first_id;
+    leaf->cache_count++;
     leaf->stamped |= cache->verify == BRIM__VERIFY_HIT;
     leaf->hashed |= cache->verify == BRIM__VERIFY_CONTENT;
     if (cache->verify == BRIM__VERIFY_CONTENT) {
         status = check_content(leaf);
     }
-    if (status == BRIM_OK && cache->freeze) { /* then samples after it are others than without */
-        leaf->frozen = cache->resident ? leaf->program.step_count + 1 : leaf_cache->resume;
-        leaf->sample_fingerprint =
-            brim__hash_words(leaf->sample_fingerprint, 0x667265657a65u, leaf->draws);
-        status = brim__enter_stage(compiler, &plan->info.sample_fingerprint, site->use);
-    }
-    cache->data = brim__hash_words(cache->data, leaf->data_fingerprint, leaf->count);
-    cache->sample = brim__hash_words(cache->sample, leaf->sample_fingerprint, 0);
-    cache->count += leaf->count;
     plan->stage[site->index].bytes =
         brim__max(plan->stage[site->index].bytes, leaf->program.scratch_bytes - scratch);
+    return status == BRIM_OK ? enter_leaf(compiler, cache, site, leaf, leaf_cache->resume) : status;
+}
+
+static brim_status compile_tier(struct brim__compiler *compiler, struct brim__cache *cache,
+                                const struct brim__site *site) {
+    brim_plan *plan = compiler->plan;
+    brim_status status = set_text(compiler, cache, site->pipeline, site->number);
+    for (uint32_t i = site->first_leaf; status == BRIM_OK && i < plan->leaf_count; i++) {
+        status = attach(compiler, cache, site, plan->leaf[i]);
+    }
+    if (status == BRIM_OK) {
+        status =
+            brim__arena_take(&plan->arena, cache->ops->arena_bytes(cache->count), &cache->memory);
+    }
+    if (status == BRIM_OK) {
+        cache->next = plan->caches;
+        plan->caches = cache;
+    }
+    return status;
+}
+
+/* Its samples are rows of batches, and no step of a program stores them. */
+static brim_status compile_residents(struct brim__compiler *compiler, struct brim__cache *cache,
+                                     const struct brim__site *site) {
+    brim_plan *plan = compiler->plan;
+    brim_status status = check_device_cache(plan, site);
+    for (uint32_t i = site->first_leaf; status == BRIM_OK && i < plan->leaf_count; i++) {
+        struct brim__program *program = &plan->leaf[i]->program;
+        program->stage = site->index;
+        status = brim__cache_allowed(cache, program);
+        if (status == BRIM_OK) {
+            status = enter_leaf(compiler, cache, site, plan->leaf[i], program->step_count + 1);
+        }
+    }
+    if (status == BRIM_OK) {
+        status =
+            brim__arena_take(&plan->arena, brim__residents_bytes(cache->count), &cache->memory);
+    }
+    if (status == BRIM_OK) {
+        plan->residents = cache;
+    }
     return status;
 }
 
@@ -154,18 +201,11 @@ brim_status brim__compile_cache(struct brim__compiler *compiler, const struct br
         return without_numbers(plan);
     }
     brim_status status = use->stage->make_cache(use, &plan->arena, &cache);
-    if (status == BRIM_OK && cache->resident && compiler->device == NULL) {
-        cache->resident = false; /* the host is the device */
-        cache->ops = &brim__memory_tier;
-    }
-    if (status == BRIM_OK && cache->resident) {
-        status = check_device_cache(plan, site);
-    }
-    if (status == BRIM_OK) {
-        status = set_text(compiler, cache, site->pipeline, site->number);
-    }
     if (status != BRIM_OK) {
         return status;
+    }
+    if (cache->ops == NULL && compiler->device == NULL) {
+        cache->ops = &brim__memory_tier; /* the host is the device */
     }
     cache->stage = site->index;
     cache->first_stage = site->begin;
@@ -174,22 +214,13 @@ brim_status brim__compile_cache(struct brim__compiler *compiler, const struct br
     if (cache->verify == BRIM__VERIFY_NEVER) {
         status = enter_paths(compiler, site->pipeline, &cache->data);
     }
-    for (uint32_t i = site->first_leaf; status == BRIM_OK && i < plan->leaf_count; i++) {
-        status = enter_leaf(compiler, cache, site, plan->leaf[i]);
-    }
     if (status == BRIM_OK) {
-        status =
-            brim__arena_take(&plan->arena, cache->ops->arena_bytes(cache->count), &cache->memory);
+        status = cache->ops != NULL ? compile_tier(compiler, cache, site)
+                                    : compile_residents(compiler, cache, site);
     }
-    if (status != BRIM_OK) {
-        return status;
-    }
-    cache->next = plan->caches;
-    plan->caches = cache;
-    plan->cache_count++;
-    plan->resident = cache->resident ? cache : plan->resident;
+    plan->cache_count += status == BRIM_OK;
     plan->stage[site->index].effect = cache->effect; /* written when it is known what fits */
-    return BRIM_OK;
+    return status;
 }
 
 void brim__cacheable(brim_plan *plan, uint32_t index, uint32_t first_leaf) {

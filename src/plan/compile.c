@@ -179,7 +179,7 @@ static brim_status compile_stage(struct brim__compiler *compiler, const struct b
         return compile_order(compiler, use, site->index, site->key);
     }
     if (use->stage->add_transform != NULL) {
-        if (compiler->plan->resident != NULL) {
+        if (compiler->plan->residents != NULL) {
             return brim__fail(BRIM_STATUS_SYNTAX,
                               "'%s' stands behind 'cache device', which keeps samples as they are "
                               "delivered: put it before",
@@ -292,7 +292,7 @@ brim_status brim__plan_compile(brim_plan *plan, const struct brim__plan_request 
                                   options->rank, options->world == 0 ? 1 : options->world);
     }
     if (status == BRIM_OK) {
-        status = brim__check_resident(&compiler);
+        status = brim__check_residents(&compiler);
     }
     if (status == BRIM_OK) {
         status = brim__plan_lay_out(plan, request->device, compiler.late_count > 0);

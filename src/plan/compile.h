@@ -61,7 +61,7 @@ brim_status brim__open_leaf(struct brim__compiler *compiler, const struct brim__
 brim_status brim__compile_cache(struct brim__compiler *compiler, const struct brim__site *site);
 void brim__cacheable(brim_plan *plan, uint32_t index, uint32_t first_leaf);
 /* All stages are known: whether a cache on the device may be among them. */
-brim_status brim__check_resident(const struct brim__compiler *compiler);
+brim_status brim__check_residents(const struct brim__compiler *compiler);
 
 /* batches.c: stages that act on whole batches: notes one, and, when the batches are
  * laid out, adds all of them to the plan. */

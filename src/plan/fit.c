@@ -13,6 +13,7 @@
  * page-locked memory, and hold + 1 on the device. Host, page-locked and device memory
  * must each hold their part.
  */
+#include "cache/residents.h"
 #include "plan/plan.h"
 
 #include <stdio.h>
@@ -38,7 +39,7 @@ static uint64_t plus(uint64_t a, uint64_t b) {
 static uint64_t caches(const brim_plan *plan, bool files) {
     uint64_t bytes = 0;
     for (const struct brim__cache *cache = plan->caches; cache != NULL; cache = cache->next) {
-        if ((cache->path != NULL) == files && !cache->resident) {
+        if ((cache->path != NULL) == files) {
             bytes = plus(bytes, brim__min(cache->ops->most_bytes(cache->count, cache->most_bytes),
                                           files ? UINT64_MAX : cache->limit));
         }
@@ -143,12 +144,12 @@ static void explain_kind(const brim_plan *plan, brim_memory kind, uint64_t neede
 /* What a plan needs of a device and of page-locked memory. */
 static void need_device(brim_plan *plan) {
     brim_plan_info *info = &plan->info;
-    const struct brim__landing *landing = &plan->landing;
-    info->device_slot_bytes = landing->slot_bytes;
-    info->device_fixed_bytes = landing->fixed_bytes;
+    const struct brim__device_layout *on_device = &plan->on_device;
+    info->device_slot_bytes = on_device->slot_bytes;
+    info->device_fixed_bytes = on_device->fixed_bytes;
     info->device_slots = info->minimum_device_slots;
     info->minimum_device_bytes =
-        plus(times(info->minimum_device_slots, landing->slot_bytes), landing->fixed_bytes);
+        plus(times(info->minimum_device_slots, on_device->slot_bytes), on_device->fixed_bytes);
     info->minimum_pinned_bytes = times(info->minimum_slots, info->slot_bytes);
     info->planned_device_bytes = info->minimum_device_bytes;
     info->planned_pinned_bytes = info->minimum_pinned_bytes;
@@ -157,11 +158,11 @@ static void need_device(brim_plan *plan) {
 /* How much of that there is; false: it does not fit. */
 static bool fit_device(brim_plan *plan, char *reason) {
     brim_plan_info *info = &plan->info;
-    const struct brim__landing *landing = &plan->landing;
-    const uint64_t device = brim__budget_available(plan->budget, landing->kind);
+    const struct brim__device_layout *on_device = &plan->on_device;
+    const uint64_t device = brim__budget_available(plan->budget, on_device->kind);
     const uint64_t pinned = brim__budget_available(plan->budget, BRIM_MEMORY_PINNED);
     if (info->minimum_device_bytes > device) {
-        explain_kind(plan, landing->kind, info->minimum_device_bytes, device, reason);
+        explain_kind(plan, on_device->kind, info->minimum_device_bytes, device, reason);
         return false;
     }
     if (info->minimum_pinned_bytes > pinned) {
@@ -169,19 +170,19 @@ static bool fit_device(brim_plan *plan, char *reason) {
         return false;
     }
     uint64_t left = device - info->minimum_device_bytes;
-    while (info->device_slots < plan->berth_cap && landing->slot_bytes <= left) {
+    while (info->device_slots < plan->device_slot_cap && on_device->slot_bytes <= left) {
         info->device_slots++;
-        left -= landing->slot_bytes;
-        info->planned_device_bytes += landing->slot_bytes;
+        left -= on_device->slot_bytes;
+        info->planned_device_bytes += on_device->slot_bytes;
     }
-    if (plan->resident != NULL) { /* it takes what is free, now or when others leave */
+    if (plan->residents != NULL) { /* it takes what is free, now or when others leave */
         const uint64_t most =
-            plan->resident->ops->most_bytes(plan->resident->count, plan->resident->most_bytes);
-        plan->landing.resident_room = left;
+            brim__residents_most_bytes(plan->residents->count, plan->residents->most_bytes);
+        plan->on_device.resident_room = left;
         info->planned_device_bytes = brim__max(
             info->planned_device_bytes,
-            brim__min(plus(info->planned_device_bytes, brim__min(most, plan->resident->limit)),
-                      brim__budget_limit(plan->budget, landing->kind)));
+            brim__min(plus(info->planned_device_bytes, brim__min(most, plan->residents->limit)),
+                      brim__budget_limit(plan->budget, on_device->kind)));
     }
     return true;
 }
@@ -213,10 +214,7 @@ static void describe_cache(const brim_plan *plan, struct brim__cache *cache, uin
     char *text = cache->effect, size[BRIM__SIZE_TEXT], whole[BRIM__SIZE_TEXT];
     const size_t bytes = sizeof cache->effect;
     const uint64_t samples = brim__min(cache->count, plan->info.samples);
-    const uint64_t room =
-        cache->path != NULL
-            ? cache->limit
-            : brim__min(cache->limit, cache->resident ? plan->landing.resident_room : left);
+    const uint64_t room = brim__min(cache->limit, left);
     const uint64_t fit = room / brim__max(1, cache->most_bytes);
     size_t length = (size_t)snprintf(
         text, bytes, "%llu samples of %s%s, %s%s in all", (unsigned long long)samples,
@@ -235,7 +233,10 @@ static void describe_cache(const brim_plan *plan, struct brim__cache *cache, uin
 
 static void describe_caches(const brim_plan *plan, uint64_t left) {
     for (struct brim__cache *cache = plan->caches; cache != NULL; cache = cache->next) {
-        describe_cache(plan, cache, left);
+        describe_cache(plan, cache, cache->path != NULL ? UINT64_MAX : left);
+    }
+    if (plan->residents != NULL) {
+        describe_cache(plan, plan->residents, plan->on_device.resident_room);
     }
 }
 
@@ -282,11 +283,11 @@ static brim_status count_slots(brim_plan *plan, const struct brim__plan_request 
     /* records for all that there may ever be, so that the minimum does not depend on
      * threads; slots= means those that are lent */
     const uint32_t lent_cap = options->slots != 0 ? options->slots : lent_from + MORE_SLOTS;
-    if (plan->landing.on) {
+    if (plan->on_device.used) {
         info->minimum_slots = STAGING;
         info->minimum_device_slots = lent_from;
         plan->slot_cap = STAGING + MORE_SLOTS + more_if_small(info);
-        plan->berth_cap = lent_cap;
+        plan->device_slot_cap = lent_cap;
     } else {
         info->minimum_slots = lent_from;
         plan->slot_cap = lent_cap + (options->slots != 0 ? 0 : more_if_small(info));
@@ -318,7 +319,7 @@ static brim_status add_up_minimum(brim_plan *plan, const struct brim__plan_reque
     const uint64_t running =
         plus(plus(plus(times(info->minimum_slots, info->slot_bytes), info->scratch_bytes),
                   plus(info->window_bytes, plan->cache_count * brim__budget_node_bytes())),
-             times(info->minimum_device_slots, plan->landing.tail_bytes));
+             times(info->minimum_device_slots, plan->on_device.tail_bytes));
     info->fixed_bytes = plus(taken, held);
     amounts->needed = plus(held, brim__max(running, stamping(plan)));
     amounts->whole = plus(plus(request->base_bytes, taken), amounts->needed);
@@ -334,7 +335,7 @@ static brim_status add_up_minimum(brim_plan *plan, const struct brim__plan_reque
     info->limit_bytes = brim__budget_limit(plan->budget, BRIM_MEMORY_HOST);
     info->slots = info->minimum_slots;
     info->planned_bytes = info->minimum_bytes;
-    if (plan->landing.on) {
+    if (plan->on_device.used) {
         need_device(plan);
     }
     return BRIM_OK;
@@ -344,7 +345,7 @@ static brim_status add_up_minimum(brim_plan *plan, const struct brim__plan_reque
 static uint64_t pinned_left(const brim_plan *plan) {
     const uint64_t available = brim__budget_available(plan->budget, BRIM_MEMORY_PINNED);
     const uint64_t minimum = plan->info.minimum_pinned_bytes;
-    return !plan->landing.on ? UINT64_MAX : available > minimum ? available - minimum : 0;
+    return !plan->on_device.used ? UINT64_MAX : available > minimum ? available - minimum : 0;
 }
 
 /* Spends what is free above the minimum: on workers, caches in files, slots, caches. */
@@ -369,18 +370,18 @@ static void spend_rest(brim_plan *plan, const struct brim__plan_request *request
     left -= writing;
     used += writing;
     const uint64_t tails =
-        times(info->device_slots - info->minimum_device_slots, plan->landing.tail_bytes);
+        times(info->device_slots - info->minimum_device_slots, plan->on_device.tail_bytes);
     used += brim__min(left, tails);
     left -= brim__min(left, tails);
     /* of the records for small slots only as many are filled as there are workers */
-    const bool chosen = !plan->landing.on && request->options->slots != 0;
+    const bool chosen = !plan->on_device.used && request->options->slots != 0;
     const uint32_t small = chosen ? 0 : more_if_small(info);
     const uint32_t most = plan->slot_cap - small + (uint32_t)brim__min(small, plan->thread_cap);
     uint64_t pinned = pinned_left(plan);
     while (info->slots < most && info->slot_bytes <= brim__min(left, pinned)) {
         info->slots++;
         pinned -= info->slot_bytes;
-        info->planned_pinned_bytes += plan->landing.on ? info->slot_bytes : 0;
+        info->planned_pinned_bytes += plan->on_device.used ? info->slot_bytes : 0;
         left -= info->slot_bytes;
         used += info->slot_bytes;
     }
@@ -421,7 +422,7 @@ brim_status brim__plan_fit(brim_plan *plan, const struct brim__plan_request *req
     info->fits = amounts.needed <= amounts.available;
     if (!info->fits) {
         explain(plan, amounts.needed, amounts.available, reason);
-    } else if (plan->landing.on) {
+    } else if (plan->on_device.used) {
         info->fits = fit_device(plan, reason);
     }
     if (info->fits) {

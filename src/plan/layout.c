@@ -211,7 +211,7 @@ brim_status brim__plan_lay_out(brim_plan *plan, const struct brim__device *devic
         status = check_same_fields(plan, i);
     }
     if (status == BRIM_OK && device != NULL) {
-        brim__landing_defer(plan, device, acts);
+        brim__device_defer(plan, device, acts);
     }
     for (uint32_t i = 0; status == BRIM_OK && i < plan->leaf_count; i++) {
         struct brim__leaf *leaf = plan->leaf[i];
@@ -237,5 +237,5 @@ brim_status brim__plan_lay_out(brim_plan *plan, const struct brim__device *devic
 brim_status brim__plan_lay_out_slots(brim_plan *plan, const struct brim__device *device) {
     plan->info.slot_bytes = plan->delivered.bytes;
     const brim_status status = describe_fields(plan);
-    return status == BRIM_OK && device != NULL ? brim__landing_place(plan, device) : status;
+    return status == BRIM_OK && device != NULL ? brim__device_lay_out(plan, device) : status;
 }

@@ -22,7 +22,7 @@
 #include "cache/cache.h"
 #include "memory/alloc.h"
 #include "order/order.h"
-#include "plan/landing.h"
+#include "plan/device_layout.h"
 #include "plan/layout.h"
 #include "plan/pipeline.h"
 #include "plan/sequence.h"
@@ -81,19 +81,19 @@ struct brim_plan {
     void *progress_user;
     struct brim__cache *caches; /* newest first */
     uint32_t cache_count;
-    struct brim__cache *resident; /* the one of them that is on a device; NULL: none */
+    struct brim__cache *residents; /* `cache device`, which is none of these; NULL: none */
     struct brim__leaf *leaf[BRIM__MAX_LEAVES];
     uint32_t leaf_count;
     struct brim__layout made;      /* what workers fill */
     struct brim__layout placed;    /* a batch whose rows are complete: the same, or sequenced */
     struct brim__layout delivered; /* what the user gets: the same, or what stages put in place */
-    struct brim__landing landing;  /* and how that lies on a device */
-    uint64_t rows_per_sample;      /* rows that one sample becomes at most */
-    uint64_t replace_key;          /* which sample replaces a bad one */
-    bool callback;                 /* runs the user's code */
+    struct brim__device_layout on_device; /* and how that lies on a device */
+    uint64_t rows_per_sample;             /* rows that one sample becomes at most */
+    uint64_t replace_key;                 /* which sample replaces a bad one */
+    bool callback;                        /* runs the user's code */
     uint64_t stack_usable;
     uint32_t slot_cap, thread_cap; /* never more, however much is free */
-    uint32_t berth_cap;            /* slots on the device; 0: none */
+    uint32_t device_slot_cap;      /* slots on the device; 0: none */
     void *extra;                   /* what extra_bytes asked for, zeroed: the loader */
     struct brim__batch_step batch_step[BRIM__BATCH_STEPS]; /* of the last stages, one each */
     uint32_t batch_steps;
@@ -115,12 +115,12 @@ brim_status brim__plan_compile(brim_plan *plan, const struct brim__plan_request 
                                const brim_pipeline *pipeline);
 brim_status brim__plan_lay_out(brim_plan *plan, const struct brim__device *device, bool acts);
 brim_status brim__plan_lay_out_slots(brim_plan *plan, const struct brim__device *device);
-/* landing.c: leaves conversions to the device, before programs are finished (acts: stages act
+/* device_layout.c: leaves conversions to the device, before programs are finished (acts: stages act
  * on whole batches); lays out slots there; and the table of a conversion, in the host's order
  * of bytes: 256 elements for each channel. */
-void brim__landing_defer(brim_plan *plan, const struct brim__device *device, bool acts);
-brim_status brim__landing_place(brim_plan *plan, const struct brim__device *device);
-brim_status brim__landing_table(const struct brim__landing_field *field, void *table);
+void brim__device_defer(brim_plan *plan, const struct brim__device *device, bool acts);
+brim_status brim__device_lay_out(brim_plan *plan, const struct brim__device *device);
+brim_status brim__device_table(const struct brim__device_field *field, void *table);
 /* sequence.c: stages that only a sequenced plan has, or has another way. */
 brim_status brim__sequence_order(brim_plan *plan, const struct brim__use *use, uint64_t key);
 brim_status brim__sequence_begin(brim_plan *plan, const char *stage, bool nested);

@@ -1,5 +1,5 @@
 /*
- * landing.h: how a batch lies on a device.
+ * device_layout.h: how a batch lies on a device.
  *
  *     staging slot (plan->delivered)            device slot
  *     | field 0 | field 1 | numbers | valid |   | field 0 | field 1 |      + a tail on the host:
@@ -10,14 +10,14 @@
  * device can do the rest: a quarter of the bytes are copied. It goes through memory that
  * all slots share (fixed), because copies and conversions follow each other in one queue.
  */
-#ifndef BRIM_LANDING_H
-#define BRIM_LANDING_H
+#ifndef BRIM_DEVICE_LAYOUT_H
+#define BRIM_DEVICE_LAYOUT_H
 
 #include "device/device.h"
 #include "source/source.h"
 #include "tensor/tensor.h"
 
-struct brim__landing_field {
+struct brim__device_field {
     uint64_t offset;  /* in a device slot */
     uint64_t bytes;   /* of all rows, at most */
     uint64_t offsets; /* not dense, as the user sees it: of these in the tail */
@@ -33,10 +33,10 @@ struct brim__landing_field {
     struct brim__lookup lookup; /* its geometry */
 };
 
-struct brim__landing {
-    bool on;
+struct brim__device_layout {
+    bool used;
     brim_memory kind;
-    struct brim__landing_field field[BRIM__MAX_FIELDS];
+    struct brim__device_field field[BRIM__MAX_FIELDS];
     uint64_t slot_bytes;
     uint64_t fixed_bytes;
     uint64_t tail_bytes, tail_valid; /* whole pages; where `valid` lies */

@@ -1,5 +1,5 @@
 /*
- * landing.c: what of a batch goes to a device, and which fields are converted there.
+ * device_layout.c: what of a batch goes to a device, and which fields are converted there.
  */
 #include "plan/plan.h"
 
@@ -62,7 +62,7 @@ static bool is_lookup(const brim_plan *plan, uint32_t f, struct brim__view *natu
 
 static void defer(brim_plan *plan, uint32_t f, const struct brim__view *natural) {
     const struct brim__conversion *pending = &plan->leaf[0]->program.field[f].pending;
-    struct brim__landing_field *field = &plan->landing.field[f];
+    struct brim__device_field *field = &plan->on_device.field[f];
     const uint32_t rank = pending->from.shape.rank;
     field->converts = true;
     field->dtype = pending->to;
@@ -88,7 +88,7 @@ static void defer(brim_plan *plan, uint32_t f, const struct brim__view *natural)
     }
 }
 
-void brim__landing_defer(brim_plan *plan, const struct brim__device *device, bool acts) {
+void brim__device_defer(brim_plan *plan, const struct brim__device *device, bool acts) {
     if (acts || plan->sequence.on || !brim__device_converts(device)) {
         return; /* stages on whole batches, and rows that are moved about, want what it will be */
     }
@@ -100,7 +100,7 @@ void brim__landing_defer(brim_plan *plan, const struct brim__device *device, boo
     }
 }
 
-brim_status brim__landing_table(const struct brim__landing_field *field, void *table) {
+brim_status brim__device_table(const struct brim__device_field *field, void *table) {
     uint8_t value[VALUES];
     struct brim__view view = { .dtype = BRIM_DTYPE_U8, .shape = { .rank = 1, .dim = { VALUES } } };
     brim__view_row_major(&view);
@@ -129,8 +129,8 @@ brim_status brim__landing_table(const struct brim__landing_field *field, void *t
 /* ------------------------------------------------------------------ places */
 
 static brim_status place_field(brim_plan *plan, uint32_t f) {
-    struct brim__landing *landing = &plan->landing;
-    struct brim__landing_field *field = &landing->field[f];
+    struct brim__device_layout *on_device = &plan->on_device;
+    struct brim__device_field *field = &on_device->field[f];
     const struct brim__output *output = &plan->delivered.output[f];
     const uint64_t rows = plan->delivered.rows;
     const uint64_t raw = output->form != BRIM_FORM_DENSE ? output->lengths - output->offset
@@ -143,9 +143,9 @@ static brim_status place_field(brim_plan *plan, uint32_t f) {
             return brim__fail(BRIM_STATUS_INVALID, "field '%s': %llu rows of it are too large",
                               output->name, (unsigned long long)rows);
         }
-        field->raw = landing->fixed_bytes;
+        field->raw = on_device->fixed_bytes;
         field->table = field->raw + brim__align(raw, FIELD_ALIGNMENT);
-        landing->fixed_bytes =
+        on_device->fixed_bytes =
             field->table + brim__align((uint64_t)field->channels * VALUES * field->lookup.element,
                                        FIELD_ALIGNMENT);
         plan->field[f].converted = 1;
@@ -156,44 +156,44 @@ static brim_status place_field(brim_plan *plan, uint32_t f) {
             plan->field[f].shape[i + 1] = (int64_t)field->shape.dim[i];
         }
     }
-    field->resident = landing->resident_bytes;
-    landing->resident_bytes += field->converts ? field->row_bytes : output->row_bytes;
-    field->offset = landing->slot_bytes;
-    landing->slot_bytes += brim__align(field->bytes, FIELD_ALIGNMENT);
+    field->resident = on_device->resident_bytes;
+    on_device->resident_bytes += field->converts ? field->row_bytes : output->row_bytes;
+    field->offset = on_device->slot_bytes;
+    on_device->slot_bytes += brim__align(field->bytes, FIELD_ALIGNMENT);
     if (output->form != BRIM_FORM_DENSE && !output->padded) {
-        field->offsets = landing->tail_bytes;
-        landing->tail_bytes += brim__align((rows + 1) * sizeof(int64_t), BRIM__CACHE_LINE);
+        field->offsets = on_device->tail_bytes;
+        on_device->tail_bytes += brim__align((rows + 1) * sizeof(int64_t), BRIM__CACHE_LINE);
     }
     return BRIM_OK;
 }
 
-brim_status brim__landing_place(brim_plan *plan, const struct brim__device *device) {
-    struct brim__landing *landing = &plan->landing;
+brim_status brim__device_lay_out(brim_plan *plan, const struct brim__device *device) {
+    struct brim__device_layout *on_device = &plan->on_device;
     const uint64_t rows = plan->delivered.rows;
     brim_status status = BRIM_OK;
-    landing->on = true;
-    landing->kind = brim_device_memory(device->kind, device->index);
-    landing->tail_valid = rows * sizeof(uint64_t);
-    landing->tail_bytes = brim__align(landing->tail_valid + rows, BRIM__CACHE_LINE);
+    on_device->used = true;
+    on_device->kind = brim_device_memory(device->kind, device->index);
+    on_device->tail_valid = rows * sizeof(uint64_t);
+    on_device->tail_bytes = brim__align(on_device->tail_valid + rows, BRIM__CACHE_LINE);
     for (uint32_t f = 0; status == BRIM_OK && f < plan->delivered.output_count; f++) {
         status = place_field(plan, f);
     }
-    landing->tail_bytes = brim__align(landing->tail_bytes, brim__page_bytes());
-    if (status == BRIM_OK && plan->resident != NULL) {
+    on_device->tail_bytes = brim__align(on_device->tail_bytes, brim__page_bytes());
+    if (status == BRIM_OK && plan->residents != NULL) {
         const uint64_t bytes = rows * sizeof(uint32_t);
-        plan->resident->most_bytes = brim__max(1, landing->resident_bytes);
-        landing->numbers = plan->info.slot_bytes;
+        plan->residents->most_bytes = brim__max(1, on_device->resident_bytes);
+        on_device->numbers = plan->info.slot_bytes;
         plan->info.slot_bytes += brim__align(bytes, brim__page_bytes());
-        landing->numbers_there = landing->fixed_bytes;
-        landing->fixed_bytes += brim__align(bytes, FIELD_ALIGNMENT);
+        on_device->numbers_there = on_device->fixed_bytes;
+        on_device->fixed_bytes += brim__align(bytes, FIELD_ALIGNMENT);
     }
-    if (status == BRIM_OK && landing->slot_bytes > device->largest) {
+    if (status == BRIM_OK && on_device->slot_bytes > device->largest) {
         char size[BRIM__SIZE_TEXT], most[BRIM__SIZE_TEXT];
         status =
             brim__fail(BRIM_STATUS_BUDGET,
                        "a batch of %s is more than %s:%u gives at once (%s): make the batch "
                        "smaller, or use micro-batches",
-                       brim__size_text(landing->slot_bytes, size), brim_device_name(device->kind),
+                       brim__size_text(on_device->slot_bytes, size), brim_device_name(device->kind),
                        device->index, brim__size_text(device->largest, most));
     }
     return status;
