@@ -109,7 +109,7 @@ int main(void) {
     for (int i = 0; i < PASSES; i++) {
         const unsigned trained = pass(&training), validated = pass(&validation);
         brim_usage usage = BRIM_USAGE_INIT;
-        must(brim_runtime_usage(runtime, &usage));
+        must(brim_runtime_read_usage(runtime, &usage));
         printf("epoch %d: %4u samples made for training, %3u for validation; %.1f of %.1f KiB\n", i,
                trained, validated, (double)usage.charged / 1024, (double)budget / 1024);
         must_hold(trained == TRAINING, "a training sample was not made");

@@ -118,7 +118,7 @@ typedef struct brim_refusal {
 } brim_refusal;
 #define BRIM_REFUSAL_INIT \
     { .size = sizeof(brim_refusal) }
-BRIM_API brim_status brim_refused(brim_refusal *refusal);
+BRIM_API brim_status brim_refusal_read(brim_refusal *refusal);
 
 /* "0.1.0": the version of the library that is loaded. */
 BRIM_API const char *brim_version(void);
@@ -327,7 +327,7 @@ BRIM_API void brim_runtime_free(brim_runtime *runtime);
 
 /* The runtime's own budget, borrowed: valid as long as the runtime. */
 BRIM_API brim_budget *brim_runtime_budget(brim_runtime *runtime);
-BRIM_API brim_status brim_runtime_usage(brim_runtime *runtime, brim_usage *usage);
+BRIM_API brim_status brim_runtime_read_usage(brim_runtime *runtime, brim_usage *usage);
 
 /* Gives everything elastic back to the system; *bytes (may be NULL) says how
  * much. What pays grows again when batches are asked for. */
@@ -682,7 +682,7 @@ typedef struct brim_loader brim_loader;
 typedef struct brim_batch brim_batch;
 
 /* Reserves the pipeline's minimum, unpacks what is compressed into it, and starts;
- * BRIM_STATUS_BUDGET if that does not fit: brim_refused says what would.
+ * BRIM_STATUS_BUDGET if that does not fit: brim_refusal_read says what would.
  * options may be NULL. Destroyed by brim_loader_close; batches that are still
  * lent stay valid and charged until released. */
 BRIM_API brim_status brim_loader_open(brim_runtime *runtime, const brim_pipeline *pipeline,
@@ -752,7 +752,7 @@ typedef struct brim_stats {
     uint32_t error_count; /* texts kept: the last few */
     int ended;       /* 1: `epoch` is known to have no more batches: next returns BRIM_STATUS_END */
     uint64_t errors; /* texts met so far, those made ahead among them */
-    uint32_t cache_count;  /* caches of the pipeline, see brim_loader_cache_stats */
+    uint32_t cache_count;  /* caches of the pipeline, see brim_loader_read_cache_stats */
     uint32_t device_slots; /* with memory now */
     uint64_t copied_bytes; /* from the host to the device */
     uint64_t empty;        /* batches of bad samples alone, passed over or delivered */
@@ -760,7 +760,7 @@ typedef struct brim_stats {
 } brim_stats;
 #define BRIM_STATS_INIT \
     { .size = sizeof(brim_stats) }
-BRIM_API brim_status brim_loader_stats(brim_loader *loader, brim_stats *stats);
+BRIM_API brim_status brim_loader_read_stats(brim_loader *loader, brim_stats *stats);
 
 typedef struct brim_stage_stats {
     size_t size;
@@ -771,8 +771,8 @@ typedef struct brim_stage_stats {
 } brim_stage_stats;
 #define BRIM_STAGE_STATS_INIT \
     { .size = sizeof(brim_stage_stats) }
-BRIM_API brim_status brim_loader_stage_stats(brim_loader *loader, size_t stage,
-                                             brim_stage_stats *stats);
+BRIM_API brim_status brim_loader_read_stage_stats(brim_loader *loader, size_t stage,
+                                                  brim_stage_stats *stats);
 /* One cache of the pipeline. */
 typedef struct brim_cache_stats {
     size_t size;
@@ -793,8 +793,8 @@ typedef struct brim_cache_stats {
 } brim_cache_stats;
 #define BRIM_CACHE_STATS_INIT \
     { .size = sizeof(brim_cache_stats) }
-BRIM_API brim_status brim_loader_cache_stats(brim_loader *loader, size_t index,
-                                             brim_cache_stats *stats);
+BRIM_API brim_status brim_loader_read_cache_stats(brim_loader *loader, size_t index,
+                                                  brim_cache_stats *stats);
 /* Copies the text of a recent bad sample; 0 is the latest. Workers may meet another
  * one between two calls: then stats.errors differs, and the numbers have moved on. */
 BRIM_API brim_status brim_loader_error(brim_loader *loader, size_t index, char *text,
@@ -821,7 +821,7 @@ typedef struct brim_cache_info {
 } brim_cache_info;
 #define BRIM_CACHE_INFO_INIT \
     { .size = sizeof(brim_cache_info) }
-BRIM_API brim_status brim_cache_inspect(const char *path, brim_cache_info *info);
+BRIM_API brim_status brim_cache_read(const char *path, brim_cache_info *info);
 /* Reads all entries: how many are whole, and how many are not. `progress` as of
  * opening, in entries. The file is not changed. */
 BRIM_API brim_status brim_cache_verify(const char *path, brim_progress_callback *progress,

@@ -392,7 +392,7 @@ static PyObject *list_kinds(brim_runtime *runtime) {
 
 static PyObject *describe_usage(brim_runtime *runtime) {
     brim_usage usage = BRIM_USAGE_INIT;
-    const brim_status status = brim_runtime_usage(runtime, &usage);
+    const brim_status status = brim_runtime_read_usage(runtime, &usage);
     if (status != BRIM_OK) {
         return brim_py_raise(status);
     }

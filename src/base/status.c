@@ -67,7 +67,7 @@ brim_status brim__refusal_end(brim_status status) {
     return status;
 }
 
-brim_status brim_refused(brim_refusal *out) {
+brim_status brim_refusal_read(brim_refusal *out) {
     if (out == NULL || out->size < offsetof(brim_refusal, blocked) + sizeof out->blocked) {
         return brim__fail(BRIM_STATUS_INVALID,
                           "refusal is NULL or its size is not set; use BRIM_REFUSAL_INIT");

@@ -67,7 +67,7 @@ static brim_status count_filled(const char *path, int fd, uint64_t count, uint64
     return walk.error == 0 ? BRIM_OK : fail_at(path, "read", walk.error);
 }
 
-brim_status brim_cache_inspect(const char *path, brim_cache_info *given) {
+brim_status brim_cache_read(const char *path, brim_cache_info *given) {
     static const char *const words[] = { "open", "hit", "never", "content" };
     struct brim__cache_header header;
     enum brim__cache_kind kind;

@@ -133,7 +133,8 @@ static void describe(const struct brim__cache *cache, brim_cache_stats *stats) {
     }
 }
 
-brim_status brim_loader_cache_stats(brim_loader *loader, size_t index, brim_cache_stats *given) {
+brim_status brim_loader_read_cache_stats(brim_loader *loader, size_t index,
+                                         brim_cache_stats *given) {
     if (brim__runtime_forked(loader->runtime)) {
         return brim__forked();
     }

@@ -79,7 +79,7 @@ static uint64_t loader_bytes(const brim_plan *plan) {
            plan->info.stage_count * sizeof(struct brim__stage_time);
 }
 
-/* Keeps for brim_refused what a plan that does not fit, or whose loader was refused, needs. */
+/* Keeps for brim_refusal_read what a plan that does not fit, or whose loader was refused, needs. */
 static void note_plan(const brim_plan_info *info) {
     brim_refusal *told = &brim__refusal_note()->told;
     told->minimum_bytes = info->minimum_bytes;

@@ -229,7 +229,7 @@ brim_budget *brim_runtime_budget(brim_runtime *runtime) {
     return runtime->budget;
 }
 
-brim_status brim_runtime_usage(brim_runtime *runtime, brim_usage *given) {
+brim_status brim_runtime_read_usage(brim_runtime *runtime, brim_usage *given) {
     if (brim__runtime_forked(runtime)) {
         return brim__forked();
     }

@@ -4,7 +4,7 @@
 #include "engine/loader.h"
 #include "engine/ship.h"
 
-brim_status brim_loader_stats(brim_loader *loader, brim_stats *given) {
+brim_status brim_loader_read_stats(brim_loader *loader, brim_stats *given) {
     if (brim__runtime_forked(loader->runtime)) {
         return brim__forked();
     }
@@ -52,7 +52,8 @@ static uint64_t found_behind(const brim_plan *plan, size_t stage) {
     return found;
 }
 
-brim_status brim_loader_stage_stats(brim_loader *loader, size_t stage, brim_stage_stats *given) {
+brim_status brim_loader_read_stage_stats(brim_loader *loader, size_t stage,
+                                         brim_stage_stats *given) {
     if (brim__runtime_forked(loader->runtime)) {
         return brim__forked();
     }
