@@ -110,7 +110,7 @@ static void info(struct work *work) {
 
 static int on_entries(void *user, const char *what, uint64_t done, uint64_t total) {
     progress_counting(user, what, done, total, "samples");
-    return feed_signal() != 0;
+    return feed_signal() != 0 ? BRIM_ANSWER_STOP : BRIM_ANSWER_DONE;
 }
 
 static void verify(struct work *work) {

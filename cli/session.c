@@ -75,12 +75,12 @@ static brim_status larger_new(const struct session *session, brim_runtime **runt
 
 static int on_progress(void *user, const char *what, uint64_t done, uint64_t total) {
     progress_opening(user, what, done, total);
-    return feed_signal() != 0;
+    return feed_signal() != 0 ? BRIM_ANSWER_STOP : BRIM_ANSWER_DONE;
 }
 
 static int on_question(void *user) {
     (void)user;
-    return feed_signal() != 0;
+    return feed_signal() != 0 ? BRIM_ANSWER_STOP : BRIM_ANSWER_DONE;
 }
 
 brim_status session_open(struct session *session, const struct options *options, const char *text,

@@ -199,8 +199,9 @@ static PyObject *inputs_to_dict(const brim_value *inputs, size_t count, int read
                                 struct views *views) {
     PyObject *dict = PyDict_New();
     for (size_t i = 0; dict != NULL && i < count; i++) {
-        PyObject *name = PyUnicode_InternFromString(inputs[i].name);
-        PyObject *object = name == NULL ? NULL : value_to_object(&inputs[i], readonly, views);
+        PyObject *name = PyUnicode_InternFromString(brim_value_at(inputs, i)->name);
+        PyObject *object =
+            name == NULL ? NULL : value_to_object(brim_value_at(inputs, i), readonly, views);
         if (object == NULL || PyDict_SetItem(dict, name, object) != 0) {
             Py_CLEAR(dict);
         }
@@ -213,7 +214,7 @@ static PyObject *inputs_to_dict(const brim_value *inputs, size_t count, int read
 static PyObject *outputs_to_tuple(const brim_value *outputs, size_t count, struct views *views) {
     PyObject *tuple = PyTuple_New((Py_ssize_t)count);
     for (size_t i = 0; tuple != NULL && i < count; i++) {
-        PyObject *array = value_to_array(&outputs[i], 0, views);
+        PyObject *array = value_to_array(brim_value_at(outputs, i), 0, views);
         if (array == NULL || PyTuple_SetItem(tuple, (Py_ssize_t)i, array) != 0) {
             Py_CLEAR(tuple);
         }
@@ -274,10 +275,10 @@ static int take_lengths(PyObject *lengths, brim_value *outputs, size_t count) {
     }
     for (size_t i = 0; lengths != Py_None && i < count; i++) {
         PyObject *length = PyTuple_GetItem(lengths, (Py_ssize_t)i);
-        if (length == Py_None || outputs[i].form == BRIM_FORM_DENSE) {
+        if (length == Py_None || brim_value_at(outputs, i)->form == BRIM_FORM_DENSE) {
             continue;
         }
-        outputs[i].shape[0] = PyLong_AsLongLong(length);
+        brim_value_at(outputs, i)->shape[0] = PyLong_AsLongLong(length);
         if (PyErr_Occurred() != NULL) {
             return -1;
         }
@@ -374,22 +375,23 @@ int brim_py_call_filter(PyObject *call, const brim_call *which, const brim_value
     return call_with(call, &arguments, &truth) != 0 ? -1 : truth;
 }
 
-/* The same for a binding, on any thread without the lock: 1 or 0 for truth, or -1 with
- * `why` filled. */
+/* The same for a binding, on any thread without the lock: 1 or 0 for truth, or another
+ * brim_answer with `why` filled. */
 static int run_here(const BindingObject *binding, const struct arguments *arguments, char *why,
                     size_t why_bytes) {
     PyGILState_STATE state;
     if (!brim_py_enter(&state)) {
         snprintf(why, why_bytes, "the interpreter is ending");
-        return -1;
+        return BRIM_ANSWER_STOP;
     }
     int truth = 0;
     PyObject *call = Py_XNewRef(binding->function.call);
     if (call == NULL) {
-        truth = -1;
+        truth = BRIM_ANSWER_STOP;
         snprintf(why, why_bytes, "the function is gone: Python's collector has taken it");
     } else if (call_with(call, arguments, &truth) != 0) {
-        truth = -1;
+        /* KeyboardInterrupt, SystemExit: not a matter of this sample */
+        truth = PyErr_ExceptionMatches(PyExc_Exception) ? BRIM_ANSWER_BAD : BRIM_ANSWER_STOP;
         const int interrupt = PyErr_ExceptionMatches(PyExc_KeyboardInterrupt);
         keep(take_exception(), why, why_bytes);
         if (interrupt) {
@@ -422,12 +424,17 @@ static int run(const BindingObject *binding, const struct arguments *arguments, 
     return truth;
 }
 
+/* Of a callback that says nothing but whether it is done. */
+static int answer_of(int truth) {
+    return truth < 0 ? truth : BRIM_ANSWER_DONE;
+}
+
 int brim_py_read(void *user, const brim_call *call, brim_value *outputs, size_t output_count,
                  char *why, size_t why_bytes) {
     const struct arguments arguments = {
         .call = call, .has_outputs = 1, .outputs = outputs, .output_count = output_count
     };
-    return run(user, &arguments, why, why_bytes) < 0 ? -1 : 0;
+    return answer_of(run(user, &arguments, why, why_bytes));
 }
 
 int brim_py_map(void *user, const brim_call *call, const brim_value *inputs, size_t input_count,
@@ -439,7 +446,7 @@ int brim_py_map(void *user, const brim_call *call, const brim_value *inputs, siz
                                          .has_outputs = 1,
                                          .outputs = outputs,
                                          .output_count = output_count };
-    return run(user, &arguments, why, why_bytes) < 0 ? -1 : 0;
+    return answer_of(run(user, &arguments, why, why_bytes));
 }
 
 int brim_py_filter(void *user, const brim_call *call, const brim_value *inputs, size_t input_count,
@@ -475,7 +482,7 @@ int brim_py_batch_map(void *user, const brim_call *call, brim_value *inputs, siz
                                          .has_outputs = 1,
                                          .outputs = outputs,
                                          .output_count = output_count };
-    return run(user, &arguments, why, why_bytes) < 0 ? -1 : 0;
+    return answer_of(run(user, &arguments, why, why_bytes));
 }
 
 int brim_py_pull(void *user, brim_value *outputs, size_t output_count, char *why,
@@ -491,18 +498,18 @@ static int reopen_here(const BindingObject *binding, uint64_t epoch, uint64_t sa
     PyGILState_STATE state;
     if (!brim_py_enter(&state)) {
         snprintf(why, why_bytes, "the interpreter is ending");
-        return -1;
+        return BRIM_ANSWER_STOP;
     }
-    int failed = 0;
+    int failed = BRIM_ANSWER_DONE;
     PyObject *reopen = Py_XNewRef(binding->function.reopen);
     if (reopen == NULL) {
-        failed = -1;
+        failed = BRIM_ANSWER_STOP;
         snprintf(why, why_bytes, "the function is gone: Python's collector has taken it");
     } else {
         PyObject *result = PyObject_CallFunction(reopen, "KK", (unsigned long long)epoch,
                                                  (unsigned long long)sample);
         if (result == NULL) {
-            failed = -1;
+            failed = BRIM_ANSWER_BAD;
             brim_py_keep_exception(why, why_bytes);
         }
         Py_XDECREF(result);

@@ -7,6 +7,7 @@
  * and those in memory give up when a consumer waits. A loader that opens takes its
  * minimum firmly, to which caches in memory give way before anyone else does.
  */
+#include "base/struct.h"
 #include "engine/resident.h"
 
 #include <stdio.h>
@@ -135,22 +136,27 @@ static void describe(const struct brim__cache *cache, brim_cache_stats *stats) {
 
 brim_status brim_loader_read_cache_stats(brim_loader *loader, size_t index,
                                          brim_cache_stats *given) {
+    if (loader == NULL) {
+        return brim__fail_null("loader");
+    }
     if (brim__runtime_forked(loader->runtime)) {
         return brim__forked();
     }
-    const size_t size = given->size;
     const uint32_t count = loader->plan->cache_count;
-    if (size < sizeof(size_t) || index >= count) {
-        return brim__fail(BRIM_STATUS_INVALID,
-                          "cache %zu of %u, or size is not set: begin with BRIM_CACHE_STATS_INIT",
-                          index, count);
+    const brim_status status = brim__struct_check("cache stats", "BRIM_CACHE_STATS_INIT", given);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    if (index >= count) {
+        return brim__fail(BRIM_STATUS_INVALID, "cache %zu: the pipeline has %u caches", index,
+                          count);
     }
     const struct brim__cache *cache = loader->plan->caches; /* newest first */
     for (size_t i = count - 1; i > index; i--) {
         cache = cache->next;
     }
-    brim_cache_stats stats = { .size = size };
+    brim_cache_stats stats = BRIM_CACHE_STATS_INIT;
     describe(cache, &stats);
-    memcpy(given, &stats, brim__min(size, sizeof(stats)));
+    brim__struct_give(given, &stats, sizeof stats);
     return BRIM_OK;
 }

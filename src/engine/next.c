@@ -12,7 +12,9 @@
  * would cost as much as making them. So a wait begins with looking, for SPIN_NS,
  * whether anything has happened, if the workers leave a CPU for that.
  */
+#include "base/struct.h"
 #include "engine/loader.h"
+#include "engine/log.h"
 #include "engine/sequencer.h"
 #include "engine/ship.h"
 
@@ -30,6 +32,9 @@ static brim_status keep_detail(brim_loader *loader, brim_status status) {
 /* Enters a call that only one thread may be in. With BRIM_OK the mutex is held
  * until leave(). */
 static brim_status enter(brim_loader *loader) {
+    if (loader == NULL) {
+        return brim__fail(BRIM_STATUS_INVALID, "the loader must not be NULL");
+    }
     if (brim__runtime_forked(loader->runtime)) {
         return brim__forked();
     }
@@ -486,10 +491,15 @@ static brim_status take(brim_loader *loader, uint64_t deadline, brim_batch **out
 }
 
 brim_status brim_loader_next(brim_loader *loader, int64_t timeout_ns, brim_batch **out) {
+    if (out == NULL) {
+        return brim__fail_null("batch");
+    }
+    *out = NULL;
     brim_status status = enter(loader);
     if (status != BRIM_OK) {
         return status;
     }
+    const bool warned = loader->stats.warning[0] != '\0';
     const uint64_t began = brim__now();
     brim__loader_used(loader, began);
     uint64_t deadline = UINT64_MAX;
@@ -533,11 +543,15 @@ brim_status brim_loader_next(brim_loader *loader, int64_t timeout_ns, brim_batch
         status != BRIM_STATUS_INTERRUPTED) {
         keep_detail(loader, status);
     }
+    brim__log_next(loader, status, warned);
     leave(loader, starving || atomic_load(&loader->polls));
     return status;
 }
 
 brim_status brim_loader_interrupt(brim_loader *loader) {
+    if (loader == NULL) {
+        return brim__fail_null("loader");
+    }
     if (brim__runtime_forked(loader->runtime)) {
         return brim__forked();
     }
@@ -622,6 +636,9 @@ brim_status brim_loader_seek(brim_loader *loader, uint64_t epoch, uint64_t step)
 }
 
 brim_status brim_loader_state(brim_loader *loader, brim_state *state) {
+    if (state == NULL) {
+        return brim__fail_null("state");
+    }
     const brim_status status = enter(loader);
     if (status != BRIM_OK) {
         return status;
@@ -659,6 +676,9 @@ static brim_status check_position(brim_loader *loader, const struct brim__positi
 }
 
 brim_status brim_loader_restore(brim_loader *loader, const brim_state *state) {
+    if (state == NULL) {
+        return brim__fail_null("state");
+    }
     brim_status status = enter(loader);
     if (status != BRIM_OK) {
         return status;

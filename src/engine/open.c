@@ -5,7 +5,9 @@
  * holds it. Opening: a budget of its own, the plan, the firm slots and scratch,
  * then workers and (growth fixed) elastic slots as far as memory is free.
  */
+#include "base/struct.h"
 #include "engine/loader.h"
+#include "engine/log.h"
 #include "engine/sequencer.h"
 #include "engine/ship.h"
 
@@ -17,13 +19,11 @@ static brim_status read_options(brim_runtime *runtime, const brim_open_options *
                                 brim_open_options *options) {
     *options = (brim_open_options)BRIM_OPEN_OPTIONS_INIT;
     if (given != NULL) {
-        if (given->size < offsetof(brim_open_options, binding_count) + sizeof(size_t)) {
-            return brim__fail(BRIM_STATUS_INVALID,
-                              "open options: size is %zu: begin with "
-                              "BRIM_OPEN_OPTIONS_INIT",
-                              given->size);
+        const brim_status status = brim__struct_take("open options", "BRIM_OPEN_OPTIONS_INIT",
+                                                     given, given->size, options, sizeof *options);
+        if (status != BRIM_OK) {
+            return status;
         }
-        memcpy(options, given, brim__min(given->size, sizeof(*options)));
     }
     if (options->device_kind != BRIM_DEVICE_HOST && options->device_kind != BRIM_DEVICE_CUDA &&
         options->device_kind != BRIM_DEVICE_OPENCL) {
@@ -168,6 +168,7 @@ static brim_status plan_new(brim_runtime *runtime, const brim_pipeline *pipeline
         status = build(runtime, pipeline, &options, "plan", &budget, &device, &plan);
     }
     if (status == BRIM_OK) {
+        brim__log_planned(runtime, plan);
         brim__device_close(&device);
         brim_budget_free(budget); /* the plan holds a reference until it is freed */
         *out = plan;
@@ -177,6 +178,13 @@ static brim_status plan_new(brim_runtime *runtime, const brim_pipeline *pipeline
 
 brim_status brim_plan_new(brim_runtime *runtime, const brim_pipeline *pipeline,
                           const brim_open_options *options, brim_plan **plan) {
+    if (plan == NULL) {
+        return brim__fail_null("plan");
+    }
+    *plan = NULL;
+    if (runtime == NULL || pipeline == NULL) {
+        return brim__fail_null("runtime and pipeline");
+    }
     brim__refusal_begin();
     return brim__refusal_end(plan_new(runtime, pipeline, options, plan));
 }
@@ -386,6 +394,7 @@ static brim_status loader_open(brim_runtime *runtime, const brim_pipeline *pipel
     if (status != BRIM_OK) {
         return status;
     }
+    brim__log_planned(runtime, plan);
     if (!plan->info.fits) {
         note_plan(&plan->info);
         status = brim__fail(BRIM_STATUS_BUDGET, "\"%s\" %s", label, plan->info.reason);
@@ -429,6 +438,7 @@ static brim_status loader_open(brim_runtime *runtime, const brim_pipeline *pipel
     loader->opened_ns = began;
     start(loader, options.growth);
     loader->stats.opening_ns = brim__now() - began;
+    brim__log_opened(loader);
     *out = loader;
     return BRIM_OK;
 
@@ -441,8 +451,34 @@ no_locks:
 
 brim_status brim_loader_open(brim_runtime *runtime, const brim_pipeline *pipeline,
                              const brim_open_options *options, brim_loader **loader) {
+    if (loader == NULL) {
+        return brim__fail_null("loader");
+    }
+    *loader = NULL;
+    if (runtime == NULL || pipeline == NULL) {
+        return brim__fail_null("runtime and pipeline");
+    }
     brim__refusal_begin();
     return brim__refusal_end(loader_open(runtime, pipeline, options, loader));
+}
+
+brim_status brim_loader_open_text(brim_runtime *runtime, const char *text,
+                                  const brim_open_options *options, brim_loader **loader) {
+    brim_pipeline *pipeline;
+    if (loader == NULL) {
+        return brim__fail_null("loader");
+    }
+    *loader = NULL;
+    if (runtime == NULL || text == NULL) {
+        return brim__fail_null("runtime and text");
+    }
+    brim__refusal_begin();
+    brim_status status = brim_pipeline_parse(text, &pipeline);
+    if (status == BRIM_OK) {
+        status = loader_open(runtime, pipeline, options, loader);
+    }
+    brim_pipeline_free(pipeline);
+    return brim__refusal_end(status);
 }
 
 /* ----------------------------------------------------------------- closing */
@@ -474,6 +510,7 @@ void brim_loader_close(brim_loader *loader) {
     brim__unlock(&loader->mutex);
     brim__budget_on_revoke(loader->budget, NULL, NULL);
     brim__pool_leave(loader->runtime, loader);
+    brim__log_closing(loader);
     brim__caches_stop(loader);
     if (loader->ship != NULL) {
         brim__ship_close(loader);
@@ -486,5 +523,5 @@ void brim_loader_close(brim_loader *loader) {
 }
 
 const brim_plan *brim_loader_plan(const brim_loader *loader) {
-    return loader->plan;
+    return loader != NULL ? loader->plan : NULL;
 }
