@@ -37,7 +37,7 @@ static int read_wave(void *user, const brim_call *call, brim_value *outputs, siz
         wave[i] = (float)(i % (4 + (int)(call->sample % 13)));
     }
     ++*(unsigned *)user;
-    return 0;
+    return BRIM_ANSWER_DONE;
 }
 
 int main(void) {

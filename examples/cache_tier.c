@@ -40,7 +40,7 @@ static int read_wave(void *user, const brim_call *call, brim_value *outputs, siz
     for (int i = 0; i < LENGTH; i++) {
         wave[i] = (float)(i % (4 + (int)(call->sample % 13)));
     }
-    return 0;
+    return BRIM_ANSWER_DONE;
 }
 
 static brim_open_options with_waves(void) {

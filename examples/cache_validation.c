@@ -47,7 +47,7 @@ static int read_sample(void *user, const brim_call *call, brim_value *outputs, s
         value[i] = (float)(call->sample % 10) + (float)i / LENGTH;
     }
     side->made++;
-    return 0;
+    return BRIM_ANSWER_DONE;
 }
 
 static void open_side(brim_runtime *runtime, struct side *side, const char *label, uint64_t count,
