@@ -137,6 +137,7 @@ extern "C" {
     X(BRIM_STATUS_DRIVER, 19, "the driver of a device failed")                      \
     X(BRIM_STATUS_STOPPED, 20, "a callback stopped the run")
 
+/* What a call returns. */
 typedef enum brim_status {
 #define X(name, number, text) name = number,
     BRIM_STATUSES(X)
@@ -193,6 +194,7 @@ BRIM_API uint32_t brim_version_number(void);
     X(C64, complex64, 14, 8) \
     X(C128, complex128, 15, 16)
 
+/* The type of an element. */
 typedef enum brim_dtype {
 #define X(name, text, number, bytes) BRIM_DTYPE_##name = number,
     BRIM_DTYPES(X)
@@ -232,6 +234,7 @@ typedef enum brim_answer {
     BRIM_ANSWER_SAMPLE = 1, /* from a callback that gives samples: here is one */
 } brim_answer;
 
+/* How much a line of the log matters. */
 typedef enum brim_log_level {
     BRIM_LOG_NOTE = 0,    /* what was found or done, such as a cache that was begun anew */
     BRIM_LOG_WARNING = 1, /* works, but not as asked, such as a cache that keeps nothing more */
@@ -316,6 +319,7 @@ BRIM_API brim_status brim_budget_walk(brim_budget *budget, brim_memory kind,
  * The drivers, libOpenCL.so.1 and libcuda.so.1, are loaded at run time, by the first call that
  * needs one. */
 
+/* The kind of a device. */
 typedef enum brim_device {
     BRIM_DEVICE_HOST = 0,
     BRIM_DEVICE_CUDA = 1,
@@ -323,6 +327,7 @@ typedef enum brim_device {
 } brim_device;
 #define BRIM_MOST_DEVICES 8 /* of a kind */
 
+/* What a device is, and what of its memory is free. */
 typedef struct brim_device_info {
     size_t size;
     brim_device kind;
@@ -354,6 +359,7 @@ typedef struct brim_runtime brim_runtime;
 
 #define BRIM_THREADS_AUTO (-1) /* the CPUs of this process: affinity and cgroup quota */
 
+/* The limits of a runtime, and where it keeps what it makes. */
 typedef struct brim_runtime_options {
     size_t size;
     uint64_t host_bytes;   /* limit of host memory; 0: a quarter of what is free, or, with a shared
@@ -572,6 +578,7 @@ typedef int brim_batch_map_callback(void *user, const brim_call *call, brim_valu
                                     size_t input_count, brim_value *outputs, size_t output_count,
                                     char *why, size_t why_bytes);
 
+/* What a binding is, and the stage that takes it. */
 typedef enum brim_binding_kind {
     BRIM_BINDING_ARRAY = 0,     /* array @name */
     BRIM_BINDING_SOURCE = 1,    /* callback @name: samples by number */
@@ -681,6 +688,7 @@ typedef struct brim_open_options {
 /* A pipeline fitted into a budget; destroyed by brim_plan_free. */
 typedef struct brim_plan brim_plan;
 
+/* What a plan says as a whole. */
 typedef struct brim_plan_info {
     int fits;               /* 0: `reason` says why not */
     uint64_t minimum_bytes; /* smallest host limit in which it opens alone */
@@ -720,6 +728,7 @@ typedef struct brim_plan_info {
     uint64_t planned_pinned_bytes;
 } brim_plan_info;
 
+/* One field of the batches. */
 typedef struct brim_plan_field {
     const char *name;
     brim_dtype dtype;
@@ -730,6 +739,7 @@ typedef struct brim_plan_field {
     int converted; /* 1: copied to the device as uint8 and converted there */
 } brim_plan_field;
 
+/* One stage of the pipeline. */
 typedef struct brim_plan_stage {
     const char *name;
     const char *text;      /* with defaults spelled out */
@@ -828,9 +838,9 @@ BRIM_API const brim_plan *brim_loader_plan(const brim_loader *loader);
 /* Copies the text of the loader's last failure, cut to text_bytes; "": there was none. */
 BRIM_API void brim_loader_detail(brim_loader *loader, char *text, size_t text_bytes);
 
+#define BRIM_STATE_BYTES 128
 /* Where a loader stands: after the batches that were delivered so far. Plain bytes, the same on
  * every machine; they may be stored as they are. */
-#define BRIM_STATE_BYTES 128
 typedef struct brim_state {
     unsigned char bytes[BRIM_STATE_BYTES];
 } brim_state;
@@ -912,6 +922,7 @@ BRIM_API brim_status brim_loader_error(brim_loader *loader, size_t index, char *
  * The files that `cache file=` writes, without a loader. A file that is not a cache is
  * refused with BRIM_STATUS_INVALID. */
 
+/* What the header and the table of a cache file say. */
 typedef struct brim_cache_info {
     size_t size;
     int usable;       /* 0: its format or byte order is another, or its header is damaged: a loader
@@ -958,6 +969,7 @@ typedef struct brim_field {
     uint64_t offset;        /* OpenCL: where the field begins in `data`, in bytes */
 } brim_field;
 
+/* What a batch is: where it stands in the epoch, and its rows. */
 typedef struct brim_batch_info {
     uint64_t epoch;
     uint64_t step;  /* number of the batch in the epoch */
@@ -1050,6 +1062,7 @@ typedef enum brim_type {
 #define BRIM_ARGUMENT_POSITIONAL 2u /* may stand without its key */
 #define BRIM_ARGUMENT_LIST       4u /* several values: positional ones follow each other, key=a,b */
 
+/* One argument of a stage in the table. */
 typedef struct brim_argument_info {
     const char *name;
     brim_type type;
@@ -1060,6 +1073,7 @@ typedef struct brim_argument_info {
     const char *help;
 } brim_argument_info;
 
+/* One stage in the table. */
 typedef struct brim_stage_info {
     const char *name;
     const char *summary;

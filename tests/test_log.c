@@ -24,6 +24,7 @@ static void note(void *user, brim_log_level level, const char *text) {
     struct told *told = user;
     brim_usage usage = BRIM_USAGE_INIT;
     brim_pipeline *pipeline;
+    brim_loader *loader;
     assert_true(pthread_equal(told->thread, pthread_self()));
     assert_true(told->count < MOST);
     told->level[told->count] = level;
@@ -34,6 +35,10 @@ static void note(void *user, brim_log_level level, const char *text) {
         assert_int_equal(brim_runtime_trim(told->runtime, NULL), BRIM_OK);
     }
     assert_int_equal(brim_pipeline_parse("nonsense of the log's", &pipeline), BRIM_STATUS_SYNTAX);
+    if (told->runtime != NULL) {
+        assert_int_equal(brim_loader_open_text(told->runtime, "nor is this", NULL, &loader),
+                         BRIM_STATUS_SYNTAX);
+    }
 }
 
 /* How many were told that have `part` in their text. */

@@ -375,6 +375,10 @@ int brim_py_call_filter(PyObject *call, const brim_call *which, const brim_value
     return call_with(call, &arguments, &truth) != 0 ? -1 : truth;
 }
 
+int brim_py_answer_to_exception(void) {
+    return PyErr_ExceptionMatches(PyExc_Exception) ? BRIM_ANSWER_BAD : BRIM_ANSWER_STOP;
+}
+
 /* The same for a binding, on any thread without the lock: 1 or 0 for truth, or another
  * brim_answer with `why` filled. */
 static int run_here(const BindingObject *binding, const struct arguments *arguments, char *why,
@@ -390,8 +394,7 @@ static int run_here(const BindingObject *binding, const struct arguments *argume
         truth = BRIM_ANSWER_STOP;
         snprintf(why, why_bytes, "the function is gone: Python's collector has taken it");
     } else if (call_with(call, arguments, &truth) != 0) {
-        /* KeyboardInterrupt, SystemExit: not a matter of this sample */
-        truth = PyErr_ExceptionMatches(PyExc_Exception) ? BRIM_ANSWER_BAD : BRIM_ANSWER_STOP;
+        truth = brim_py_answer_to_exception();
         const int interrupt = PyErr_ExceptionMatches(PyExc_KeyboardInterrupt);
         keep(take_exception(), why, why_bytes);
         if (interrupt) {

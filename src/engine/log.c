@@ -15,9 +15,11 @@ tell(const brim_runtime *runtime, brim_log_level level, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
+    const struct brim__refusal_note refusal = *brim__refusal_note();
     brim__copy_text(detail, sizeof detail, brim_detail());
     runtime->log(runtime->log_user, level, text);
     brim__detail_copy(detail); /* the program's calls may have failed */
+    *brim__refusal_note() = refusal;
 }
 
 void brim__log_planned(const brim_runtime *runtime, const brim_plan *plan) {

@@ -3,7 +3,7 @@
  *
  * Only the calls that the public header lists tell something, on the caller's thread and with no
  * lock held. What others find out, such as a cache's writer, lies in its statistics until one of
- * these calls looks at them. The thread's detail text is as it was afterwards.
+ * these calls looks at them. The thread's detail text and refusal are as they were afterwards.
  */
 #ifndef BRIM_LOG_H
 #define BRIM_LOG_H

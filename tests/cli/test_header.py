@@ -135,6 +135,10 @@ class Words(unittest.TestCase):
             comment = before[before.rindex("/*"):]
             self.assertRegex(comment, r"_(free|close|release|commit)\b", name)
 
+    def test_every_struct_and_enum_has_a_comment(self):
+        for match in re.finditer(r"^typedef (?:struct|enum) brim_\w+ \{", HEADER, re.M):
+            self.assertTrue(HEADER[:match.start()].endswith("*/\n"), match[0])
+
     def test_one_verb_fills_a_struct(self):
         for _, name in INIT.findall(HEADER):
             for call in re.findall(r"brim_status (brim_\w+)\([^;]*\b(?<!const )%s \*\w+\);" % name,
