@@ -323,7 +323,7 @@ static uint64_t take(const struct feed *feed) {
 
 static brim_cache_stats read_cache(const struct feed *feed) {
     brim_cache_stats stats = BRIM_CACHE_STATS_INIT;
-    check(brim_loader_cache_stats(feed->loader, 0, &stats), "cache's statistics");
+    check(brim_loader_read_cache_stats(feed->loader, 0, &stats), "cache's statistics");
     return stats;
 }
 
@@ -363,7 +363,7 @@ static void contest(const char *name, const char *stage, int threads, double wan
     fill(&feed);
     run_brim(&feed); /* warm, and grown */
     brim_stats stats = BRIM_STATS_INIT;
-    check(brim_loader_stats(feed.loader, &stats), "statistics");
+    check(brim_loader_read_stats(feed.loader, &stats), "statistics");
     const uint64_t misses = read_cache(&feed).misses;
     const size_t bytes = (size_t)stats.slots * BATCH * PIXELS * 3 * sizeof(float);
     loop.slot_count = stats.slots;

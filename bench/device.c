@@ -222,7 +222,7 @@ static void bench_copy(void) {
     binding.flags = BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT;
     binding.read = make_hardly;
     feed_open(&feed, "callback @images | batch 64", &binding, 1);
-    check(brim_loader_stats(feed.loader, &stats), "stats");
+    check(brim_loader_read_stats(feed.loader, &stats), "stats");
     copies.here_count = stats.slots;
     copies.there_count = stats.device_slots;
     if (copies.here_count == 0 || copies.here_count > MOST_SLOTS || copies.there_count == 0 ||
@@ -385,7 +385,7 @@ static void bench_resident(void) {
               &binding, 1);
     for (int i = 0; i < 20 && cache.filled < IMAGES; i++) {
         take(&feed, now() + 0.2, 0);
-        check(brim_loader_cache_stats(feed.loader, 0, &cache), "the cache");
+        check(brim_loader_read_cache_stats(feed.loader, 0, &cache), "the cache");
     }
     if (cache.filled < IMAGES) {
         die("cache device", "is not full");

@@ -233,7 +233,7 @@ static void feed_open(struct feed *feed, const struct load *load, bool from_memo
 
 static void feed_close(struct feed *feed) {
     brim_stats stats = BRIM_STATS_INIT;
-    check(brim_loader_stats(feed->loader, &stats), "stats");
+    check(brim_loader_read_stats(feed->loader, &stats), "stats");
     feed->first_batch = 1e-9 * (double)stats.first_batch_ns;
     brim_loader_close(feed->loader);
     brim_pipeline_free(feed->pipeline);
@@ -272,7 +272,7 @@ static void contest(const struct load *load, bool from_memory, int threads) {
     feed_open(&feed, load, from_memory, threads, 256u << 20);
     run_brim(&feed); /* warm, and grown */
     brim_stats stats = BRIM_STATS_INIT;
-    check(brim_loader_stats(feed.loader, &stats), "stats");
+    check(brim_loader_read_stats(feed.loader, &stats), "stats");
     const size_t slots = stats.slots < MOST_SLOTS ? stats.slots : MOST_SLOTS;
     for (int i = 0; i < rounds; i++) {
         loop[i] = run_loop(load, from_memory, slots);

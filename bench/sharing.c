@@ -148,13 +148,13 @@ static void run_both(struct side *a, struct side *b) {
 
 static uint64_t charged(brim_runtime *runtime) {
     brim_usage usage = BRIM_USAGE_INIT;
-    check(brim_runtime_usage(runtime, &usage), "usage");
+    check(brim_runtime_read_usage(runtime, &usage), "usage");
     return usage.charged;
 }
 
 static uint32_t slots_of(brim_loader *loader) {
     brim_stats stats = BRIM_STATS_INIT;
-    check(brim_loader_stats(loader, &stats), "stats");
+    check(brim_loader_read_stats(loader, &stats), "stats");
     return stats.slots;
 }
 

@@ -35,7 +35,7 @@ static void keep(struct bad *bad, const char *text) {
 void bad_look(struct bad *bad, brim_loader *loader) {
     brim_stats before, after = BRIM_STATS_INIT;
     char text[TEXT_BYTES];
-    brim_status status = brim_loader_stats(loader, &after);
+    brim_status status = brim_loader_read_stats(loader, &after);
     do {
         before = after;
         /* the loader counts from the latest */
@@ -44,7 +44,7 @@ void bad_look(struct bad *bad, brim_loader *loader) {
                 keep(bad, text);
             }
         }
-        status = brim_loader_stats(loader, &after);
+        status = brim_loader_read_stats(loader, &after);
     } while (status == BRIM_OK && after.errors != before.errors);
 }
 

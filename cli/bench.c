@@ -54,7 +54,7 @@ static double share_done(const struct bench *bench, double part) {
 static brim_status measure(struct bench *bench, struct repeat *repeat) {
     const struct options *options = bench->options;
     brim_stats before = BRIM_STATS_INIT, after = BRIM_STATS_INIT;
-    (void)brim_loader_stats(bench->feed.loader, &before);
+    (void)brim_loader_read_stats(bench->feed.loader, &before);
     const double begin = now_seconds();
     double now = begin;
     uint64_t steps = 0;
@@ -81,7 +81,7 @@ static brim_status measure(struct bench *bench, struct repeat *repeat) {
         }
         now = now_seconds();
     }
-    (void)brim_loader_stats(bench->feed.loader, &after);
+    (void)brim_loader_read_stats(bench->feed.loader, &after);
     repeat->seconds = now - begin;
     repeat->samples_per_second = (double)(after.samples - before.samples) / repeat->seconds;
     repeat->batches_per_second = (double)(after.batches - before.batches) / repeat->seconds;
@@ -117,17 +117,17 @@ static void each_stage(brim_loader *loader,
                        void *to) {
     const brim_plan *plan = brim_loader_plan(loader);
     brim_stats stats = BRIM_STATS_INIT;
-    (void)brim_loader_stats(loader, &stats);
+    (void)brim_loader_read_stats(loader, &stats);
     double total = 0;
     for (uint32_t i = 0; i < stats.stage_count; i++) {
         brim_stage_stats stage = BRIM_STAGE_STATS_INIT;
-        if (brim_loader_stage_stats(loader, i, &stage) == BRIM_OK) {
+        if (brim_loader_read_stage_stats(loader, i, &stage) == BRIM_OK) {
             total += (double)stage.ns;
         }
     }
     for (uint32_t i = 0; i < stats.stage_count; i++) {
         brim_stage_stats stage = BRIM_STAGE_STATS_INIT;
-        if (brim_loader_stage_stats(loader, i, &stage) == BRIM_OK) {
+        if (brim_loader_read_stage_stats(loader, i, &stage) == BRIM_OK) {
             row(to, &stage, total > 0 ? (double)stage.ns / total : 0,
                 brim_plan_stage_at(plan, i)->fused != 0);
         }
@@ -170,7 +170,7 @@ static void stage_row(void *to, const brim_stage_stats *stage, double share, boo
 static struct document begin_json(const struct bench *bench) {
     const brim_plan_info *plan = brim_plan_get(brim_loader_plan(bench->feed.loader));
     brim_usage usage = BRIM_USAGE_INIT;
-    (void)brim_runtime_usage(bench->session->runtime, &usage);
+    (void)brim_runtime_read_usage(bench->session->runtime, &usage);
     const struct repeat none = { .batches_per_second = NAN, .bytes_per_second = NAN };
     const struct repeat *middle = bench->done > 0 ? &bench->repeats[(bench->done - 1) / 2] : &none;
     struct document json = { .file = stdout };
@@ -200,7 +200,7 @@ static struct document begin_json(const struct bench *bench) {
     put_count(&json, "threads", plan->threads);
     put_count(&json, "slots", plan->slots);
     brim_stats stats = BRIM_STATS_INIT;
-    (void)brim_loader_stats(bench->feed.loader, &stats);
+    (void)brim_loader_read_stats(bench->feed.loader, &stats);
     copies_json(&json, bench->options, &stats);
     shared_json(&json, &usage);
     holders_json(&json, bench->session->runtime);
@@ -211,7 +211,7 @@ static struct document begin_json(const struct bench *bench) {
 static void print_table(const struct bench *bench, bool interrupted) {
     const brim_plan_info *plan = brim_plan_get(brim_loader_plan(bench->feed.loader));
     brim_usage usage = BRIM_USAGE_INIT;
-    (void)brim_runtime_usage(bench->session->runtime, &usage);
+    (void)brim_runtime_read_usage(bench->session->runtime, &usage);
     const struct repeat *middle = &bench->repeats[(bench->done - 1) / 2];
     char a[NUMBER_TEXT], b[NUMBER_TEXT], c[NUMBER_TEXT], d[NUMBER_TEXT];
     printf("median   %s samples/s, %s batches/s, %s/s\n", rate_text(quantile(bench, 0.5), a),
@@ -225,7 +225,7 @@ static void print_table(const struct bench *bench, bool interrupted) {
     printf("memory   peak %s of %s\n", bytes_text((double)usage.peak, a),
            bytes_text((double)usage.limit, b));
     brim_stats stats = BRIM_STATS_INIT;
-    (void)brim_loader_stats(bench->feed.loader, &stats);
+    (void)brim_loader_read_stats(bench->feed.loader, &stats);
     shared_print(&usage, 9);
     copies_print(bench->options, &stats, 9);
     caches_print(bench->feed.loader, 9);

@@ -97,7 +97,7 @@ static void info(struct work *work) {
     const size_t count = paths_of(work, &paths);
     for (size_t i = 0; i < count; i++) {
         brim_cache_info found = BRIM_CACHE_INFO_INIT;
-        const brim_status status = brim_cache_inspect(paths[i], &found);
+        const brim_status status = brim_cache_read(paths[i], &found);
         if (status != BRIM_OK) {
             failed_now(work, paths[i], status);
         } else if (work->options->json) {
@@ -110,7 +110,7 @@ static void info(struct work *work) {
 
 static int on_entries(void *user, const char *what, uint64_t done, uint64_t total) {
     progress_counting(user, what, done, total, "samples");
-    return feed_signal() != 0;
+    return feed_signal() != 0 ? BRIM_ANSWER_STOP : BRIM_ANSWER_DONE;
 }
 
 static void verify(struct work *work) {
@@ -183,7 +183,7 @@ static void rm_one(struct work *work, const char *path) {
         failed(work, path, &refusal);
         return;
     }
-    brim_status status = brim_cache_inspect(path, &facts);
+    brim_status status = brim_cache_read(path, &facts);
     if (status == BRIM_OK && work->options->dry_run && facts.in_use) {
         refusal.status = BRIM_STATUS_HELD;
         snprintf(refusal.text, sizeof refusal.text,

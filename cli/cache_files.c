@@ -1,7 +1,7 @@
 /*
  * cache_files.c: finds cache files.
  *
- * Any regular file may be one, whatever its name: brim_cache_inspect looks at its
+ * Any regular file may be one, whatever its name: brim_cache_read looks at its
  * first bytes and refuses all others. A file that is gone before it is looked at, as
  * those of a training in progress may be, is not missed.
  */
@@ -49,7 +49,7 @@ static void look(struct cache_files *found, const FTSENT *entry, bool given, cac
     if (is_known(found, entry->fts_statp)) {
         return;
     }
-    const brim_status status = brim_cache_inspect(entry->fts_path, &info);
+    const brim_status status = brim_cache_read(entry->fts_path, &info);
     if (status == BRIM_OK) {
         keep(found, entry->fts_path, entry->fts_statp, &info);
     } else if (given || (status != BRIM_STATUS_INVALID && lstat(entry->fts_path, &facts) == 0)) {

@@ -12,8 +12,8 @@
 static bool cache_at(brim_loader *loader, uint32_t index, brim_cache_stats *cache) {
     brim_stats stats = BRIM_STATS_INIT;
     *cache = (brim_cache_stats)BRIM_CACHE_STATS_INIT;
-    return brim_loader_stats(loader, &stats) == BRIM_OK && index < stats.cache_count &&
-           brim_loader_cache_stats(loader, index, cache) == BRIM_OK;
+    return brim_loader_read_stats(loader, &stats) == BRIM_OK && index < stats.cache_count &&
+           brim_loader_read_cache_stats(loader, index, cache) == BRIM_OK;
 }
 
 /* ", 5 not kept", unless there are none. */
@@ -77,7 +77,7 @@ static void say(const struct options *options, const char *what, const char *tex
 void loader_say(brim_loader *loader, const struct options *options) {
     brim_stats stats = BRIM_STATS_INIT;
     brim_cache_stats cache;
-    if (brim_loader_stats(loader, &stats) == BRIM_OK) {
+    if (brim_loader_read_stats(loader, &stats) == BRIM_OK) {
         say(options, "warning", stats.warning);
     }
     for (uint32_t i = 0; cache_at(loader, i, &cache); i++) {

@@ -16,7 +16,7 @@
 
 bool stage_begins(const brim_stage_info *stage) {
     for (size_t i = 0; i < stage->argument_count; i++) {
-        const brim_type type = stage->arguments[i].type;
+        const brim_type type = brim_stage_argument_at(stage, i)->type;
         if (type == BRIM_TYPE_PIPELINE || type == BRIM_TYPE_WEIGHTED) {
             return true;
         }
@@ -52,9 +52,9 @@ void write_stages(FILE *file, bool begin) {
 void write_arguments(FILE *file, const brim_stage_info *stage) {
     const char *gap = "";
     for (size_t i = 0; i < stage->argument_count; i++) {
-        const brim_type type = stage->arguments[i].type;
+        const brim_type type = brim_stage_argument_at(stage, i)->type;
         if (type != BRIM_TYPE_PIPELINE && type != BRIM_TYPE_WEIGHTED) {
-            fprintf(file, "%s%s=", gap, stage->arguments[i].name);
+            fprintf(file, "%s%s=", gap, brim_stage_argument_at(stage, i)->name);
             gap = " ";
         }
     }
@@ -143,7 +143,7 @@ static void write_options(FILE *file) {
 /* Each argument under its key, and under none if it may do without. */
 static void write_argument_values(FILE *file, const brim_stage_info *stage) {
     for (size_t i = 0; i < stage->argument_count; i++) {
-        const brim_argument_info *argument = &stage->arguments[i];
+        const brim_argument_info *argument = brim_stage_argument_at(stage, i);
         if (argument->choices == NULL && argument->type != BRIM_TYPE_YESNO) {
             continue;
         }
@@ -162,9 +162,9 @@ static void write_paths(FILE *file) {
     for (size_t i = 0; i < brim_stage_count(); i++) {
         const brim_stage_info *stage = brim_stage_at(i);
         for (size_t k = 0; k < stage->argument_count; k++) {
-            if (stage->arguments[k].type == BRIM_TYPE_PATH) {
-                fprintf(file, "    %s.%s", stage->name, stage->arguments[k].name);
-                if (is_positional(&stage->arguments[k])) {
+            if (brim_stage_argument_at(stage, k)->type == BRIM_TYPE_PATH) {
+                fprintf(file, "    %s.%s", stage->name, brim_stage_argument_at(stage, k)->name);
+                if (is_positional(brim_stage_argument_at(stage, k))) {
                     fprintf(file, " | %s.", stage->name);
                 }
                 fputs(") return 0 ;;\n", file);

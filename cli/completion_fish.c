@@ -91,7 +91,7 @@ static void write_value_functions(FILE *file) {
     for (size_t i = 0; i < brim_stage_count(); i++) {
         const brim_stage_info *stage = brim_stage_at(i);
         for (size_t k = 0; k < stage->argument_count; k++) {
-            const brim_argument_info *argument = &stage->arguments[k];
+            const brim_argument_info *argument = brim_stage_argument_at(stage, k);
             if (argument->choices != NULL || argument->type == BRIM_TYPE_YESNO) {
                 write_place(file, stage, argument);
                 fputs("            string split ' ' -- '", file);
@@ -105,8 +105,8 @@ static void write_value_functions(FILE *file) {
     for (size_t i = 0; i < brim_stage_count(); i++) {
         const brim_stage_info *stage = brim_stage_at(i);
         for (size_t k = 0; k < stage->argument_count; k++) {
-            if (stage->arguments[k].type == BRIM_TYPE_PATH) {
-                write_place(file, stage, &stage->arguments[k]);
+            if (brim_stage_argument_at(stage, k)->type == BRIM_TYPE_PATH) {
+                write_place(file, stage, brim_stage_argument_at(stage, k));
                 fputs("            return 0\n", file);
             }
         }

@@ -24,7 +24,7 @@ static int collect(void *user, const brim_budget_info *info) {
     if (info->peak > 0) {
         rows->row[rows->count++] = *info;
     }
-    return rows->count == MOST_ROWS;
+    return rows->count == MOST_ROWS ? BRIM_ANSWER_STOP : BRIM_ANSWER_DONE;
 }
 
 /* "host", "page-locked", "opencl:0" */

@@ -228,7 +228,7 @@ static brim_status open_feed(struct inspection *inspection) {
 
 static void count_bad(struct inspection *inspection, brim_loader *loader) {
     brim_stats stats = BRIM_STATS_INIT;
-    (void)brim_loader_stats(loader, &stats);
+    (void)brim_loader_read_stats(loader, &stats);
     inspection->bad = stats.skipped;
     bad_look(&inspection->errors, loader);
 }

@@ -102,8 +102,8 @@ void progress_update(struct progress *progress, brim_runtime *runtime, brim_load
     }
     brim_stats stats = BRIM_STATS_INIT;
     brim_usage usage = BRIM_USAGE_INIT;
-    if (brim_loader_stats(loader, &stats) != BRIM_OK ||
-        brim_runtime_usage(runtime, &usage) != BRIM_OK) {
+    if (brim_loader_read_stats(loader, &stats) != BRIM_OK ||
+        brim_runtime_read_usage(runtime, &usage) != BRIM_OK) {
         return;
     }
     const double seconds = now - progress->begun;

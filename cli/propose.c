@@ -166,7 +166,7 @@ static brim_status fill(struct feed *feed, struct progress *progress, const char
     for (int i = 0; i < FILLINGS && status == BRIM_OK && cache.misses != misses; i++) {
         misses = cache.misses;
         status = take_epochs(feed, 0, progress, what);
-        (void)brim_loader_cache_stats(feed->loader, 0, &cache);
+        (void)brim_loader_read_cache_stats(feed->loader, 0, &cache);
     }
     return status;
 }
@@ -175,23 +175,23 @@ static brim_status measure(struct feed *feed, double seconds, struct progress *p
                            const char *what, struct trial *trial) {
     brim_stats before = BRIM_STATS_INIT, after = BRIM_STATS_INIT;
     brim_cache_stats old = BRIM_CACHE_STATS_INIT, cache = BRIM_CACHE_STATS_INIT;
-    (void)brim_loader_stats(feed->loader, &before);
+    (void)brim_loader_read_stats(feed->loader, &before);
     const bool cached = before.cache_count > 0;
     brim_status status = cached ? fill(feed, progress, what) : BRIM_OK;
     if (status != BRIM_OK) {
         return status;
     }
-    (void)brim_loader_stats(feed->loader, &before);
-    (void)brim_loader_cache_stats(feed->loader, 0, &old);
+    (void)brim_loader_read_stats(feed->loader, &before);
+    (void)brim_loader_read_cache_stats(feed->loader, 0, &old);
     const double begun = cpu_now();
     status = take_epochs(feed, seconds, progress, what);
     trial->cpu_seconds = cpu_now() - begun;
-    (void)brim_loader_stats(feed->loader, &after);
+    (void)brim_loader_read_stats(feed->loader, &after);
     if (status != BRIM_OK || after.samples == before.samples) {
         return status == BRIM_OK ? BRIM_STATUS_END : status;
     }
     trial->cpu_seconds /= (double)(after.samples - before.samples);
-    if (cached && brim_loader_cache_stats(feed->loader, 0, &cache) == BRIM_OK) {
+    if (cached && brim_loader_read_cache_stats(feed->loader, 0, &cache) == BRIM_OK) {
         const double hits = (double)(cache.hits - old.hits);
         const double misses = (double)(cache.misses - old.misses);
         trial->found = hits > 0 ? hits / (hits + misses) : 0;

@@ -113,7 +113,7 @@ static brim_status use(struct run *run, const brim_batch *batch) {
 /* An epoch is over. One of which nothing was good is a failure, unless only its end was run. */
 static brim_status end_epoch(struct run *run) {
     brim_stats stats = BRIM_STATS_INIT;
-    (void)brim_loader_stats(run->feed.loader, &stats);
+    (void)brim_loader_read_stats(run->feed.loader, &stats);
     bad_look(&run->bad, run->feed.loader);
     run->epochs++;
     const uint64_t skipped = stats.skipped - run->begun.skipped;
@@ -281,8 +281,8 @@ static int run_open(struct run *run) {
     }
     run->seconds = now_seconds() - run->feed.begun;
     progress_end(&run->progress);
-    (void)brim_loader_stats(run->feed.loader, &run->stats);
-    (void)brim_runtime_usage(run->session->runtime, &run->usage);
+    (void)brim_loader_read_stats(run->feed.loader, &run->stats);
+    (void)brim_runtime_read_usage(run->session->runtime, &run->usage);
 
     const bool interrupted = status == BRIM_STATUS_INTERRUPTED;
     print_summary(run, interrupted);

@@ -2,7 +2,7 @@
  * session.c: opens what the commands work with and explains what went wrong.
  *
  * The smallest budget is told by the plan that does not fit, or by the refusal
- * (brim_refused). Where the limit was too small even for a runtime or a plan, one more
+ * (brim_refusal_read). Where the limit was too small even for a runtime or a plan, one more
  * plan is made with a little more, so that a refusal never takes the memory that it
  * refused; where that is too little as well, all that is known is that it needs more.
  * A stream that was opened once is never planned again, since its beginning is gone.
@@ -58,7 +58,7 @@ static brim_status larger_new(const struct session *session, brim_runtime **runt
     brim_runtime_options given = BRIM_RUNTIME_OPTIONS_INIT;
     brim_usage usage = BRIM_USAGE_INIT;
     uint64_t limit = options->memory;
-    if (session->runtime != NULL && brim_runtime_usage(session->runtime, &usage) == BRIM_OK) {
+    if (session->runtime != NULL && brim_runtime_read_usage(session->runtime, &usage) == BRIM_OK) {
         limit = usage.limit;
     }
     given.host_bytes = limit < UINT64_MAX - MORE_BYTES ? limit + MORE_BYTES : UINT64_MAX;
@@ -75,12 +75,12 @@ static brim_status larger_new(const struct session *session, brim_runtime **runt
 
 static int on_progress(void *user, const char *what, uint64_t done, uint64_t total) {
     progress_opening(user, what, done, total);
-    return feed_signal() != 0;
+    return feed_signal() != 0 ? BRIM_ANSWER_STOP : BRIM_ANSWER_DONE;
 }
 
 static int on_question(void *user) {
     (void)user;
-    return feed_signal() != 0;
+    return feed_signal() != 0 ? BRIM_ANSWER_STOP : BRIM_ANSWER_DONE;
 }
 
 brim_status session_open(struct session *session, const struct options *options, const char *text,
@@ -295,7 +295,7 @@ static void plan_larger(const struct session *session, struct failure *failure) 
     if (status == BRIM_OK) {
         take_minimum(failure, brim_plan_get(plan));
         brim_plan_free(plan);
-    } else if (status == BRIM_STATUS_BUDGET && brim_refused(&refusal) == BRIM_OK &&
+    } else if (status == BRIM_STATUS_BUDGET && brim_refusal_read(&refusal) == BRIM_OK &&
                refusal.minimum_bytes > failure->minimum_bytes) {
         take_refusal(failure, &refusal);
     }
@@ -313,7 +313,7 @@ static void find_shared(const struct session *session, struct failure *failure) 
         if (failure->others_bytes > 0) {
             limit = 0; /* it is not known, but less */
         }
-    } else if (brim_runtime_usage(session->runtime, &usage) == BRIM_OK) {
+    } else if (brim_runtime_read_usage(session->runtime, &usage) == BRIM_OK) {
         limit = usage.shared_limit;
         failure->others_bytes =
             usage.shared_used > usage.charged ? usage.shared_used - usage.charged : 0;
@@ -334,7 +334,7 @@ struct failure failure_now(const struct session *session, brim_status status) {
     const char *detail = brim_detail();
     snprintf(failure.text, sizeof failure.text, "%s",
              *detail != '\0' ? detail : brim_status_text(status));
-    if (status != BRIM_STATUS_BUDGET || brim_refused(&refusal) != BRIM_OK || refusal.blocked) {
+    if (status != BRIM_STATUS_BUDGET || brim_refusal_read(&refusal) != BRIM_OK || refusal.blocked) {
         return failure; /* no budget would do */
     }
     take_refusal(&failure, &refusal);

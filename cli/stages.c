@@ -91,7 +91,7 @@ static void print_stage(const brim_stage_info *stage) {
     }
     puts("\narguments ([name=] may be left out, ... takes several values):");
     for (size_t i = 0; i < stage->argument_count; i++) {
-        const brim_argument_info *argument = &stage->arguments[i];
+        const brim_argument_info *argument = brim_stage_argument_at(stage, i);
         printf(argument->flags & BRIM_ARGUMENT_POSITIONAL ? "  [%s=]  " : "  %s=  ",
                argument->name);
         print_form(argument);
@@ -144,7 +144,7 @@ static void page_stage(const brim_stage_info *stage) {
     if (stage->argument_count > 0) {
         puts("\n| argument | takes | default | means |\n|---|---|---|---|");
         for (size_t i = 0; i < stage->argument_count; i++) {
-            page_argument(&stage->arguments[i]);
+            page_argument(brim_stage_argument_at(stage, i));
         }
     }
 }
@@ -189,7 +189,7 @@ static void stage_json(struct document *json, const brim_stage_info *stage) {
     put_count(json, "version", stage->version);
     put_array(json, "arguments");
     for (size_t i = 0; i < stage->argument_count; i++) {
-        const brim_argument_info *argument = &stage->arguments[i];
+        const brim_argument_info *argument = brim_stage_argument_at(stage, i);
         put_object(json, NULL);
         put_text(json, "name", argument->name);
         put_text(json, "type", type_name(argument->type));

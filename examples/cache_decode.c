@@ -65,7 +65,7 @@ static void draw(const char *path, int number) {
 /* Samples that the stage of that name has had so far. */
 static uint64_t samples_of(brim_loader *loader, const char *name) {
     brim_stage_stats stage = BRIM_STAGE_STATS_INIT;
-    for (size_t i = 0; brim_loader_stage_stats(loader, i, &stage) == BRIM_OK; i++) {
+    for (size_t i = 0; brim_loader_read_stage_stats(loader, i, &stage) == BRIM_OK; i++) {
         if (strcmp(stage.name, name) == 0) {
             return stage.samples;
         }
@@ -107,7 +107,7 @@ static void run(const char *folder) {
         cropped += crops;
     }
     brim_cache_stats cache = BRIM_CACHE_STATS_INIT;
-    must(brim_loader_cache_stats(loader, 0, &cache));
+    must(brim_loader_read_cache_stats(loader, 0, &cache));
     printf("in the cache: %d images of 64 x 64, %.1f MiB\n", (int)cache.filled,
            (double)cache.bytes / (1 << 20));
     brim_loader_close(loader);

@@ -37,7 +37,7 @@ static int read_wave(void *user, const brim_call *call, brim_value *outputs, siz
         wave[i] = (float)(i % (4 + (int)(call->sample % 13)));
     }
     ++*(unsigned *)user;
-    return 0;
+    return BRIM_ANSWER_DONE;
 }
 
 int main(void) {
@@ -95,7 +95,7 @@ int main(void) {
     must_hold(first[0] != first[1] && first[1] != first[2], "two epochs begin alike");
 
     brim_cache_stats cache = BRIM_CACHE_STATS_INIT;
-    must(brim_loader_cache_stats(loader, 0, &cache));
+    must(brim_loader_read_cache_stats(loader, 0, &cache));
     must_hold(cache.hits == (EPOCHS - 1) * WAVES, "a sample was not found");
     printf("in the cache: %d of %d samples, %.1f KiB; %d hits, %d misses\n", (int)cache.filled,
            (int)cache.samples, (double)cache.bytes / 1024, (int)cache.hits, (int)cache.misses);

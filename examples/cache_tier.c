@@ -40,7 +40,7 @@ static int read_wave(void *user, const brim_call *call, brim_value *outputs, siz
     for (int i = 0; i < LENGTH; i++) {
         wave[i] = (float)(i % (4 + (int)(call->sample % 13)));
     }
-    return 0;
+    return BRIM_ANSWER_DONE;
 }
 
 static brim_open_options with_waves(void) {
@@ -112,11 +112,11 @@ static brim_cache_stats run(uint64_t bytes, const char *file) {
             brim_batch_release(batch);
         }
         must(status == BRIM_STATUS_END ? BRIM_OK : status);
-        must(brim_loader_cache_stats(loader, 0, &cache));
+        must(brim_loader_read_cache_stats(loader, 0, &cache));
         must_hold(cache.warning[0] == '\0', cache.warning);
     } while (cache.filled < cache.samples);
     brim_usage usage = BRIM_USAGE_INIT;
-    must(brim_runtime_usage(runtime, &usage));
+    must(brim_runtime_read_usage(runtime, &usage));
     must_hold(usage.peak <= bytes, "over the budget");
     printf("  cache %s: %d of %d samples, %.1f MiB; %d hits, %d misses\n", cache.tier,
            (int)cache.filled, (int)cache.samples, (double)cache.bytes / (1 << 20), (int)cache.hits,

@@ -47,7 +47,7 @@ static int read_sample(void *user, const brim_call *call, brim_value *outputs, s
         value[i] = (float)(call->sample % 10) + (float)i / LENGTH;
     }
     side->made++;
-    return 0;
+    return BRIM_ANSWER_DONE;
 }
 
 static void open_side(brim_runtime *runtime, struct side *side, const char *label, uint64_t count,
@@ -109,7 +109,7 @@ int main(void) {
     for (int i = 0; i < PASSES; i++) {
         const unsigned trained = pass(&training), validated = pass(&validation);
         brim_usage usage = BRIM_USAGE_INIT;
-        must(brim_runtime_usage(runtime, &usage));
+        must(brim_runtime_read_usage(runtime, &usage));
         printf("epoch %d: %4u samples made for training, %3u for validation; %.1f of %.1f KiB\n", i,
                trained, validated, (double)usage.charged / 1024, (double)budget / 1024);
         must_hold(trained == TRAINING, "a training sample was not made");

@@ -24,7 +24,7 @@ enum { LENGTH = 32, WAVES = 500 };
 static int read_wave(void *user, const brim_call *call, brim_value *outputs, size_t output_count,
                      char *why, size_t why_bytes) {
     float *wave = outputs[0].data;
-    uint8_t *label = outputs[1].data;
+    uint8_t *label = brim_value_at(outputs, 1)->data;
     const int period = 4 + (int)(call->sample % 13);
     (void)user, (void)output_count, (void)why, (void)why_bytes;
     for (int i = 0; i < LENGTH; i++) {
@@ -32,7 +32,7 @@ static int read_wave(void *user, const brim_call *call, brim_value *outputs, siz
         wave[i] = (float)(2 * phase < period ? phase : period - phase) / (float)period;
     }
     *label = (uint8_t)(call->sample % 3);
-    return 0;
+    return BRIM_ANSWER_DONE;
 }
 
 /* The wave with noise of the strength that `user` points to; its peak; its label. */
@@ -41,11 +41,11 @@ static int add_noise(void *user, const brim_call *call, const brim_value *inputs
                      size_t why_bytes) {
     const float strength = *(const float *)user;
     const float *clean = inputs[0].data;
-    float *wave = outputs[0].data, *peak = outputs[1].data;
+    float *wave = outputs[0].data, *peak = brim_value_at(outputs, 1)->data;
     (void)input_count, (void)output_count;
     if (inputs[0].bytes != LENGTH * sizeof(float)) {
         snprintf(why, why_bytes, "a wave of %" PRIu64 " bytes", inputs[0].bytes);
-        return 1; /* a bad sample; `batch on_error=` says what happens to it */
+        return BRIM_ANSWER_BAD; /* `batch on_error=` says what happens to it */
     }
     *peak = 0.0f;
     for (uint32_t i = 0; i < LENGTH; i++) {
@@ -53,8 +53,8 @@ static int add_noise(void *user, const brim_call *call, const brim_value *inputs
         wave[i] = clean[i] + strength * (uniform - 0.5f);
         *peak = wave[i] > *peak ? wave[i] : *peak;
     }
-    memcpy(outputs[2].data, inputs[1].data, 1);
-    return 0;
+    memcpy(brim_value_at(outputs, 2)->data, brim_value_at(inputs, 1)->data, 1);
+    return BRIM_ANSWER_DONE;
 }
 
 /* Adds the batches of one epoch to a checksum, row by row. */

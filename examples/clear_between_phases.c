@@ -15,7 +15,7 @@ enum { IMAGES = 4096, BATCH = 512 };
  * memory of its own besides. */
 static void print_resident(brim_runtime *runtime) {
     brim_usage usage = BRIM_USAGE_INIT;
-    must(brim_runtime_usage(runtime, &usage));
+    must(brim_runtime_read_usage(runtime, &usage));
     printf("  the process has %.1f KiB\n", (double)usage.rss / 1024);
 }
 

@@ -13,13 +13,8 @@ int main(void) {
     }
 
     /* What the pipeline's text calls @numbers; the array is read where it lies. */
-    const brim_binding binding = { .size = sizeof binding,
-                                   .name = "numbers",
-                                   .kind = BRIM_BINDING_ARRAY,
-                                   .data = numbers,
-                                   .dtype = BRIM_DTYPE_F32,
-                                   .rank = 1,
-                                   .shape = { 1000 } };
+    const int64_t shape[] = { 1000 };
+    const brim_binding binding = brim_bind_array("numbers", numbers, BRIM_DTYPE_F32, 1, shape);
 
     brim_runtime_options limits = BRIM_RUNTIME_OPTIONS_INIT;
     limits.host_bytes = 1 << 20;
@@ -28,14 +23,11 @@ int main(void) {
     options.binding_count = 1;
 
     brim_runtime *runtime = NULL;
-    brim_pipeline *pipeline = NULL;
     brim_loader *loader = NULL;
     brim_status status = brim_runtime_new(&limits, &runtime);
     if (status == BRIM_OK) {
-        status = brim_pipeline_parse("array @numbers | shuffle seed=7 | batch 64", &pipeline);
-    }
-    if (status == BRIM_OK) {
-        status = brim_loader_open(runtime, pipeline, &options, &loader);
+        status = brim_loader_open_text(runtime, "array @numbers | shuffle seed=7 | batch 64",
+                                       &options, &loader);
     }
 
     double sum = 0;
@@ -58,7 +50,6 @@ int main(void) {
         fprintf(stderr, "%s\n", brim_detail());
     }
     brim_loader_close(loader);
-    brim_pipeline_free(pipeline);
     brim_runtime_free(runtime);
     return status == BRIM_STATUS_END ? 0 : 1;
 }

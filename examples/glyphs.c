@@ -535,7 +535,7 @@ static void show_progress(struct program *program, double rate) {
     const double time = now();
     brim_usage usage = BRIM_USAGE_INIT;
     if (isatty(STDERR_FILENO) == 0 || time - program->drawn < 0.2 ||
-        brim_runtime_usage(program->runtime, &usage) != BRIM_OK) {
+        brim_runtime_read_usage(program->runtime, &usage) != BRIM_OK) {
         return;
     }
     const uint64_t all = brim_plan_get(brim_loader_plan(program->training))->batches +
@@ -603,7 +603,7 @@ static brim_status train(struct program *program) {
 
 static brim_status show_result(const struct program *program) {
     brim_usage usage = BRIM_USAGE_INIT;
-    const brim_status status = brim_runtime_usage(program->runtime, &usage);
+    const brim_status status = brim_runtime_read_usage(program->runtime, &usage);
     if (status != BRIM_OK) {
         return status;
     }

@@ -62,8 +62,8 @@ int main(int count, char **words) {
         const struct memory now = memory_line(runtime, &place, when);
         brim_stats stats = BRIM_STATS_INIT;
         brim_cache_stats cache = BRIM_CACHE_STATS_INIT;
-        must(brim_loader_stats(loader, &stats));
-        must(brim_loader_cache_stats(loader, 0, &cache));
+        must(brim_loader_read_stats(loader, &stats));
+        must(brim_loader_read_cache_stats(loader, 0, &cache));
         if (i == 1) {
             printf("  %.1f KiB copied, %llu of %llu samples kept\n",
                    (double)stats.copied_bytes / 1024, (unsigned long long)cache.filled,

@@ -85,7 +85,7 @@ int main(void) {
     brim_runtime *runtime = join(name);
     brim_budget *budget = brim_runtime_budget(runtime);
     printf("%llu batches beside the other process\n", (unsigned long long)train(runtime));
-    must(brim_runtime_usage(runtime, &usage));
+    must(brim_runtime_read_usage(runtime, &usage));
     printf("%u processes use %.1f of %.1f MiB\n", usage.processes,
            (double)usage.shared_used / (1 << 20), (double)usage.shared_limit / (1 << 20));
     must_hold(usage.processes == 2 && usage.shared_used > model, "the other is not counted");
@@ -97,7 +97,7 @@ int main(void) {
     must_hold(write(orders[1], &byte, 1) == 1 && waitpid(other, &status, 0) == other, "no end");
     must_hold(status == 0, "the other process has failed");
     must(brim_budget_charge(budget, BRIM_MEMORY_HOST, model));
-    must(brim_runtime_usage(runtime, &usage));
+    must(brim_runtime_read_usage(runtime, &usage));
     printf("%u process uses %.1f of %.1f MiB\n", usage.processes,
            (double)usage.shared_used / (1 << 20), (double)usage.shared_limit / (1 << 20));
     brim_runtime_free(runtime);

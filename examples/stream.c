@@ -18,12 +18,12 @@ struct stream {
     uint64_t next; /* the document that comes next */
 };
 
-/* 1: here is a document, 0: there are no more. */
+/* The next document, if there is one more. */
 static int pull(void *user, brim_value *outputs, size_t output_count, char *why, size_t why_bytes) {
     struct stream *stream = user;
     (void)output_count, (void)why, (void)why_bytes;
     if (stream->next == DOCUMENTS) {
-        return 0;
+        return BRIM_ANSWER_DONE;
     }
     const uint64_t number = stream->next++;
     const int64_t length = (int64_t)(number * 7919 % (LONGEST + 1));
@@ -32,14 +32,14 @@ static int pull(void *user, brim_value *outputs, size_t output_count, char *why,
         tokens[i] = (int32_t)((number * 31 + (uint64_t)i) % 50000);
     }
     outputs[0].shape[0] = length; /* it was the bound before */
-    return 1;
+    return BRIM_ANSWER_SAMPLE;
 }
 
 static int reopen(void *user, uint64_t epoch, uint64_t sample, char *why, size_t why_bytes) {
     struct stream *stream = user;
     (void)epoch, (void)why, (void)why_bytes;
     stream->next = sample;
-    return 0;
+    return BRIM_ANSWER_DONE;
 }
 
 struct totals {

@@ -171,13 +171,13 @@ static bool look(size_t kind, brim_cache_info *info, uint64_t *good, uint64_t *b
     char path[FUZZ_PATH_BYTES];
     *info = (brim_cache_info)BRIM_CACHE_INFO_INIT;
     *good = *bad = 0;
-    const brim_status status = brim_cache_inspect(fuzz_path(path, kinds[kind].cache), info);
+    const brim_status status = brim_cache_read(fuzz_path(path, kinds[kind].cache), info);
     const brim_status checked = brim_cache_verify(path, NULL, NULL, good, bad);
     if (status != BRIM_OK) {
-        fuzz_check_refusal("brim_cache_inspect", status);
+        fuzz_check_refusal("brim_cache_read", status);
     }
     if (checked != (status != BRIM_OK ? status : info->usable ? BRIM_OK : BRIM_STATUS_CORRUPT)) {
-        fuzz_wrong("brim_cache_verify: %s, and brim_cache_inspect: %s", brim_status_name(checked),
+        fuzz_wrong("brim_cache_verify: %s, and brim_cache_read: %s", brim_status_name(checked),
                    brim_status_name(status));
     }
     if (status == BRIM_OK && info->usable && *good + *bad != info->filled) {

@@ -50,8 +50,8 @@ static void remove_directory(void) {
 
 static brim_usage usage(void) {
     brim_usage now = BRIM_USAGE_INIT;
-    if (brim_runtime_usage(runtime, &now) != BRIM_OK) {
-        fuzz_wrong("brim_runtime_usage: %s", brim_detail());
+    if (brim_runtime_read_usage(runtime, &now) != BRIM_OK) {
+        fuzz_wrong("brim_runtime_read_usage: %s", brim_detail());
     }
     return now;
 }
@@ -209,8 +209,8 @@ uint64_t fuzz_take(brim_loader *loader) {
         brim_batch_release(batch);
     }
     brim_stats stats = BRIM_STATS_INIT;
-    if (brim_loader_stats(loader, &stats) != BRIM_OK) {
-        fuzz_wrong("brim_loader_stats: %s", brim_detail());
+    if (brim_loader_read_stats(loader, &stats) != BRIM_OK) {
+        fuzz_wrong("brim_loader_read_stats: %s", brim_detail());
     }
     fuzz_skipped = stats.skipped;
     return digest;

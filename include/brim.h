@@ -6,27 +6,52 @@
  * describes what it wants as a pipeline (text, or stage by stage), opens a
  * loader, and takes batches from it:
  *
- *     brim_runtime *runtime;
- *     brim_loader *loader;
- *     brim_batch *batch;
- *     brim_runtime_new(NULL, &runtime);
- *     brim_loader_open(runtime, pipeline, NULL, &loader);
- *     while (brim_loader_next(loader, BRIM_FOREVER, &batch) == BRIM_OK) {
- *         const brim_field *x = brim_batch_find(batch, "x");
- *         ... use x->data ...
- *         brim_batch_release(batch);
+ *     #include <brim.h>
+ *     #include <stdio.h>
+ *
+ *     int main(void) {
+ *         brim_runtime *runtime = NULL;
+ *         brim_loader *loader = NULL;
+ *         brim_batch *batch = NULL;
+ *         brim_status status = brim_runtime_new(NULL, &runtime);
+ *         if (status == BRIM_OK)
+ *             status = brim_loader_open_text(runtime, "range 1000 name=x | shuffle | batch 64",
+ *                                            NULL, &loader);
+ *         while (status == BRIM_OK &&
+ *                (status = brim_loader_next(loader, BRIM_FOREVER, &batch)) == BRIM_OK) {
+ *             const brim_field *x = brim_batch_find(batch, "x");
+ *             printf("%d numbers\n", (int)x->shape[0]);
+ *             brim_batch_release(batch);
+ *         }
+ *         if (status != BRIM_STATUS_END) // once at the end of each epoch
+ *             fprintf(stderr, "%s\n", brim_detail());
+ *         brim_loader_close(loader);
+ *         brim_runtime_free(runtime);
+ *         return status == BRIM_STATUS_END ? 0 : 1;
  *     }
  *
  * Conventions that hold for every call:
  *
- * - Every call that can fail returns a brim_status and gives its result
- *   through an out-parameter, which is written only on BRIM_OK.
+ * - A call that can fail returns a brim_status and gives its result through an
+ *   out-parameter. On failure an out-parameter for a pointer is set to NULL;
+ *   any other is left as it was, unless its call says otherwise.
+ * - NULL for a handle, or for an out-parameter that is not marked as optional,
+ *   is BRIM_STATUS_INVALID. A call that returns a pointer or a number returns
+ *   NULL or 0. _free, _close and _release accept NULL and do nothing.
  * - brim_detail() is the text of the last failure on the calling thread: what
  *   failed, where, how much, and what to change.
- * - A struct that the caller fills begins with `size`; set it with the matching
- *   BRIM_..._INIT macro. Fields added later lie behind it and default to zero.
- *   Structs that the library hands out by pointer may grow at their end.
- * - _free, _close and _release accept NULL.
+ * - _read fills a struct of the caller with what holds at this moment.
+ * - A struct that the caller makes begins with `size`: initialise it with the
+ *   matching BRIM_..._INIT macro. Later versions add fields at its end. A program
+ *   that was compiled with an older header passes a shorter struct: what it lacks
+ *   has its default. One that was compiled with a newer header passes a longer
+ *   struct: it is refused with BRIM_STATUS_UNSUPPORTED if a byte that this library
+ *   does not know is not 0. In a longer struct that the library fills, these bytes
+ *   become 0.
+ * - Elements of an array of such structs lie `size` bytes of the first one apart.
+ *   Structs that the library hands out by pointer may grow at their end too:
+ *   where there are several of them, a call gives each.
+ * - A callback returns a brim_answer: 0 or more on success, less on failure.
  * - The library never prints, exits, aborts, installs signal handlers or lets
  *   the environment decide its behaviour.
  * - After fork(), every call in the child on an object of the parent returns
@@ -50,13 +75,35 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* What BRIM_..._INIT macros are made of: all zero but `size`. */
 #ifdef __cplusplus
+template <typename T> static inline T brim__init() {
+    T made = T();
+    made.size = sizeof(T);
+    return made;
+}
+template <typename T> static inline T brim__init_threads() {
+    T made = brim__init<T>();
+    made.threads = -1; /* BRIM_THREADS_AUTO */
+    return made;
+}
+#define BRIM__INIT(type)         brim__init<type>()
+#define BRIM__INIT_THREADS(type) brim__init_threads<type>()
 extern "C" {
+#else
+#define BRIM__INIT(type) \
+    { .size = sizeof(type) }
+#define BRIM__INIT_THREADS(type) \
+    { .size = sizeof(type), .threads = BRIM_THREADS_AUTO }
 #endif
 
+/* The version of this header. docs/abi.md says what changes with which number. */
 #define BRIM_VERSION_MAJOR 0
 #define BRIM_VERSION_MINOR 1
 #define BRIM_VERSION_PATCH 0
+/* One number to compare: 1002003 is version 1.2.3. */
+#define BRIM_VERSION_NUMBER \
+    (BRIM_VERSION_MAJOR * 1000000 + BRIM_VERSION_MINOR * 1000 + BRIM_VERSION_PATCH)
 
 #if defined(BRIM_BUILDING) && defined(__GNUC__)
 #define BRIM_API __attribute__((visibility("default")))
@@ -87,8 +134,10 @@ extern "C" {
     X(BRIM_STATUS_THREAD, 16, "the system refused a thread")                        \
     X(BRIM_STATUS_CLOSED, 17, "the loader is closing")                              \
     X(BRIM_STATUS_UNSEEKABLE, 18, "the source cannot seek")                         \
-    X(BRIM_STATUS_DRIVER, 19, "the driver of a device failed")
+    X(BRIM_STATUS_DRIVER, 19, "the driver of a device failed")                      \
+    X(BRIM_STATUS_STOPPED, 20, "a callback stopped the run")
 
+/* What a call returns. */
 typedef enum brim_status {
 #define X(name, number, text) name = number,
     BRIM_STATUSES(X)
@@ -103,25 +152,26 @@ BRIM_API const char *brim_status_text(brim_status status);
  * the next failing call on this thread. */
 BRIM_API const char *brim_detail(void);
 
-/* What was refused, in numbers: of the calling thread's last brim_runtime_new,
- * brim_plan_new or brim_loader_open, if that returned BRIM_STATUS_BUDGET; else all 0. */
+/* What was refused, in numbers. It tells of the calling thread's last brim_runtime_new,
+ * brim_plan_new, brim_loader_open or brim_loader_open_text, if that returned
+ * BRIM_STATUS_BUDGET; else all is 0. */
 typedef struct brim_refusal {
     size_t size;
     uint64_t minimum_bytes; /* smallest host limit in which the pipeline opens alone; 0: unknown */
-    int exact; /* 0: it was refused before all was known: at least minimum_bytes, perhaps more */
-    uint64_t minimum_pinned_bytes; /* the same of page-locked memory and of the device; ... */
-    uint64_t minimum_device_bytes; /* ... 0 on the host, and where `exact` is 0 */
-    uint64_t others_bytes;         /* what other processes have of a shared budget in which there
-                                      was no room for another process */
-    int blocked; /* 1: no limit would do: the shared budget is locked by a process that does not
-                    go on, damaged, or shared by as many as can be */
+    int exact; /* 0: refused before everything was known: minimum_bytes may not be enough */
+    uint64_t minimum_pinned_bytes; /* smallest page-locked limit; 0 on the host, or if not exact */
+    uint64_t minimum_device_bytes; /* smallest limit of the device; 0 likewise */
+    uint64_t others_bytes;         /* what other processes hold of a shared budget that had no room
+                                      for one more process */
+    int blocked; /* 1: no limit would help: the shared budget is damaged, locked by a process that
+                    hangs, or shared by as many processes as are possible */
 } brim_refusal;
-#define BRIM_REFUSAL_INIT \
-    { .size = sizeof(brim_refusal) }
-BRIM_API brim_status brim_refused(brim_refusal *refusal);
+#define BRIM_REFUSAL_INIT BRIM__INIT(brim_refusal)
+BRIM_API brim_status brim_refusal_read(brim_refusal *refusal);
 
-/* "0.1.0": the version of the library that is loaded. */
+/* The version of the library that is loaded: "0.1.0", and as BRIM_VERSION_NUMBER. */
 BRIM_API const char *brim_version(void);
+BRIM_API uint32_t brim_version_number(void);
 
 /* ------------------------------------------------------------------ dtypes */
 
@@ -144,6 +194,7 @@ BRIM_API const char *brim_version(void);
     X(C64, complex64, 14, 8) \
     X(C128, complex128, 15, 16)
 
+/* The type of an element. */
 typedef enum brim_dtype {
 #define X(name, text, number, bytes) BRIM_DTYPE_##name = number,
     BRIM_DTYPES(X)
@@ -160,13 +211,43 @@ BRIM_API size_t brim_dtype_bytes(brim_dtype dtype);     /* 0 if unknown */
  * dimension, up to a bound; text and bytes are ragged uint8. */
 typedef enum brim_form {
     BRIM_FORM_DENSE = 0,  /* all have one shape */
-    BRIM_FORM_RAGGED = 1, /* so many elements as the sample has */
+    BRIM_FORM_RAGGED = 1, /* as many elements as the sample has */
     BRIM_FORM_TEXT = 2,   /* UTF-8, without a zero at its end */
     BRIM_FORM_BYTES = 3,  /* any bytes */
 } brim_form;
 
-/* A count that nobody can tell before the end: of streams, behind filters. */
+/* A count that is not known before the end of the data: of streams, and after filters. */
 #define BRIM_UNKNOWN UINT64_MAX
+
+/* --------------------------------------------------------------- callbacks */
+
+/* What every callback returns. 0 and more: success. Less: failure, with the reason in `why` where
+ * the callback has one. Each callback lists with its type what it may return on success; any
+ * other number counts as BRIM_ANSWER_BAD. */
+typedef enum brim_answer {
+    BRIM_ANSWER_STOP = -2,  /* stop: the call in progress fails with BRIM_STATUS_STOPPED (or
+                              BRIM_STATUS_INTERRUPTED, where it was asked whether to go on),
+                              whatever on_error says. The next call tries again. */
+    BRIM_ANSWER_BAD = -1,   /* this sample or batch is bad: BRIM_STATUS_CALLBACK. What becomes of a
+                              bad sample, on_error says: fail, skip or replace. */
+    BRIM_ANSWER_DONE = 0,   /* done, go on; from a callback that gives samples: there is none */
+    BRIM_ANSWER_SAMPLE = 1, /* from a callback that gives samples: here is one */
+} brim_answer;
+
+/* How much a line of the log matters. */
+typedef enum brim_log_level {
+    BRIM_LOG_NOTE = 0,    /* what was found or done, such as a cache that was begun anew */
+    BRIM_LOG_WARNING = 1, /* works, but not as asked, such as a cache that keeps nothing more */
+} brim_log_level;
+
+/* Told, in one line, what is no failure but worth knowing: an index or a cache that was found and
+ * not used, a cache that keeps nothing more, workers that were not started, a batch without a
+ * valid row. Each is told once for each plan or loader.
+ * Called only within brim_plan_new, brim_loader_open, brim_loader_open_text, brim_loader_next and
+ * brim_loader_close, on the thread of that call, with no lock of the library held; calls on
+ * several threads may call it at the same time. It may use brim, but not the loader of the call
+ * in progress, and it may not free the runtime. `text` is valid during the call. */
+typedef void brim_log_callback(void *user, brim_log_level level, const char *text);
 
 /* ----------------------------------------------------------------- memory */
 
@@ -175,10 +256,12 @@ typedef enum brim_form {
 typedef enum brim_memory {
     BRIM_MEMORY_HOST = 0,
     BRIM_MEMORY_PINNED = 1, /* page-locked host memory */
-    BRIM_MEMORY_DEVICE = 2, /* of the first device; of any: brim_device_memory */
+    BRIM_MEMORY_DEVICE = 2, /* of the first device; brim_device_memory gives that of any */
+    BRIM_MEMORY_KINDS = 18, /* how many: host, page-locked, eight CUDA and eight OpenCL devices */
 } brim_memory;
-#define BRIM_MEMORY_KINDS 18 /* host, page-locked, eight devices with CUDA, eight with OpenCL */
 
+/* A node in a tree of limits. The root is the runtime's (brim_runtime_budget), the others are
+ * destroyed by brim_budget_free. */
 typedef struct brim_budget brim_budget;
 
 /* No limit of its own: only its parents' limits hold. */
@@ -191,27 +274,26 @@ typedef struct brim_budget_info {
     uint64_t limit;    /* most that may be used here, or BRIM_UNLIMITED */
     uint64_t minimum;  /* set aside at the parent, used or not */
     uint64_t charged;  /* taken by brim, its hooks, or the user's charges */
-    uint64_t reserved; /* bounds for libraries that cannot be counted */
-    uint64_t elastic;  /* the part of charged that gives way when needed */
-    uint64_t peak;     /* most of charged + reserved that ever was */
+    uint64_t reserved; /* bounds for libraries whose memory cannot be counted */
+    uint64_t elastic;  /* the part of charged that gives way when memory is needed */
+    uint64_t peak;     /* most of charged + reserved so far */
     uint32_t depth;    /* 0 for the runtime's own budget */
 } brim_budget_info;
-#define BRIM_BUDGET_INFO_INIT \
-    { .size = sizeof(brim_budget_info) }
+#define BRIM_BUDGET_INFO_INIT BRIM__INIT(brim_budget_info)
 
 /* A budget below `parent` with a limit (BRIM_UNLIMITED for none) and a minimum
- * that is set aside at once. Freed by brim_budget_free, which returns whatever
- * is still charged to it. A parent may be freed before its children; it goes
- * when the last of them does. */
+ * that is set aside at once. Destroyed by brim_budget_free, which returns what is
+ * still charged to it. A parent may be freed before its children: its counts last
+ * until the last child is freed. */
 BRIM_API brim_status brim_budget_new(brim_budget *parent, const char *label, uint64_t limit,
                                      uint64_t minimum, brim_budget **budget);
 BRIM_API void brim_budget_free(brim_budget *budget);
 
-/* Changes what a budget allows of a kind of memory, and what is set aside of it at its
- * parent; brim_budget_new does it for host memory. So parts of one device are budgets
- * below one another. Elastic memory gives way to a lower limit or a larger minimum; if
- * more is in use nevertheless, or cannot be set aside, the call is refused with
- * BRIM_STATUS_BUDGET and nothing has changed. The runtime's own budget has no minimum. */
+/* Changes a budget's limit for a kind of memory, and its minimum, which is set aside at
+ * the parent; brim_budget_new does so for host memory. With it, several budgets can share
+ * one device. Elastic memory gives way to a lower limit or a larger minimum. If more is in
+ * use after that, or the minimum cannot be set aside, the call fails with
+ * BRIM_STATUS_BUDGET and changes nothing. The runtime's own budget has no minimum. */
 BRIM_API brim_status brim_budget_set(brim_budget *budget, brim_memory kind, uint64_t limit,
                                      uint64_t minimum);
 
@@ -225,17 +307,19 @@ BRIM_API void brim_budget_uncharge(brim_budget *budget, brim_memory kind, uint64
 BRIM_API brim_status brim_budget_read(brim_budget *budget, brim_memory kind,
                                       brim_budget_info *info);
 
-/* Calls `visit` for the budget and all below it, parents first. No brim call
- * may be made from within it; a non-zero return ends the walk. */
+/* Told of one budget; a brim_answer that is not BRIM_ANSWER_DONE ends the walk, which still
+ * returns BRIM_OK. The lock of the tree of budgets is held: it may make no call of brim. */
 typedef int brim_budget_visit(void *user, const brim_budget_info *info);
+/* Calls `visit` for the budget and all below it, parents first. */
 BRIM_API brim_status brim_budget_walk(brim_budget *budget, brim_memory kind,
                                       brim_budget_visit *visit, void *user);
 
 /* ---------------------------------------------------------------- devices
  *
- * Drivers are looked for at run time, when somebody asks: libOpenCL.so.1 and
- * libcuda.so.1. */
+ * The drivers, libOpenCL.so.1 and libcuda.so.1, are loaded at run time, by the first call that
+ * needs one. */
 
+/* The kind of a device. */
 typedef enum brim_device {
     BRIM_DEVICE_HOST = 0,
     BRIM_DEVICE_CUDA = 1,
@@ -243,153 +327,157 @@ typedef enum brim_device {
 } brim_device;
 #define BRIM_MOST_DEVICES 8 /* of a kind */
 
+/* What a device is, and what of its memory is free. */
 typedef struct brim_device_info {
     size_t size;
     brim_device kind;
     uint32_t index;
     char name[128];         /* "NVIDIA A100", "pthread-haswell-AMD EPYC" */
-    char driver[128];       /* what drives it, with its version */
+    char driver[128];       /* its driver, with the version */
     uint64_t total_bytes;   /* of its memory */
     uint64_t free_bytes;    /* now; BRIM_UNKNOWN: the driver does not tell (OpenCL) */
-    uint64_t largest_bytes; /* that it gives at once; BRIM_UNLIMITED: all that is free */
+    uint64_t largest_bytes; /* largest single allocation; BRIM_UNLIMITED: all that is free */
     int unified;            /* 1: its memory is the host's */
-    int converts;           /* 1: pixels are copied as uint8 and normalised there */
+    int converts;           /* 1: pixels are copied as uint8 and normalised on the device */
 } brim_device_info;
-#define BRIM_DEVICE_INFO_INIT \
-    { .size = sizeof(brim_device_info) }
+#define BRIM_DEVICE_INFO_INIT BRIM__INIT(brim_device_info)
 
-/* How many devices of a kind there are. BRIM_STATUS_UNSUPPORTED: there is no driver, and
- * the detail says what was looked for. */
+/* How many devices of a kind there are. BRIM_STATUS_UNSUPPORTED: there is no driver; the
+ * detail says which was looked for. */
 BRIM_API brim_status brim_device_count(brim_device kind, uint32_t *count);
 BRIM_API brim_status brim_device_read(brim_device kind, uint32_t index, brim_device_info *info);
 /* "cuda:1", "opencl" (the first), "host" or "cpu". */
 BRIM_API brim_status brim_device_parse(const char *text, brim_device *kind, uint32_t *index);
 BRIM_API const char *brim_device_name(brim_device kind); /* "cuda"; NULL: no such kind */
-/* Which kind of memory a budget counts its memory as. */
+/* The kind as which budgets count the memory of a device; BRIM_MEMORY_KINDS: no such device. */
 BRIM_API brim_memory brim_device_memory(brim_device kind, uint32_t index);
 
 /* ---------------------------------------------------------------- runtime */
 
+/* A budget and a pool of workers; destroyed by brim_runtime_free. */
 typedef struct brim_runtime brim_runtime;
 
 #define BRIM_THREADS_AUTO (-1) /* the CPUs of this process: affinity and cgroup quota */
 
+/* The limits of a runtime, and where it keeps what it makes. */
 typedef struct brim_runtime_options {
     size_t size;
-    uint64_t host_bytes;   /* 0: a quarter of what is free, see host_origin; or all of a shared
-                              budget */
-    uint64_t pinned_bytes; /* page-locked, which is part of host_bytes; 0: all of these */
-    uint64_t device_bytes; /* of each device; 0: a quarter of what is free there when it is first
-                              used */
+    uint64_t host_bytes;   /* limit of host memory; 0: a quarter of what is free, or, with a shared
+                              budget, all of that; brim_usage.host_origin says which */
+    uint64_t pinned_bytes; /* limit of page-locked memory, a part of host_bytes; 0: host_bytes */
+    uint64_t device_bytes; /* limit of each device; 0: a quarter of what is free on it when it is
+                              first used */
     int32_t threads; /* BRIM_THREADS_AUTO, 0 (the caller's thread does the work), or a number */
     const char *index_dir; /* directory of indexes and listings; NULL: .cache/brim in the user's
-                              home, which the system's user database names */
-    /* A budget that processes of this machine and user share, by its name (1 to 64 letters,
-     * digits, '-', '_' and '.'); NULL: none. What they take of each kind of memory is never
-     * more in all than the limits that the first of them gave: shared_bytes, and pinned_bytes
-     * and device_bytes where given. Others give the same, or 0. */
+                              home, as the system's user database names it */
+    /* The name of a budget that processes of this machine and user share: 1 to 64 letters,
+     * digits, '-', '_' and '.'; NULL: none. All processes together never take more of a kind of
+     * memory than the first one set as its limit: shared_bytes, and pinned_bytes and device_bytes
+     * where given. The others give the same limits, or 0. */
     const char *shared_name;
-    uint64_t shared_bytes; /* of host memory, in all processes together */
-    /* 0: an index, a listing or a cache file that another user owns (root aside), or that its
-     * group or others may write, counts as absent. 1: it is used as if it were the user's own:
-     * for teams that share an index directory and trust each other. */
+    uint64_t shared_bytes; /* limit of host memory for all processes together */
+    /* 0: an index, a listing or a cache file that another user (other than root) owns, or that
+     * its group or others may write, counts as absent. 1: it is used as if it were the user's
+     * own. For teams that share an index directory and trust each other. */
     int trust_foreign;
+    brim_log_callback *log; /* NULL: none */
+    void *log_user;
 } brim_runtime_options;
-#define BRIM_RUNTIME_OPTIONS_INIT \
-    { .size = sizeof(brim_runtime_options), .threads = BRIM_THREADS_AUTO }
+#define BRIM_RUNTIME_OPTIONS_INIT BRIM__INIT_THREADS(brim_runtime_options)
 
-/* Charged, reserved and what lies outside, in one look. */
+/* What a runtime uses: what is counted, and what the process has besides. */
 typedef struct brim_usage {
     size_t size;
     uint64_t limit;    /* host bytes */
     uint64_t charged;  /* now: what brim mapped, or took through hooks */
     uint64_t reserved; /* now: bounds for libraries without hooks */
-    uint64_t elastic;  /* the part of charged that trim would return */
+    uint64_t elastic;  /* the part of charged that brim_runtime_trim would return */
     uint64_t peak;     /* most of charged + reserved so far */
     uint64_t rss;      /* resident memory of the whole process */
     uint64_t peak_rss;
-    uint64_t outside;      /* rss less charged: code, libc, interpreters, page maps; 0 if less */
+    uint64_t outside;      /* rss minus charged, at least 0: code, libc, interpreters, page maps */
     uint32_t threads;      /* workers running */
     uint32_t loaders;      /* loaders open */
-    char host_origin[160]; /* how the limit came about, in words */
+    char host_origin[160]; /* where the limit comes from, in words */
     /* of the budget that processes share; all 0: there is none */
     uint64_t shared_limit;
-    uint64_t shared_used; /* by all of them, their minimums among it */
-    uint32_t processes;   /* this one among them */
+    uint64_t shared_used; /* by all processes, including their minimums */
+    uint32_t processes;   /* that share it, including this one */
 } brim_usage;
-#define BRIM_USAGE_INIT \
-    { .size = sizeof(brim_usage) }
+#define BRIM_USAGE_INIT BRIM__INIT(brim_usage)
 
-/* options may be NULL. Usually one runtime for a process. Destroyed by
- * brim_runtime_free; loaders and batches that are left keep what they need. */
+/* Usually a process has one runtime. `options` may be NULL. Destroyed by brim_runtime_free;
+ * loaders and batches that still exist keep what they need. */
 BRIM_API brim_status brim_runtime_new(const brim_runtime_options *options, brim_runtime **runtime);
 BRIM_API void brim_runtime_free(brim_runtime *runtime);
 
 /* The runtime's own budget, borrowed: valid as long as the runtime. */
 BRIM_API brim_budget *brim_runtime_budget(brim_runtime *runtime);
-BRIM_API brim_status brim_runtime_usage(brim_runtime *runtime, brim_usage *usage);
+BRIM_API brim_status brim_runtime_read_usage(brim_runtime *runtime, brim_usage *usage);
 
-/* Gives everything elastic back to the system; *bytes (may be NULL) says how
- * much. What pays grows again when batches are asked for. */
+/* Gives all elastic memory back to the system; *bytes (optional, may be NULL) says how
+ * much that was. Memory grows back on demand. */
 BRIM_API brim_status brim_runtime_trim(brim_runtime *runtime, uint64_t *bytes);
 
-/* For interpreters whose programs may hold pointers that they should not: from
- * now on pages that brim gives back, in all runtimes of the process, stay mapped
- * as empty pages, which read as zeros and cost no memory; only addresses are
- * used up. */
+/* For interpreters, whose programs may hold pointers to memory that brim has given back. From
+ * now on, in all runtimes of the process, such pages stay mapped as empty pages: they read as
+ * zeros and cost addresses, but no memory. */
 BRIM_API void brim_keep_addresses(void);
 
 /* --------------------------------------------------------------- pipeline */
 
+/* A list of stages: what to do. Destroyed by brim_pipeline_free. */
 typedef struct brim_pipeline brim_pipeline;
 
-/* One argument of a stage, for building without text. */
+/* Which field of a brim_argument holds its value. */
 typedef enum brim_argument_kind {
-    BRIM_ARGUMENT_TEXT = 0, /* words, paths, choices, @names: as in text, unquoted */
+    BRIM_ARGUMENT_TEXT = 0, /* words, paths, choices, @names: as in a pipeline's text, unquoted */
     BRIM_ARGUMENT_INTEGER = 1,
     BRIM_ARGUMENT_REAL = 2,
     BRIM_ARGUMENT_PIPELINE = 3,
 } brim_argument_kind;
 
+/* One argument of a stage, for building a pipeline without text. */
 typedef struct brim_argument {
     size_t size;
     const char *key; /* NULL: positional */
     brim_argument_kind kind;
-    const char *text;
+    const char *text; /* copied, as the pipeline is */
     int64_t integer;
     double real;
-    const brim_pipeline *pipeline; /* copied */
+    const brim_pipeline *pipeline;
 } brim_argument;
-#define BRIM_ARGUMENT_INIT \
-    { .size = sizeof(brim_argument) }
+#define BRIM_ARGUMENT_INIT BRIM__INIT(brim_argument)
 
-/* "npy x.npy | shuffle seed=7 | batch 64". */
+/* A pipeline from text such as "npy x.npy | shuffle seed=7 | batch 64". */
 BRIM_API brim_status brim_pipeline_parse(const char *text, brim_pipeline **pipeline);
-/* An empty pipeline, and one stage more at its end. A list value is given by
- * repeating its key. The array's elements lie arguments->size bytes apart. */
+/* An empty pipeline, and adding a stage at its end. A list is given by repeating its
+ * key. The elements of `arguments` lie arguments->size bytes apart. */
 BRIM_API brim_status brim_pipeline_new(brim_pipeline **pipeline);
 BRIM_API brim_status brim_pipeline_add(brim_pipeline *pipeline, const char *stage,
                                        const brim_argument *arguments, size_t count);
 BRIM_API brim_status brim_pipeline_copy(const brim_pipeline *pipeline, brim_pipeline **copy);
 BRIM_API void brim_pipeline_free(brim_pipeline *pipeline);
-/* How many stages it has, those in parentheses not counted; the name of each
- * (NULL past the end); and the pipeline without all but its first `count`. */
+/* The number of stages, without those in parentheses; the name of each (NULL past the
+ * end); and removing all stages after the first `count`. */
 BRIM_API size_t brim_pipeline_count(const brim_pipeline *pipeline);
 BRIM_API const char *brim_pipeline_stage_at(const brim_pipeline *pipeline, size_t index);
 BRIM_API brim_status brim_pipeline_cut(brim_pipeline *pipeline, size_t count);
 /* The pipeline as text that parses to the same pipeline; owned by it, valid
- * until it is changed or freed. NULL when memory for it was refused. */
+ * until it is changed or freed. */
 BRIM_API const char *brim_pipeline_text(const brim_pipeline *pipeline);
 
 /* ---------------------------------------------------------------- bindings
  *
- * Arrays and functions of the caller appear in a pipeline as @name and are
- * bound when it is planned or opened. What they point to must stay valid until
- * the loader is closed and its last batch released; the structs themselves are
+ * Arrays and functions of the caller stand in a pipeline as @name and are bound
+ * when it is planned or opened. What they point to must stay valid until the
+ * loader is closed and its last batch released; the structs themselves are
  * copied. */
 
-/* One field of a sample as callbacks see it. */
+/* One field of a sample as callbacks see it. Callbacks get arrays of them, whose elements lie
+ * `size` bytes apart: use brim_value_at for all but the first. */
 typedef struct brim_value {
+    size_t size;
     const char *name;
     brim_dtype dtype;
     uint32_t rank;
@@ -401,7 +489,13 @@ typedef struct brim_value {
     brim_form form;
 } brim_value;
 
-/* What a callback promises to put out. */
+/* Element `index` of the array of values that a callback was given. Values that are inputs of a
+ * sample are not to be changed. */
+static inline brim_value *brim_value_at(const brim_value *values, size_t index) {
+    return (brim_value *)((char *)(uintptr_t)values + index * values->size);
+}
+
+/* One field that a callback puts out. */
 typedef struct brim_field_spec {
     size_t size;
     const char *name;
@@ -411,15 +505,15 @@ typedef struct brim_field_spec {
     uint64_t largest_bytes; /* bound for one sample; 0: what the shape says */
     brim_form form;         /* not dense: shape[0] is the bound */
 } brim_field_spec;
-#define BRIM_FIELD_SPEC_INIT \
-    { .size = sizeof(brim_field_spec) }
+#define BRIM_FIELD_SPEC_INIT BRIM__INIT(brim_field_spec)
 
-/* Pages that other processes can map, where a loader was opened with `shared`. */
+/* Pages that other processes can map, of a loader that was opened with `shared`. This struct
+ * does not grow: it is part of another. */
 typedef struct brim_region {
     void *memory; /* NULL: none */
     uint64_t bytes;
-    uint64_t number; /* of these pages alone, in this process for ever */
-    int file;        /* a memory file of just these pages; the library's, not to be closed */
+    uint64_t number; /* identifies these pages; never used again in this process */
+    int file;        /* a memory file of exactly these pages; the library closes it */
 } brim_region;
 
 /* Which sample a callback is making. */
@@ -428,72 +522,75 @@ typedef struct brim_call {
     uint64_t sample; /* its number in the source; of a batch: see brim_batch_map_callback */
     uint64_t epoch;  /* of the source: repeat and mix count their passes here */
     uint64_t key;    /* from the stage's seed, its place and the branch of a mix */
-    /* opened with `shared`: values of this call lie in the batch's pages, in the
-     * scratch's, or elsewhere (records in the caller's memory); else both are none */
+    /* With `shared`, the pages of the batch and of scratch memory; values that lie in neither are
+     * records in the caller's memory. Without it, both are none. */
     brim_region batch, scratch;
 } brim_call;
 
 /* Random numbers for callbacks: the same for (call, draw) on any thread. */
 BRIM_API uint32_t brim_call_random(const brim_call *call, uint32_t draw);
 
+/* Flags of brim_binding. */
 #define BRIM_CALLBACK_PURE 1u /* same input, same output: may be cached and made again */
 #define BRIM_CALLBACK_CONCURRENT \
     2u                          /* may run on several threads at once; else calls are serialised */
 #define BRIM_CALLBACK_PROBED 4u /* the fields were found by trying: the plan says so */
 #define BRIM_CALLBACK_RANDOM 8u /* depends on the epoch or on random numbers: not to be cached */
 
-/* Returns 0, or non-zero for a bad sample (see on_error); `why` (of
- * why_bytes) may be filled with the reason. Calls of a function that is not
- * declared BRIM_CALLBACK_CONCURRENT are serialised by a lock of its own; no other lock
- * is held. A callback may use brim, but not close its own loader or take from
- * it; an interrupt does not cut it short. */
+/* For all callbacks of bindings: `why`, of why_bytes, may be filled with the reason of a failure.
+ * Calls of a callback that is not declared BRIM_CALLBACK_CONCURRENT are serialised by a lock of
+ * its own; no other lock is held. A callback may use brim, but it may not close its own loader or
+ * take from it. brim_loader_interrupt does not cut it short. */
+
+/* Makes sample call->sample. BRIM_ANSWER_DONE: made. */
 typedef int brim_read_callback(void *user, const brim_call *call, brim_value *outputs,
                                size_t output_count, char *why, size_t why_bytes);
+/* Makes a sample of another. BRIM_ANSWER_DONE: made. */
 typedef int brim_map_callback(void *user, const brim_call *call, const brim_value *inputs,
                               size_t input_count, brim_value *outputs, size_t output_count,
                               char *why, size_t why_bytes);
-
-/* 1: keep the sample, 0: leave it out, negative: a bad sample. */
+/* BRIM_ANSWER_SAMPLE: keep the sample. BRIM_ANSWER_DONE: leave it out. */
 typedef int brim_filter_callback(void *user, const brim_call *call, const brim_value *inputs,
                                  size_t input_count, char *why, size_t why_bytes);
-/* Makes sample `index` (0, 1, ...) of those that one sample becomes. 1: made,
- * 0: there are no more, negative: a bad sample. */
+/* Makes sample `index` (0, 1, ...) of those that one sample becomes. BRIM_ANSWER_SAMPLE: made.
+ * BRIM_ANSWER_DONE: there are no more. */
 typedef int brim_flat_map_callback(void *user, const brim_call *call, uint64_t index,
                                    const brim_value *inputs, size_t input_count,
                                    brim_value *outputs, size_t output_count, char *why,
                                    size_t why_bytes);
-/* The next sample of a stream. 1: given, 0: the stream has ended, negative: a
- * bad sample, behind which the stream goes on. Called by one thread at a time,
+/* Gives the next sample of a stream. BRIM_ANSWER_SAMPLE: given. BRIM_ANSWER_DONE: the stream has
+ * ended. After a bad sample the stream goes on with the next one. Called by one thread at a time,
  * in order. */
 typedef int brim_pull_callback(void *user, brim_value *outputs, size_t output_count, char *why,
                                size_t why_bytes);
-/* Makes `sample` of `epoch` the one that is pulled next. 0, or non-zero for a
- * failure. */
+/* Makes `sample` of `epoch` the one that is pulled next. BRIM_ANSWER_DONE: done. Any failure
+ * fails the call, whatever on_error says. */
 typedef int brim_reopen_callback(void *user, uint64_t epoch, uint64_t sample, char *why,
                                  size_t why_bytes);
 
-/* A whole batch, when its last row is made and before anybody sees it. Values are
- * its dense fields, the batch's dimension first, with the valid rows alone. They
- * are changed in place if the binding declares no fields; else the callback fills
- * the outputs, which take the place of all fields, and have as many rows.
- * call->sample is the batch's number: the position of its first row. Not called for
- * a batch without valid rows. Returns 0, or non-zero if the batch is bad, which
- * on_error does not skip. */
+/* Works on a whole batch, when its last row is made and before it is delivered. The values are
+ * its dense fields, with the batch's dimension first and the valid rows alone. If the binding
+ * declares no fields, they are changed in place; else the callback fills the outputs, which
+ * replace all fields and have as many rows. call->sample is the position of the batch's first
+ * row. Not called for a batch without valid rows. BRIM_ANSWER_DONE: done. A bad batch fails:
+ * on_error does not apply to it. */
 typedef int brim_batch_map_callback(void *user, const brim_call *call, brim_value *inputs,
                                     size_t input_count, brim_value *outputs, size_t output_count,
                                     char *why, size_t why_bytes);
 
+/* What a binding is, and the stage that takes it. */
 typedef enum brim_binding_kind {
     BRIM_BINDING_ARRAY = 0,     /* array @name */
     BRIM_BINDING_SOURCE = 1,    /* callback @name: samples by number */
     BRIM_BINDING_MAP = 2,       /* map @name */
-    BRIM_BINDING_STREAM = 3,    /* stream @name: samples one after the other */
+    BRIM_BINDING_STREAM = 3,    /* stream @name: samples one after another */
     BRIM_BINDING_FILTER = 4,    /* filter by=@name */
     BRIM_BINDING_FLAT_MAP = 5,  /* flat_map @name: many samples from one */
     BRIM_BINDING_FILES = 6,     /* files list=@name: paths of files */
     BRIM_BINDING_BATCH_MAP = 7, /* batch_map @name: whole batches */
 } brim_binding_kind;
 
+/* An array, a function or a list of files that a pipeline calls @name. */
 typedef struct brim_binding {
     size_t size;
     const char *name; /* without the @ */
@@ -506,49 +603,63 @@ typedef struct brim_binding {
     uint32_t rank;
     int64_t shape[BRIM_MAX_RANK];
     int64_t strides[BRIM_MAX_RANK];
-    /* callbacks: what they put out (a map callback's fields replace all of the
-     * sample's), and how they may be called */
+    /* callbacks: what they put out (the fields of a map callback replace all fields of the
+     * sample), and how they may be called */
     uint64_t count; /* samples of a source; most that flat_map makes of one; paths of files */
     const brim_field_spec *fields; /* elements lie fields->size bytes apart */
     size_t field_count;
-    uint32_t
-        flags; /* BRIM_CALLBACK_PURE, BRIM_CALLBACK_CONCURRENT, BRIM_CALLBACK_PROBED, BRIM_CALLBACK_RANDOM */
+    uint32_t flags; /* BRIM_CALLBACK_... */
     brim_read_callback *read;
     brim_map_callback *map;
     brim_filter_callback *filter;
     brim_flat_map_callback *flat_map;
     brim_pull_callback *pull;
-    brim_reopen_callback *reopen; /* of a stream; NULL: it can be read only once */
+    brim_reopen_callback *reopen; /* of a stream; NULL: it can only be read once */
     /* files: `count` paths, and a label for each or NULL */
     const char *const *paths;
     const int64_t *labels;
     brim_batch_map_callback *batch_map; /* its fields have no batch dimension */
 } brim_binding;
-#define BRIM_BINDING_INIT \
-    { .size = sizeof(brim_binding) }
+#define BRIM_BINDING_INIT BRIM__INIT(brim_binding)
+
+/* The binding of a row-major array in memory: shape[0] samples of shape[1], shape[2], ... */
+static inline brim_binding brim_bind_array(const char *name, const void *data, brim_dtype dtype,
+                                           uint32_t rank, const int64_t *shape) {
+    brim_binding binding = BRIM_BINDING_INIT;
+    binding.name = name;
+    binding.kind = BRIM_BINDING_ARRAY;
+    binding.data = data;
+    binding.dtype = dtype;
+    binding.rank = rank;
+    for (uint32_t i = 0; i < rank && i < BRIM_MAX_RANK; i++) {
+        binding.shape[i] = shape[i];
+    }
+    return binding;
+}
 
 /* -------------------------------------------------------- plan and opening */
 
+/* When a loader takes the memory above its minimum. */
 typedef enum brim_growth {
-    BRIM_GROWTH_ON_DEMAND = 0, /* start at the minimum, take more when it pays */
-    BRIM_GROWTH_FIXED = 1,     /* take all that is planned when opening, as far as it is free */
+    BRIM_GROWTH_ON_DEMAND = 0, /* when it makes batches come faster */
+    BRIM_GROWTH_FIXED = 1,     /* all that is planned when opening, as far as it is free */
 } brim_growth;
 
-/* Told while planning or opening does long work, such as building an index:
- * what it is doing, and how far it is, in bytes; where it lists or looks at
- * files, in files, with a total of 0 while that is not known. Non-zero: give up,
- * and the call returns BRIM_STATUS_INTERRUPTED. Called on the thread of that call, at
- * most some times a second. */
+/* Told of long work within a call that plans, opens or verifies, such as building an index: what
+ * it is doing and how far it is. `done` and `total` are bytes, or, while files are listed, files;
+ * a total of 0 is not known yet. BRIM_ANSWER_DONE: go on; all else ends the call with
+ * BRIM_STATUS_INTERRUPTED. Called on the thread of that call, at most a few times a second. */
 typedef int brim_progress_callback(void *user, const char *what, uint64_t done, uint64_t total);
 
-/* Asked by `next`, on its thread, at most 50 times a second while it makes samples or waits for
- * them: non-zero ends the call as brim_loader_interrupt does. For programs whose signal handlers
- * set a flag. It may not use the loader. */
+/* Asked by brim_loader_next, on its thread, at most 50 times a second while it makes samples or
+ * waits for them. BRIM_ANSWER_DONE: go on; all else ends the call as brim_loader_interrupt does.
+ * For programs whose signal handlers set a flag. It may not use the loader. */
 typedef int brim_interrupted_callback(void *user);
 
+/* How a pipeline is planned and opened. */
 typedef struct brim_open_options {
     size_t size;
-    brim_budget *budget;     /* NULL: the runtime's; else one of its descendants */
+    brim_budget *budget;     /* NULL: the runtime's; else one below it */
     const char *label;       /* names the loader in usage and refusals; NULL: "loader N" */
     uint32_t rank;           /* this is shard `rank` ... */
     uint32_t world;          /* ... of `world`; 0 counts as 1 */
@@ -562,59 +673,62 @@ typedef struct brim_open_options {
     size_t binding_count;
     brim_progress_callback *progress; /* NULL: none */
     void *progress_user;
-    int shared; /* 1: batches and scratch lie in memory files, for callbacks that have other
-                   processes do their work; see brim_call */
+    int shared; /* 1: batches and scratch memory lie in memory files, for callbacks that work in
+                   other processes; see brim_call */
     /* The queue in which batches are used: a cl_command_queue, or a CUstream (1: the legacy
-     * default stream, 2: the thread's). `next` makes it wait for a batch, and releasing a batch
-     * waits for what is in it. NULL: none, see brim_batch_wait and brim_batch_release_after. */
+     * default stream, 2: the thread's). brim_loader_next makes it wait for the batch, and a batch
+     * that is released is used again after the work that the queue holds then. NULL: none, see
+     * brim_batch_wait and brim_batch_release_after. */
     void *device_queue;
     brim_interrupted_callback *interrupted; /* NULL: none */
     void *interrupted_user;
 } brim_open_options;
-#define BRIM_OPEN_OPTIONS_INIT \
-    { .size = sizeof(brim_open_options), .threads = BRIM_THREADS_AUTO }
+#define BRIM_OPEN_OPTIONS_INIT BRIM__INIT_THREADS(brim_open_options)
 
+/* A pipeline fitted into a budget; destroyed by brim_plan_free. */
 typedef struct brim_plan brim_plan;
 
+/* What a plan says as a whole. */
 typedef struct brim_plan_info {
     int fits;               /* 0: `reason` says why not */
     uint64_t minimum_bytes; /* smallest host limit in which it opens alone */
-    uint64_t planned_bytes; /* what it will use at most; charged never exceeds it */
+    uint64_t planned_bytes; /* most that it will use; charged never exceeds it */
     uint64_t limit_bytes;   /* what it was fitted into */
     uint64_t slot_bytes;
     uint64_t scratch_bytes; /* for each thread */
     uint64_t stack_bytes;   /* of each worker, with thread-local storage */
-    uint64_t fixed_bytes;   /* tables, indexes, what is unpacked, and the loader itself */
+    uint64_t fixed_bytes;   /* tables, indexes, unpacked data and the loader itself */
     uint32_t threads;       /* workers; 0: the caller's thread */
     uint32_t slots;
     uint32_t minimum_slots;
     uint32_t hold;
     uint64_t samples;    /* in an epoch, over all ranks; or BRIM_UNKNOWN, as the next two */
-    uint64_t batches;    /* that one rank receives in an epoch, micro-batches counted one by one */
-    uint64_t steps;      /* batches, counting all micro-batches of one as one */
-    uint64_t batch_rows; /* most rows in what next returns */
+    uint64_t batches;    /* of one rank in an epoch, each micro-batch counted */
+    uint64_t steps;      /* of one rank in an epoch: batches without their division */
+    uint64_t batch_rows; /* most rows of a delivered batch */
     uint64_t data_fingerprint;
     uint64_t sample_fingerprint;
     uint64_t order_fingerprint;
     uint32_t field_count;
     uint32_t stage_count;
     const char *reason;       /* why it does not fit; "" if it does */
-    const char *limit_origin; /* how the limit came about */
-    int sequenced;            /* 1: samples are placed one after the other */
-    uint64_t window_bytes;    /* sequenced: samples on their way, and shuffle buffers */
+    const char *limit_origin; /* where the limit comes from, in words */
+    int sequenced;            /* 1: samples are placed one after another */
+    uint64_t window_bytes;    /* sequenced: samples in progress, and shuffle buffers */
     uint32_t index_count;     /* indexes of files, see brim_plan_index_at */
-    /* delivered on a device; all 0 on the host. `slots` are then those that are filled in
-     * page-locked memory and copied from there. */
+    /* Where batches are delivered on a device; on the host all are 0. `slots` then counts the
+     * slots in page-locked memory, which are filled and copied to the device. */
     uint64_t device_slot_bytes;
     uint32_t device_slots;         /* planned */
     uint32_t minimum_device_slots; /* hold + 1 */
-    uint64_t device_fixed_bytes;   /* what is converted there goes through this */
+    uint64_t device_fixed_bytes;   /* buffers of conversions on the device */
     uint64_t minimum_device_bytes; /* smallest limit of the device in which it opens alone */
     uint64_t planned_device_bytes;
     uint64_t minimum_pinned_bytes;
     uint64_t planned_pinned_bytes;
 } brim_plan_info;
 
+/* One field of the batches. */
 typedef struct brim_plan_field {
     const char *name;
     brim_dtype dtype;
@@ -622,9 +736,10 @@ typedef struct brim_plan_field {
     int64_t shape[BRIM_MAX_RANK]; /* ragged: shape[1] is the bound */
     uint64_t bytes;               /* of a full batch */
     brim_form form;
-    int converted; /* 1: copied to the device as uint8, and made what it is there */
+    int converted; /* 1: copied to the device as uint8 and converted there */
 } brim_plan_field;
 
+/* One stage of the pipeline. */
 typedef struct brim_plan_stage {
     const char *name;
     const char *text;      /* with defaults spelled out */
@@ -632,8 +747,8 @@ typedef struct brim_plan_stage {
     uint64_t bytes;        /* bound on what it needs, in all threads of the minimum */
     uint64_t samples;      /* after it; 0 if it does not change the count */
     int fused;             /* 1: done in one pass with the stage before it */
-    int cacheable;         /* 1: a cache may stand right behind it */
-    uint64_t sample_bytes; /* then: what such a cache would keep of a sample, at most */
+    int cacheable;         /* 1: a cache may follow it */
+    uint64_t sample_bytes; /* cacheable: most bytes of a sample in such a cache */
 } brim_plan_stage;
 
 /* The index of one file: where its records lie. */
@@ -644,17 +759,16 @@ typedef struct brim_plan_index {
     uint64_t largest_bytes; /* the longest record's */
     uint64_t data_bytes;    /* the file's */
     uint64_t bytes;         /* the index's */
-    int made;               /* 1: made for this plan; 0: it was there, and fresh */
-    const char *note;       /* what was found in its place and not used, because other users could
-                               have written it; "": nothing to tell */
+    int made;               /* 1: made for this plan; 0: an index was there, and up to date */
+    const char *note;       /* the file that was found in its place and not used, because other
+                               users could have written it; "": there was none */
 } brim_plan_index;
 
-/* Fits a pipeline into what a runtime (and options->budget) has free. Indexes
- * that are missing are made; samples are read only for types and labels, and what
- * is compressed is counted, not unpacked (but for labels). A pipeline that does not
- * fit still gives a plan, whose info says why; BRIM_STATUS_BUDGET only if the plan itself
- * does not fit. A plan holds its tables (some dozen KiB) in the budget until
- * brim_plan_free. */
+/* Fits a pipeline into what a runtime (and options->budget) has free. `options` may be NULL.
+ * Missing indexes are made. Samples are read only for types and labels; compressed data is
+ * unpacked only for labels. A pipeline that does not fit still gives a plan, whose info says
+ * why: BRIM_STATUS_BUDGET means that the plan itself does not fit. A plan keeps its tables (a few
+ * dozen KiB) in the budget until brim_plan_free. */
 BRIM_API brim_status brim_plan_new(brim_runtime *runtime, const brim_pipeline *pipeline,
                                    const brim_open_options *options, brim_plan **plan);
 BRIM_API void brim_plan_free(brim_plan *plan);
@@ -663,175 +777,180 @@ BRIM_API const brim_plan_info *brim_plan_get(const brim_plan *plan);
 BRIM_API const brim_plan_field *brim_plan_field_at(const brim_plan *plan, size_t index);
 BRIM_API const brim_plan_stage *brim_plan_stage_at(const brim_plan *plan, size_t index);
 BRIM_API const brim_plan_index *brim_plan_index_at(const brim_plan *plan, size_t index);
-/* Reads all indexes of the plan and compares their checksums. BRIM_STATUS_CORRUPT names
- * the first that is damaged. */
+/* Reads all indexes of the plan and compares their checksums. BRIM_STATUS_CORRUPT: the detail
+ * names the first damaged one. */
 BRIM_API brim_status brim_plan_verify(const brim_plan *plan);
-/* The names that a source gives the labels 0, 1, ... of a field, such as those of a
- * folder's classes: how many, and each, owned by the plan. 0 and NULL: none. */
+/* The names of the labels 0, 1, ... of a field, such as the classes of a folder: how many there
+ * are (0: none), and each (NULL past the end), owned by the plan. */
 BRIM_API size_t brim_plan_class_count(const brim_plan *plan, const char *field);
 BRIM_API const char *brim_plan_class_name(const brim_plan *plan, const char *field, size_t index);
 
-/* What a sample is called, by the number that batches give it: the path of its
- * file, or "x.npy, sample 17". */
+/* The name of a sample, by its number in brim_batch_info.samples: the path of its file, or
+ * "x.npy, sample 17". */
 BRIM_API brim_status brim_plan_sample_name(const brim_plan *plan, uint64_t sample, char *text,
                                            size_t text_bytes);
 
 /* ----------------------------------------------------------------- loader */
 
+/* A running plan; destroyed by brim_loader_close. */
 typedef struct brim_loader brim_loader;
+/* A batch that is lent, or a copy of one; given back by brim_batch_release or
+ * brim_batch_release_after. */
 typedef struct brim_batch brim_batch;
 
-/* Reserves the pipeline's minimum, unpacks what is compressed into it, and starts;
- * BRIM_STATUS_BUDGET if that does not fit: brim_refused says what would.
- * options may be NULL. Destroyed by brim_loader_close; batches that are still
- * lent stay valid and charged until released. */
+/* Takes the pipeline's minimum, unpacks compressed data into it, and starts.
+ * BRIM_STATUS_BUDGET: it does not fit; brim_refusal_read says what would. `options` may be NULL.
+ * Batches that are still lent when the loader is closed stay valid and charged until released. */
 BRIM_API brim_status brim_loader_open(brim_runtime *runtime, const brim_pipeline *pipeline,
                                       const brim_open_options *options, brim_loader **loader);
+/* The same from the pipeline's text. */
+BRIM_API brim_status brim_loader_open_text(brim_runtime *runtime, const char *text,
+                                           const brim_open_options *options, brim_loader **loader);
 BRIM_API void brim_loader_close(brim_loader *loader);
 
 /* The next batch, waiting at most timeout_ns (BRIM_FOREVER; 0: do not wait).
- * BRIM_STATUS_END once at the end of each epoch; the call after it begins the next.
- * BRIM_STATUS_HELD when `hold` batches are lent. After a failure the same batch is
- * made again by the next call; seek goes elsewhere.
+ * BRIM_STATUS_END: once at the end of each epoch; the call after it begins the next epoch.
+ * BRIM_STATUS_HELD: `hold` batches are lent. After a failure the next call makes the same batch
+ * again; brim_loader_seek goes elsewhere.
  *
- * With on_error=skip all samples of a batch may be bad. Where the batch is a
- * whole step of the only rank it is passed over: no batch comes with its step's
- * number, and an epoch of such batches alone is BRIM_STATUS_END at once. With several
- * ranks, which must take equally many steps, and where a step has several
- * micro-batches, it is delivered: valid_rows is 0 and skipped is not, and
- * brim_stats.warning says so. brim_stats.empty counts both. */
+ * With on_error=skip all samples of a batch may be bad. If the batch is a whole step of the only
+ * rank, it is passed over: no batch has the number of that step, and an epoch of nothing but such
+ * batches is BRIM_STATUS_END at once. If there are several ranks, which must all take the same
+ * number of steps, or if the step has several micro-batches, the batch is delivered: its
+ * valid_rows is 0 and its skipped is not, and brim_stats.warning says so. brim_stats.empty counts
+ * both. */
 #define BRIM_FOREVER (-1)
 BRIM_API brim_status brim_loader_next(brim_loader *loader, int64_t timeout_ns, brim_batch **batch);
 
-/* Goes to a step of an epoch; the step just past the last is the end. Where
- * samples are placed one after the other, the batches before it are made and
- * thrown away, and a step that there is not shows in `next`. BRIM_STATUS_UNSEEKABLE for a
- * stream without reopen. */
+/* Goes to a step of an epoch; the step after the last is the end. In a sequenced plan
+ * (brim_plan_info.sequenced) the batches before it are made and thrown away, and a step that does
+ * not exist fails the next brim_loader_next. BRIM_STATUS_UNSEEKABLE: a stream without `reopen`. */
 BRIM_API brim_status brim_loader_seek(brim_loader *loader, uint64_t epoch, uint64_t step);
 
-/* Makes a `next` that waits, or else the next one, return BRIM_STATUS_INTERRUPTED. One that makes
- * samples itself leaves an image that it decodes, within a fraction of a second; the batch is
- * made by the next call, with the same bytes. A callback is not cut short. */
+/* Makes the brim_loader_next in progress, or else the next one, return BRIM_STATUS_INTERRUPTED. A
+ * call that decodes an image itself leaves it within a fraction of a second. The next call makes
+ * the batch, with the same bytes. A callback is not cut short. */
 BRIM_API brim_status brim_loader_interrupt(brim_loader *loader);
 
 /* The plan that the loader runs; owned by the loader. */
 BRIM_API const brim_plan *brim_loader_plan(const brim_loader *loader);
 
-/* Copies the text of the loader's last failure. */
+/* Copies the text of the loader's last failure, cut to text_bytes; "": there was none. */
 BRIM_API void brim_loader_detail(brim_loader *loader, char *text, size_t text_bytes);
 
-/* Where a loader stands: everything after the batches delivered so far. Plain
- * bytes, the same on every machine; they may be stored as they are. */
 #define BRIM_STATE_BYTES 128
+/* Where a loader stands: after the batches that were delivered so far. Plain bytes, the same on
+ * every machine; they may be stored as they are. */
 typedef struct brim_state {
     unsigned char bytes[BRIM_STATE_BYTES];
 } brim_state;
 BRIM_API brim_status brim_loader_state(brim_loader *loader, brim_state *state);
-/* Goes on from a state, also one that another number of ranks has written.
- * BRIM_STATUS_MISMATCH if the data or the order differ. Under another batch or world
- * a state from inside a step restarts that step. */
+/* Goes on from a state, which another number of ranks may have written. BRIM_STATUS_MISMATCH:
+ * the data or the order differ. If the batch size or `world` differ, a state from inside a step
+ * restarts that step. */
 BRIM_API brim_status brim_loader_restore(brim_loader *loader, const brim_state *state);
 
+/* What a loader has done since it was opened. */
 typedef struct brim_stats {
     size_t size;
     uint64_t epoch;   /* of the next batch */
     uint64_t samples; /* delivered since opening */
     uint64_t batches;
     uint64_t bytes;          /* of all fields delivered */
-    uint64_t read_bytes;     /* asked of files */
+    uint64_t read_bytes;     /* read from files */
     uint64_t skipped;        /* bad samples left out (on_error=skip) */
     uint64_t replaced;       /* bad samples replaced (on_error=replace) */
-    uint64_t waited_ns;      /* time that next spent waiting or making rows */
+    uint64_t waited_ns;      /* time that brim_loader_next spent waiting or making rows */
     uint64_t opening_ns;     /* time that opening took */
-    uint64_t first_batch_ns; /* from opening's begin to the first batch; 0 before it */
-    uint32_t threads;        /* workers running for this runtime */
-    uint32_t slots;          /* mapped now */
-    uint32_t lent;
-    uint32_t revoked; /* times that memory was taken from it */
-    uint32_t stage_count;
-    uint32_t error_count; /* texts kept: the last few */
-    int ended;       /* 1: `epoch` is known to have no more batches: next returns BRIM_STATUS_END */
-    uint64_t errors; /* texts met so far, those made ahead among them */
-    uint32_t cache_count;  /* caches of the pipeline, see brim_loader_cache_stats */
-    uint32_t device_slots; /* with memory now */
+    uint64_t first_batch_ns; /* from the start of opening to the first batch; 0 before it */
+    uint32_t threads;        /* workers that run for the runtime */
+    uint32_t slots;          /* that have memory now */
+    uint32_t lent;           /* batches lent now */
+    uint32_t revoked;        /* times that memory was taken from it */
+    uint32_t stage_count;    /* stages, see brim_loader_read_stage_stats */
+    uint32_t error_count;    /* texts that are kept: the last few, see brim_loader_error */
+    int ended;       /* 1: `epoch` has no more batches: brim_loader_next returns BRIM_STATUS_END */
+    uint64_t errors; /* bad samples met so far, including those of batches made ahead */
+    uint32_t cache_count;  /* caches of the pipeline, see brim_loader_read_cache_stats */
+    uint32_t device_slots; /* that have memory now */
     uint64_t copied_bytes; /* from the host to the device */
-    uint64_t empty;        /* batches of bad samples alone, passed over or delivered */
-    char warning[256];     /* of those that were delivered; "": there were none */
+    uint64_t empty;        /* batches of nothing but bad samples, passed over or delivered */
+    char warning[256];     /* the first of those that were delivered; "": there were none */
 } brim_stats;
-#define BRIM_STATS_INIT \
-    { .size = sizeof(brim_stats) }
-BRIM_API brim_status brim_loader_stats(brim_loader *loader, brim_stats *stats);
+#define BRIM_STATS_INIT BRIM__INIT(brim_stats)
+BRIM_API brim_status brim_loader_read_stats(brim_loader *loader, brim_stats *stats);
 
+/* One stage of the pipeline. */
 typedef struct brim_stage_stats {
     size_t size;
     const char *name;
     uint64_t samples; /* rows made so far, by all parts of a mix together, without those that a
-                         cache behind it had */
-    uint64_t ns;      /* spent in it, over all threads, estimated from timed runs */
+                         later cache had */
+    uint64_t ns;      /* spent in it by all threads, estimated from a part of the runs */
 } brim_stage_stats;
-#define BRIM_STAGE_STATS_INIT \
-    { .size = sizeof(brim_stage_stats) }
-BRIM_API brim_status brim_loader_stage_stats(brim_loader *loader, size_t stage,
-                                             brim_stage_stats *stats);
+#define BRIM_STAGE_STATS_INIT BRIM__INIT(brim_stage_stats)
+BRIM_API brim_status brim_loader_read_stage_stats(brim_loader *loader, size_t stage,
+                                                  brim_stage_stats *stats);
 /* One cache of the pipeline. */
 typedef struct brim_cache_stats {
     size_t size;
     const char *tier;  /* "memory", "file" or "device" */
     uint32_t stage;    /* its place among the plan's stages */
     int fills;         /* 0: only read, or turned off: `warning` says why */
-    uint64_t samples;  /* that may be in it */
-    uint64_t filled;   /* that are, or are on their way */
-    uint64_t bytes;    /* of memory or of the disk that it takes now */
-    uint64_t hits;     /* samples taken from it since opening, and ... */
-    uint64_t misses;   /* ... those that had to be made */
-    uint64_t stored;   /* put in since opening */
-    uint64_t dropped;  /* made, and not kept for want of room or time */
-    uint64_t damaged;  /* found torn or forged, and made again */
-    uint64_t changed;  /* of data that have changed since, and made again (verify=hit, content) */
-    char warning[256]; /* "": all is well */
-    char note[256]; /* what was found when it was opened: "begun anew: ..."; "": nothing to tell */
+    uint64_t samples;  /* most samples that can be in it */
+    uint64_t filled;   /* samples in it, or being written */
+    uint64_t bytes;    /* of memory or disk that it takes now */
+    uint64_t hits;     /* samples taken from it since opening */
+    uint64_t misses;   /* samples that had to be made since opening */
+    uint64_t stored;   /* samples put in since opening */
+    uint64_t dropped;  /* samples made and not kept, for lack of room or time */
+    uint64_t damaged;  /* entries found torn or forged; their samples were made again */
+    uint64_t changed;  /* entries whose data has changed since (verify=hit, content); made again */
+    char warning[256]; /* why it does not keep all that it should; "": it does */
+    char note[256];    /* what was found when it was opened, "begun anew: ..."; "": nothing */
 } brim_cache_stats;
-#define BRIM_CACHE_STATS_INIT \
-    { .size = sizeof(brim_cache_stats) }
-BRIM_API brim_status brim_loader_cache_stats(brim_loader *loader, size_t index,
-                                             brim_cache_stats *stats);
-/* Copies the text of a recent bad sample; 0 is the latest. Workers may meet another
- * one between two calls: then stats.errors differs, and the numbers have moved on. */
+#define BRIM_CACHE_STATS_INIT BRIM__INIT(brim_cache_stats)
+BRIM_API brim_status brim_loader_read_cache_stats(brim_loader *loader, size_t index,
+                                                  brim_cache_stats *stats);
+/* Copies the text of a recent bad sample; 0 is the latest. Workers may meet another one between
+ * two calls: brim_stats.errors then differs, and each text has moved to a larger index. */
 BRIM_API brim_status brim_loader_error(brim_loader *loader, size_t index, char *text,
                                        size_t text_bytes);
 
 /* ------------------------------------------------------------ cache files
  *
- * What `cache file=` keeps, looked at from outside. A file that is no cache is
+ * The files that `cache file=` writes, without a loader. A file that is not a cache is
  * refused with BRIM_STATUS_INVALID. */
 
+/* What the header and the table of a cache file say. */
 typedef struct brim_cache_info {
     size_t size;
-    int usable;       /* 0: of another format or byte order, or its header is damaged: a loader
-                    begins it anew; the numbers below may then be 0 */
-    int in_use;       /* 1: a process fills it at this moment */
-    uint64_t samples; /* that may be in it */
-    uint64_t filled;  /* that seem to be: brim_cache_verify looks closer */
+    int usable;       /* 0: its format or byte order is another, or its header is damaged: a loader
+                         begins it anew, and the numbers below may be 0 */
+    int in_use;       /* 1: a process fills it now */
+    uint64_t samples; /* most samples that can be in it */
+    uint64_t filled;  /* samples in it by its table; brim_cache_verify checks them */
     uint64_t bytes;   /* on the disk */
-    uint64_t limit;   /* bytes that it may take; BRIM_UNLIMITED */
+    uint64_t limit;   /* most bytes that it may take, or BRIM_UNLIMITED */
     uint64_t data_fingerprint, sample_fingerprint;
     int64_t created_ns, used_ns; /* since 1970; used: last opened or filled */
     const char *verify;          /* "open", "hit", "never" or "content" */
-    char pipeline[1024];         /* the stages before it, perhaps cut */
+    char pipeline[1024];         /* the stages before it, cut if longer */
 } brim_cache_info;
-#define BRIM_CACHE_INFO_INIT \
-    { .size = sizeof(brim_cache_info) }
-BRIM_API brim_status brim_cache_inspect(const char *path, brim_cache_info *info);
-/* Reads all entries: how many are whole, and how many are not. `progress` as of
- * opening, in entries. The file is not changed. */
+#define BRIM_CACHE_INFO_INIT BRIM__INIT(brim_cache_info)
+BRIM_API brim_status brim_cache_read(const char *path, brim_cache_info *info);
+/* Reads all entries and counts those that are whole and those that are not; `good` and `bad` are
+ * optional (may be NULL), and count up to a failure. `progress` (may be NULL) counts entries. The
+ * file is not changed. */
 BRIM_API brim_status brim_cache_verify(const char *path, brim_progress_callback *progress,
                                        void *progress_user, uint64_t *good, uint64_t *bad);
-/* Deletes one that no process fills (else BRIM_STATUS_HELD). Who reads it goes on with what it
- * has open. */
+/* Deletes a cache file; BRIM_STATUS_HELD: a process fills it. A loader that reads it goes on with
+ * the file that it has open. */
 BRIM_API brim_status brim_cache_remove(const char *path);
 
 /* ------------------------------------------------------------------ batch */
 
+/* One field of a batch. */
 typedef struct brim_field {
     const char *name;
     brim_dtype dtype;
@@ -842,49 +961,50 @@ typedef struct brim_field {
     uint64_t bytes;
     brim_device device_kind; /* where `data` is */
     uint32_t device_index;
-    void *ready; /* a cl_event or CUevent after which it is there; NULL on the host */
+    void *ready; /* a cl_event or CUevent after which the data is there; NULL on the host */
     brim_form form;
-    /* not dense: the rows lie one behind the other, row r from offsets[r] to
-     * offsets[r + 1], counted in the first dimension; shape[1] is -1 and
-     * strides[0] 0. NULL when dense. */
+    /* Not dense: the rows follow one another, row r from offsets[r] to offsets[r + 1],
+     * counted in the first dimension; shape[1] is -1 and strides[0] is 0. Dense: NULL. */
     const int64_t *offsets; /* in host memory */
     uint64_t offset;        /* OpenCL: where the field begins in `data`, in bytes */
 } brim_field;
 
+/* What a batch is: where it stands in the epoch, and its rows. */
 typedef struct brim_batch_info {
     uint64_t epoch;
     uint64_t step;  /* number of the batch in the epoch */
     uint32_t micro; /* which of the step's micro-batches */
     uint32_t micro_count;
-    uint64_t rows;           /* of the first dimension, padded rows among them */
-    uint64_t valid_rows;     /* 0: all samples were bad (see brim_loader_next), or none were due */
-    uint64_t skipped;        /* bad samples left out of it */
-    uint64_t step_rows;      /* valid rows planned for the step at this rank ... */
-    uint64_t global_rows;    /* ... and over all ranks */
+    uint64_t rows;           /* of the first dimension, including padded rows */
+    uint64_t valid_rows;     /* 0: all samples were bad (see brim_loader_next), or all rows are
+                                padded */
+    uint64_t skipped;        /* bad samples that were left out */
+    uint64_t step_rows;      /* valid rows that the step has at this rank, as planned */
+    uint64_t global_rows;    /* the same over all ranks */
     uint64_t first_position; /* of its first row, in the epoch's global order; bucket: 0 */
-    const uint64_t *samples; /* the sample's number, for each row; UINT64_MAX where padded */
-    const uint8_t *valid;    /* 1 or 0 for each row */
+    const uint64_t *samples; /* the number of each row's sample; UINT64_MAX where padded */
+    const uint8_t *valid;    /* for each row: 1 valid, 0 padded */
     uint32_t field_count;
 } brim_batch_info;
 
-/* Owned by the batch, valid until it is released. Not found: NULL. */
+/* Owned by the batch, valid until it is released. NULL: there is no such field. */
 BRIM_API const brim_batch_info *brim_batch_get(const brim_batch *batch);
 BRIM_API const brim_field *brim_batch_field_at(const brim_batch *batch, size_t index);
 BRIM_API const brim_field *brim_batch_find(const brim_batch *batch, const char *name);
-/* Where a loader would stand that had delivered this batch and no more. */
+/* The state of a loader that has delivered the batches up to this one. */
 BRIM_API brim_status brim_batch_state(const brim_batch *batch, brim_state *state);
-/* A copy, charged to the loader's budget, that does not count as held. */
+/* A copy, charged to the loader's budget. It does not count as held, and is released as a batch. */
 BRIM_API brim_status brim_batch_copy(const brim_batch *batch, brim_batch **copy);
 BRIM_API void brim_batch_release(brim_batch *batch);
 
-/* On a device. What is put into `queue` after this call sees the batch; NULL: the
- * call itself waits until it is there. On the host nothing needs to wait. */
+/* Has work that is put into `queue` after this call wait for the batch; NULL: the call itself
+ * waits until the batch is on the device. On the host it does nothing. */
 BRIM_API brim_status brim_batch_wait(const brim_batch *batch, void *queue);
-/* Releases a batch that work in `queue` may still read: its memory is used again, or
- * given back, only after all that the queue holds now. NULL: nothing reads it any more.
- * brim_batch_release does so with the queue that the loader was opened with. For a copy,
- * and after brim_loader_close, the call itself waits for that work. OpenCL: the queue is
- * of the context that the batches are in, which is that of the loader's device_queue. */
+/* Releases a batch that work in `queue` may still read: its memory is used again, or given back,
+ * only after the work that the queue holds now. NULL: no work reads it any more.
+ * brim_batch_release does this with the queue that the loader was opened with. For a copy, and
+ * after brim_loader_close, the call itself waits for that work. OpenCL: the queue belongs to the
+ * context of the batches, which is that of the loader's device_queue. */
 BRIM_API void brim_batch_release_after(brim_batch *batch, void *queue);
 /* Copies a field to host memory, which has room for field->bytes, and waits for it. */
 BRIM_API brim_status brim_batch_read(const brim_batch *batch, size_t field, void *data,
@@ -894,27 +1014,27 @@ BRIM_API brim_status brim_batch_read(const brim_batch *batch, size_t field, void
  *
  * A file that appears under its name only when it is complete: a reader finds the old
  * file or the whole new one. Until then it is PATH.PID-N.tmp, in the same directory. A
- * process that was killed leaves such a file behind; it is removed when PATH is written
- * again, an hour later or more. */
+ * process that is killed leaves such a file; it is removed when PATH is written again, an hour
+ * later or more. */
 
+/* A file that is being written; destroyed by brim_output_commit or brim_output_free. */
 typedef struct brim_output brim_output;
 
-/* Made with the rights that the process's umask leaves. Of a link, the file that it
- * leads to is replaced; a link of another user, who may have planted it, is refused. Ended by
- * one of brim_output_commit and brim_output_free. */
+/* The file has the permissions that the process's umask leaves. If PATH is a link, the file that
+ * it leads to is replaced; a link of another user, who could have planted it, is refused. */
 BRIM_API brim_status brim_output_new(const char *path, brim_output **output);
-/* The descriptor to write to; the library's, not to be closed. */
+/* The descriptor to write to, which the library closes; -1: `output` is NULL. */
 BRIM_API int brim_output_file(const brim_output *output);
-/* Puts it in its place, on the disk. After a failure what was there before is there still,
- * but for the last step: where only the directory cannot be synced ("cannot be entered on the
- * disk"), the new file is in its place and may be lost with the power. The handle is gone in
- * either case. */
+/* Syncs the file and puts it in its place. On failure the old file is still in place, with one
+ * exception: if only the directory cannot be synced ("cannot be entered on the disk"), the new
+ * file is in place, and a loss of power may undo that. The handle is gone in every case. */
 BRIM_API brim_status brim_output_commit(brim_output *output);
-/* Gives it up: nothing is left of it. */
+/* Removes the unfinished file. */
 BRIM_API void brim_output_free(brim_output *output);
 
 /* ------------------------------------------------------- table of stages */
 
+/* The kind of a stage. */
 typedef enum brim_room {
     BRIM_ROOM_SOURCE = 0,
     BRIM_ROOM_ORDER = 1,
@@ -923,6 +1043,7 @@ typedef enum brim_room {
     BRIM_ROOM_CACHE = 4,
 } brim_room;
 
+/* The type of an argument. */
 typedef enum brim_type {
     BRIM_TYPE_INTEGER = 0,
     BRIM_TYPE_REAL = 1,
@@ -936,41 +1057,45 @@ typedef enum brim_type {
     BRIM_TYPE_WEIGHTED = 9, /* weight ( ... ): a number, then a pipeline */
 } brim_type;
 
+/* Flags of brim_argument_info. */
 #define BRIM_ARGUMENT_REQUIRED   1u /* no default */
 #define BRIM_ARGUMENT_POSITIONAL 2u /* may stand without its key */
 #define BRIM_ARGUMENT_LIST       4u /* several values: positional ones follow each other, key=a,b */
 
+/* One argument of a stage in the table. */
 typedef struct brim_argument_info {
     const char *name;
     brim_type type;
     uint32_t flags;
-    const char *fallback; /* default, as it would be written; NULL: none */
+    const char *fallback; /* default, as a pipeline would write it; NULL: none */
     double least, most;   /* range of numbers; both 0: any */
     const char *choices;  /* "drop|keep|pad", or NULL */
     const char *help;
 } brim_argument_info;
 
+/* One stage in the table. */
 typedef struct brim_stage_info {
     const char *name;
     const char *summary;
     const char *example; /* the stage alone, as it stands in a pipeline */
     brim_room room;
-    uint32_t version; /* changes when what it puts out changes */
-    const brim_argument_info *arguments;
+    uint32_t version;      /* changes when what it puts out changes */
+    const void *arguments; /* see brim_stage_argument_at */
     size_t argument_count;
 } brim_stage_info;
 
 BRIM_API size_t brim_stage_count(void);
-BRIM_API const brim_stage_info *brim_stage_at(size_t index); /* NULL past the end */
-BRIM_API const brim_stage_info *brim_stage_find(const char *name);
+BRIM_API const brim_stage_info *brim_stage_at(size_t index);       /* NULL past the end */
+BRIM_API const brim_stage_info *brim_stage_find(const char *name); /* NULL: no such stage */
+BRIM_API const brim_argument_info *brim_stage_argument_at(const brim_stage_info *stage,
+                                                          size_t index); /* NULL past the end */
 
 /* The name nearest to `word` by edit distance, the first of equals, for "did you mean"; NULL when
  * none is near enough to be meant. The error texts of brim use it. */
 BRIM_API const char *brim_nearest(const char *word, const char *const *names, size_t count);
 
-/* What a file is, from its bytes and its name: writes the pipeline that reads
- * it, such as "idx train-images.gz". BRIM_STATUS_UNSUPPORTED if nothing is known that
- * would. */
+/* Writes the pipeline that reads a file, such as "idx train-images.gz", from the file's bytes and
+ * name. BRIM_STATUS_UNSUPPORTED: no source is known that reads it. */
 BRIM_API brim_status brim_guess(const char *path, char *pipeline, size_t pipeline_bytes);
 
 #ifdef __cplusplus

@@ -241,7 +241,7 @@ static inline void use_text(struct test_use *use, char *text) {
         }
         *value = '\0';
         for (size_t i = 0; i < info->argument_count; i++) {
-            if (strcmp(info->arguments[i].name, word) == 0) {
+            if (strcmp(brim_stage_argument_at(info, i)->name, word) == 0) {
                 use->values[i].count = 0;
             }
         }

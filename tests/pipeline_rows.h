@@ -140,7 +140,7 @@ static inline bool same_pipeline(const brim_pipeline *a, const brim_pipeline *b)
             return false;
         }
         for (size_t k = 0; k < x->stage->info.argument_count; k++) {
-            const brim_type type = x->stage->info.arguments[k].type;
+            const brim_type type = brim_stage_argument_at(&x->stage->info, k)->type;
             if (x->values[k].count != y->values[k].count) {
                 return false;
             }

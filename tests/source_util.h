@@ -64,14 +64,14 @@ static inline struct brim__item use_item(const brim_argument_info *argument, con
 static inline void use_set(struct test_use *use, const char *name, const char *text) {
     const brim_stage_info *info = &use->use.stage->info;
     size_t i = 0;
-    while (i < info->argument_count && strcmp(info->arguments[i].name, name) != 0) {
+    while (i < info->argument_count && strcmp(brim_stage_argument_at(info, i)->name, name) != 0) {
         i++;
     }
     assert_true(i < info->argument_count);
-    const bool list = (info->arguments[i].flags & BRIM_ARGUMENT_LIST) != 0;
+    const bool list = (brim_stage_argument_at(info, i)->flags & BRIM_ARGUMENT_LIST) != 0;
     const size_t at = list ? use->values[i].count : 0;
     assert_true(at < USE_ITEMS);
-    use->items[i][at] = use_item(&info->arguments[i], text);
+    use->items[i][at] = use_item(brim_stage_argument_at(info, i), text);
     use->values[i] = (struct brim__values){ .items = use->items[i], .count = at + 1 };
 }
 
@@ -80,8 +80,9 @@ static inline void use_init(struct test_use *use, const struct brim__stage *stag
     use->use = (struct brim__use){ .stage = stage, .values = use->values };
     assert_true(stage->info.argument_count <= USE_ARGUMENTS);
     for (size_t i = 0; i < stage->info.argument_count; i++) {
-        if (stage->info.arguments[i].fallback != NULL) {
-            use_set(use, stage->info.arguments[i].name, stage->info.arguments[i].fallback);
+        if (brim_stage_argument_at(&stage->info, i)->fallback != NULL) {
+            use_set(use, brim_stage_argument_at(&stage->info, i)->name,
+                    brim_stage_argument_at(&stage->info, i)->fallback);
         }
     }
 }

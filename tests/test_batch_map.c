@@ -628,9 +628,9 @@ static void test_plan(void **state) {
     digest_batch(&right, copy);
     assert_int_equal(left.value, right.value);
     brim_batch_release(copy);
-    assert_int_equal(brim_loader_stats(mapped.loader, &stats), BRIM_OK);
+    assert_int_equal(brim_loader_read_stats(mapped.loader, &stats), BRIM_OK);
     assert_int_equal(stats.bytes, SAMPLES * 12);
-    assert_int_equal(brim_loader_stage_stats(mapped.loader, 2, &stage), BRIM_OK);
+    assert_int_equal(brim_loader_read_stage_stats(mapped.loader, 2, &stage), BRIM_OK);
     assert_int_equal(stage.samples, SAMPLES);
     session_close(&plain);
     session_close(&mapped);

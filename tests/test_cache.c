@@ -331,7 +331,7 @@ static void test_caches_in_a_row(void **state) {
     assert_int_equal(cache_stats(session.loader, 1).hits, 96);
     assert_int_equal(cache_stats(session.loader, 1).misses, 2 * 96);
     brim_cache_stats stats = BRIM_CACHE_STATS_INIT;
-    assert_int_equal(brim_loader_cache_stats(session.loader, 2, &stats), BRIM_STATUS_INVALID);
+    assert_int_equal(brim_loader_read_cache_stats(session.loader, 2, &stats), BRIM_STATUS_INVALID);
     session_close(&session);
 }
 

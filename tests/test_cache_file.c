@@ -124,7 +124,7 @@ static void expect_fresh(struct scene *scene, const char *path) {
     assert_true(get(scene, 8));
     end_scene(scene);
     brim_cache_info info = BRIM_CACHE_INFO_INIT;
-    assert_int_equal(brim_cache_inspect(path, &info), BRIM_OK);
+    assert_int_equal(brim_cache_read(path, &info), BRIM_OK);
     assert_int_equal(info.usable, 1);
     assert_int_equal(info.filled, 1);
 }
@@ -181,7 +181,7 @@ static void another_format_begins_anew(void **state) {
         free(changed.data);
 
         brim_cache_info info = BRIM_CACHE_INFO_INIT;
-        assert_int_equal(brim_cache_inspect(path.text, &info), BRIM_OK);
+        assert_int_equal(brim_cache_read(path.text, &info), BRIM_OK);
         assert_int_equal(info.usable, 0);
         assert_int_equal(brim_cache_verify(path.text, NULL, NULL, NULL, NULL), BRIM_STATUS_CORRUPT);
         struct scene scene;
@@ -333,7 +333,7 @@ static void one_fills_and_the_others_read(void **state) {
     assert_true(get(&second, 9));
     assert_false(get(&other, 9));
     brim_cache_info info = BRIM_CACHE_INFO_INIT;
-    assert_int_equal(brim_cache_inspect(path.text, &info), BRIM_OK);
+    assert_int_equal(brim_cache_read(path.text, &info), BRIM_OK);
     assert_int_equal(info.in_use, 1);
     assert_int_equal(brim_cache_remove(path.text), BRIM_STATUS_HELD);
     end_scene(&first);
@@ -363,7 +363,7 @@ static void one_fills_and_the_others_read(void **state) {
     assert_true(put(&other, 9)); /* and makes it its own */
     assert_warning(&other, "");
     end_scene(&other);
-    assert_int_equal(brim_cache_inspect(path.text, &info), BRIM_OK);
+    assert_int_equal(brim_cache_read(path.text, &info), BRIM_OK);
     assert_int_equal(info.data_fingerprint, 12);
     assert_int_equal(info.in_use, 0);
 }
@@ -525,10 +525,10 @@ static void a_file_is_looked_at_from_outside(void **state) {
         assert_true(put(&scene, i * 2));
     }
     brim_cache_info info = BRIM_CACHE_INFO_INIT;
-    assert_int_equal(brim_cache_inspect(path.text, &info), BRIM_OK);
+    assert_int_equal(brim_cache_read(path.text, &info), BRIM_OK);
     assert_int_equal(info.in_use, 1);
     end_scene(&scene);
-    assert_int_equal(brim_cache_inspect(path.text, &info), BRIM_OK);
+    assert_int_equal(brim_cache_read(path.text, &info), BRIM_OK);
     assert_int_equal(info.usable, 1);
     assert_int_equal(info.in_use, 0);
     assert_int_equal(info.samples, COUNT);
@@ -564,12 +564,12 @@ static void a_file_is_looked_at_from_outside(void **state) {
     info.size = offsetof(brim_cache_info, filled);
     info.filled = 12345;
     info.samples = 0;
-    assert_int_equal(brim_cache_inspect(path.text, &info), BRIM_OK);
+    assert_int_equal(brim_cache_read(path.text, &info), BRIM_OK);
     assert_int_equal(info.filled, 12345);
     assert_int_equal(info.samples, COUNT);
     info.size = 0;
-    assert_int_equal(brim_cache_inspect(path.text, &info), BRIM_STATUS_INVALID);
-    assert_int_equal(brim_cache_inspect(NULL, &info), BRIM_STATUS_INVALID);
+    assert_int_equal(brim_cache_read(path.text, &info), BRIM_STATUS_INVALID);
+    assert_int_equal(brim_cache_read(NULL, &info), BRIM_STATUS_INVALID);
     assert_int_equal(brim_cache_remove(path.text), BRIM_OK);
     assert_int_equal(access(path.text, F_OK), -1);
     assert_int_equal(brim_cache_remove(path.text), BRIM_STATUS_IO);

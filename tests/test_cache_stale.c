@@ -455,7 +455,7 @@ static void test_content_is_read(void **state) {
         session_open(&session, with, &plain);
         assert_true(take_batches(&session, TO_THE_END, log_batch, &log));
         assert_true(take_batches(&session, TO_THE_END, log_batch, &log));
-        assert_int_equal(brim_loader_stats(session.loader, &stats), BRIM_OK);
+        assert_int_equal(brim_loader_read_stats(session.loader, &stats), BRIM_OK);
         assert_int_equal(cache_stats(session.loader, 0).hits, ROWS);
         read[i] = stats.read_bytes;
         session_close(&session);

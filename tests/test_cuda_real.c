@@ -237,14 +237,14 @@ static void test_samples_stay(void **state) {
         for (unsigned i = 0; i < 5; i++) {
             brim_stats stats = BRIM_STATS_INIT;
             assert_true(take_batches(&session, TO_THE_END, digest_batch, &digest));
-            assert_int_equal(brim_loader_stats(session.loader, &stats), BRIM_OK);
+            assert_int_equal(brim_loader_read_stats(session.loader, &stats), BRIM_OK);
             copied[i] = stats.copied_bytes;
             if (i == 1) { /* they go, and come back */
                 assert_int_equal(brim_runtime_trim(session.runtime, NULL), BRIM_OK);
             }
         }
         brim_cache_stats cache = BRIM_CACHE_STATS_INIT;
-        assert_int_equal(brim_loader_cache_stats(session.loader, 0, &cache), BRIM_OK);
+        assert_int_equal(brim_loader_read_cache_stats(session.loader, 0, &cache), BRIM_OK);
         assert_int_equal(cache.filled, SAMPLES);
         /* batches of the third epoch may have been on their way before */
         assert_true(copied[3] > copied[1]);

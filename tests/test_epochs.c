@@ -126,7 +126,7 @@ static void test_the_end_comes_once(void **state) {
                              BRIM_STATUS_END);
             assert_null(batch);
             brim_stats stats = BRIM_STATS_INIT;
-            assert_int_equal(brim_loader_stats(session.loader, &stats), BRIM_OK);
+            assert_int_equal(brim_loader_read_stats(session.loader, &stats), BRIM_OK);
             assert_int_equal(stats.epoch, epoch + 1);
             assert_int_equal(stats.batches, 3 * (epoch + 1));
             assert_int_equal(stats.samples, 10 * (epoch + 1));
@@ -387,7 +387,7 @@ static struct opened open_range(uint64_t count) {
     const uint64_t before = used_ns();
     session_open(&session, text, &plain);
     opened.took_ns = used_ns() - before;
-    assert_int_equal(brim_runtime_usage(session.runtime, &usage), BRIM_OK);
+    assert_int_equal(brim_runtime_read_usage(session.runtime, &usage), BRIM_OK);
     opened.charged = usage.charged;
 
     /* the last batch of a far epoch costs as much as the first of this one */

@@ -113,7 +113,7 @@ static void order_of(const char *stages, uint64_t *order) {
 
 static brim_stats stats_of(struct session *session) {
     brim_stats stats = BRIM_STATS_INIT;
-    assert_int_equal(brim_loader_stats(session->loader, &stats), BRIM_OK);
+    assert_int_equal(brim_loader_read_stats(session->loader, &stats), BRIM_OK);
     return stats;
 }
 
@@ -737,7 +737,7 @@ static void test_refusals_in_numbers(void **state) {
         assert_int_equal(brim_runtime_new(&options, &runtime), BRIM_OK);
         const brim_status status = brim_loader_open(runtime, pipeline, NULL, &loader);
         assert_int_equal(status, i == 0 ? BRIM_STATUS_BUDGET : BRIM_OK);
-        assert_int_equal(brim_refused(&refusal), BRIM_OK);
+        assert_int_equal(brim_refusal_read(&refusal), BRIM_OK);
         assert_int_equal(refusal.exact, i == 0);
         assert_true((refusal.minimum_bytes > 1600000) == (i == 0));
         if (i == 1) {
@@ -747,8 +747,8 @@ static void test_refusals_in_numbers(void **state) {
     }
     brim_pipeline_free(pipeline);
     refusal.size = 0;
-    assert_int_equal(brim_refused(&refusal), BRIM_STATUS_INVALID);
-    assert_int_equal(brim_refused(NULL), BRIM_STATUS_INVALID);
+    assert_int_equal(brim_refusal_read(&refusal), BRIM_STATUS_INVALID);
+    assert_int_equal(brim_refusal_read(NULL), BRIM_STATUS_INVALID);
 }
 
 int main(void) {

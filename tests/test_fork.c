@@ -104,7 +104,7 @@ static void use_runtime(const struct family *family) {
     uint64_t bytes = 7;
     brim_plan *plan = NULL;
     brim_loader *loader = NULL;
-    EXPECT(brim_runtime_usage(family->runtime, &usage) == BRIM_STATUS_FORKED);
+    EXPECT(brim_runtime_read_usage(family->runtime, &usage) == BRIM_STATUS_FORKED);
     EXPECT(strstr(brim_detail(), "fork") != NULL);
     EXPECT(brim_runtime_trim(family->runtime, &bytes) == BRIM_STATUS_FORKED && bytes == 7);
     EXPECT(brim_plan_new(family->runtime, family->pipeline, &options, &plan) == BRIM_STATUS_FORKED);
@@ -136,8 +136,8 @@ static void use_loader(const struct family *family) {
     EXPECT(brim_loader_interrupt(family->loader) == BRIM_STATUS_FORKED);
     EXPECT(brim_loader_state(family->loader, &state) == BRIM_STATUS_FORKED);
     EXPECT(brim_loader_restore(family->loader, &family->state) == BRIM_STATUS_FORKED);
-    EXPECT(brim_loader_stats(family->loader, &stats) == BRIM_STATUS_FORKED);
-    EXPECT(brim_loader_stage_stats(family->loader, 0, &stage) == BRIM_STATUS_FORKED);
+    EXPECT(brim_loader_read_stats(family->loader, &stats) == BRIM_STATUS_FORKED);
+    EXPECT(brim_loader_read_stage_stats(family->loader, 0, &stage) == BRIM_STATUS_FORKED);
     EXPECT(brim_loader_error(family->loader, 0, detail, sizeof detail) == BRIM_STATUS_FORKED);
     brim_loader_detail(family->loader, detail, sizeof detail);
     EXPECT(brim_plan_get(brim_loader_plan(family->loader))->hold == 2); /* only looks */
@@ -298,7 +298,7 @@ static void *charge_meanwhile(void *argument) {
         if (brim_budget_charge(root, BRIM_MEMORY_HOST, 4096) == BRIM_OK) {
             brim_budget_uncharge(root, BRIM_MEMORY_HOST, 4096);
         }
-        brim_runtime_usage(noise->runtime, &usage);
+        brim_runtime_read_usage(noise->runtime, &usage);
         brim_runtime_trim(noise->runtime, NULL);
     }
     return NULL;

@@ -107,7 +107,7 @@ static void test_interrupt(void **state) {
             assert_int_equal(caller.status, BRIM_STATUS_INTERRUPTED);
         }
         brim_stats stats = BRIM_STATS_INIT;
-        assert_int_equal(brim_loader_stats(session.loader, &stats), BRIM_OK);
+        assert_int_equal(brim_loader_read_stats(session.loader, &stats), BRIM_OK);
         assert_int_equal(stats.skipped, 0);
         const uint64_t before = used_ns();
         brim_loader_close(session.loader);
@@ -223,7 +223,7 @@ static void test_made_again(void **state) {
             const unsigned met = take_all(session.loader, &digest[interrupts]);
             assert_int_equal(met, interrupts == 1 ? 3 : 0);
             brim_stats stats = BRIM_STATS_INIT;
-            assert_int_equal(brim_loader_stats(session.loader, &stats), BRIM_OK);
+            assert_int_equal(brim_loader_read_stats(session.loader, &stats), BRIM_OK);
             assert_int_equal(stats.skipped + stats.replaced, 0);
             assert_int_equal(stats.samples, i == 3 ? 3 : 2);
             brim_loader_close(session.loader);

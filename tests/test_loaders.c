@@ -36,7 +36,7 @@ static uint64_t joint_minimum(int32_t threads, const brim_open_options *a,
 
 static brim_stats stats_of(brim_loader *loader) {
     brim_stats stats = BRIM_STATS_INIT;
-    assert_int_equal(brim_loader_stats(loader, &stats), BRIM_OK);
+    assert_int_equal(brim_loader_read_stats(loader, &stats), BRIM_OK);
     return stats;
 }
 

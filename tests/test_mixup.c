@@ -743,7 +743,7 @@ static void test_plan_and_statistics(void **state) {
     assert_true(take_batches(&session, TO_THE_END, digest_batch, &digest));
     for (size_t i = 3; i < 5; i++) {
         brim_stage_stats stats = BRIM_STAGE_STATS_INIT;
-        assert_int_equal(brim_loader_stage_stats(session.loader, i, &stats), BRIM_OK);
+        assert_int_equal(brim_loader_read_stage_stats(session.loader, i, &stats), BRIM_OK);
         assert_true(stats.samples >= SAMPLES && stats.ns > 0);
     }
     session_close(&session);

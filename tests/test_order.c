@@ -346,9 +346,9 @@ static void test_rows(void **state) {
         assert_int_equal(rows[i]->add_order == NULL,
                          rows[i] == &brim__stage_mix || rows[i] == &brim__stage_concat);
         for (size_t k = 0; k < info->argument_count; k++) {
-            assert_non_null(info->arguments[k].help);
-            assert_false((info->arguments[k].flags & BRIM_ARGUMENT_REQUIRED) != 0 &&
-                         info->arguments[k].fallback != NULL);
+            assert_non_null(brim_stage_argument_at(info, k)->help);
+            assert_false((brim_stage_argument_at(info, k)->flags & BRIM_ARGUMENT_REQUIRED) != 0 &&
+                         brim_stage_argument_at(info, k)->fallback != NULL);
         }
     }
 }

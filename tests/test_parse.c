@@ -26,7 +26,7 @@ static const struct brim__values *values_of(const brim_pipeline *pipeline, size_
                                             const char *argument) {
     const brim_stage_info *stage = &pipeline->use[use].stage->info;
     for (size_t i = 0; i < stage->argument_count; i++) {
-        if (strcmp(stage->arguments[i].name, argument) == 0) {
+        if (strcmp(brim_stage_argument_at(stage, i)->name, argument) == 0) {
             return &pipeline->use[use].values[i];
         }
     }
@@ -550,7 +550,7 @@ static void test_rows_of_the_table_are_sound(void **state) {
             assert_true(stage->room >= brim_stage_at(i - 1)->room);
         }
         for (size_t k = 0; k < stage->argument_count; k++) {
-            const brim_argument_info *info = &stage->arguments[k];
+            const brim_argument_info *info = brim_stage_argument_at(stage, k);
             assert_non_null(info->name);
             assert_non_null(info->help);
             assert_true(info->least <= info->most);

@@ -117,14 +117,17 @@ static void test_elements_lie_size_bytes_apart(void **state) {
         brim_argument argument;
         uint64_t later[3];
     } arguments[2] = {
-        { TEXT(NULL, "a"), { 1, 2, 3 } },
-        { TEXT("name", "b"), { 4, 5, 6 } },
+        { TEXT(NULL, "a"), { 0 } },
+        { TEXT("name", "b"), { 0 } },
     };
     arguments[0].argument.size = sizeof arguments[0];
     brim_pipeline *pipeline = fresh();
     add(pipeline, "files", &arguments[0].argument, 2);
     assert_string_equal(brim_pipeline_text(pipeline), "files a name=b");
-    arguments[0].argument.size = sizeof(brim_argument) - 1;
+    arguments[1].later[2] = 1; /* what a newer header has, and this library does not know */
+    assert_int_equal(brim__pipeline_add(test_table, pipeline, "files", &arguments[0].argument, 2),
+                     BRIM_STATUS_UNSUPPORTED);
+    arguments[0].argument.size = sizeof(size_t) - 1;
     assert_int_equal(brim__pipeline_add(test_table, pipeline, "files", &arguments[0].argument, 1),
                      BRIM_STATUS_INVALID);
     brim_pipeline_free(pipeline);

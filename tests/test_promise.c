@@ -408,7 +408,7 @@ static int load(char **argument) {
             brim_batch_release(batch);
         }
     }
-    brim_runtime_usage(runtime, &usage);
+    brim_runtime_read_usage(runtime, &usage);
     printf("%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", usage.peak, usage.peak_rss,
            usage.outside, digest.batches);
     brim_loader_close(loader);

@@ -182,7 +182,7 @@ static void test_every_stage_with_a_seed_is_here(void **state) {
         const brim_stage_info *info = brim_stage_at(s);
         bool seeded = false, here = strcmp(info->name, "flat_map") == 0; /* as map */
         for (size_t a = 0; a < info->argument_count; a++) {
-            seeded |= strcmp(info->arguments[a].name, "seed") == 0;
+            seeded |= strcmp(brim_stage_argument_at(info, a)->name, "seed") == 0;
         }
         for (size_t i = 0; i < BRIM__COUNT(cases); i++) {
             const size_t length = strlen(info->name);

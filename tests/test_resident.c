@@ -69,14 +69,14 @@ static struct digest run(const char *text, const struct how *how, unsigned epoch
     for (unsigned i = 0; i < epochs; i++) {
         brim_stats now = BRIM_STATS_INIT;
         assert_true(take_batches(&session, TO_THE_END, digest_batch, &digest));
-        assert_int_equal(brim_loader_stats(session.loader, &now), BRIM_OK);
+        assert_int_equal(brim_loader_read_stats(session.loader, &now), BRIM_OK);
         if (copied != NULL) {
             copied[i] = now.copied_bytes;
         }
     }
     if (stats != NULL) {
         *stats = (brim_cache_stats)BRIM_CACHE_STATS_INIT;
-        assert_int_equal(brim_loader_cache_stats(session.loader, 0, stats), BRIM_OK);
+        assert_int_equal(brim_loader_read_cache_stats(session.loader, 0, stats), BRIM_OK);
     }
     session_close(&session);
     return digest;
@@ -186,13 +186,13 @@ static void test_gives_way(void **state) {
                 uint64_t bytes;
                 assert_false(take_batches(&session, 2, digest_batch, &digest));
                 assert_int_equal(brim_runtime_trim(session.runtime, &bytes), BRIM_OK);
-                assert_int_equal(brim_loader_cache_stats(session.loader, 0, &stats), BRIM_OK);
+                assert_int_equal(brim_loader_read_cache_stats(session.loader, 0, &stats), BRIM_OK);
                 assert_true(stats.filled <= SAMPLES);
             }
             assert_true(take_batches(&session, TO_THE_END, digest_batch, &digest));
         }
         brim_cache_stats stats = BRIM_CACHE_STATS_INIT;
-        assert_int_equal(brim_loader_cache_stats(session.loader, 0, &stats), BRIM_OK);
+        assert_int_equal(brim_loader_read_cache_stats(session.loader, 0, &stats), BRIM_OK);
         assert_true(stats.stored > SAMPLES); /* again and again */
         session_close(&session);
         assert_same(digest, wanted, text);
@@ -229,13 +229,13 @@ static uint64_t free_of(const struct session *session) {
 static uint64_t spare_of(const struct session *session) {
     const brim_plan_info *info = brim_plan_get(brim_loader_plan(session->loader));
     brim_stats stats = BRIM_STATS_INIT;
-    assert_int_equal(brim_loader_stats(session->loader, &stats), BRIM_OK);
+    assert_int_equal(brim_loader_read_stats(session->loader, &stats), BRIM_OK);
     return stats.device_slots < info->device_slots ? info->device_slot_bytes : 0;
 }
 
 static uint64_t filled_of(const struct session *session) {
     brim_cache_stats stats = BRIM_CACHE_STATS_INIT;
-    assert_int_equal(brim_loader_cache_stats(session->loader, 0, &stats), BRIM_OK);
+    assert_int_equal(brim_loader_read_cache_stats(session->loader, 0, &stats), BRIM_OK);
     return stats.filled;
 }
 

@@ -203,7 +203,7 @@ static void test_options_of_sharing(void **state) {
     usage = (brim_usage)BRIM_USAGE_INIT;
     usage.size = offsetof(brim_usage, shared_limit);
     usage.processes = 99;
-    assert_int_equal(brim_runtime_usage(part, &usage), BRIM_OK);
+    assert_int_equal(brim_runtime_read_usage(part, &usage), BRIM_OK);
     assert_int_equal(usage.processes, 99);
     brim_runtime_free(all);
     assert_int_equal(usage_of(part).shared_used, usage_of(part).charged);
@@ -238,7 +238,7 @@ static void load_as_child(const char *name, struct digest wanted, int told, int 
     for (uint64_t i = 0; i < wanted.batches; i++) {
         brim_usage usage = BRIM_USAGE_INIT;
         EXPECT(take_more(loader, 1, &digest));
-        EXPECT(brim_runtime_usage(runtime, &usage) == BRIM_OK);
+        EXPECT(brim_runtime_read_usage(runtime, &usage) == BRIM_OK);
         EXPECT(usage.processes == 2);
     }
     EXPECT(digest.value == wanted.value);
@@ -327,7 +327,7 @@ static void fill_as_child(const char *name, int told, int tells) {
         EXPECT(brim_loader_next(loader, BRIM_FOREVER, &batch) == BRIM_OK);
         brim_batch_release(batch);
     }
-    EXPECT(brim_runtime_usage(runtime, &usage) == BRIM_OK);
+    EXPECT(brim_runtime_read_usage(runtime, &usage) == BRIM_OK);
     EXPECT(usage.charged > 3 * MIB); /* it did fill */
     EXPECT(usage.elastic > 2 * MIB);
     EXPECT(write(tells, &byte, 1) == 1);

@@ -37,7 +37,7 @@ static int begin(void **state) {
 
 static brim_stats stats_of(brim_loader *loader) {
     brim_stats stats = BRIM_STATS_INIT;
-    assert_int_equal(brim_loader_stats(loader, &stats), BRIM_OK);
+    assert_int_equal(brim_loader_read_stats(loader, &stats), BRIM_OK);
     return stats;
 }
 

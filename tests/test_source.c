@@ -44,7 +44,7 @@ static void test_rows_are_complete(void **state) {
         assert_true((rows[i]->open == NULL) == (rows[i] == &brim__stage_zip));
         assert_true(info->argument_count > 0);
         for (size_t a = 0; a < info->argument_count; a++) {
-            const brim_argument_info *argument = &info->arguments[a];
+            const brim_argument_info *argument = brim_stage_argument_at(info, a);
             assert_non_null(argument->name);
             assert_true(argument->help != NULL && strlen(argument->help) > 8);
             if (argument->flags & BRIM_ARGUMENT_REQUIRED) {
@@ -252,13 +252,17 @@ static void test_bindings_are_found_by_name(void **state) {
         brim_binding binding;
         uint8_t later[40];
     } newer[2];
-    memset(newer, 0xee, sizeof newer);
+    memset(newer, 0, sizeof newer);
     for (size_t i = 0; i < 2; i++) {
         bindings[i].size = sizeof newer[0];
         newer[i].binding = bindings[i];
     }
     assert_int_equal(open_stage(&opened, stage, "array", "a", NULL, &newer[0].binding, 2), BRIM_OK);
     assert_int_equal(opened.source.count, 2);
+    close_opened(&opened);
+    newer[1].later[39] = 1;
+    assert_int_equal(open_stage(&opened, stage, "array", "a", NULL, &newer[0].binding, 2),
+                     BRIM_STATUS_UNSUPPORTED);
     close_opened(&opened);
 }
 
@@ -415,7 +419,7 @@ static void test_callback_promises_are_checked(void **state) {
                                         "`count` is 0",
                                         "callback @reader: 0 fields",
                                         "fields, but a sample has",
-                                        "`size` is",
+                                        "size is 7",
                                         "NULL" };
     for (size_t i = 0; i < BRIM__COUNT(says); i++) {
         make_reader(&binding, fields, &reader);
@@ -460,7 +464,7 @@ static void test_callback_promises_are_checked(void **state) {
             binding.field_count = BRIM__MAX_FIELDS + 1;
             break;
         case 13:
-            fields[0].size = 8;
+            fields[0].size = 7;
             break;
         default:
             binding.fields = NULL;

@@ -34,7 +34,7 @@ static int pull(void *user, brim_value *outputs, size_t count, char *why, size_t
     }
     if (s == feed->bad) {
         snprintf(why, why_bytes, "sample %llu is rotten", (unsigned long long)s);
-        return -2;
+        return BRIM_ANSWER_BAD;
     }
     memcpy(outputs[0].data, &s, sizeof s);
     memcpy(outputs[1].data, "abcd", s % 5);
@@ -150,7 +150,7 @@ static void test_bad_samples(void **state) {
         assert_int_equal(next, bad);
         brim__fail(BRIM_STATUS_INVALID, "something else in between");
         assert_int_equal(pull_some(&made, 10, next, &got), BRIM_STATUS_CALLBACK);
-        detail_has("is rotten (it returned -2)", "a bad sample");
+        detail_has("is rotten (it returned -1)", "a bad sample");
         if (bad < 5) {
             assert_int_equal(pull_some(&made, 10, next, &got), BRIM_STATUS_CALLBACK);
             detail_has("field 'word' has 5 in its first dimension", "too long a sample");

@@ -382,7 +382,7 @@ static struct ran run(int trust_foreign) {
         ran.sum += values[i];
     }
     brim_batch_release(batch);
-    assert_int_equal(brim_loader_cache_stats(loader, 0, &ran.cache), BRIM_OK);
+    assert_int_equal(brim_loader_read_cache_stats(loader, 0, &ran.cache), BRIM_OK);
     brim_loader_close(loader);
     brim_pipeline_free(pipeline);
     brim_runtime_free(runtime);

@@ -209,7 +209,7 @@ static void test_slots_give_way_to_the_driver(void **state) {
 
 static brim_cache_stats kept_by(brim_loader *loader) {
     brim_cache_stats stats = BRIM_CACHE_STATS_INIT;
-    MUST(brim_loader_cache_stats(loader, 0, &stats));
+    MUST(brim_loader_read_cache_stats(loader, 0, &stats));
     return stats;
 }
 

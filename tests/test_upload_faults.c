@@ -239,7 +239,7 @@ static void run_released(brim_device kind) {
 
 static brim_cache_stats kept_by(brim_loader *loader) {
     brim_cache_stats stats = BRIM_CACHE_STATS_INIT;
-    must(brim_loader_cache_stats(loader, 0, &stats), "cache stats");
+    must(brim_loader_read_cache_stats(loader, 0, &stats), "cache stats");
     return stats;
 }
 

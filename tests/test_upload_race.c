@@ -293,7 +293,7 @@ static void test_late_readers_while_samples_come_and_go(void **state) {
         }
         for (unsigned i = 0; race.taken < truth.count; i++) {
             brim_cache_stats stats = BRIM_CACHE_STATS_INIT;
-            MUST(brim_loader_cache_stats(loader, 0, &stats));
+            MUST(brim_loader_read_cache_stats(loader, 0, &stats));
             if (i % 4 == 0) {
                 MUST(brim_runtime_trim(race.session.runtime, NULL));
             } else if (i % 2 == 0) { /* two slots more than the minimum may be read */
@@ -305,7 +305,7 @@ static void test_late_readers_while_samples_come_and_go(void **state) {
             take_at_once(&race, brim__min(race.taken + 1 + i % 4, truth.count));
         }
         brim_cache_stats stats = BRIM_CACHE_STATS_INIT;
-        MUST(brim_loader_cache_stats(loader, 0, &stats));
+        MUST(brim_loader_read_cache_stats(loader, 0, &stats));
         assert_true(stats.stored > UPLOAD_SAMPLES && stats.hits > 0);
         consumer_go_on(&race.consumer);
         consumer_finish(&race.consumer);

@@ -88,7 +88,7 @@ static inline brim_budget_info budget_of(brim_runtime *runtime, brim_memory kind
 
 static inline brim_stats stats_of(brim_loader *loader) {
     brim_stats stats = BRIM_STATS_INIT;
-    MUST(brim_loader_stats(loader, &stats));
+    MUST(brim_loader_read_stats(loader, &stats));
     return stats;
 }
 

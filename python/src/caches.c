@@ -33,7 +33,7 @@ PyObject *brim_py_list_caches(brim_loader *loader, uint32_t count) {
     PyObject *list = PyList_New(0);
     for (uint32_t i = 0; list != NULL && i < count; i++) {
         brim_cache_stats cache = BRIM_CACHE_STATS_INIT;
-        if (brim_loader_cache_stats(loader, i, &cache) != BRIM_OK) {
+        if (brim_loader_read_cache_stats(loader, i, &cache) != BRIM_OK) {
             break;
         }
         PyObject *item = describe(&cache);
@@ -81,13 +81,13 @@ int brim_py_warn_of_caches(LoaderObject *self, Py_ssize_t level) {
     if (warn_of_indexes(self, level) != 0) {
         return -1;
     }
-    if (brim_loader_stats(self->loader, &stats) != BRIM_OK) {
+    if (brim_loader_read_stats(self->loader, &stats) != BRIM_OK) {
         return 0;
     }
     for (uint32_t i = 0; i < stats.cache_count && i < MOST_TOLD; i++) {
         brim_cache_stats cache = BRIM_CACHE_STATS_INIT;
         const uint64_t bit = UINT64_C(1) << i;
-        if (brim_loader_cache_stats(self->loader, i, &cache) != BRIM_OK) {
+        if (brim_loader_read_cache_stats(self->loader, i, &cache) != BRIM_OK) {
             continue;
         }
         const int notes = cache.note[0] != '\0' && (self->noted_caches & bit) == 0;

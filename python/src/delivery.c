@@ -182,7 +182,7 @@ static int warn_of_empty(LoaderObject *self, const brim_batch *batch) {
     const brim_batch_info *info = brim_batch_get(batch);
     brim_stats stats = BRIM_STATS_INIT;
     if (info->valid_rows > 0 || info->skipped == 0 || self->warned_empty ||
-        brim_loader_stats(self->loader, &stats) != BRIM_OK || stats.warning[0] == '\0') {
+        brim_loader_read_stats(self->loader, &stats) != BRIM_OK || stats.warning[0] == '\0') {
         return 0;
     }
     self->warned_empty = 1;
@@ -193,7 +193,7 @@ static int warn_of_empty(LoaderObject *self, const brim_batch *batch) {
 static int warn_of_nothing(LoaderObject *self) {
     brim_stats stats = BRIM_STATS_INIT;
     if (self->taken > 0 || self->warned_empty ||
-        brim_loader_stats(self->loader, &stats) != BRIM_OK || stats.empty == 0) {
+        brim_loader_read_stats(self->loader, &stats) != BRIM_OK || stats.empty == 0) {
         return 0;
     }
     self->warned_empty = 1;

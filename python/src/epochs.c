@@ -29,7 +29,7 @@ void brim_py_loader_note_start(LoaderObject *self) {
 
 brim_status brim_py_loader_start(LoaderObject *self) {
     brim_stats stats = BRIM_STATS_INIT;
-    const brim_status status = brim_loader_stats(self->loader, &stats);
+    const brim_status status = brim_loader_read_stats(self->loader, &stats);
     if (status == BRIM_OK) {
         brim_py_loader_note_start(self);
         self->wanted_epoch = BRIM_PY_NO_EPOCH;
@@ -65,7 +65,7 @@ static brim_status go_back(LoaderObject *self) {
 static int stands_at(const LoaderObject *self, uint64_t epoch) {
     brim_stats stats = BRIM_STATS_INIT;
     return (self->ended || self->end_unsaid || !self->began) && !self->moved &&
-           brim_loader_stats(self->loader, &stats) == BRIM_OK && stats.epoch == epoch;
+           brim_loader_read_stats(self->loader, &stats) == BRIM_OK && stats.epoch == epoch;
 }
 
 /* Puts the loader where a new iterator begins. `forward`: an epoch that was begun is
@@ -285,7 +285,7 @@ PyObject *brim_py_loader_set_epoch(PyObject *object, PyObject *args) {
         !brim_py_loader_usable(self)) {
         return NULL;
     }
-    (void)brim_loader_stats(self->loader, &stats);
+    (void)brim_loader_read_stats(self->loader, &stats);
     /* loops call it in every epoch, also in one that they have just resumed */
     self->wanted_epoch = self->moved && stats.epoch == epoch ? BRIM_PY_NO_EPOCH : epoch;
     return Py_NewRef(Py_None);
@@ -298,7 +298,7 @@ PyObject *brim_py_loader_set_epoch(PyObject *object, PyObject *args) {
 static void move(LoaderObject *self) {
     brim_stats stats = BRIM_STATS_INIT;
     brim_batch *none;
-    if (brim_loader_stats(self->loader, &stats) == BRIM_OK && stats.ended) {
+    if (brim_loader_read_stats(self->loader, &stats) == BRIM_OK && stats.ended) {
         BRIM_WITHOUT_LOCK((void)brim_loader_next(self->loader, 0, &none)); /* BRIM_STATUS_END */
     }
     self->generation++;

@@ -106,6 +106,7 @@ static PyObject *exception_of(brim_status status) {
     case BRIM_STATUS_CORRUPT:
         return brim_py_data_error;
     case BRIM_STATUS_CALLBACK:
+    case BRIM_STATUS_STOPPED:
         return brim_py_function_error;
     case BRIM_STATUS_MISMATCH:
     case BRIM_STATUS_UNSEEKABLE:

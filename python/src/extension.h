@@ -152,6 +152,10 @@ int brim_py_call_map(PyObject *call, const brim_call *which, const brim_value *i
 int brim_py_call_filter(PyObject *call, const brim_call *which, const brim_value *inputs,
                         size_t input_count);
 
+/* The brim_answer of a callback whose function has raised the exception that is set: those that
+ * are no Exception (SystemExit, KeyboardInterrupt) say nothing of the sample, and stop the run. */
+int brim_py_answer_to_exception(void);
+
 /* ------------------------------------------------------------ interpreter.c */
 
 /* Takes the interpreter's lock on a thread of brim's, whose Python thread state is

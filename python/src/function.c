@@ -199,8 +199,9 @@ static PyObject *inputs_to_dict(const brim_value *inputs, size_t count, int read
                                 struct views *views) {
     PyObject *dict = PyDict_New();
     for (size_t i = 0; dict != NULL && i < count; i++) {
-        PyObject *name = PyUnicode_InternFromString(inputs[i].name);
-        PyObject *object = name == NULL ? NULL : value_to_object(&inputs[i], readonly, views);
+        PyObject *name = PyUnicode_InternFromString(brim_value_at(inputs, i)->name);
+        PyObject *object =
+            name == NULL ? NULL : value_to_object(brim_value_at(inputs, i), readonly, views);
         if (object == NULL || PyDict_SetItem(dict, name, object) != 0) {
             Py_CLEAR(dict);
         }
@@ -213,7 +214,7 @@ static PyObject *inputs_to_dict(const brim_value *inputs, size_t count, int read
 static PyObject *outputs_to_tuple(const brim_value *outputs, size_t count, struct views *views) {
     PyObject *tuple = PyTuple_New((Py_ssize_t)count);
     for (size_t i = 0; tuple != NULL && i < count; i++) {
-        PyObject *array = value_to_array(&outputs[i], 0, views);
+        PyObject *array = value_to_array(brim_value_at(outputs, i), 0, views);
         if (array == NULL || PyTuple_SetItem(tuple, (Py_ssize_t)i, array) != 0) {
             Py_CLEAR(tuple);
         }
@@ -274,10 +275,10 @@ static int take_lengths(PyObject *lengths, brim_value *outputs, size_t count) {
     }
     for (size_t i = 0; lengths != Py_None && i < count; i++) {
         PyObject *length = PyTuple_GetItem(lengths, (Py_ssize_t)i);
-        if (length == Py_None || outputs[i].form == BRIM_FORM_DENSE) {
+        if (length == Py_None || brim_value_at(outputs, i)->form == BRIM_FORM_DENSE) {
             continue;
         }
-        outputs[i].shape[0] = PyLong_AsLongLong(length);
+        brim_value_at(outputs, i)->shape[0] = PyLong_AsLongLong(length);
         if (PyErr_Occurred() != NULL) {
             return -1;
         }
@@ -374,6 +375,10 @@ int brim_py_call_filter(PyObject *call, const brim_call *which, const brim_value
     return call_with(call, &arguments, &truth) != 0 ? -1 : truth;
 }
 
+int brim_py_answer_to_exception(void) {
+    return PyErr_ExceptionMatches(PyExc_Exception) ? BRIM_ANSWER_BAD : BRIM_ANSWER_STOP;
+}
+
 /* Takes the interpreter's lock, and a reference to a function that a binding has, to be dropped
  * before brim_py_leave(). NULL, without the lock and with `why` filled: there is none any more. */
 static PyObject *enter(PyObject *const *function, PyGILState_STATE *state, char *why,
@@ -390,18 +395,18 @@ static PyObject *enter(PyObject *const *function, PyGILState_STATE *state, char 
     return own;
 }
 
-/* Calls the function of a binding, on any thread without the lock: 1 or 0 for truth, or -1 with
- * `why` filled. */
+/* Calls the function of a binding, on any thread without the lock: 1 or 0 for truth, or another
+ * brim_answer with `why` filled. */
 static int run_here(const BindingObject *binding, const struct arguments *arguments, char *why,
                     size_t why_bytes) {
     PyGILState_STATE state;
     PyObject *call = enter(&binding->function.call, &state, why, why_bytes);
     if (call == NULL) {
-        return -1;
+        return BRIM_ANSWER_STOP;
     }
     int truth = 0;
     if (call_with(call, arguments, &truth) != 0) {
-        truth = -1;
+        truth = brim_py_answer_to_exception();
         const int interrupt = PyErr_ExceptionMatches(PyExc_KeyboardInterrupt);
         keep(take_exception(), why, why_bytes);
         if (interrupt) {
@@ -434,12 +439,17 @@ static int run(const BindingObject *binding, const struct arguments *arguments, 
     return truth;
 }
 
+/* Of a callback that says nothing but whether it is done. */
+static int answer_of(int truth) {
+    return truth < 0 ? truth : BRIM_ANSWER_DONE;
+}
+
 int brim_py_read(void *user, const brim_call *call, brim_value *outputs, size_t output_count,
                  char *why, size_t why_bytes) {
     const struct arguments arguments = {
         .call = call, .has_outputs = 1, .outputs = outputs, .output_count = output_count
     };
-    return run(user, &arguments, why, why_bytes) < 0 ? -1 : 0;
+    return answer_of(run(user, &arguments, why, why_bytes));
 }
 
 int brim_py_map(void *user, const brim_call *call, const brim_value *inputs, size_t input_count,
@@ -451,7 +461,7 @@ int brim_py_map(void *user, const brim_call *call, const brim_value *inputs, siz
                                          .has_outputs = 1,
                                          .outputs = outputs,
                                          .output_count = output_count };
-    return run(user, &arguments, why, why_bytes) < 0 ? -1 : 0;
+    return answer_of(run(user, &arguments, why, why_bytes));
 }
 
 int brim_py_filter(void *user, const brim_call *call, const brim_value *inputs, size_t input_count,
@@ -487,7 +497,7 @@ int brim_py_batch_map(void *user, const brim_call *call, brim_value *inputs, siz
                                          .has_outputs = 1,
                                          .outputs = outputs,
                                          .output_count = output_count };
-    return run(user, &arguments, why, why_bytes) < 0 ? -1 : 0;
+    return answer_of(run(user, &arguments, why, why_bytes));
 }
 
 int brim_py_pull(void *user, brim_value *outputs, size_t output_count, char *why,
@@ -503,11 +513,11 @@ static int reopen_here(const BindingObject *binding, uint64_t epoch, uint64_t sa
     PyGILState_STATE state;
     PyObject *reopen = enter(&binding->function.reopen, &state, why, why_bytes);
     if (reopen == NULL) {
-        return -1;
+        return BRIM_ANSWER_STOP;
     }
     PyObject *result =
         PyObject_CallFunction(reopen, "KK", (unsigned long long)epoch, (unsigned long long)sample);
-    const int failed = result == NULL ? -1 : 0;
+    const int failed = result == NULL ? BRIM_ANSWER_BAD : BRIM_ANSWER_DONE;
     if (result == NULL) {
         brim_py_keep_exception(why, why_bytes);
     }

@@ -195,11 +195,11 @@ void brim_py_write_request(struct work *work) {
     request->input_count = (uint32_t)work->input_count;
     request->output_count = (uint32_t)work->output_count;
     for (size_t i = 0; i < work->input_count; i++) {
-        describe(work->call, &work->inputs[i], &request->value[i], &work->bounce);
+        describe(work->call, brim_value_at(work->inputs, i), &request->value[i], &work->bounce);
     }
     for (size_t i = 0; i < work->output_count; i++) {
-        describe(work->call, &work->outputs[i], &request->value[work->input_count + i],
-                 &work->bounce);
+        describe(work->call, brim_value_at(work->outputs, i),
+                 &request->value[work->input_count + i], &work->bounce);
     }
 }
 
@@ -207,7 +207,8 @@ static void copy_in(const struct handover *handover, struct work *work) {
     for (size_t i = 0; i < work->input_count; i++) {
         const struct wire_value *wire = &work->request->value[i];
         if (wire->region == IN_BOUNCE) {
-            memcpy(handover->bounce + wire->offset, work->inputs[i].data, wire->bytes);
+            memcpy(handover->bounce + wire->offset, brim_value_at(work->inputs, i)->data,
+                   wire->bytes);
             work->copied.in += wire->bytes;
         }
     }
@@ -217,13 +218,14 @@ void brim_py_take_back(const struct handover *handover, struct work *work) {
     for (size_t i = 0; i < work->input_count && work->request->kind == CALL_BATCH_MAP; i++) {
         const struct wire_value *wire = &work->request->value[i];
         if (wire->region == IN_BOUNCE) {
-            memcpy(work->inputs[i].data, handover->bounce + wire->offset, wire->bytes);
+            memcpy(brim_value_at(work->inputs, i)->data, handover->bounce + wire->offset,
+                   wire->bytes);
             work->copied.out += wire->bytes;
         }
     }
     for (size_t i = 0; i < work->output_count; i++) {
         const struct wire_value *wire = &work->request->value[work->input_count + i];
-        brim_value *output = &work->outputs[i];
+        brim_value *output = brim_value_at(work->outputs, i);
         if (wire->region == IN_BOUNCE) {
             memcpy(output->data, handover->bounce + wire->offset, wire->bytes);
             work->copied.out += wire->bytes;

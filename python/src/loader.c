@@ -49,7 +49,7 @@ static PyObject *list_stages(brim_loader *loader, uint32_t count) {
     PyObject *list = PyList_New(0);
     for (uint32_t i = 0; list != NULL && i < count; i++) {
         brim_stage_stats stage = BRIM_STAGE_STATS_INIT;
-        if (brim_loader_stage_stats(loader, i, &stage) != BRIM_OK) {
+        if (brim_loader_read_stage_stats(loader, i, &stage) != BRIM_OK) {
             break;
         }
         PyObject *item =
@@ -82,7 +82,7 @@ static PyObject *list_errors(brim_loader *loader, uint32_t count) {
 
 static PyObject *describe(LoaderObject *self) {
     brim_stats stats = BRIM_STATS_INIT;
-    const brim_status status = brim_loader_stats(self->loader, &stats);
+    const brim_status status = brim_loader_read_stats(self->loader, &stats);
     if (status != BRIM_OK) {
         return brim_py_raise(status);
     }
@@ -151,7 +151,7 @@ static PyObject *loader_epoch(PyObject *object, void *unused) {
     if (!brim_py_loader_usable(self)) {
         return NULL;
     }
-    (void)brim_loader_stats(self->loader, &stats);
+    (void)brim_loader_read_stats(self->loader, &stats);
     return PyLong_FromUnsignedLongLong(self->wanted_epoch != BRIM_PY_NO_EPOCH ? self->wanted_epoch
                                                                               : stats.epoch);
 }

@@ -200,7 +200,7 @@ static PyObject *describe_stage(const brim_stage_info *stage) {
     static const char *const rooms[] = { "source", "order", "transform", "batching", "cache" };
     PyObject *arguments = PyList_New(0);
     for (size_t i = 0; arguments != NULL && i < stage->argument_count; i++) {
-        PyObject *argument = describe_argument(&stage->arguments[i]);
+        PyObject *argument = describe_argument(brim_stage_argument_at(stage, i));
         if (argument == NULL || PyList_Append(arguments, argument) != 0) {
             Py_CLEAR(arguments);
         }

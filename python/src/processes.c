@@ -199,12 +199,13 @@ void brim_py_processes_stop(struct processes *pool) {
 
 /* ------------------------------------------------------------------- errors */
 
-/* The exception of a reply, kept for who asked for the batch. */
-static void keep_reply(const struct reply *reply, char *why, size_t why_bytes) {
+/* The exception of a reply, kept for who asked for the batch. Returns what the callback does. */
+static int keep_reply(const struct reply *reply, char *why, size_t why_bytes) {
     PyGILState_STATE lock;
     if (!brim_py_enter(&lock)) {
-        return;
+        return BRIM_ANSWER_STOP;
     }
+    int answer = BRIM_ANSWER_BAD;
     PyObject *module = PyImport_ImportModule("brim._workers");
     PyObject *exception = module == NULL
                               ? NULL
@@ -214,11 +215,13 @@ static void keep_reply(const struct reply *reply, char *why, size_t why_bytes) {
                                                     (Py_ssize_t)reply->text_bytes);
     if (exception != NULL) {
         PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
+        answer = brim_py_answer_to_exception();
     }
     brim_py_keep_exception(why, why_bytes);
     Py_XDECREF(exception);
     Py_XDECREF(module);
     brim_py_leave(lock);
+    return answer;
 }
 
 /* The time-out of a call as a TimeoutError, kept likewise. */
@@ -686,13 +689,14 @@ static int work_on(struct processes *pool, struct work *work) {
         }
         leave(pool, process, &work->copied);
         work->copied = (struct copied){ 0 };
-        if (outcome == REPLIED && work->reply->result == FAILED) {
-            keep_reply(work->reply, work->why, work->why_bytes);
+        int answer = outcome == REPLIED ? work->reply->result : FAILED;
+        if (outcome == REPLIED && answer == FAILED) {
+            answer = keep_reply(work->reply, work->why, work->why_bytes);
         } else if (outcome == TIMED_OUT) {
             keep_timeout(pool, work, pid);
         }
         if (!again) {
-            return outcome == REPLIED ? work->reply->result : FAILED;
+            return answer;
         }
         if (outcome != UNREAD && work->request->kind == CALL_BATCH_MAP) {
             snprintf(work->why, work->why_bytes, "%s in the batch at position %llu; %s", end,

@@ -111,7 +111,7 @@ static int ask(void *user, const char *what, uint64_t done, uint64_t total) {
         PyErr_Fetch(&progress->type, &progress->value, &progress->traceback);
     }
     PyGILState_Release(lock);
-    return bad != 0;
+    return bad != 0 ? BRIM_ANSWER_STOP : BRIM_ANSWER_DONE;
 }
 
 /* While `next` makes samples or waits for them. The exception of a signal's handler stays
@@ -121,7 +121,7 @@ static int ask_signals(void *user) {
     const PyGILState_STATE lock = PyGILState_Ensure();
     const int bad = PyErr_CheckSignals();
     PyGILState_Release(lock);
-    return bad != 0;
+    return bad != 0 ? BRIM_ANSWER_STOP : BRIM_ANSWER_DONE;
 }
 
 /* ---------------------------------------------------------- open and plan */
@@ -392,7 +392,7 @@ static PyObject *list_kinds(brim_runtime *runtime) {
 
 static PyObject *describe_usage(brim_runtime *runtime) {
     brim_usage usage = BRIM_USAGE_INIT;
-    const brim_status status = brim_runtime_usage(runtime, &usage);
+    const brim_status status = brim_runtime_read_usage(runtime, &usage);
     if (status != BRIM_OK) {
         return brim_py_raise(status);
     }

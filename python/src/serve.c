@@ -159,7 +159,8 @@ static void take_files(struct server *server, const int files[REGIONS], size_t f
 /* The value in this process's memory. */
 static int place(const struct server *server, const struct wire_value *wire, brim_value *value) {
     static _Alignas(64) uint8_t nothing[64];
-    *value = (brim_value){ .name = wire->name,
+    *value = (brim_value){ .size = sizeof *value,
+                           .name = wire->name,
                            .dtype = (brim_dtype)wire->dtype,
                            .rank = wire->rank,
                            .data = nothing,

@@ -389,6 +389,28 @@ class Errors(support.Case):
             self.assertIn("three", str(stats))
             self.assertNotIn("[#", str(stats))
 
+    def test_what_is_no_exception_is_not_skipped(self) -> None:
+        leaving = True
+
+        def leaves(sample: dict[str, Any]) -> dict[str, Any]:
+            if leaving and sample["label"] == 3:
+                raise SystemExit("enough")
+            return dict(sample)
+
+        out = {"x": ("float32", (4,)), "label": "int64"}
+        data = source().map(leaves, out=out).batch(10, on_error="skip")
+        for threads in (0, 2):
+            leaving = True
+            with brim.Runtime("64MiB", threads=threads) as runtime, runtime.open(data) as loader:
+                for _ in range(2):
+                    with self.assertRaisesRegex(SystemExit, "enough"):
+                        list(loader)
+                self.assertEqual(loader.stats()["skipped"], 0)
+                leaving = False
+                if threads == 0:  # workers have met it in the batches that they made ahead
+                    ids = [i for batch in loader for i in numpy.array(batch.ids) if i >= 0]
+                    self.assertEqual(ids[-1], 59)
+
     def test_views_that_are_kept(self) -> None:
         kept = []
 

@@ -118,6 +118,12 @@ def fail_at_7(sample: dict[str, Any]) -> Any:
     return sample["x"]
 
 
+def leave_at_7(sample: dict[str, Any]) -> Any:
+    if sample["x"][0] == 42:
+        raise SystemExit("enough")
+    return sample["x"]
+
+
 def fail_own(sample: dict[str, Any]) -> Any:
     raise OwnError("this", "that")
 
@@ -547,6 +553,11 @@ class Failures(Processes):
         data = source().map(fail_at_7, out={"x": ("float32", (6,))}, processes=2)
         found = run(data.batch(8, on_error="skip"), 2)
         self.assertEqual(found["ids"], [i for i in range(ROWS) if i != 7])
+
+    def test_what_is_no_exception_is_not_skipped(self) -> None:
+        data = source().map(leave_at_7, out={"x": ("float32", (6,))}, processes=1)
+        with self.assertRaisesRegex(SystemExit, "enough"):
+            run(data.batch(8, on_error="skip"), 2)
 
     def test_kept_view(self) -> None:
         function = Once(self.folder / "marker", "keep")

@@ -42,7 +42,7 @@ static inline brim_status brim__failed(brim_status status, bool written) {
 /* Makes `text` the thread's detail: for errors that another thread met. */
 #define brim__fail_text(status, text) brim__failed((status), brim__detail_copy(text))
 
-/* What brim_refused tells, for the calling thread. The calls that it speaks of begin with
+/* What brim_refusal_read tells, for the calling thread. The calls that it speaks of begin with
  * brim__refusal_begin and end with brim__refusal_end, which returns `status`; whatever refuses
  * on the way notes what it knows. */
 struct brim__refusal_note {

@@ -7,6 +7,7 @@
  * point into the detail that is being replaced.
  */
 #include "base/base.h"
+#include "base/struct.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -47,6 +48,10 @@ const char *brim_version(void) {
         BRIM_VERSION_PATCH);
 }
 
+uint32_t brim_version_number(void) {
+    return BRIM_VERSION_NUMBER;
+}
+
 static _Thread_local struct brim__refusal_note refusal;
 
 struct brim__refusal_note *brim__refusal_note(void) {
@@ -67,16 +72,12 @@ brim_status brim__refusal_end(brim_status status) {
     return status;
 }
 
-brim_status brim_refused(brim_refusal *out) {
-    if (out == NULL || out->size < offsetof(brim_refusal, blocked) + sizeof out->blocked) {
-        return brim__fail(BRIM_STATUS_INVALID,
-                          "refusal is NULL or its size is not set; use BRIM_REFUSAL_INIT");
+brim_status brim_refusal_read(brim_refusal *out) {
+    const brim_status status = brim__struct_check("refusal", "BRIM_REFUSAL_INIT", out);
+    if (status == BRIM_OK) {
+        brim__struct_give(out, &refusal.told, sizeof refusal.told);
     }
-    const size_t size = out->size;
-    memset(out, 0, size);
-    memcpy(out, &refusal.told, brim__min(size, sizeof refusal.told));
-    out->size = size;
-    return BRIM_OK;
+    return status;
 }
 
 bool brim__detail_write(const char *format, ...) {

@@ -13,6 +13,7 @@
  */
 #include "batching/stages.h"
 
+#include "base/answer.h"
 #include "batching/batch_program.h"
 #include "source/spec.h"
 #include "transform/function.h"
@@ -70,19 +71,20 @@ static brim_status run(const struct brim__batch_step *step, const struct brim__b
     if (self->serial != NULL) {
         brim__lock(self->serial);
     }
-    const int result = self->call(self->user, &call, inputs, self->input_count, outputs,
+    const int answer = self->call(self->user, &call, inputs, self->input_count, outputs,
                                   self->output_count, why, sizeof why);
     if (self->serial != NULL) {
         brim__unlock(self->serial);
     }
     why[sizeof why - 1] = '\0';
-    return result == 0 ? BRIM_OK
-                       : brim__fail(BRIM_STATUS_CALLBACK,
-                                    "batch_map @%s, the batch from position %llu of epoch %llu: "
-                                    "it returned %d%s%s",
-                                    self->name, (unsigned long long)batch->number,
-                                    (unsigned long long)batch->epoch, result,
-                                    why[0] != '\0' ? ": " : "", why);
+    return answer == BRIM_ANSWER_DONE
+               ? BRIM_OK
+               : brim__fail(brim__answer_status(answer),
+                            "batch_map @%s, the batch from position %llu of epoch %llu: "
+                            "it returned %d%s%s%s",
+                            self->name, (unsigned long long)batch->number,
+                            (unsigned long long)batch->epoch, answer, brim__answer_note(answer),
+                            why[0] != '\0' ? ": " : "", why);
 }
 
 /* ------------------------------------------------------------------ adding */

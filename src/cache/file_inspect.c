@@ -6,6 +6,7 @@
  * then reads at first, and tries again a second later.
  */
 #include "base/platform.h"
+#include "base/struct.h"
 #include "cache/file_format.h"
 
 #include <errno.h>
@@ -67,22 +68,21 @@ static brim_status count_filled(const char *path, int fd, uint64_t count, uint64
     return walk.error == 0 ? BRIM_OK : fail_at(path, "read", walk.error);
 }
 
-brim_status brim_cache_inspect(const char *path, brim_cache_info *given) {
+brim_status brim_cache_read(const char *path, brim_cache_info *given) {
     static const char *const words[] = { "open", "hit", "never", "content" };
     struct brim__cache_header header;
     enum brim__cache_kind kind;
     struct stat facts;
     int fd;
-    if (given == NULL || given->size < sizeof(size_t)) {
-        return brim__fail(BRIM_STATUS_INVALID, "cache info: size is not set: begin with "
-                                               "BRIM_CACHE_INFO_INIT");
+    brim_status status = brim__struct_check("cache info", "BRIM_CACHE_INFO_INIT", given);
+    if (status == BRIM_OK) {
+        status = path != NULL ? open_cache(path, O_RDONLY, &fd, &facts, &header, &kind)
+                              : brim__fail_null("path");
     }
-    brim_status status = open_cache(path, O_RDONLY, &fd, &facts, &header, &kind);
     if (status != BRIM_OK) {
         return status;
     }
     brim_cache_info info = {
-        .size = given->size,
         .in_use = is_locked(fd),
         .bytes = brim__cache_disk_bytes(&facts),
         .used_ns = (int64_t)facts.st_mtim.tv_sec * 1000000000 + facts.st_mtim.tv_nsec,
@@ -101,7 +101,7 @@ brim_status brim_cache_inspect(const char *path, brim_cache_info *given) {
     }
     close(fd);
     if (status == BRIM_OK) {
-        memcpy(given, &info, brim__min(given->size, sizeof info));
+        brim__struct_give(given, &info, sizeof info);
     }
     return status;
 }
@@ -115,6 +115,9 @@ brim_status brim_cache_verify(const char *path, brim_progress_callback *progress
     struct stat facts;
     uint64_t number, counts[2] = { 0, 0 }, told_ns = 0;
     int fd;
+    if (path == NULL) {
+        return brim__fail_null("path");
+    }
     brim_status status = open_cache(path, O_RDONLY, &fd, &facts, &header, &kind);
     if (status != BRIM_OK) {
         return status;
@@ -160,6 +163,9 @@ brim_status brim_cache_remove(const char *path) {
     enum brim__cache_kind kind;
     struct stat facts;
     int fd;
+    if (path == NULL) {
+        return brim__fail_null("path");
+    }
     brim_status status = open_cache(path, O_RDWR, &fd, &facts, &header, &kind);
     if (status != BRIM_OK) {
         return status;

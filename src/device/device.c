@@ -10,6 +10,7 @@
 #include "device/device.h"
 #include "base/fault.h"
 #include "base/number.h"
+#include "base/struct.h"
 
 static const struct {
     const char *name;
@@ -61,7 +62,7 @@ brim_status brim_device_count(brim_device kind, uint32_t *count) {
         return status;
     }
     if (count == NULL) {
-        return brim__fail(BRIM_STATUS_INVALID, "count is NULL");
+        return brim__fail_null("count");
     }
     uint32_t found;
     status = kinds[kind].ops->count(&found);
@@ -72,32 +73,29 @@ brim_status brim_device_count(brim_device kind, uint32_t *count) {
 }
 
 brim_status brim_device_read(brim_device kind, uint32_t index, brim_device_info *info) {
-    if (info == NULL || info->size < sizeof info->size) {
-        return brim__fail(BRIM_STATUS_INVALID,
-                          "info is NULL or its size is not set; use BRIM_DEVICE_INFO_INIT");
+    brim_status status = brim__struct_check("device info", "BRIM_DEVICE_INFO_INIT", info);
+    if (status == BRIM_OK) {
+        status = check_kind(kind);
     }
-    brim_status status = check_kind(kind);
     if (status == BRIM_OK) {
         status = check_index(kind, index);
     }
     if (status != BRIM_OK) {
         return status;
     }
-    const size_t size = info->size; /* of an older or a newer header */
     brim_device_info whole = { .size = sizeof whole, .kind = kind, .index = index };
     status = kinds[kind].ops->read(index, &whole);
     if (status != BRIM_OK) {
         return status;
     }
     whole.converts = kinds[kind].ops->lookup != NULL;
-    memcpy(info, &whole, brim__min(size, sizeof whole));
-    info->size = size;
+    brim__struct_give(info, &whole, sizeof whole);
     return BRIM_OK;
 }
 
 brim_status brim_device_parse(const char *text, brim_device *kind, uint32_t *index) {
     if (text == NULL || kind == NULL || index == NULL) {
-        return brim__fail(BRIM_STATUS_INVALID, "text, kind or index is NULL");
+        return brim__fail_null("text, kind and index");
     }
     const size_t length = strlen(text);
     const char *const colon = strchr(text, ':');

@@ -1,6 +1,7 @@
 /*
  * batch.c: what the user holds: a slot lent, or a copy of one.
  */
+#include "base/struct.h"
 #include "engine/loader.h"
 #include "engine/place.h"
 #include "engine/upload.h"
@@ -46,14 +47,18 @@ void brim__batch_layout(struct brim_batch *batch, const brim_plan *plan, uint8_t
 }
 
 const brim_batch_info *brim_batch_get(const brim_batch *batch) {
-    return &batch->info;
+    return batch != NULL ? &batch->info : NULL;
 }
 
 const brim_field *brim_batch_field_at(const brim_batch *batch, size_t index) {
-    return index < batch->info.field_count ? &batch->field[index] : NULL;
+    return batch != NULL && index < batch->info.field_count ? &batch->field[index] : NULL;
 }
 
 const brim_field *brim_batch_find(const brim_batch *batch, const char *name) {
+    if (batch == NULL || name == NULL) {
+        brim__fail_null("batch and name");
+        return NULL;
+    }
     for (uint32_t f = 0; f < batch->info.field_count; f++) {
         if (strcmp(batch->field[f].name, name) == 0) {
             return &batch->field[f];
@@ -64,6 +69,9 @@ const brim_field *brim_batch_find(const brim_batch *batch, const char *name) {
 }
 
 brim_status brim_batch_state(const brim_batch *batch, brim_state *state) {
+    if (batch == NULL || state == NULL) {
+        return brim__fail_null("batch and state");
+    }
     const struct brim__delivery *delivery = &batch->delivery;
     if (brim__runtime_forked(batch->loader->runtime)) {
         return brim__forked();
@@ -86,6 +94,13 @@ brim_status brim_batch_state(const brim_batch *batch, brim_state *state) {
 }
 
 brim_status brim_batch_copy(const brim_batch *batch, brim_batch **out) {
+    if (out == NULL) {
+        return brim__fail_null("copy");
+    }
+    *out = NULL;
+    if (batch == NULL) {
+        return brim__fail_null("batch");
+    }
     brim_loader *loader = batch->loader;
     const brim_plan *plan = loader->plan;
     if (loader->uploader != NULL) {

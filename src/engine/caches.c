@@ -7,6 +7,7 @@
  * and those in memory give up when a consumer waits. A loader that opens takes its
  * minimum firmly, to which caches in memory give way before anyone else does.
  */
+#include "base/struct.h"
 #include "engine/resident.h"
 
 #include <stdio.h>
@@ -134,20 +135,25 @@ static const struct brim__cache *find(const brim_plan *plan, size_t index) {
     return cache;
 }
 
-brim_status brim_loader_cache_stats(brim_loader *loader, size_t index, brim_cache_stats *given) {
+brim_status brim_loader_read_cache_stats(brim_loader *loader, size_t index,
+                                         brim_cache_stats *given) {
+    if (loader == NULL) {
+        return brim__fail_null("loader");
+    }
     if (brim__runtime_forked(loader->runtime)) {
         return brim__forked();
     }
-    const size_t size = given->size;
     const uint32_t count = loader->plan->cache_count;
-    if (size < sizeof(size_t) || index >= count) {
-        return brim__fail(BRIM_STATUS_INVALID,
-                          "cache %zu of %u, or size is not set: begin with BRIM_CACHE_STATS_INIT",
-                          index, count);
+    const brim_status status = brim__struct_check("cache stats", "BRIM_CACHE_STATS_INIT", given);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    if (index >= count) {
+        return brim__fail(BRIM_STATUS_INVALID, "cache %zu: the pipeline has %u caches", index,
+                          count);
     }
     const struct brim__cache *cache = find(loader->plan, index);
     brim_cache_stats stats = {
-        .size = size,
         .stage = cache->stage,
         .samples = cache->count,
         .hits = atomic_load_explicit(&cache->hits, memory_order_relaxed),
@@ -158,6 +164,6 @@ brim_status brim_loader_cache_stats(brim_loader *loader, size_t index, brim_cach
     } else {
         describe(cache, &stats);
     }
-    memcpy(given, &stats, brim__min(size, sizeof(stats)));
+    brim__struct_give(given, &stats, sizeof stats);
     return BRIM_OK;
 }

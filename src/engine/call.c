@@ -4,5 +4,5 @@
 #include "order/philox.h"
 
 uint32_t brim_call_random(const brim_call *call, uint32_t draw) {
-    return brim__random(call->key, call->sample, call->epoch, draw);
+    return call == NULL ? 0 : brim__random(call->key, call->sample, call->epoch, draw);
 }

@@ -2,9 +2,13 @@
  * device_batch.c: batches that lie on a device: waiting for them, reading them back
  * and copying them.
  */
+#include "base/struct.h"
 #include "engine/upload.h"
 
 static brim_status check(const brim_batch *batch) {
+    if (batch == NULL) {
+        return brim__fail(BRIM_STATUS_INVALID, "the batch must not be NULL");
+    }
     return brim__runtime_forked(batch->loader->runtime) ? brim__forked() : BRIM_OK;
 }
 
@@ -32,8 +36,8 @@ static brim_status is_good(const brim_batch *batch) {
 brim_status brim_batch_wait(const brim_batch *batch, void *handle) {
     struct brim__queue queue;
     brim_status status = check(batch);
-    struct brim__uploader *uploader = batch->loader->uploader;
-    if (status != BRIM_OK || uploader == NULL) {
+    struct brim__uploader *uploader = status == BRIM_OK ? batch->loader->uploader : NULL;
+    if (uploader == NULL) {
         return status;
     }
     status = is_good(batch);
@@ -85,6 +89,9 @@ brim_status brim_batch_read(const brim_batch *batch, size_t index, void *data, u
         return status;
     }
     const brim_field *field = brim_batch_field_at(batch, index);
+    if (data == NULL) {
+        return brim__fail_null("data");
+    }
     if (field == NULL || bytes < field->bytes) {
         return field == NULL ? brim__fail(BRIM_STATUS_INVALID, "field %zu: the batch has %u", index,
                                           batch->info.field_count)

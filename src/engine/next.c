@@ -12,7 +12,9 @@
  * would cost as much as making them. So a wait begins with looking, for SPIN_NS,
  * whether anything has happened, if the workers leave a CPU for that.
  */
+#include "base/struct.h"
 #include "engine/chain.h"
+#include "engine/log.h"
 #include "engine/sequencer.h"
 #include "engine/upload.h"
 
@@ -191,11 +193,16 @@ static brim_status take(brim_loader *loader, uint64_t deadline, brim_batch **out
 }
 
 brim_status brim_loader_next(brim_loader *loader, int64_t timeout_ns, brim_batch **out) {
+    if (out == NULL) {
+        return brim__fail_null("batch");
+    }
+    *out = NULL;
     brim_status status = brim__loader_enter(loader);
     if (status != BRIM_OK) {
         return status;
     }
     struct brim__consumer *consumer = &loader->consumer;
+    const bool warned = loader->stats.warning[0] != '\0';
     const uint64_t began = brim__now();
     brim__loader_used(loader, began);
     uint64_t deadline = UINT64_MAX;
@@ -224,11 +231,15 @@ brim_status brim_loader_next(brim_loader *loader, int64_t timeout_ns, brim_batch
         status != BRIM_STATUS_INTERRUPTED) {
         brim__loader_keep_detail(loader, status);
     }
+    brim__log_next(loader, status, warned);
     brim__loader_leave(loader, starving || atomic_load(&loader->polls));
     return status;
 }
 
 brim_status brim_loader_interrupt(brim_loader *loader) {
+    if (loader == NULL) {
+        return brim__fail_null("loader");
+    }
     if (brim__runtime_forked(loader->runtime)) {
         return brim__forked();
     }

@@ -5,7 +5,9 @@
  * holds it. Opening: a budget of its own, the plan, the firm slots and scratch,
  * then workers and (growth fixed) elastic slots as far as memory is free.
  */
+#include "base/struct.h"
 #include "engine/chain.h"
+#include "engine/log.h"
 #include "engine/make.h"
 #include "engine/resident.h"
 #include "engine/sequencer.h"
@@ -18,13 +20,11 @@ static brim_status read_options(brim_runtime *runtime, const brim_open_options *
                                 brim_open_options *options) {
     *options = (brim_open_options)BRIM_OPEN_OPTIONS_INIT;
     if (given != NULL) {
-        if (given->size < offsetof(brim_open_options, binding_count) + sizeof(size_t)) {
-            return brim__fail(BRIM_STATUS_INVALID,
-                              "open options: size is %zu: begin with "
-                              "BRIM_OPEN_OPTIONS_INIT",
-                              given->size);
+        const brim_status status = brim__struct_take("open options", "BRIM_OPEN_OPTIONS_INIT",
+                                                     given, given->size, options, sizeof *options);
+        if (status != BRIM_OK) {
+            return status;
         }
-        memcpy(options, given, brim__min(given->size, sizeof(*options)));
     }
     if (options->device_kind != BRIM_DEVICE_HOST && options->device_kind != BRIM_DEVICE_CUDA &&
         options->device_kind != BRIM_DEVICE_OPENCL) {
@@ -151,7 +151,7 @@ static uint64_t loader_bytes(const brim_plan *plan) {
     return walk.used;
 }
 
-/* Keeps for brim_refused what a plan that does not fit, or whose loader was refused, needs. */
+/* Keeps for brim_refusal_read what a plan that does not fit, or whose loader was refused, needs. */
 static void note_plan(const brim_plan_info *info) {
     brim_refusal *told = &brim__refusal_note()->told;
     told->minimum_bytes = info->minimum_bytes;
@@ -240,6 +240,7 @@ static brim_status plan_new(brim_runtime *runtime, const brim_pipeline *pipeline
         status = build(runtime, pipeline, &options, "plan", &budget, &device, &plan);
     }
     if (status == BRIM_OK) {
+        brim__log_planned(runtime, plan);
         brim__device_close(&device);
         brim_budget_free(budget); /* the plan holds a reference until it is freed */
         *out = plan;
@@ -249,6 +250,13 @@ static brim_status plan_new(brim_runtime *runtime, const brim_pipeline *pipeline
 
 brim_status brim_plan_new(brim_runtime *runtime, const brim_pipeline *pipeline,
                           const brim_open_options *options, brim_plan **plan) {
+    if (plan == NULL) {
+        return brim__fail_null("plan");
+    }
+    *plan = NULL;
+    if (runtime == NULL || pipeline == NULL) {
+        return brim__fail_null("runtime and pipeline");
+    }
     brim__refusal_begin();
     return brim__refusal_end(plan_new(runtime, pipeline, options, plan));
 }
@@ -439,6 +447,7 @@ static brim_status loader_open(brim_runtime *runtime, const brim_pipeline *pipel
     if (status != BRIM_OK) {
         return status;
     }
+    brim__log_planned(runtime, plan);
     if (!plan->info.fits) {
         note_plan(&plan->info);
         status = brim__fail(BRIM_STATUS_BUDGET, "\"%s\" %s", label, plan->info.reason);
@@ -483,6 +492,7 @@ static brim_status loader_open(brim_runtime *runtime, const brim_pipeline *pipel
     loader->opened_ns = began;
     start(loader, options.growth);
     loader->stats.opening_ns = brim__now() - began;
+    brim__log_opened(loader);
     *out = loader;
     return BRIM_OK;
 
@@ -495,8 +505,34 @@ no_locks:
 
 brim_status brim_loader_open(brim_runtime *runtime, const brim_pipeline *pipeline,
                              const brim_open_options *options, brim_loader **loader) {
+    if (loader == NULL) {
+        return brim__fail_null("loader");
+    }
+    *loader = NULL;
+    if (runtime == NULL || pipeline == NULL) {
+        return brim__fail_null("runtime and pipeline");
+    }
     brim__refusal_begin();
     return brim__refusal_end(loader_open(runtime, pipeline, options, loader));
+}
+
+brim_status brim_loader_open_text(brim_runtime *runtime, const char *text,
+                                  const brim_open_options *options, brim_loader **loader) {
+    brim_pipeline *pipeline;
+    if (loader == NULL) {
+        return brim__fail_null("loader");
+    }
+    *loader = NULL;
+    if (runtime == NULL || text == NULL) {
+        return brim__fail_null("runtime and text");
+    }
+    brim__refusal_begin();
+    brim_status status = brim_pipeline_parse(text, &pipeline);
+    if (status == BRIM_OK) {
+        status = loader_open(runtime, pipeline, options, loader);
+    }
+    brim_pipeline_free(pipeline);
+    return brim__refusal_end(status);
 }
 
 /* ----------------------------------------------------------------- closing */
@@ -532,5 +568,5 @@ void brim_loader_close(brim_loader *loader) {
 }
 
 const brim_plan *brim_loader_plan(const brim_loader *loader) {
-    return loader->plan;
+    return loader != NULL ? loader->plan : NULL;
 }

@@ -3,6 +3,7 @@
  * the library's own way of making files (base/file_write.h), for the public header.
  */
 #include "base/file_write.h"
+#include "base/struct.h"
 #include "memory/alloc.h"
 
 #include <sys/stat.h>
@@ -55,8 +56,12 @@ static brim_status find_target(const char *path, char target[PATH_MAX]) {
 }
 
 brim_status brim_output_new(const char *path, brim_output **output) {
-    if (path == NULL || path[0] == '\0' || output == NULL) {
-        return brim__fail(BRIM_STATUS_INVALID, "an output needs a path and a place for its handle");
+    if (output == NULL) {
+        return brim__fail_null("output");
+    }
+    *output = NULL;
+    if (path == NULL || path[0] == '\0') {
+        return brim__fail(BRIM_STATUS_INVALID, "an output needs a path");
     }
     brim_status status;
     brim_output *made = brim__alloc(NULL, sizeof *made, &status);
@@ -81,7 +86,7 @@ int brim_output_file(const brim_output *output) {
 
 brim_status brim_output_commit(brim_output *output) {
     if (output == NULL) {
-        return brim__fail(BRIM_STATUS_INVALID, "there is no output to be put in its place");
+        return brim__fail_null("output");
     }
     const brim_status status = brim__new_file_commit(&output->file);
     brim__free(output);

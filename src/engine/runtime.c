@@ -4,6 +4,7 @@
 #include "engine/runtime.h"
 
 #include "base/machine.h"
+#include "base/struct.h"
 #include "plan/plan.h"
 
 #include <stdio.h>
@@ -20,13 +21,11 @@ static brim_status read_options(const brim_runtime_options *given, brim_runtime_
     if (given == NULL) {
         return BRIM_OK;
     }
-    if (given->size < offsetof(brim_runtime_options, threads) + sizeof(given->threads)) {
-        return brim__fail(BRIM_STATUS_INVALID,
-                          "runtime options: size is %zu: begin with "
-                          "BRIM_RUNTIME_OPTIONS_INIT",
-                          given->size);
+    const brim_status status = brim__struct_take("runtime options", "BRIM_RUNTIME_OPTIONS_INIT",
+                                                 given, given->size, options, sizeof *options);
+    if (status != BRIM_OK) {
+        return status;
     }
-    memcpy(options, given, brim__min(given->size, sizeof(*options)));
     if (options->threads < BRIM_THREADS_AUTO || options->threads > BRIM__MOST_THREADS) {
         return brim__fail(BRIM_STATUS_INVALID,
                           "threads=%d: 0 to %d, or -1 for as many as there are CPUs",
@@ -167,6 +166,8 @@ static brim_status runtime_new(const brim_runtime_options *given, brim_runtime *
     }
     atomic_init(&runtime->references, 1);
     runtime->process = brim__process();
+    runtime->log = options.log;
+    runtime->log_user = options.log_user;
     status = brim__mutex_init(&runtime->pool);
     if (status != BRIM_OK) {
         goto no_pool;
@@ -205,6 +206,10 @@ no_pool:
 }
 
 brim_status brim_runtime_new(const brim_runtime_options *given, brim_runtime **out) {
+    if (out == NULL) {
+        return brim__fail_null("runtime");
+    }
+    *out = NULL;
     brim__refusal_begin();
     return brim__refusal_end(runtime_new(given, out));
 }
@@ -226,23 +231,24 @@ void brim_runtime_free(brim_runtime *runtime) {
 }
 
 brim_budget *brim_runtime_budget(brim_runtime *runtime) {
-    return runtime->budget;
+    return runtime != NULL ? runtime->budget : NULL;
 }
 
-brim_status brim_runtime_usage(brim_runtime *runtime, brim_usage *given) {
+brim_status brim_runtime_read_usage(brim_runtime *runtime, brim_usage *given) {
+    if (runtime == NULL) {
+        return brim__fail_null("runtime");
+    }
     if (brim__runtime_forked(runtime)) {
         return brim__forked();
     }
     brim_budget_info info = BRIM_BUDGET_INFO_INIT;
     brim_usage usage = BRIM_USAGE_INIT;
-    const size_t size = given->size;
-    const brim_status status = brim_budget_read(runtime->budget, BRIM_MEMORY_HOST, &info);
+    brim_status status = brim__struct_check("usage", "BRIM_USAGE_INIT", given);
+    if (status == BRIM_OK) {
+        status = brim_budget_read(runtime->budget, BRIM_MEMORY_HOST, &info);
+    }
     if (status != BRIM_OK) {
         return status;
-    }
-    if (size < sizeof(usage.size)) {
-        return brim__fail(BRIM_STATUS_INVALID,
-                          "usage: size is not set: begin with BRIM_USAGE_INIT");
     }
     usage.limit = info.limit;
     usage.charged = info.charged;
@@ -262,8 +268,7 @@ brim_status brim_runtime_usage(brim_runtime *runtime, brim_usage *given) {
     usage.loaders = runtime->loader_count;
     brim__unlock(&runtime->pool);
     memcpy(usage.host_origin, runtime->origin, sizeof(usage.host_origin));
-    usage.size = size;
-    memcpy(given, &usage, brim__min(size, sizeof(usage)));
+    brim__struct_give(given, &usage, sizeof usage);
     return BRIM_OK;
 }
 
@@ -281,6 +286,9 @@ static uint64_t charged(brim_runtime *runtime) {
 }
 
 brim_status brim_runtime_trim(brim_runtime *runtime, uint64_t *bytes) {
+    if (runtime == NULL) {
+        return brim__fail_null("runtime");
+    }
     if (brim__runtime_forked(runtime)) {
         return brim__forked();
     }

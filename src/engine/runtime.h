@@ -41,6 +41,8 @@ struct brim_runtime {
     char origin[160];
     char *index_dir; /* a copy, charged; NULL: none was given */
     bool trust_foreign;
+    brim_log_callback *log; /* NULL: none; see engine/log.h */
+    void *log_user;
 
     brim__mutex devices; /* their limits are being set; the first in the lock order */
     brim__mutex pool;

@@ -2,6 +2,7 @@
  * seek.c: where a loader stands, and going elsewhere; and the calls that only one thread at a
  * time may be in.
  */
+#include "base/struct.h"
 #include "engine/chain.h"
 #include "engine/sequencer.h"
 
@@ -13,6 +14,9 @@ brim_status brim__loader_keep_detail(brim_loader *loader, brim_status status) {
 }
 
 brim_status brim__loader_enter(brim_loader *loader) {
+    if (loader == NULL) {
+        return brim__fail_null("loader");
+    }
     if (brim__runtime_forked(loader->runtime)) {
         return brim__forked();
     }
@@ -133,6 +137,9 @@ brim_status brim_loader_seek(brim_loader *loader, uint64_t epoch, uint64_t step)
 }
 
 brim_status brim_loader_state(brim_loader *loader, brim_state *state) {
+    if (state == NULL) {
+        return brim__fail_null("state");
+    }
     const brim_status status = brim__loader_enter(loader);
     if (status != BRIM_OK) {
         return status;
@@ -171,6 +178,9 @@ static brim_status check_position(brim_loader *loader, const struct brim__positi
 }
 
 brim_status brim_loader_restore(brim_loader *loader, const brim_state *state) {
+    if (state == NULL) {
+        return brim__fail_null("state");
+    }
     brim_status status = brim__loader_enter(loader);
     if (status != BRIM_OK) {
         return status;

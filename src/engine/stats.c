@@ -1,23 +1,29 @@
 /*
  * stats.c: what a loader has done so far. From any thread at any time.
  */
+#include "base/struct.h"
 #include "engine/upload.h"
 
-brim_status brim_loader_stats(brim_loader *loader, brim_stats *given) {
-    if (brim__runtime_forked(loader->runtime)) {
-        return brim__forked();
+/* A loader that may be asked, and a struct for the answer. */
+static brim_status check(const brim_loader *loader, const char *what, const char *init,
+                         const void *given) {
+    if (loader == NULL) {
+        return brim__fail(BRIM_STATUS_INVALID, "%s: the loader must not be NULL", what);
     }
-    const size_t size = given->size;
-    if (size < sizeof(size_t)) {
-        return brim__fail(BRIM_STATUS_INVALID,
-                          "stats: size is not set: begin with BRIM_STATS_INIT");
+    return brim__runtime_forked(loader->runtime) ? brim__forked()
+                                                 : brim__struct_check(what, init, given);
+}
+
+brim_status brim_loader_read_stats(brim_loader *loader, brim_stats *given) {
+    const brim_status status = check(loader, "stats", "BRIM_STATS_INIT", given);
+    if (status != BRIM_OK) {
+        return status;
     }
     brim__lock(&loader->runtime->pool);
     const uint32_t threads = loader->runtime->worker_count;
     brim__unlock(&loader->runtime->pool);
     brim__lock(&loader->mutex);
     brim_stats stats = loader->stats;
-    stats.size = size;
     stats.epoch = brim__loader_epoch(loader);
     stats.ended = brim__loader_at_end(loader);
     stats.threads = threads;
@@ -33,7 +39,7 @@ brim_status brim_loader_stats(brim_loader *loader, brim_stats *given) {
         stats.copied_bytes = loader->uploader->copied_bytes;
     }
     brim__unlock(&loader->mutex);
-    memcpy(given, &stats, brim__min(size, sizeof(stats)));
+    brim__struct_give(given, &stats, sizeof stats);
     return BRIM_OK;
 }
 
@@ -56,33 +62,34 @@ static uint64_t found_behind(const brim_plan *plan, size_t stage) {
     return plan->residents != NULL ? found + found_in(plan->residents, stage) : found;
 }
 
-brim_status brim_loader_stage_stats(brim_loader *loader, size_t stage, brim_stage_stats *given) {
-    if (brim__runtime_forked(loader->runtime)) {
-        return brim__forked();
+brim_status brim_loader_read_stage_stats(brim_loader *loader, size_t stage,
+                                         brim_stage_stats *given) {
+    const brim_status status = check(loader, "stage stats", "BRIM_STAGE_STATS_INIT", given);
+    if (status != BRIM_OK) {
+        return status;
     }
-    const size_t size = given->size;
-    if (size < sizeof(size_t) || stage >= loader->plan->info.stage_count) {
-        return brim__fail(BRIM_STATUS_INVALID,
-                          "stage %zu of %u, or size is not set: begin with "
-                          "BRIM_STAGE_STATS_INIT",
-                          stage, loader->plan->info.stage_count);
+    if (stage >= loader->plan->info.stage_count) {
+        return brim__fail(BRIM_STATUS_INVALID, "stage %zu: the pipeline has %u stages", stage,
+                          loader->plan->info.stage_count);
     }
     brim__lock(&loader->mutex);
     const struct brim__stage_time time = loader->stage[stage];
     brim__unlock(&loader->mutex);
     brim_stage_stats stats = {
-        .size = size,
         .name = loader->plan->stage[stage].name,
         .samples = time.samples - brim__min(time.samples, found_behind(loader->plan, stage)),
         .ns = time.timed_samples > 0 ? (uint64_t)((double)time.timed_ns /
                                                   (double)time.timed_samples * (double)time.samples)
                                      : 0,
     };
-    memcpy(given, &stats, brim__min(size, sizeof(stats)));
+    brim__struct_give(given, &stats, sizeof stats);
     return BRIM_OK;
 }
 
 brim_status brim_loader_error(brim_loader *loader, size_t index, char *text, size_t text_bytes) {
+    if (loader == NULL || text == NULL) {
+        return brim__fail_null("loader and text");
+    }
     if (brim__runtime_forked(loader->runtime)) {
         return brim__forked();
     }
@@ -100,10 +107,11 @@ brim_status brim_loader_error(brim_loader *loader, size_t index, char *text, siz
 }
 
 void brim_loader_detail(brim_loader *loader, char *text, size_t text_bytes) {
-    if (text_bytes > 0) {
-        text[0] = '\0';
+    if (text == NULL || text_bytes == 0) {
+        return;
     }
-    if (text_bytes == 0 || brim__runtime_forked(loader->runtime)) {
+    text[0] = '\0';
+    if (loader == NULL || brim__runtime_forked(loader->runtime)) {
         return;
     }
     brim__lock(&loader->mutex);

@@ -10,6 +10,7 @@
  * After a fork the child touches no lock: the parent may have held it. Reading
  * and charging say BRIM_STATUS_FORKED; freeing and returning do nothing.
  */
+#include "base/struct.h"
 #include "memory/alloc.h"
 #include "memory/node.h"
 
@@ -175,12 +176,16 @@ static brim_status check_bounds(const char *label, uint64_t limit, uint64_t mini
 
 brim_status brim_budget_new(brim_budget *parent, const char *label, uint64_t limit,
                             uint64_t minimum, brim_budget **budget) {
+    if (budget == NULL) {
+        return brim__fail_null("budget");
+    }
+    *budget = NULL;
     brim_status status = brim__budget_usable(parent, BRIM_MEMORY_HOST);
     if (status != BRIM_OK) {
         return status;
     }
-    if (label == NULL || !label[0] || budget == NULL) {
-        return brim__fail(BRIM_STATUS_INVALID, "a budget needs a label and a place for its handle");
+    if (label == NULL || label[0] == '\0') {
+        return brim__fail(BRIM_STATUS_INVALID, "a budget needs a label");
     }
     status = check_bounds(label, limit, minimum);
     if (status != BRIM_OK) {

@@ -8,6 +8,7 @@
  * The list is made without memory, by looking for the next largest again and
  * again; it ends where the text does.
  */
+#include "base/struct.h"
 #include "memory/node.h"
 
 #include <stdio.h>
@@ -326,20 +327,17 @@ static brim_budget_info describe(const brim_budget *node, brim_memory kind) {
 }
 
 brim_status brim_budget_read(brim_budget *budget, brim_memory kind, brim_budget_info *info) {
-    const brim_status status = brim__budget_usable(budget, kind);
+    brim_status status = brim__budget_usable(budget, kind);
+    if (status == BRIM_OK) {
+        status = brim__struct_check("budget info", "BRIM_BUDGET_INFO_INIT", info);
+    }
     if (status != BRIM_OK) {
         return status;
     }
-    if (info == NULL || info->size < sizeof info->size) {
-        return brim__fail(BRIM_STATUS_INVALID,
-                          "info is NULL or its size is not set; use BRIM_BUDGET_INFO_INIT");
-    }
-    const size_t size = info->size; /* of an older or a newer header */
     brim__lock(&budget->tree->lock);
     const brim_budget_info whole = describe(budget, kind);
     brim__unlock(&budget->tree->lock);
-    memcpy(info, &whole, brim__min(size, sizeof whole));
-    info->size = size;
+    brim__struct_give(info, &whole, sizeof whole);
     return BRIM_OK;
 }
 

@@ -5,7 +5,7 @@
 
 /* The first source with such a field; NULL: none has names. */
 static const struct brim__source_field *find(const brim_plan *plan, const char *name) {
-    for (uint32_t i = 0; name != NULL && i < plan->leaf_count; i++) {
+    for (uint32_t i = 0; plan != NULL && name != NULL && i < plan->leaf_count; i++) {
         const struct brim__leaf *leaf = plan->leaf[i];
         for (uint32_t s = 0; s < leaf->source_count; s++) {
             for (uint32_t f = 0; f < leaf->source[s]->field_count; f++) {

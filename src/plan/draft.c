@@ -18,7 +18,7 @@ static void names_text(const brim_stage_info *stage, uint32_t flags, char *text,
     size_t used = 0;
     text[0] = '\0';
     for (size_t i = 0; i < stage->argument_count; i++) {
-        const brim_argument_info *info = &stage->arguments[i];
+        const brim_argument_info *info = brim_stage_argument_at(stage, i);
         if ((info->flags & flags) == flags && used < bytes) {
             used += (size_t)snprintf(text + used, bytes - used, "%s%s", used > 0 ? ", " : "",
                                      info->name);
@@ -48,7 +48,7 @@ static void meant_choice(const char *choices, const char *word, char *text, size
 /* The argument that takes a path, if that needs its key; else NULL. */
 static const char *path_argument(const brim_stage_info *stage) {
     for (size_t i = 0; i < stage->argument_count; i++) {
-        const brim_argument_info *info = &stage->arguments[i];
+        const brim_argument_info *info = brim_stage_argument_at(stage, i);
         if (info->type == BRIM_TYPE_PATH && (info->flags & BRIM_ARGUMENT_POSITIONAL) == 0) {
             return info->name;
         }
@@ -91,13 +91,13 @@ brim_status brim__draft_begin(struct brim__draft *draft, const struct brim__read
 
 static brim_status given_twice(const struct brim__draft *draft, size_t argument, size_t at) {
     return brim__complain(draft->reading, at, "%s: %s is given twice", draft->stage->info.name,
-                          draft->stage->info.arguments[argument].name);
+                          brim_stage_argument_at(&draft->stage->info, argument)->name);
 }
 
 brim_status brim__draft_next(struct brim__draft *draft, size_t at, size_t *argument) {
     const brim_stage_info *stage = &draft->stage->info;
     for (; draft->cursor < stage->argument_count; draft->cursor++) {
-        const brim_argument_info *info = &stage->arguments[draft->cursor];
+        const brim_argument_info *info = brim_stage_argument_at(stage, draft->cursor);
         const struct brim__draft_values *values = &draft->values[draft->cursor];
         if ((info->flags & BRIM_ARGUMENT_POSITIONAL) == 0) {
             continue;
@@ -131,7 +131,7 @@ static brim_status unknown_argument(const struct brim__draft *draft, const char 
     const char *names[64];
     size_t count = 0;
     for (; count < stage->argument_count && count < BRIM__COUNT(names); count++) {
-        names[count] = stage->arguments[count].name;
+        names[count] = brim_stage_argument_at(stage, count)->name;
     }
     const char *nearest = strlen(key) < BRIM_NAME_BYTES ? brim_nearest(key, names, count) : NULL;
     if (nearest != NULL) {
@@ -148,15 +148,16 @@ brim_status brim__draft_key(struct brim__draft *draft, const char *key, size_t a
                             size_t *argument) {
     const brim_stage_info *stage = &draft->stage->info;
     size_t i = 0;
-    while (i < stage->argument_count && strcmp(stage->arguments[i].name, key) != 0) {
+    while (i < stage->argument_count && strcmp(brim_stage_argument_at(stage, i)->name, key) != 0) {
         i++;
     }
     if (i == stage->argument_count) {
         return unknown_argument(draft, key, at);
     }
     const struct brim__draft_values *values = &draft->values[i];
-    const bool more = again && !values->positional &&
-                      (values->half || (stage->arguments[i].flags & BRIM_ARGUMENT_LIST) != 0);
+    const bool more =
+        again && !values->positional &&
+        (values->half || (brim_stage_argument_at(stage, i)->flags & BRIM_ARGUMENT_LIST) != 0);
     if (values->count > 0 && !more) {
         return given_twice(draft, i, at);
     }
@@ -169,7 +170,7 @@ brim_status brim__draft_key(struct brim__draft *draft, const char *key, size_t a
 
 brim_status brim__draft_opens(const struct brim__draft *draft, size_t argument, size_t at) {
     const brim_stage_info *stage = &draft->stage->info;
-    const brim_argument_info *info = &stage->arguments[argument];
+    const brim_argument_info *info = brim_stage_argument_at(stage, argument);
     if (info->type == BRIM_TYPE_PIPELINE ||
         (info->type == BRIM_TYPE_WEIGHTED && draft->values[argument].half)) {
         return BRIM_OK;
@@ -209,15 +210,15 @@ static brim_status room_for_item(const struct brim__draft *draft,
 static brim_status lacks_pipeline(const struct brim__draft *draft, size_t argument, size_t at) {
     const struct brim__draft_values *values = &draft->values[argument];
     char shown[BRIM__SHOWN];
-    return brim__complain(draft->reading, at,
-                          "%s: %s: a pipeline in parentheses must follow the weight '%s'",
-                          draft->stage->info.name, draft->stage->info.arguments[argument].name,
-                          brim__show(shown, values->items[values->count - 1].text));
+    return brim__complain(
+        draft->reading, at, "%s: %s: a pipeline in parentheses must follow the weight '%s'",
+        draft->stage->info.name, brim_stage_argument_at(&draft->stage->info, argument)->name,
+        brim__show(shown, values->items[values->count - 1].text));
 }
 
 brim_status brim__draft_put(struct brim__draft *draft, size_t argument,
                             const struct brim__raw *raw) {
-    const brim_argument_info *info = &draft->stage->info.arguments[argument];
+    const brim_argument_info *info = brim_stage_argument_at(&draft->stage->info, argument);
     struct brim__draft_values *values = &draft->values[argument];
     values->at = raw->at;
     if (raw->text == NULL) {
@@ -256,7 +257,7 @@ brim_status brim__draft_put(struct brim__draft *draft, size_t argument,
 
 /* Puts the default in place of what was not given. */
 static brim_status put_fallback(struct brim__draft *draft, size_t argument) {
-    const brim_argument_info *info = &draft->stage->info.arguments[argument];
+    const brim_argument_info *info = brim_stage_argument_at(&draft->stage->info, argument);
     brim_status status = BRIM_OK;
     for (const char *rest = info->fallback; rest != NULL && status == BRIM_OK;) {
         char piece[BRIM__PIECE_BYTES];
@@ -276,7 +277,7 @@ brim_status brim__draft_end(struct brim__draft *draft, struct brim__use *use) {
     brim_status status = brim__arena_take(draft->reading->arena,
                                           (stage->argument_count + 1) * sizeof *values, &values);
     for (size_t i = 0; i < stage->argument_count && status == BRIM_OK; i++) {
-        const brim_argument_info *info = &stage->arguments[i];
+        const brim_argument_info *info = brim_stage_argument_at(stage, i);
         struct brim__draft_values *drafted = &draft->values[i];
         if (drafted->half) {
             return lacks_pipeline(draft, i, drafted->at);

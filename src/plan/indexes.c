@@ -1,6 +1,7 @@
 /*
  * indexes.c: the indexes that a plan's sources opened, as its users see them.
  */
+#include "base/struct.h"
 #include "plan/plan.h"
 #include "source/index.h"
 
@@ -32,11 +33,14 @@ brim_status brim__plan_list_indexes(brim_plan *plan) {
 }
 
 const brim_plan_index *brim_plan_index_at(const brim_plan *plan, size_t index) {
-    return index < plan->info.index_count ? &plan->index[index] : NULL;
+    return plan != NULL && index < plan->info.index_count ? &plan->index[index] : NULL;
 }
 
 brim_status brim_plan_verify(const brim_plan *plan) {
-    brim_status status = BRIM_OK;
+    brim_status status = plan != NULL ? BRIM_OK : brim__fail_null("plan");
+    if (status != BRIM_OK) {
+        return status;
+    }
     for (const struct brim__index *index = plan->indexes; status == BRIM_OK && index != NULL;
          index = index->next) {
         status = brim__index_verify(index);

@@ -8,6 +8,7 @@
  * Only what does not change once a plan is made is looked at, and files are read
  * by position: safe from any thread while a loader runs.
  */
+#include "base/struct.h"
 #include "plan/plan.h"
 
 static const struct brim__leaf *find_leaf(const brim_plan *plan, uint64_t sample) {
@@ -35,8 +36,7 @@ brim_status brim_plan_sample_name(const brim_plan *plan, uint64_t sample, char *
                                   size_t text_bytes) {
     char name[BRIM__SAMPLE_NAME] = "";
     if (plan == NULL || text == NULL) {
-        return brim__fail(BRIM_STATUS_INVALID,
-                          "brim_plan_sample_name: plan and text must not be NULL");
+        return brim__fail_null("plan and text");
     }
     brim_status status = brim__budget_usable(plan->budget, BRIM_MEMORY_HOST);
     if (status != BRIM_OK) {

@@ -363,7 +363,7 @@ static brim_status value_missing(const struct parser *parser) {
 
 static brim_status parse_value(struct parser *parser, size_t depth, struct brim__draft *draft,
                                size_t argument) {
-    const bool commas = brim__takes_several(&draft->stage->info.arguments[argument]);
+    const bool commas = brim__takes_several(brim_stage_argument_at(&draft->stage->info, argument));
     struct brim__raw raw = { .at = parser->at };
     brim_status status;
     if (is_quote(peek(parser))) {
@@ -395,13 +395,13 @@ static brim_status parse_value(struct parser *parser, size_t depth, struct brim_
 /* value (',' value)* */
 static brim_status parse_values(struct parser *parser, size_t depth, struct brim__draft *draft,
                                 size_t argument) {
-    const bool commas = brim__takes_several(&draft->stage->info.arguments[argument]);
+    const bool commas = brim__takes_several(brim_stage_argument_at(&draft->stage->info, argument));
     brim_status status = parse_value(parser, depth, draft, argument);
     while (status == BRIM_OK && peek(parser) == ',') {
         if (!commas) { /* only behind quotes and parentheses: a word would have gone on */
             return brim__complain(&parser->reading, parser->at, "%s: %s takes one value",
                                   draft->stage->info.name,
-                                  draft->stage->info.arguments[argument].name);
+                                  brim_stage_argument_at(&draft->stage->info, argument)->name);
         }
         parser->at++;
         status = parse_value(parser, depth, draft, argument);
@@ -534,9 +534,12 @@ static brim_status parse_text(struct parser *parser, brim_pipeline *pipeline) {
 
 brim_status brim__pipeline_parse(struct brim__table table, const char *text,
                                  brim_pipeline **pipeline) {
-    if (text == NULL || pipeline == NULL) {
-        return brim__fail(BRIM_STATUS_INVALID,
-                          "brim_pipeline_parse: text and pipeline must not be NULL");
+    if (pipeline == NULL) {
+        return brim__fail(BRIM_STATUS_INVALID, "brim_pipeline_parse: pipeline must not be NULL");
+    }
+    *pipeline = NULL;
+    if (text == NULL) {
+        return brim__fail(BRIM_STATUS_INVALID, "brim_pipeline_parse: text must not be NULL");
     }
     const size_t length = strnlen(text, BRIM__PIPELINE_BYTES + 1);
     if (length > BRIM__PIPELINE_BYTES) {

@@ -9,6 +9,7 @@
  * Adding a stage works in an arena of its own until nothing but memory can
  * fail, so that what was refused leaves no trace.
  */
+#include "base/struct.h"
 #include "plan/parse.h"
 
 #include <stdio.h>
@@ -30,8 +31,9 @@ static brim_pipeline *make(brim_status *status) {
 
 brim_status brim_pipeline_new(brim_pipeline **pipeline) {
     if (pipeline == NULL) {
-        return brim__fail(BRIM_STATUS_INVALID, "brim_pipeline_new: pipeline must not be NULL");
+        return brim__fail_null("pipeline");
     }
+    *pipeline = NULL;
     brim_status status;
     brim_pipeline *fresh = make(&status);
     if (fresh == NULL) {
@@ -149,9 +151,12 @@ static brim_status copy_stages(struct brim__arena *arena, const brim_pipeline *f
 }
 
 brim_status brim_pipeline_copy(const brim_pipeline *pipeline, brim_pipeline **copy) {
-    if (pipeline == NULL || copy == NULL) {
-        return brim__fail(BRIM_STATUS_INVALID,
-                          "brim_pipeline_copy: pipeline and copy must not be NULL");
+    if (copy == NULL) {
+        return brim__fail_null("copy");
+    }
+    *copy = NULL;
+    if (pipeline == NULL) {
+        return brim__fail_null("pipeline");
     }
     brim_status status;
     brim_pipeline *fresh = make(&status);
@@ -240,8 +245,13 @@ static brim_status draft_use(const struct brim__reading *reading, const char *na
         status = brim__draft_begin(&draft, reading, stage, 0);
     }
     for (size_t i = 0; i < count && status == BRIM_OK; i++) {
-        brim_argument argument;
-        memcpy(&argument, (const char *)arguments + i * arguments->size, sizeof argument);
+        brim_argument argument = BRIM_ARGUMENT_INIT;
+        status = brim__struct_take("an argument", "BRIM_ARGUMENT_INIT",
+                                   (const char *)arguments + i * arguments->size, arguments->size,
+                                   &argument, sizeof argument);
+        if (status != BRIM_OK) {
+            break;
+        }
         size_t index;
         struct brim__raw raw;
         status = argument.key == NULL ? brim__draft_next(&draft, 0, &index)
@@ -297,12 +307,6 @@ brim_status brim__pipeline_add(struct brim__table table, brim_pipeline *pipeline
         return brim__fail(BRIM_STATUS_INVALID,
                           "brim_pipeline_add: pipeline, stage and arguments must not be NULL");
     }
-    if (count > 0 && arguments->size < sizeof *arguments) {
-        return brim__fail(BRIM_STATUS_INVALID,
-                          "brim_pipeline_add: the arguments' size is %zu; set it to "
-                          "sizeof(brim_argument), %zu",
-                          arguments->size, sizeof *arguments);
-    }
     if (pipeline->use_count == BRIM__PIPELINE_STAGES) {
         return brim__fail(BRIM_STATUS_SYNTAX, "a pipeline has at most %d stages",
                           BRIM__PIPELINE_STAGES);
@@ -337,7 +341,7 @@ const char *brim_pipeline_stage_at(const brim_pipeline *pipeline, size_t index) 
 
 brim_status brim_pipeline_cut(brim_pipeline *pipeline, size_t count) {
     if (pipeline == NULL) {
-        return brim__fail(BRIM_STATUS_INVALID, "brim_pipeline_cut: pipeline must not be NULL");
+        return brim__fail_null("pipeline");
     }
     if (count > pipeline->use_count) {
         return brim__fail(BRIM_STATUS_INVALID,

@@ -55,13 +55,13 @@ void brim__plan_free(brim_plan *plan) {
 }
 
 const brim_plan_info *brim_plan_get(const brim_plan *plan) {
-    return &plan->info;
+    return plan != NULL ? &plan->info : NULL;
 }
 
 const brim_plan_field *brim_plan_field_at(const brim_plan *plan, size_t index) {
-    return index < plan->info.field_count ? &plan->field[index] : NULL;
+    return plan != NULL && index < plan->info.field_count ? &plan->field[index] : NULL;
 }
 
 const brim_plan_stage *brim_plan_stage_at(const brim_plan *plan, size_t index) {
-    return index < plan->info.stage_count ? &plan->stage[index] : NULL;
+    return plan != NULL && index < plan->info.stage_count ? &plan->stage[index] : NULL;
 }

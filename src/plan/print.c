@@ -190,7 +190,7 @@ static void put_use(struct writer *writer, const struct brim__use *use) {
      * all that follow; from there on keys are needed. */
     size_t keyless = 0;
     for (bool ends = false; keyless < stage->argument_count && !ends; keyless++) {
-        const brim_argument_info *info = &stage->arguments[keyless];
+        const brim_argument_info *info = brim_stage_argument_at(stage, keyless);
         if ((info->flags & BRIM_ARGUMENT_POSITIONAL) == 0) {
             continue;
         }
@@ -202,7 +202,7 @@ static void put_use(struct writer *writer, const struct brim__use *use) {
         ends = (info->flags & BRIM_ARGUMENT_LIST) != 0;
     }
     for (size_t i = 0; i < stage->argument_count; i++) {
-        const brim_argument_info *info = &stage->arguments[i];
+        const brim_argument_info *info = brim_stage_argument_at(stage, i);
         const bool done = i < keyless && (info->flags & BRIM_ARGUMENT_POSITIONAL) != 0;
         if (!done && !left_out(writer, info, &use->values[i])) {
             put(writer, " ");

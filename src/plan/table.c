@@ -100,6 +100,13 @@ const brim_stage_info *brim_stage_at(size_t index) {
     return index < brim__stages_count ? &brim__stages[index]->info : NULL;
 }
 
+const brim_argument_info *brim_stage_argument_at(const brim_stage_info *stage, size_t index) {
+    if (stage == NULL || index >= stage->argument_count) {
+        return NULL;
+    }
+    return (const brim_argument_info *)stage->arguments + index;
+}
+
 const brim_stage_info *brim_stage_find(const char *name) {
     const struct brim__stage *stage = name == NULL ? NULL : brim__stage_by_name(name, strlen(name));
     return stage == NULL ? NULL : &stage->info;

@@ -6,9 +6,13 @@
  * that both sides know are copied. All else that is checked here is what every
  * stage needs: the name exists once, and is of the kind that the stage takes.
  */
+#include "base/struct.h"
 #include "source/source.h"
 
 #include <stdio.h>
+
+#define KNOWN_FLAGS \
+    (BRIM_CALLBACK_PURE | BRIM_CALLBACK_CONCURRENT | BRIM_CALLBACK_PROBED | BRIM_CALLBACK_RANDOM)
 
 static const char *kind_text(brim_binding_kind kind) {
     switch (kind) {
@@ -36,8 +40,18 @@ static brim_status copy_binding(const struct brim__opening *opening, size_t inde
                                 brim_binding *binding) {
     const size_t size = opening->bindings->size;
     const uint8_t *element = (const uint8_t *)opening->bindings + index * size;
-    memset(binding, 0, sizeof *binding);
-    memcpy(binding, element, size < sizeof *binding ? size : sizeof *binding);
+    *binding = (brim_binding)BRIM_BINDING_INIT;
+    const brim_status status = brim__struct_take("a binding", "BRIM_BINDING_INIT", element, size,
+                                                 binding, sizeof *binding);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    if ((binding->flags & ~KNOWN_FLAGS) != 0) {
+        return brim__fail(BRIM_STATUS_UNSUPPORTED,
+                          "binding %zu: flags are %#x, of which brim %s knows %#x only: leave the "
+                          "others out, or load a newer library",
+                          index, binding->flags, brim_version(), KNOWN_FLAGS);
+    }
     if (binding->name == NULL) {
         return brim__fail(BRIM_STATUS_INVALID, "binding %zu has no name: set its field `name`",
                           index);
@@ -65,14 +79,10 @@ static void list_names(const struct brim__opening *opening, char *text, size_t b
 brim_status brim__binding_find(const struct brim__opening *opening, const struct brim__use *use,
                                const char *name, brim_binding_kind kind, brim_binding *binding) {
     const char *stage = use->stage->info.name;
-    /* as far as the oldest caller's struct reaches: all of the first version */
-    const size_t least = offsetof(brim_binding, map) + sizeof binding->map;
-    if (opening->binding_count > 0 &&
-        (opening->bindings == NULL || opening->bindings->size < least)) {
+    if (opening->binding_count > 0 && opening->bindings == NULL) {
         return brim__fail(BRIM_STATUS_INVALID,
-                          "%s @%s: the bindings' `size` is not set: begin each with "
-                          "BRIM_BINDING_INIT",
-                          stage, name);
+                          "%s @%s: there are %zu bindings, but `bindings` is NULL", stage, name,
+                          opening->binding_count);
     }
 
     bool found = false;

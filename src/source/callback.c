@@ -4,6 +4,7 @@
  * The function is asked for samples by number and writes all fields of one
  * into the engine's buffer, laid out as spec.h says.
  */
+#include "base/answer.h"
 #include "source/spec.h"
 
 #include <stdio.h>
@@ -27,12 +28,13 @@ static brim_status fetch(const struct brim__source *source, const brim_call *cal
     brim__spec_outputs(source, buffer, outputs);
     brim_call own = *call;
     own.key = brim__hash_words(call->key, callback->seed, 0);
-    const int failed =
+    const int answer =
         callback->read(callback->user, &own, outputs, source->field_count, why, sizeof why);
     why[sizeof why - 1] = '\0';
-    if (failed != 0) {
-        return brim__fail(BRIM_STATUS_CALLBACK, "%s (it returned %d)",
-                          why[0] != '\0' ? why : "the function failed and gave no reason", failed);
+    if (answer != BRIM_ANSWER_DONE) {
+        return brim__fail(brim__answer_status(answer), "%s (it returned %d%s)",
+                          why[0] != '\0' ? why : "the function failed and gave no reason", answer,
+                          brim__answer_note(answer));
     }
     const brim_status status = brim__spec_spans(source, outputs, buffer);
     if (status != BRIM_OK) {

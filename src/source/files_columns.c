@@ -45,7 +45,7 @@ static int64_t number_of(const brim_argument_info *argument, const char *text) {
 static size_t argument_of(const struct inner_use *inner, const char *name) {
     const brim_stage_info *info = &inner->use.stage->info;
     size_t i = 0;
-    while (i < info->argument_count && strcmp(info->arguments[i].name, name) != 0) {
+    while (i < info->argument_count && strcmp(brim_stage_argument_at(info, i)->name, name) != 0) {
         i++;
     }
     assert(i < info->argument_count);
@@ -54,9 +54,9 @@ static size_t argument_of(const struct inner_use *inner, const char *name) {
 
 static void set(struct inner_use *inner, const char *name, const char *text) {
     const size_t i = argument_of(inner, name);
-    inner->item[i] =
-        (struct brim__item){ .text = text,
-                             .integer = number_of(&inner->use.stage->info.arguments[i], text) };
+    inner->item[i] = (struct brim__item){
+        .text = text, .integer = number_of(brim_stage_argument_at(&inner->use.stage->info, i), text)
+    };
     inner->values[i] = (struct brim__values){ .items = &inner->item[i], .count = 1 };
 }
 
@@ -65,7 +65,7 @@ static void set_defaults(struct inner_use *inner, const struct brim__stage *stag
     inner->use = (struct brim__use){ .stage = stage, .values = inner->values };
     assert(stage->info.argument_count <= MOST_ARGUMENTS);
     for (size_t i = 0; i < stage->info.argument_count; i++) {
-        const brim_argument_info *argument = &stage->info.arguments[i];
+        const brim_argument_info *argument = brim_stage_argument_at(&stage->info, i);
         if (argument->fallback != NULL) {
             set(inner, argument->name, argument->fallback);
         }

@@ -14,6 +14,7 @@
  * a single image, so of one its kind and size are told, and what reads many.
  */
 #include "base/file.h"
+#include "base/struct.h"
 #include "image/decode.h"
 #include "source/folder.h"
 #include "source/inflate.h"
@@ -391,8 +392,7 @@ static bool holds_images(struct brim__arena *arena, const char *path) {
 
 brim_status brim_guess(const char *path, char *pipeline, size_t pipeline_bytes) {
     if (path == NULL || pipeline == NULL) {
-        return brim__fail(BRIM_STATUS_INVALID, "brim_guess: %s is NULL",
-                          path == NULL ? "path" : "pipeline");
+        return brim__fail_null(path == NULL ? "path" : "pipeline");
     }
     struct brim__arena arena;
     struct brim__file file = { .fd = -1 };

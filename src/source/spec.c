@@ -7,6 +7,7 @@
  * is asked for, changes nothing here.
  */
 #include "source/spec.h"
+#include "base/struct.h"
 
 #define FIELD_ALIGNMENT 64
 
@@ -40,18 +41,18 @@ static brim_status check_form(const brim_binding *binding, const char *name,
 
 brim_status brim__spec_field(const brim_binding *binding, size_t index,
                              struct brim__source_field *field, uint64_t *bytes) {
-    /* as far as the oldest caller's struct reaches: all of the first version */
-    const size_t least = offsetof(brim_field_spec, largest_bytes) + sizeof(uint64_t);
-    brim_field_spec spec = { 0 };
-    if (binding->fields == NULL || binding->fields->size < least) {
-        return brim__fail(BRIM_STATUS_INVALID,
-                          "@%s: its `fields` are NULL or their `size` is not set to "
-                          "sizeof(brim_field_spec)",
-                          binding->name);
+    brim_field_spec spec = BRIM_FIELD_SPEC_INIT;
+    if (binding->fields == NULL) {
+        return brim__fail(BRIM_STATUS_INVALID, "@%s: its `fields` are NULL", binding->name);
     }
     const size_t apart = binding->fields->size;
-    memcpy(&spec, (const uint8_t *)binding->fields + index * apart, brim__min(apart, sizeof(spec)));
-    brim_status status = brim__field_name(field->name, spec.name);
+    brim_status status = brim__struct_take("a field", "BRIM_FIELD_SPEC_INIT",
+                                           (const uint8_t *)binding->fields + index * apart, apart,
+                                           &spec, sizeof spec);
+    if (status != BRIM_OK) {
+        return brim__fail_within(status, "@%s", binding->name);
+    }
+    status = brim__field_name(field->name, spec.name);
     if (status != BRIM_OK) {
         return brim__fail_within(status, "@%s, field %zu", binding->name, index);
     }
@@ -96,7 +97,9 @@ brim_status brim__spec_field(const brim_binding *binding, size_t index,
 
 brim_value brim__spec_value(const char *name, brim_form form, brim_dtype dtype,
                             const struct brim__shape *shape) {
-    brim_value value = { .name = name, .dtype = dtype, .rank = shape->rank, .form = form };
+    brim_value value = {
+        .size = sizeof value, .name = name, .dtype = dtype, .rank = shape->rank, .form = form
+    };
     for (uint32_t i = 0; i < shape->rank; i++) {
         value.shape[i] = (int64_t)shape->dim[i];
     }

@@ -11,6 +11,7 @@
  * again before it is reopened. It is never called by two threads at once, nor
  * for two stages that use the same name: the name's lock is held meanwhile.
  */
+#include "base/answer.h"
 #include "source/spec.h"
 
 #include <stdio.h>
@@ -38,16 +39,17 @@ static brim_status pull_one(const struct brim__source *source, uint8_t *record) 
     char why[256] = "";
     brim__spec_outputs(source, record, outputs);
     brim__lock(stream->serial);
-    const int result = stream->pull(stream->user, outputs, source->field_count, why, sizeof(why));
+    const int answer = stream->pull(stream->user, outputs, source->field_count, why, sizeof(why));
     brim__unlock(stream->serial);
     why[sizeof(why) - 1] = '\0';
-    if (result < 0) {
-        return brim__fail(BRIM_STATUS_CALLBACK, "%s (it returned %d)",
-                          why[0] != '\0' ? why : "the function failed and gave no reason", result);
-    }
-    if (result == 0) {
+    if (answer == BRIM_ANSWER_DONE) {
         stream->ended = true;
         return BRIM_STATUS_END;
+    }
+    if (answer != BRIM_ANSWER_SAMPLE) {
+        return brim__fail(brim__answer_status(answer), "%s (it returned %d%s)",
+                          why[0] != '\0' ? why : "the function failed and gave no reason", answer,
+                          brim__answer_note(answer));
     }
     return brim__spec_spans(source, outputs, record);
 }
@@ -89,14 +91,16 @@ static brim_status rewind_stream(const struct brim__source *source, uint64_t epo
     struct stream *stream = source->self;
     char why[256] = "";
     brim__lock(stream->serial);
-    const int failed = stream->reopen(stream->user, epoch, sample, why, sizeof(why));
+    const int answer = stream->reopen(stream->user, epoch, sample, why, sizeof(why));
     brim__unlock(stream->serial);
     why[sizeof(why) - 1] = '\0';
-    if (failed != 0) {
-        return brim__fail(BRIM_STATUS_CALLBACK,
-                          "stream @%s cannot go to sample %llu of epoch %llu: %s (it returned %d)",
+    if (answer != BRIM_ANSWER_DONE) {
+        return brim__fail(brim__answer_status(answer),
+                          "stream @%s cannot go to sample %llu of epoch %llu: %s (it returned "
+                          "%d%s)",
                           stream->name, (unsigned long long)sample, (unsigned long long)epoch,
-                          why[0] != '\0' ? why : "its function failed and gave no reason", failed);
+                          why[0] != '\0' ? why : "its function failed and gave no reason", answer,
+                          brim__answer_note(answer));
     }
     stream->ended = false;
     stream->kept = BRIM_OK;

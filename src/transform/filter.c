@@ -34,13 +34,14 @@ static brim_status run_by(const struct brim__step *step, const struct brim__fram
     const struct brim__function *function = &self->function;
     struct brim__function_call call;
     brim__function_begin(function, frame, &call);
-    const int result = self->filter(function->user, &call.call, call.input, function->input_count,
+    const int answer = self->filter(function->user, &call.call, call.input, function->input_count,
                                     call.why, sizeof call.why);
     brim__function_end(function);
-    if (result < 0) {
-        return brim__function_failed(function, &call, result);
+    if (answer == BRIM_ANSWER_SAMPLE) {
+        return BRIM_OK;
     }
-    return result > 0 ? BRIM_OK : BRIM__DROPPED;
+    return answer == BRIM_ANSWER_DONE ? BRIM__DROPPED
+                                      : brim__function_failed(function, &call, answer);
 }
 
 static brim_status add_conditions(const struct brim__use *use, struct brim__program *program,

@@ -29,14 +29,15 @@ static brim_status run(const struct brim__step *step, const struct brim__frame *
         return BRIM__EXHAUSTED;
     }
     brim__function_begin(function, frame, &call);
-    const int result = self->flat_map(function->user, &call.call, frame->expansion_index,
+    const int answer = self->flat_map(function->user, &call.call, frame->expansion_index,
                                       call.input, function->input_count, call.output,
                                       function->output_count, call.why, sizeof call.why);
     brim__function_end(function);
-    if (result < 0) {
-        return brim__function_failed(function, &call, result);
+    if (answer == BRIM_ANSWER_SAMPLE) {
+        return brim__function_made(function, frame, &call);
     }
-    return result > 0 ? brim__function_made(function, frame, &call) : BRIM__EXHAUSTED;
+    return answer == BRIM_ANSWER_DONE ? BRIM__EXHAUSTED
+                                      : brim__function_failed(function, &call, answer);
 }
 
 static brim_status check_binding(const brim_binding *binding) {

@@ -3,6 +3,7 @@
  */
 #include "transform/function.h"
 
+#include "base/answer.h"
 #include "source/spec.h"
 
 #include <stdio.h>
@@ -178,8 +179,9 @@ brim_status brim__function_made(const struct brim__function *function,
 }
 
 brim_status brim__function_failed(const struct brim__function *function,
-                                  struct brim__function_call *call, int result) {
+                                  struct brim__function_call *call, int answer) {
     call->why[sizeof call->why - 1] = '\0';
-    return brim__fail(BRIM_STATUS_CALLBACK, "%s @%s returned %d%s%s", function->stage,
-                      function->name, result, call->why[0] != '\0' ? ": " : "", call->why);
+    return brim__fail(brim__answer_status(answer), "%s @%s returned %d%s%s%s", function->stage,
+                      function->name, answer, brim__answer_note(answer),
+                      call->why[0] != '\0' ? ": " : "", call->why);
 }

@@ -51,9 +51,9 @@ void brim__function_end(const struct brim__function *function);
 brim_status brim__function_made(const struct brim__function *function,
                                 const struct brim__frame *frame,
                                 const struct brim__function_call *call);
-/* After a call that failed with `result`. */
+/* After a call whose `answer` is a failure. */
 brim_status brim__function_failed(const struct brim__function *function,
-                                  struct brim__function_call *call, int result);
+                                  struct brim__function_call *call, int answer);
 
 /* Rows that the stages with functions share. */
 #define BRIM__FUNCTION_ARGUMENT(help_)                               \

@@ -60,7 +60,8 @@ brim_status brim__geometry_range(const struct brim__use *use, size_t argument, d
     *high = values->items[values->count - 1].real;
     if (values->count > 2 || *low > *high) {
         return brim__fail(BRIM_STATUS_INVALID, "%s: %s= takes two numbers, the smaller one first",
-                          use->stage->info.name, use->stage->info.arguments[argument].name);
+                          use->stage->info.name,
+                          brim_stage_argument_at(&use->stage->info, argument)->name);
     }
     return BRIM_OK;
 }

@@ -17,11 +17,11 @@ static brim_status run(const struct brim__step *step, const struct brim__frame *
     const struct brim__function *function = &self->function;
     struct brim__function_call call;
     brim__function_begin(function, frame, &call);
-    const int result = self->map(function->user, &call.call, call.input, function->input_count,
+    const int answer = self->map(function->user, &call.call, call.input, function->input_count,
                                  call.output, function->output_count, call.why, sizeof call.why);
     brim__function_end(function);
-    return result == 0 ? brim__function_made(function, frame, &call)
-                       : brim__function_failed(function, &call, result);
+    return answer == BRIM_ANSWER_DONE ? brim__function_made(function, frame, &call)
+                                      : brim__function_failed(function, &call, answer);
 }
 
 static brim_status add(const struct brim__use *use, struct brim__program *program) {

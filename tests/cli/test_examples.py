@@ -19,7 +19,7 @@ import support
 EXAMPLES = pathlib.Path(os.environ["BRIM_CLI"]).parent / "examples"
 NAMES = ("first", "resume", "callback", "shard", "glyphs", "cache_shuffle", "cache_validation",
          "cache_tier", "cache_decode", "validation_reset", "resident_evaluation", "one_limit",
-         "clear_between_phases", "growth")
+         "clear_between_phases", "growth", "shortest")
 SANITIZED = bool(os.environ.get("BRIM_SANITIZE"))
 LIMIT = 240  # seconds that one example may take, sanitizers included
 MIB = 1 << 20

@@ -35,13 +35,13 @@ const char *with_caches(const char *marked, struct caches caches, char text[TEXT
 
 brim_cache_stats cache_stats(brim_loader *loader, size_t index) {
     brim_cache_stats stats = BRIM_CACHE_STATS_INIT;
-    assert_int_equal(brim_loader_cache_stats(loader, index, &stats), BRIM_OK);
+    assert_int_equal(brim_loader_read_cache_stats(loader, index, &stats), BRIM_OK);
     return stats;
 }
 
 uint32_t cache_count(brim_loader *loader) {
     brim_stats stats = BRIM_STATS_INIT;
-    assert_int_equal(brim_loader_stats(loader, &stats), BRIM_OK);
+    assert_int_equal(brim_loader_read_stats(loader, &stats), BRIM_OK);
     return stats.cache_count;
 }
 

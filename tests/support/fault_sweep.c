@@ -130,11 +130,8 @@ void end_runtime(void) {
 }
 
 brim_loader *open_text(const char *text, const brim_open_options *options) {
-    brim_pipeline *pipeline;
     brim_loader *loader;
-    ATTEMPT(brim_pipeline_parse(text, &pipeline), pipeline);
-    ATTEMPT(brim_loader_open(now.runtime, pipeline, options, &loader), loader);
-    brim_pipeline_free(pipeline);
+    ATTEMPT(brim_loader_open_text(now.runtime, text, options, &loader), loader);
     return loader;
 }
 

@@ -113,7 +113,7 @@ brim_runtime *make_runtime(int32_t threads, uint64_t bytes) {
 
 brim_usage usage_of(brim_runtime *runtime) {
     brim_usage usage = BRIM_USAGE_INIT;
-    assert_ok(brim_runtime_usage(runtime, &usage), "usage");
+    assert_ok(brim_runtime_read_usage(runtime, &usage), "usage");
     return usage;
 }
 

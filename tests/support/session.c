@@ -66,7 +66,7 @@ static uint64_t limit(uint64_t given, uint64_t minimum, uint64_t usual) {
 
 static uint64_t charged_of(brim_runtime *runtime) {
     brim_usage usage = BRIM_USAGE_INIT;
-    assert_int_equal(brim_runtime_usage(runtime, &usage), BRIM_OK);
+    assert_int_equal(brim_runtime_read_usage(runtime, &usage), BRIM_OK);
     return usage.charged + usage.reserved;
 }
 
@@ -119,7 +119,7 @@ void session_close(struct session *session) {
         check_device(session);
     }
     assert_int_equal(session->held_count, 0);
-    assert_int_equal(brim_runtime_usage(session->runtime, &usage), BRIM_OK);
+    assert_int_equal(brim_runtime_read_usage(session->runtime, &usage), BRIM_OK);
     assert_true(usage.peak <= usage.limit);
     assert_true(usage.peak <= brim_plan_get(brim_loader_plan(session->loader))->planned_bytes);
     brim_loader_close(session->loader);

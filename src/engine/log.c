@@ -1,0 +1,91 @@
+/*
+ * log.c: see log.h.
+ */
+#include "engine/log.h"
+
+#include "cache/cache.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+__attribute__((format(printf, 3, 4))) static void
+tell(const brim_runtime *runtime, brim_log_level level, const char *format, ...) {
+    char text[BRIM__DETAIL_BYTES], detail[BRIM__DETAIL_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    const struct brim__refusal_note refusal = *brim__refusal_note();
+    brim__copy_text(detail, sizeof detail, brim_detail());
+    runtime->log(runtime->log_user, level, text);
+    brim__detail_copy(detail); /* the program's calls may have failed */
+    *brim__refusal_note() = refusal;
+}
+
+void brim__log_planned(const brim_runtime *runtime, const brim_plan *plan) {
+    for (uint32_t i = 0; runtime->log != NULL && i < plan->info.index_count; i++) {
+        if (plan->index[i].note[0] != '\0') {
+            tell(runtime, BRIM_LOG_WARNING, "%s", plan->index[i].note);
+        }
+    }
+}
+
+/* A text of a cache that was not told yet; they are never all the same for two reasons. */
+static void tell_cache(const brim_loader *loader, brim_log_level level, const char *text,
+                       uint64_t *told) {
+    const uint64_t hash = brim__hash(text, strlen(text), 0);
+    if (text[0] != '\0' && hash != *told) {
+        *told = hash;
+        tell(loader->runtime, level, "%s", text);
+    }
+}
+
+static void tell_caches(brim_loader *loader) {
+    for (struct brim__cache *cache = loader->plan->caches; cache != NULL; cache = cache->next) {
+        struct brim__tier_stats stats = { 0 };
+        if (cache->tier != NULL) {
+            cache->ops->stats(cache->tier, &stats);
+            tell_cache(loader, BRIM_LOG_NOTE, stats.note, &cache->told_note);
+            tell_cache(loader, BRIM_LOG_WARNING, stats.warning, &cache->told_warning);
+        }
+    }
+}
+
+void brim__log_opened(brim_loader *loader) {
+    const brim_runtime *runtime = loader->runtime;
+    const uint32_t wanted = loader->plan->info.threads;
+    if (runtime->log == NULL) {
+        return;
+    }
+    tell_caches(loader);
+    const uint32_t running = brim__pool_suited(loader->runtime, loader->plan->callback);
+    if (running < wanted) {
+        tell(runtime, BRIM_LOG_WARNING,
+             "%u of %u workers run: the budget has no memory for the stacks of more, or the "
+             "system refused threads; batches come slower until there is room",
+             running, wanted);
+    }
+}
+
+void brim__log_next(brim_loader *loader, brim_status status, bool warned) {
+    const bool empty = !warned && loader->stats.warning[0] != '\0';
+    if (loader->runtime->log == NULL || (!empty && status != BRIM_STATUS_END)) {
+        return;
+    }
+    char warning[sizeof loader->stats.warning];
+    memcpy(warning, loader->stats.warning, sizeof warning);
+    brim__unlock(&loader->mutex); /* in_call keeps the loader */
+    if (empty) {
+        tell(loader->runtime, BRIM_LOG_WARNING, "%s", warning);
+    }
+    if (status == BRIM_STATUS_END) {
+        tell_caches(loader);
+    }
+    brim__lock(&loader->mutex);
+}
+
+void brim__log_closing(brim_loader *loader) {
+    if (loader->runtime->log != NULL) {
+        tell_caches(loader);
+    }
+}
