@@ -19,7 +19,7 @@
  */
 #include "fuzz.h"
 
-#include "source/folder.h"
+#include "source/listing.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -30,7 +30,7 @@ enum {
     MOST_BYTES = 16384,
     MOST_ZEROS = 63 * 64,
     HEADER = sizeof(struct brim__listing_header),
-    RECORDS = 2 * BRIM__LISTING_PAGE, /* where they begin: one page has all entries */
+    RECORDS = 2 * BRIM__INDEX_PAGE, /* where they begin: one page has all entries */
     PIPELINES = 2
 };
 
@@ -129,16 +129,15 @@ static void forge(uint8_t *listing, size_t bytes) {
     hash_records(listing, RECORDS, classes_at);
     hash_records(listing, brim__max(classes_at, RECORDS), directories_at);
     hash_records(listing, brim__max(directories_at, RECORDS), bytes);
-    const uint64_t hash = brim__index_page_hash(listing + BRIM__LISTING_PAGE, 1);
-    memcpy(listing + BRIM__LISTING_PAGE + BRIM__INDEX_HASHED, &hash, sizeof hash);
-    brim__listing_seal(listing);
+    brim__index_seal(listing + BRIM__INDEX_PAGE, 1);
+    brim__index_seal(listing, 0);
 }
 
 /* Returns the listing's bytes; 0: it would lead to files of others. */
 static size_t change(const uint8_t *data, size_t bytes, uint8_t listing[MOST_BYTES]) {
     const unsigned how = data[0];
     const size_t made = whole_bytes + (size_t)(how >> 2) * 64;
-    const size_t places = made - BRIM__LISTING_PAGE + HEADER;
+    const size_t places = made - BRIM__INDEX_PAGE + HEADER;
     memset(listing, 0, made);
     memcpy(listing, whole, whole_bytes);
     for (size_t from = 1; bytes - from > 3;) {
@@ -146,7 +145,7 @@ static size_t change(const uint8_t *data, size_t bytes, uint8_t listing[MOST_BYT
         const size_t entries = HEADER + made - RECORDS; /* the place of the first of them */
         at = at < HEADER    ? at
              : at < entries ? RECORDS + (at - HEADER)
-                            : BRIM__LISTING_PAGE + (at - entries);
+                            : BRIM__INDEX_PAGE + (at - entries);
         const size_t room = brim__min(bytes - from - 3, made - at);
         const size_t length = brim__min(data[from + 2], room);
         memcpy(listing + at, data + from + 3, length);

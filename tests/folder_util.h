@@ -8,7 +8,7 @@
 #include "source_util.h"
 
 #include "budget_util.h"
-#include "source/folder.h"
+#include "source/listing.h"
 
 #include <errno.h>
 #include <ftw.h>
@@ -162,11 +162,11 @@ static inline void assert_same_samples(const struct samples *a, const struct sam
     }
 }
 
-static inline const char *blob_of(const uint8_t *record, const struct brim__source_field *field) {
-    struct brim__blob blob;
-    memcpy(&blob, record + field->view.offset, sizeof blob);
-    assert_non_null(blob.path);
-    return blob.path;
+static inline const char *path_in(const uint8_t *record, const struct brim__source_field *field) {
+    struct brim__deferred deferred;
+    memcpy(&deferred, record + field->view.offset, sizeof deferred);
+    assert_non_null(deferred.path);
+    return deferred.path;
 }
 
 /* All samples of a source, fetched `run` at a time; -1 for no label. The first failure
@@ -187,7 +187,7 @@ static inline brim_status take_samples(const struct brim__source *source, uint64
             if (source->field_count > 1) {
                 memcpy(&label, record + source->field[1].view.offset, sizeof label);
             }
-            add_sample(samples, blob_of(record, &source->field[0]), label);
+            add_sample(samples, path_in(record, &source->field[0]), label);
         }
     }
     free(buffer);

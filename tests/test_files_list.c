@@ -59,7 +59,7 @@ static void expect_sample(const struct brim__source *source, uint64_t sample, co
     const uint8_t *records;
     uint64_t got;
     assert_int_equal(fetch_run(source, sample, 1, buffer, &records, &got), BRIM_OK);
-    assert_string_equal(blob_of(records, field_of(source, field)), path);
+    assert_string_equal(path_in(records, field_of(source, field)), path);
     if (number_field != NULL) {
         int64_t found;
         memcpy(&found, records + field_of(source, number_field)->view.offset, sizeof found);
@@ -113,7 +113,7 @@ static void test_formats(void **state) {
         memcpy(&span, records + source->pitch + source->field[2].view.offset, sizeof span);
         assert_int_equal(span.count, 1);
         assert_memory_equal(span.data, "b", 1);
-        assert_string_equal(blob_of(records, field), first.text);
+        assert_string_equal(path_in(records, field), first.text);
         free(buffer);
         char text[PATH_MAX + 64];
         source->ops->describe(source, 1, text, sizeof text);
@@ -203,14 +203,14 @@ static void test_forged_bounds(void **state) {
     for (size_t place = 8; place < 8 + sizeof(struct brim__probed); place += 4) {
         static const uint32_t values[] = { 0, UINT32_MAX };
         for (size_t v = 0; v < BRIM__COUNT(values); v++) {
-            uint8_t bytes[BRIM__LISTING_PAGE];
+            uint8_t bytes[BRIM__INDEX_PAGE];
             assert_int_equal(open_manifest(&session, "g/m.csv", "index=beside"), BRIM_OK);
             close_in(&session);
             const struct long_path page = only_file("g", "m.csv.files-", ".brimprb");
             const int fd = open(page.text, O_RDWR | O_CLOEXEC);
             assert_int_equal(pread(fd, bytes, sizeof bytes, sizeof bytes), sizeof bytes);
             memcpy(bytes + place, &values[v], sizeof values[v]);
-            brim__listing_seal(bytes);
+            brim__index_seal(bytes, 0);
             assert_int_equal(pwrite(fd, bytes, sizeof bytes, sizeof bytes), sizeof bytes);
             close(fd);
             assert_int_equal(open_manifest(&session, "g/m.csv", "index=beside"), BRIM_OK);

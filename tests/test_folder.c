@@ -462,31 +462,31 @@ static void test_bounds_of_any_number_of_pixels(void **state) {
     assert_int_equal(brim__image_bounds_within(&survey, 0).images, 0);
 }
 
-static void test_blobs(void **state) {
+static void test_deferred(void **state) {
     (void)state;
     put("blob/x.bin", "0123456789", 10);
     const struct long_path path = at("blob/x.bin");
     struct brim__file own, held;
     const struct brim__file *file;
     uint64_t offset, bytes;
-    struct brim__blob blob = { .path = path.text };
-    assert_int_equal(brim__blob_open(&blob, &own, &file, &offset, &bytes), BRIM_OK);
+    struct brim__deferred deferred = { .path = path.text };
+    assert_int_equal(brim__deferred_open(&deferred, &own, &file, &offset, &bytes), BRIM_OK);
     assert_ptr_equal(file, &own);
     assert_true(offset == 0 && bytes == 10);
     brim__file_close(&own);
     assert_int_equal(brim__file_open(&held, path.text), BRIM_OK);
-    blob = (struct brim__blob){ .file = &held, .offset = 3, .bytes = 4 };
-    assert_int_equal(brim__blob_open(&blob, &own, &file, &offset, &bytes), BRIM_OK);
+    deferred = (struct brim__deferred){ .file = &held, .offset = 3, .bytes = 4 };
+    assert_int_equal(brim__deferred_open(&deferred, &own, &file, &offset, &bytes), BRIM_OK);
     assert_ptr_equal(file, &held);
     assert_true(offset == 3 && bytes == 4);
     brim__file_close(&own);
     assert_true(held.fd >= 0);
     brim__file_close(&held);
-    blob = (struct brim__blob){ .path = "/nowhere/x" };
-    assert_int_equal(brim__blob_open(&blob, &own, &file, &offset, &bytes), BRIM_STATUS_IO);
+    deferred = (struct brim__deferred){ .path = "/nowhere/x" };
+    assert_int_equal(brim__deferred_open(&deferred, &own, &file, &offset, &bytes), BRIM_STATUS_IO);
     assert_detail_has("/nowhere/x: cannot be opened");
-    blob.described = true; /* its path stands before the reason already */
-    assert_int_equal(brim__blob_open(&blob, &own, &file, &offset, &bytes), BRIM_STATUS_IO);
+    deferred.described = true; /* its path stands before the reason already */
+    assert_int_equal(brim__deferred_open(&deferred, &own, &file, &offset, &bytes), BRIM_STATUS_IO);
     assert_int_equal(strncmp(brim_detail(), "cannot be opened", 16), 0);
     brim__file_close(&own);
 }
@@ -630,7 +630,7 @@ int main(void) {
         cmocka_unit_test(test_probe),
         cmocka_unit_test(test_bounds_name_the_neediest),
         cmocka_unit_test(test_bounds_of_any_number_of_pixels),
-        cmocka_unit_test(test_blobs),
+        cmocka_unit_test(test_deferred),
         cmocka_unit_test(test_guess),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_paths_too_long),

@@ -359,11 +359,11 @@ static void test_exchanged_records(void **state) {
 /* Puts `bytes` bytes of a value at a place of the header, with a hash that is right. */
 static void forge(const char *path, const struct stat *facts, size_t place, const void *value,
                   size_t bytes) {
-    uint8_t page[BRIM__LISTING_PAGE];
+    uint8_t page[BRIM__INDEX_PAGE];
     const int fd = open(path, O_RDWR | O_CLOEXEC);
     assert_int_equal(pread(fd, page, sizeof page, 0), sizeof page);
     memcpy(page + place, value, bytes);
-    brim__listing_seal(page);
+    brim__index_seal(page, 0);
     assert_int_equal(pwrite(fd, page, sizeof page, 0), sizeof page);
     close(fd);
     const struct timespec times[2] = { facts->st_atim, facts->st_mtim };
@@ -442,18 +442,17 @@ static void test_forged_entries(void **state) {
         { .offset = begin, .length_kind = first, .a = 1 }, /* of another class */
         { .offset = begin, .length_kind = 10 },
         { .offset = 0, .length_kind = first },
-        { .offset = BRIM__LISTING_PAGE, .length_kind = 4000 },
+        { .offset = BRIM__INDEX_PAGE, .length_kind = 4000 },
         { .offset = (uint64_t)facts.st_size - 5, .length_kind = first },
         { .offset = (uint64_t)facts.st_size, .length_kind = 0 },
         { .offset = UINT64_MAX - 5, .length_kind = first },
     };
     for (size_t i = 0; i < BRIM__COUNT(items); i++) {
-        uint8_t page[BRIM__LISTING_PAGE];
+        uint8_t page[BRIM__INDEX_PAGE];
         const int fd = open(file.text, O_RDWR | O_CLOEXEC);
         assert_int_equal(pread(fd, page, sizeof page, sizeof page), sizeof page);
         memcpy(page, &items[i], sizeof items[i]);
-        const uint64_t hash = brim__index_page_hash(page, 1);
-        memcpy(page + BRIM__INDEX_HASHED, &hash, sizeof hash);
+        brim__index_seal(page, 1);
         assert_int_equal(pwrite(fd, page, sizeof page, sizeof page), sizeof page);
         close(fd);
         const struct timespec times[2] = { facts.st_atim, facts.st_mtim };

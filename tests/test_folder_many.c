@@ -85,7 +85,7 @@ static void expect_sample(const struct brim__source *source, uint64_t s, uint8_t
     assert_int_equal(fetch_run(source, s, 1, buffer, &record, &got), BRIM_OK);
     assert_int_equal(got, 1);
     const struct long_path path = path_of(s, &wanted);
-    assert_string_equal(blob_of(record, &source->field[0]), path.text);
+    assert_string_equal(path_in(record, &source->field[0]), path.text);
     memcpy(&label, record + source->field[1].view.offset, sizeof label);
     assert_int_equal(label, wanted);
 }

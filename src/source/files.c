@@ -84,8 +84,8 @@ void brim__files_pack(struct brim__source *source, size_t index, const struct br
     source->held_advice = advice;
 }
 
-static brim_status inflate_part(struct brim__inflater *inflater, const struct brim__part *part,
-                                uint8_t *memory) {
+static brim_status inflate_part(struct brim__inflater *inflater,
+                                const struct brim__files_part *part, uint8_t *memory) {
     const struct brim__packed *packed = &part->packed;
     brim_status status =
         brim__inflate_begin(inflater, packed->form, &part->file, packed->begin, packed->bytes);
@@ -126,7 +126,7 @@ static brim_status load(struct brim__source *source, const struct brim__opening 
     }
     brim__inflater_use(files->inflater, opening);
     for (size_t i = 0; i < files->count; i++) {
-        struct brim__part *part = &files->part[i];
+        struct brim__files_part *part = &files->part[i];
         if (!part->packed.on) {
             continue;
         }
@@ -145,7 +145,7 @@ static brim_status load(struct brim__source *source, const struct brim__opening 
 /* ----------------------------------------------------------------- reading */
 
 /* Of the file, or of what comes out of it. */
-static uint64_t content_bytes(const struct brim__part *part) {
+static uint64_t content_bytes(const struct brim__files_part *part) {
     return part->packed.on ? part->packed.skipped + part->packed.kept : part->file.bytes;
 }
 
@@ -158,7 +158,7 @@ brim_status brim__files_finish(struct brim__source *source, struct brim__files *
                                const char *what) {
     bool any_read = false;
     for (size_t i = 0; i < files->count; i++) {
-        struct brim__part *part = &files->part[i];
+        struct brim__files_part *part = &files->part[i];
         part->first = source->count;
         if (brim__add_overflows(source->count, part->samples, &source->count) ||
             source->count > INT64_MAX) {
@@ -186,7 +186,8 @@ brim_status brim__files_finish(struct brim__source *source, struct brim__files *
     return BRIM_OK;
 }
 
-static inline const struct brim__part *find(const struct brim__files *files, uint64_t sample) {
+static inline const struct brim__files_part *find(const struct brim__files *files,
+                                                  uint64_t sample) {
     size_t low = 0, high = files->count;
     while (high - low > 1) {
         const size_t middle = low + (high - low) / 2;
@@ -199,11 +200,11 @@ static inline const struct brim__part *find(const struct brim__files *files, uin
     return &files->part[low];
 }
 
-const struct brim__part *brim__files_find(const struct brim__files *files, uint64_t sample) {
+const struct brim__files_part *brim__files_find(const struct brim__files *files, uint64_t sample) {
     return find(files, sample);
 }
 
-static uint64_t record_byte(const struct brim__source *source, const struct brim__part *part,
+static uint64_t record_byte(const struct brim__source *source, const struct brim__files_part *part,
                             uint64_t sample) {
     return part->data + (sample - part->first) * source->pitch;
 }
@@ -212,7 +213,7 @@ static uint64_t record_byte(const struct brim__source *source, const struct brim
 static brim_status locate(const struct brim__source *source, uint64_t sample, uint64_t count,
                           struct brim__file_range *ranges, size_t most, size_t *found) {
     assert(sample < source->count && count > 0 && most > 0);
-    const struct brim__part *part = find(source->self, sample);
+    const struct brim__files_part *part = find(source->self, sample);
     const uint64_t run = brim__min(count, part->first + part->samples - sample);
     const bool alone = source->most_run == 1 && is_far_apart(source);
     const uint64_t each = alone ? 1 : run;
@@ -234,14 +235,14 @@ static brim_status locate(const struct brim__source *source, uint64_t sample, ui
 }
 
 static void describe(const struct brim__source *source, uint64_t sample, char *text, size_t bytes) {
-    const struct brim__part *part = brim__files_find(source->self, sample);
+    const struct brim__files_part *part = brim__files_find(source->self, sample);
     snprintf(text, bytes, "%s, sample %llu (byte %llu)", part->file.path,
              (unsigned long long)sample, (unsigned long long)record_byte(source, part, sample));
 }
 
 /* A file that is not what opening saw is no longer what is read here, or not all of it
  * (a header, an index): its samples are then told from those of both. */
-static brim_status stamp_part(const struct brim__part *part, bool may_lack, uint64_t *stamp) {
+static brim_status stamp_part(const struct brim__files_part *part, bool may_lack, uint64_t *stamp) {
     const uint64_t opened = brim__file_opened_stamp(&part->file);
     const brim_status status = brim__file_stamp(part->file.path, may_lack, stamp);
     if (status == BRIM_OK && *stamp != opened) {

@@ -41,7 +41,7 @@ struct brim__packed {
     const char *label; /* "x.npz, a.npy": for messages; in the opening's arena */
 };
 
-struct brim__part {
+struct brim__files_part {
     struct brim__file file;
     uint64_t data;    /* byte of its first record */
     uint64_t samples; /* records in it; may be 0 */
@@ -54,7 +54,7 @@ struct brim__part {
 
 struct brim__files {
     size_t count;
-    struct brim__part *part;
+    struct brim__files_part *part;
     struct brim__inflater *inflater; /* for all that is packed */
     uint64_t packed_largest;         /* of what is kept of one file */
     uint64_t packed_bytes;           /* that all of it takes, one after the other, ... */
@@ -82,7 +82,7 @@ brim_status brim__files_finish(struct brim__source *source, struct brim__files *
 brim_status brim__files_stamp(const struct brim__files *files, uint64_t sample, uint64_t *stamp);
 
 /* The file that holds a sample. */
-const struct brim__part *brim__files_find(const struct brim__files *files, uint64_t sample);
+const struct brim__files_part *brim__files_find(const struct brim__files *files, uint64_t sample);
 
 extern const struct brim__source_ops brim__files_ops;
 

@@ -2,11 +2,11 @@
  * folder.c: `folder DIR...`, one sample for each image file below a directory.
  *
  * A sample is a path, and where there are classes a label. The paths lie in the
- * folder's listing, which is their index too (folder.h); fetching reads it and opens
+ * folder's listing, which is their index too (listing.h); fetching reads it and opens
  * no image: the stage that decodes it does.
  *
  *     range:   a record of the listing
- *     record:  brim__blob -> "/.../DIR/class/name", in the work memory | label: int64
+ *     record:  brim__deferred -> "/.../DIR/class/name", in the work memory | label: int64
  *
  * Paths are absolute, so that they stay right when the process changes its directory;
  * messages begin with the directory as the user wrote it.
@@ -15,7 +15,7 @@
  * that turns out damaged while it is opened is made once more before the user hears of
  * it; so is one that another process replaced between two steps of ours.
  */
-#include "source/folder.h"
+#include "source/listing.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -87,7 +87,7 @@ static brim_status parse_record(const struct opened *opened, const struct brim__
 static brim_status parse(const struct brim__source *source, const struct brim__file_range *range,
                          uint8_t *bytes, uint8_t *record, uint8_t *work) {
     const struct opened *opened = source->self;
-    const struct brim__blob blob = { .path = (const char *)work, .described = true };
+    const struct brim__deferred deferred = { .path = (const char *)work, .described = true };
     struct brim__listed listed;
     const char *relative;
     char full[PATH_MAX];
@@ -99,10 +99,10 @@ static brim_status parse(const struct brim__source *source, const struct brim__f
         return status;
     }
     memcpy(work, full, strlen(full) + 1);
-    memcpy(record, &blob, sizeof blob);
+    memcpy(record, &deferred, sizeof deferred);
     if (source->field_count > 1) {
         const int64_t label = listed.label;
-        memcpy(record + sizeof blob, &label, sizeof label);
+        memcpy(record + sizeof deferred, &label, sizeof label);
     }
     return BRIM_OK;
 }
@@ -127,7 +127,7 @@ static brim_status name_of(const struct brim__source *source, uint64_t sample, c
     if (status == BRIM_OK) {
         memcpy(path, relative, listed.path_bytes);
         path[listed.path_bytes] = '\0';
-        brim__files_name(opened->folder.root[listed.root], path, text, bytes);
+        brim__paths_name(opened->folder.root[listed.root], path, text, bytes);
     }
     return status;
 }
@@ -358,10 +358,10 @@ static brim_status open_listing(struct opened *opened, struct brim__opening *ope
 static brim_status set_fields(struct brim__source *source, const struct opened *opened) {
     const struct brim__listing_header *header = &opened->listing.header;
     struct brim__source_field *image = &source->field[0], *label = &source->field[1];
-    brim__files_field(image, 0, header->probed.largest);
+    brim__paths_field(image, 0, header->probed.largest);
     image->images = opened->images;
     source->field_count = 1;
-    source->record_bytes = sizeof(struct brim__blob);
+    source->record_bytes = sizeof(struct brim__deferred);
     if (header->labelled != 0) {
         label->view =
             (struct brim__view){ .dtype = BRIM_DTYPE_I64, .offset = source->record_bytes };
@@ -406,7 +406,7 @@ static brim_status open_samples(const struct brim__use *use, struct brim__openin
     source->range_bytes = source->most_run * (BRIM__LISTING_RECORD + header->longest);
     source->work_bytes = opened->longest;
     source->extra_bytes = brim__source_parsing_bytes(source);
-    status = brim__files_note(header->loose, header->probed.others, opening->arena, &source->note);
+    status = brim__paths_note(header->loose, header->probed.others, opening->arena, &source->note);
     return status == BRIM_OK ? set_fields(source, opened) : status;
 }
 

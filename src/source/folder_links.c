@@ -12,7 +12,7 @@
  * The table holds hashes, 16 bytes for each directory that links lead to, and
  * nothing for others.
  */
-#include "source/folder.h"
+#include "source/listing.h"
 
 #define ROOM_LEAST 512
 #define AGAIN_FREE 1000 /* links that may lead where others led, however few directories */

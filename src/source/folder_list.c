@@ -13,19 +13,18 @@
  * sample. Numbers that decide where something is read or written are checked even
  * then: a hash keeps out accidents, not malice.
  */
-#include "source/folder.h"
+#include "source/listing.h"
 
 #include <stdio.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "listings are little-endian");
 
 #define MAGIC       "brimlst\n"
-#define HASHED      (BRIM__LISTING_PAGE - 8) /* bytes of the header's page before its hash */
 #define READ_LEAST  ((size_t)8192)
 #define READ_MOST   ((size_t)65536)
 #define RECORD_TAIL (BRIM__LISTING_RECORD - sizeof(uint64_t)) /* behind the hash */
 
-_Static_assert(sizeof(struct brim__listing_header) <= HASHED, "the header is one page");
+_Static_assert(sizeof(struct brim__listing_header) <= BRIM__INDEX_HASHED, "the header is one page");
 _Static_assert(BRIM__LISTED_MOST <= READ_LEAST, "any record fits the buffer");
 
 /* ----------------------------------------------------------------- records */
@@ -37,7 +36,7 @@ brim_status brim__listing_damaged(const char *path, uint64_t at) {
                       path, (unsigned long long)at);
 }
 
-brim_status brim__listed_append(struct brim__tape *tape, struct brim__listed listed,
+brim_status brim__listed_append(struct brim__append_file *append, struct brim__listed listed,
                                 const char *path, size_t path_bytes) {
     uint8_t record[BRIM__LISTED_MOST];
     assert(path_bytes < PATH_MAX);
@@ -45,9 +44,9 @@ brim_status brim__listed_append(struct brim__tape *tape, struct brim__listed lis
     memcpy(record, &listed, sizeof listed);
     memcpy(record + sizeof listed, path, path_bytes);
     const uint64_t hash =
-        brim__hash(record + sizeof hash, RECORD_TAIL + path_bytes, brim__tape_end(tape));
+        brim__hash(record + sizeof hash, RECORD_TAIL + path_bytes, brim__append_end(append));
     memcpy(record, &hash, sizeof hash);
-    return brim__tape_append(tape, record, sizeof listed + path_bytes);
+    return brim__append_bytes(append, record, sizeof listed + path_bytes);
 }
 
 /* Does a path from a root on stay below it? Walking finds names joined by single slashes,
@@ -81,11 +80,11 @@ brim_status brim__listed_parse(const uint8_t *record, uint64_t bytes, const char
     return BRIM_OK;
 }
 
-brim_status brim__listed_next(struct brim__tape_reader *reader, struct brim__listed *listed,
+brim_status brim__listed_next(struct brim__forward_reader *reader, struct brim__listed *listed,
                               const char **path) {
     const uint8_t *record;
     const uint64_t at = reader->at - (reader->have - reader->from);
-    brim_status status = brim__tape_peek(reader, sizeof *listed, &record);
+    brim_status status = brim__forward_peek(reader, sizeof *listed, &record);
     if (status != BRIM_OK) {
         return status;
     }
@@ -94,10 +93,10 @@ brim_status brim__listed_next(struct brim__tape_reader *reader, struct brim__lis
     if (bytes > reader->room) {
         return brim__listing_damaged(reader->file->path, at);
     }
-    status = brim__tape_peek(reader, bytes, &record);
+    status = brim__forward_peek(reader, bytes, &record);
     if (status == BRIM_OK) {
         status = brim__listed_parse(record, bytes, reader->file->path, at, listed, path);
-        brim__tape_skip(reader, bytes);
+        brim__forward_skip(reader, bytes);
     }
     return status;
 }
@@ -120,19 +119,9 @@ brim_status brim__listed_path(const struct brim__folder *folder, uint32_t root, 
 
 /* ----------------------------------------------------------------- opening */
 
-void brim__listing_seal(uint8_t page[BRIM__LISTING_PAGE]) {
-    const uint64_t hash = brim__hash(page, HASHED, 0);
-    memcpy(page + HASHED, &hash, sizeof hash);
-}
-
-bool brim__listing_sealed(const uint8_t page[BRIM__LISTING_PAGE]) {
-    const uint64_t hash = brim__hash(page, HASHED, 0);
-    return memcmp(page + HASHED, &hash, sizeof hash) == 0;
-}
-
 void brim__listing_expect(struct brim__listing_header *header, uint64_t options) {
     *header = (struct brim__listing_header){ .version = BRIM__LISTING_VERSION,
-                                             .page_bytes = BRIM__LISTING_PAGE,
+                                             .page_bytes = BRIM__INDEX_PAGE,
                                              .options = options };
     memcpy(header->magic, MAGIC, sizeof header->magic);
 }
@@ -144,7 +133,7 @@ static brim_status stale(const char *path) {
 static brim_status read_header(struct brim__listing *listing, uint64_t options) {
     struct brim__listing_header *header = &listing->header, expected;
     const struct brim__file *file = &listing->index.file;
-    uint8_t page[BRIM__LISTING_PAGE];
+    uint8_t page[BRIM__INDEX_PAGE];
     if (file->bytes < sizeof page) {
         return stale(file->path);
     }
@@ -158,7 +147,7 @@ static brim_status read_header(struct brim__listing *listing, uint64_t options) 
     const uint64_t most = file->bytes / BRIM__INDEX_ENTRY;
     const uint64_t begin = brim__listing_records_at(brim__min(header->samples, most));
     const bool whole =
-        brim__listing_sealed(page) &&
+        brim__index_sealed(page, 0) &&
         memcmp(header, &expected, offsetof(struct brim__listing_header, samples)) == 0 &&
         header->bytes == file->bytes && header->directories_at <= header->bytes &&
         header->classes_at <= header->directories_at && header->samples > 0 &&
@@ -173,11 +162,11 @@ static brim_status read_header(struct brim__listing *listing, uint64_t options) 
 }
 
 /* A reader of [from, to), whose buffer is freed by the caller. */
-static brim_status begin_reading(struct brim__tape_reader *reader, const struct brim__file *file,
+static brim_status begin_reading(struct brim__forward_reader *reader, const struct brim__file *file,
                                  uint64_t from, uint64_t to, const struct brim__opening *opening) {
     brim_status status;
     const size_t room = brim__index_buffer(opening, 8, READ_LEAST, READ_MOST);
-    *reader = (struct brim__tape_reader){ .file = file, .at = from, .end = to, .room = room };
+    *reader = (struct brim__forward_reader){ .file = file, .at = from, .end = to, .room = room };
     reader->buffer = brim__alloc(opening->arena->budget, room, &status);
     return reader->buffer != NULL ? BRIM_OK
                                   : brim__fail_within(status, "reading the listing %s", file->path);
@@ -209,11 +198,11 @@ static brim_status check_directories(const struct brim__listing *listing,
                                      const struct brim__folder *folder,
                                      const struct brim__opening *opening) {
     const struct brim__listing_header *header = &listing->header;
-    struct brim__tape_reader reader;
+    struct brim__forward_reader reader;
     uint64_t count = 0;
     brim_status status = begin_reading(&reader, &listing->index.file, header->directories_at,
                                        header->bytes, opening);
-    for (; status == BRIM_OK && !brim__tape_done(&reader); count++) {
+    for (; status == BRIM_OK && !brim__forward_done(&reader); count++) {
         struct brim__listed listed;
         const char *path = "";
         status = brim__listed_next(&reader, &listed, &path);
@@ -284,7 +273,7 @@ brim_status brim__listing_classes(const struct brim__listing *listing,
                                   struct brim__opening *opening, const char *const **names) {
     const struct brim__listing_header *header = &listing->header;
     const char **table;
-    struct brim__tape_reader reader;
+    struct brim__forward_reader reader;
     brim_status status = brim__arena_take(opening->arena, header->classes * sizeof *table, &table);
     if (status != BRIM_OK) {
         return status;

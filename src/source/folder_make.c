@@ -23,15 +23,15 @@
  * is left out, wherever it is met; a listing beside the data that would lie in one of
  * the directories that it lists is refused.
  */
-#include "source/folder.h"
+#include "source/listing.h"
 
 #include <stdio.h>
 
-#define SORT_MOST   ((size_t)8 << 20)
-#define SORT_LEAST  ((size_t)64 << 10)
-#define TAPE_BYTES  ((size_t)16 << 10)
-#define KEY_NUMBERS 8 /* bytes of a key before its path */
-#define TELL_EVERY  64
+#define SORT_MOST    ((size_t)8 << 20)
+#define SORT_LEAST   ((size_t)64 << 10)
+#define APPEND_BYTES ((size_t)16 << 10)
+#define KEY_NUMBERS  8 /* bytes of a key before its path */
+#define TELL_EVERY   64
 
 struct maker {
     const struct brim__folder *folder;
@@ -39,7 +39,7 @@ struct maker {
     const char *path; /* of the listing */
     bool labelled;
     struct brim__sorter sorter;
-    struct brim__tape directories, classes, out;
+    struct brim__append_file directories, classes, out;
     struct brim__index_packer packer; /* of the samples' entries */
     struct brim__listing_header header;
     uint8_t *entries; /* buffer of a directory's entries */
@@ -236,15 +236,15 @@ static brim_status visit(void *user, const struct brim__entry *entry) {
 
 /* Walks all directories that wait, and those that are found on the way. */
 static brim_status walk_all(struct maker *maker) {
-    struct brim__tape_reader reader = { .file = &maker->directories.view,
-                                        .buffer = maker->read,
-                                        .room = TAPE_BYTES };
+    struct brim__forward_reader reader = { .file = &maker->directories.view,
+                                           .buffer = maker->read,
+                                           .room = APPEND_BYTES };
     brim_status status = BRIM_OK;
     while (status == BRIM_OK) {
-        if (brim__tape_done(&reader)) {
-            status = brim__tape_flush(&maker->directories);
+        if (brim__forward_done(&reader)) {
+            status = brim__append_flush(&maker->directories);
             reader.end = maker->directories.view.bytes;
-            if (status != BRIM_OK || brim__tape_done(&reader)) {
+            if (status != BRIM_OK || brim__forward_done(&reader)) {
                 break;
             }
         }
@@ -365,10 +365,10 @@ static brim_status read_roots(struct maker *maker) {
 
 /* The names of classes without files. */
 static brim_status check_classes(struct maker *maker) {
-    struct brim__tape_reader reader = { .file = &maker->classes.view,
-                                        .end = maker->classes.view.bytes,
-                                        .buffer = maker->read,
-                                        .room = TAPE_BYTES };
+    struct brim__forward_reader reader = { .file = &maker->classes.view,
+                                           .end = maker->classes.view.bytes,
+                                           .buffer = maker->read,
+                                           .room = APPEND_BYTES };
     char names[400] = "", extensions[200];
     size_t used = 0;
     uint64_t empty = 0;
@@ -433,7 +433,7 @@ static brim_status write_sample(struct maker *maker, const uint8_t *key, size_t 
     if (maker->full != NULL) {
         maker->full[listed.label] = 1;
     }
-    const struct brim__index_entry entry = { .offset = brim__tape_end(&maker->out),
+    const struct brim__index_entry entry = { .offset = brim__append_end(&maker->out),
                                              .length = sizeof listed + bytes,
                                              .kind = (uint16_t)format,
                                              .a = listed.label };
@@ -464,12 +464,12 @@ static brim_status write_samples(struct maker *maker) {
 }
 
 /* Records of a scratch file, which have other places now. */
-static brim_status copy_records(struct maker *maker, const struct brim__tape *from) {
-    struct brim__tape_reader reader = {
-        .file = &from->view, .end = from->view.bytes, .buffer = maker->read, .room = TAPE_BYTES
+static brim_status copy_records(struct maker *maker, const struct brim__append_file *from) {
+    struct brim__forward_reader reader = {
+        .file = &from->view, .end = from->view.bytes, .buffer = maker->read, .room = APPEND_BYTES
     };
     brim_status status = BRIM_OK;
-    while (status == BRIM_OK && !brim__tape_done(&reader)) {
+    while (status == BRIM_OK && !brim__forward_done(&reader)) {
         struct brim__listed listed;
         const char *path;
         status = brim__listed_next(&reader, &listed, &path);
@@ -483,14 +483,14 @@ static brim_status copy_records(struct maker *maker, const struct brim__tape *fr
 
 static brim_status write_header(struct maker *maker) {
     struct brim__listing_header *header = &maker->header;
-    uint8_t page[BRIM__LISTING_PAGE] = { 0 };
+    uint8_t page[BRIM__INDEX_PAGE] = { 0 };
     header->labelled = maker->labelled;
     header->loose = maker->labelled ? maker->loose : 0;
-    header->bytes = brim__tape_end(&maker->out);
+    header->bytes = brim__append_end(&maker->out);
     header->identity = brim__hash_words(header->identity, header->samples, header->classes);
     memcpy(page, header, sizeof *header);
-    brim__listing_seal(page);
-    brim_status status = brim__tape_flush(&maker->out);
+    brim__index_seal(page, 0);
+    brim_status status = brim__append_flush(&maker->out);
     if (status == BRIM_OK) {
         status = brim__new_file_write(&maker->out.file, 0, page, sizeof page);
         maker->out.refused |= status != BRIM_OK;
@@ -507,16 +507,16 @@ static brim_status write_listing(struct maker *maker) {
         status = brim__index_packer_end(&maker->packer);
     }
     if (status == BRIM_OK) {
-        status = brim__tape_flush(&maker->classes);
+        status = brim__append_flush(&maker->classes);
     }
     if (status == BRIM_OK && maker->labelled && !maker->folder->allow_empty) {
         status = check_classes(maker);
     }
-    header->classes_at = brim__tape_end(&maker->out);
+    header->classes_at = brim__append_end(&maker->out);
     if (status == BRIM_OK) {
         status = copy_records(maker, &maker->classes);
     }
-    header->directories_at = brim__tape_end(&maker->out);
+    header->directories_at = brim__append_end(&maker->out);
     if (status == BRIM_OK) {
         status = copy_records(maker, &maker->directories);
     }
@@ -525,19 +525,19 @@ static brim_status write_listing(struct maker *maker) {
 
 /* ------------------------------------------------------------------ making */
 
-static brim_status begin_tapes(struct maker *maker, uint8_t *buffers) {
-    struct brim__tape *const tapes[] = { &maker->directories, &maker->classes, &maker->out };
+static brim_status begin_files(struct maker *maker, uint8_t *buffers) {
+    struct brim__append_file *const files[] = { &maker->directories, &maker->classes, &maker->out };
     brim_status status = brim__make_directory_of(maker->path);
     maker->out.refused = status != BRIM_OK;
-    for (size_t i = 0; i < BRIM__COUNT(tapes) && status == BRIM_OK; i++) {
-        status = brim__tape_begin(tapes[i], maker->path, tapes[i] != &maker->out,
-                                  buffers + i * TAPE_BYTES, TAPE_BYTES);
+    for (size_t i = 0; i < BRIM__COUNT(files) && status == BRIM_OK; i++) {
+        status = brim__append_begin(files[i], maker->path, files[i] != &maker->out,
+                                    buffers + i * APPEND_BYTES, APPEND_BYTES);
     }
     return status;
 }
 
 static brim_status make(struct maker *maker, uint8_t *buffers) {
-    brim_status status = begin_tapes(maker, buffers);
+    brim_status status = begin_files(maker, buffers);
     if (status == BRIM_OK) {
         status = find_own(maker);
     }
@@ -555,10 +555,10 @@ static brim_status make(struct maker *maker, uint8_t *buffers) {
         maker->out.refused = status != BRIM_OK;
     }
     const bool refused = maker->out.refused || maker->packer.refused || maker->classes.refused ||
-                         maker->directories.refused || maker->sorter.tape.refused;
-    brim__tape_abandon(&maker->out);
-    brim__tape_abandon(&maker->classes);
-    brim__tape_abandon(&maker->directories);
+                         maker->directories.refused || maker->sorter.spill.refused;
+    brim__append_abandon(&maker->out);
+    brim__append_abandon(&maker->classes);
+    brim__append_abandon(&maker->directories);
     brim__sorter_fini(&maker->sorter);
     brim__links_fini(&maker->links);
     brim__free(maker->full);
@@ -573,7 +573,7 @@ brim_status brim__listing_make(const char *path, uint64_t options,
     const size_t window = folder->probe ? BRIM__INPUT_WINDOW : 0;
     brim_status status;
     uint8_t *memory = brim__alloc(
-        budget, head + sort + 5 * TAPE_BYTES + BRIM__WALK_BUFFER + BRIM__INDEX_PAGE + window,
+        budget, head + sort + 5 * APPEND_BYTES + BRIM__WALK_BUFFER + BRIM__INDEX_PAGE + window,
         &status);
     if (memory == NULL) {
         return brim__fail_within(status, "listing %s", folder->root[0]);
@@ -583,16 +583,16 @@ brim_status brim__listing_make(const char *path, uint64_t options,
     maker->folder = folder;
     maker->opening = opening;
     maker->path = path;
-    maker->read = buffers + 4 * TAPE_BYTES;
-    maker->entries = buffers + 5 * TAPE_BYTES;
+    maker->read = buffers + 4 * APPEND_BYTES;
+    maker->entries = buffers + 5 * APPEND_BYTES;
     uint8_t *const page = maker->entries + BRIM__WALK_BUFFER;
     maker->window = folder->probe ? page + BRIM__INDEX_PAGE : NULL;
     brim__index_packer_init(&maker->packer, &maker->out.file, page, 1);
     maker->told_ns = brim__now();
     brim__listing_expect(&maker->header, options);
     maker->header.identity = brim__hash("folder", 6, 0);
-    brim__sorter_init(&maker->sorter, path, memory + head, sort, buffers + 3 * TAPE_BYTES,
-                      TAPE_BYTES);
+    brim__sorter_init(&maker->sorter, path, memory + head, sort, buffers + 3 * APPEND_BYTES,
+                      APPEND_BYTES);
     status = make(maker, buffers);
     brim__free(memory);
     return status;

@@ -14,31 +14,31 @@
  * memory places are merged from one half of their room to the other: without a
  * worst case, and without memory that is not counted.
  */
-#include "source/folder.h"
+#include "source/listing.h"
 
 #define HEAD sizeof(uint32_t) /* before a key: its length */
 
 void brim__sorter_init(struct brim__sorter *sorter, const char *path, uint8_t *memory, size_t bytes,
-                       uint8_t *tape_buffer, size_t tape_room) {
+                       uint8_t *spill_buffer, size_t spill_room) {
     assert(bytes >= 2 * (size_t)BRIM__SORT_CHUNK && bytes <= UINT32_MAX && bytes % 64 == 0);
     memset(sorter, 0, sizeof *sorter);
     sorter->path = path;
     sorter->memory = memory;
     sorter->bytes = bytes;
-    sorter->tape_buffer = tape_buffer;
-    sorter->tape_room = tape_room;
+    sorter->spill_buffer = spill_buffer;
+    sorter->spill_room = spill_room;
 }
 
 void brim__sorter_reset(struct brim__sorter *sorter) {
     sorter->count = sorter->next = sorter->live = 0;
     sorter->used = 0;
     sorter->spilled = sorter->given = false;
-    sorter->begin = brim__tape_end(&sorter->tape);
+    sorter->begin = brim__append_end(&sorter->spill);
     sorter->runs = 0;
 }
 
 void brim__sorter_fini(struct brim__sorter *sorter) {
-    brim__tape_abandon(&sorter->tape);
+    brim__append_abandon(&sorter->spill);
 }
 
 static int compare(const uint8_t *a, size_t a_length, const uint8_t *b, size_t b_length) {
@@ -93,19 +93,19 @@ static void sort_memory(struct brim__sorter *sorter) {
 /* What is in memory becomes a run. */
 static brim_status spill(struct brim__sorter *sorter) {
     brim_status status = BRIM_OK;
-    if (sorter->tape.buffer == NULL) {
-        status = brim__tape_begin(&sorter->tape, sorter->path, true, sorter->tape_buffer,
-                                  sorter->tape_room);
+    if (sorter->spill.buffer == NULL) {
+        status = brim__append_begin(&sorter->spill, sorter->path, true, sorter->spill_buffer,
+                                    sorter->spill_room);
     }
     sort_memory(sorter);
     const uint64_t bytes = sorter->used;
     if (status == BRIM_OK) {
-        status = brim__tape_append(&sorter->tape, &bytes, sizeof bytes);
+        status = brim__append_bytes(&sorter->spill, &bytes, sizeof bytes);
     }
     for (uint32_t i = 0; i < sorter->count && status == BRIM_OK; i++) {
         const uint32_t place = sorter->sorted[i];
-        status = brim__tape_append(&sorter->tape, sorter->memory + place,
-                                   HEAD + length_at(sorter, place));
+        status = brim__append_bytes(&sorter->spill, sorter->memory + place,
+                                    HEAD + length_at(sorter, place));
     }
     sorter->used = 0;
     sorter->count = 0;
@@ -139,11 +139,11 @@ brim_status brim__sorter_add(struct brim__sorter *sorter, const void *key, size_
 /* The next key of a stream; *live is false behind its last. */
 static brim_status advance(struct brim__sort_stream *stream, bool *live) {
     const uint8_t *data;
-    *live = !brim__tape_done(&stream->reader);
+    *live = !brim__forward_done(&stream->reader);
     if (!*live) {
         return BRIM_OK;
     }
-    brim_status status = brim__tape_peek(&stream->reader, HEAD, &data);
+    brim_status status = brim__forward_peek(&stream->reader, HEAD, &data);
     if (status != BRIM_OK) {
         return status;
     }
@@ -152,10 +152,10 @@ static brim_status advance(struct brim__sort_stream *stream, bool *live) {
         return brim__fail(BRIM_STATUS_CORRUPT, "%s: a file beside it, of sorted names, was damaged",
                           stream->reader.file->path);
     }
-    status = brim__tape_peek(&stream->reader, HEAD + stream->length, &data);
+    status = brim__forward_peek(&stream->reader, HEAD + stream->length, &data);
     if (status == BRIM_OK) {
         stream->key = data + HEAD;
-        brim__tape_skip(&stream->reader, HEAD + stream->length);
+        brim__forward_skip(&stream->reader, HEAD + stream->length);
     }
     return status;
 }
@@ -192,16 +192,16 @@ static brim_status open_runs(struct brim__sorter *sorter, uint32_t count, uint64
         struct brim__sort_stream *stream = &sorter->stream[i];
         uint64_t run;
         bool live;
-        brim_status status = brim__file_read(&sorter->tape.view, *at, &run, sizeof run);
+        brim_status status = brim__file_read(&sorter->spill.view, *at, &run, sizeof run);
         if (status != BRIM_OK) {
             return status;
         }
         *at += sizeof run;
-        stream->reader = (struct brim__tape_reader){ .file = &sorter->tape.view,
-                                                     .at = *at,
-                                                     .end = *at + run,
-                                                     .buffer = sorter->memory + i * chunk,
-                                                     .room = chunk };
+        stream->reader = (struct brim__forward_reader){ .file = &sorter->spill.view,
+                                                        .at = *at,
+                                                        .end = *at + run,
+                                                        .buffer = sorter->memory + i * chunk,
+                                                        .room = chunk };
         *at += run;
         *bytes += run;
         status = advance(stream, &live);
@@ -238,19 +238,19 @@ static brim_status next_merged(struct brim__sorter *sorter, const struct brim__s
     return BRIM_OK;
 }
 
-/* Merges runs into one at the end of the tape. */
+/* Merges runs into one at the end of the spill file. */
 static brim_status merge_runs(struct brim__sorter *sorter, uint32_t count, uint64_t *at) {
     uint64_t bytes;
     brim_status status = open_runs(sorter, count, at, &bytes);
     if (status == BRIM_OK) {
-        status = brim__tape_append(&sorter->tape, &bytes, sizeof bytes);
+        status = brim__append_bytes(&sorter->spill, &bytes, sizeof bytes);
     }
     while (status == BRIM_OK) {
         const struct brim__sort_stream *top;
         status = next_merged(sorter, &top);
         if (status == BRIM_OK) {
             /* the length stands before the key in the chunk too */
-            status = brim__tape_append(&sorter->tape, top->key - HEAD, HEAD + top->length);
+            status = brim__append_bytes(&sorter->spill, top->key - HEAD, HEAD + top->length);
         }
     }
     return status == BRIM_STATUS_END ? BRIM_OK : status;
@@ -264,10 +264,10 @@ brim_status brim__sorter_sort(struct brim__sorter *sorter) {
     const uint64_t fan = brim__min(BRIM__SORT_FAN, sorter->bytes / BRIM__SORT_CHUNK);
     brim_status status = sorter->count > 0 ? spill(sorter) : BRIM_OK;
     if (status == BRIM_OK) {
-        status = brim__tape_flush(&sorter->tape);
+        status = brim__append_flush(&sorter->spill);
     }
     while (status == BRIM_OK && sorter->runs > fan) {
-        const uint64_t begin = sorter->tape.view.bytes;
+        const uint64_t begin = sorter->spill.view.bytes;
         uint64_t at = sorter->begin, merged = 0;
         for (uint64_t left = sorter->runs; left > 0 && status == BRIM_OK; merged++) {
             const uint64_t count = brim__min(left, fan);
@@ -275,7 +275,7 @@ brim_status brim__sorter_sort(struct brim__sorter *sorter) {
             left -= count;
         }
         if (status == BRIM_OK) {
-            status = brim__tape_flush(&sorter->tape);
+            status = brim__append_flush(&sorter->spill);
         }
         sorter->begin = begin;
         sorter->runs = merged;

@@ -19,7 +19,7 @@
  * and the time is that recent, the directory is unsure, and read again next time.
  */
 #include "base/fault.h"
-#include "source/folder.h"
+#include "source/listing.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -16,8 +16,8 @@
 #include "base/file.h"
 #include "base/struct.h"
 #include "image/decode.h"
-#include "source/folder.h"
 #include "source/inflate.h"
+#include "source/listing.h"
 #include "source/tokens.h"
 #include "source/zip_file.h"
 

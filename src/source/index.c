@@ -20,6 +20,16 @@ uint64_t brim__index_page_hash(const uint8_t *page, uint64_t number) {
     return brim__hash(page, BRIM__INDEX_HASHED, number);
 }
 
+void brim__index_seal(uint8_t *page, uint64_t number) {
+    const uint64_t hash = brim__index_page_hash(page, number);
+    memcpy(page + BRIM__INDEX_HASHED, &hash, sizeof hash);
+}
+
+bool brim__index_sealed(const uint8_t *page, uint64_t number) {
+    const uint64_t hash = brim__index_page_hash(page, number);
+    return memcmp(page + BRIM__INDEX_HASHED, &hash, sizeof hash) == 0;
+}
+
 void brim__index_expect(const struct brim__file *data, const struct brim__index_recipe *recipe,
                         struct brim__index_header *header) {
     *header = (struct brim__index_header){ .version = BRIM__INDEX_VERSION,
@@ -103,13 +113,11 @@ brim_status brim__kept_path(const struct brim__file *data, const struct brim__in
 static brim_status read_page(const struct brim__file *file, uint64_t number,
                              uint8_t page[BRIM__INDEX_PAGE]) {
     const uint64_t at = number * BRIM__INDEX_PAGE;
-    uint64_t hash;
     const brim_status status = brim__file_read(file, at, page, BRIM__INDEX_PAGE);
     if (status != BRIM_OK) {
         return status;
     }
-    memcpy(&hash, page + BRIM__INDEX_HASHED, sizeof hash);
-    if (hash != brim__index_page_hash(page, number)) {
+    if (!brim__index_sealed(page, number)) {
         return brim__fail(BRIM_STATUS_CORRUPT,
                           "%s: this index is damaged in page %llu (byte %llu): delete it, and it "
                           "is made anew",

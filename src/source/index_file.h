@@ -48,6 +48,9 @@ _Static_assert(sizeof(struct brim__index_item) == BRIM__INDEX_ENTRY, "24 bytes o
 void brim__index_expect(const struct brim__file *data, const struct brim__index_recipe *recipe,
                         struct brim__index_header *header);
 uint64_t brim__index_page_hash(const uint8_t *page, uint64_t number);
+/* Puts the hash at the end of a page; compares it. */
+void brim__index_seal(uint8_t *page, uint64_t number);
+bool brim__index_sealed(const uint8_t *page, uint64_t number);
 static inline uint64_t brim__index_pages(uint64_t count) {
     return 1 + brim__divide_up(count, BRIM__INDEX_PER_PAGE);
 }

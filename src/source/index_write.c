@@ -39,11 +39,6 @@ void brim__index_packer_init(struct brim__index_packer *packer, struct brim__new
     begin_page(packer, 0);
 }
 
-static void seal(uint8_t *page, uint64_t number) {
-    const uint64_t hash = brim__index_page_hash(page, number);
-    memcpy(page + BRIM__INDEX_HASHED, &hash, sizeof hash);
-}
-
 static brim_status write_out(struct brim__index_packer *packer, uint64_t first, size_t pages) {
     const brim_status status = brim__new_file_write(packer->file, first * BRIM__INDEX_PAGE,
                                                     packer->buffer, pages * BRIM__INDEX_PAGE);
@@ -55,7 +50,7 @@ static brim_status write_out(struct brim__index_packer *packer, uint64_t first, 
 static brim_status end_page(struct brim__index_packer *packer) {
     uint8_t *page = packer->buffer + packer->page * BRIM__INDEX_PAGE;
     memset(packer->to, 0, (size_t)(page + BRIM__INDEX_HASHED - packer->to));
-    seal(page, packer->first + packer->page);
+    brim__index_seal(page, packer->first + packer->page);
     if (packer->page + 1 < packer->pages) {
         begin_page(packer, packer->page + 1);
         return BRIM_OK;
@@ -159,7 +154,7 @@ static brim_status finish(struct brim__index_writer *writer,
     header.total = packer->total;
     memset(packer->buffer, 0, BRIM__INDEX_PAGE);
     memcpy(packer->buffer, &header, sizeof header);
-    seal(packer->buffer, 0);
+    brim__index_seal(packer->buffer, 0);
     return write_out(packer, 0, 1);
 }
 

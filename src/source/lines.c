@@ -144,7 +144,7 @@ static brim_status open_indexes(struct brim__source *source, struct brim__lines 
     struct brim__files *files = lines->files;
     uint64_t largest = 1; /* a bound of nothing would be no bound for a field */
     for (size_t i = 0; i < files->count; i++) {
-        struct brim__part *part = &files->part[i];
+        struct brim__files_part *part = &files->part[i];
         const brim_status status =
             brim__index_open(&lines->index[i], &part->file, &recipe, lines->opening);
         if (status != BRIM_OK) {
@@ -223,7 +223,7 @@ static brim_status locate(const struct brim__source *source, uint64_t sample, ui
     const struct brim__lines *lines = source->self;
     assert(sample < source->count && count > 0 && most > 0);
     const size_t p = find_file(lines, sample);
-    const struct brim__part *part = &lines->files->part[p];
+    const struct brim__files_part *part = &lines->files->part[p];
     const uint64_t first = sample - part->first;
     const size_t run = (size_t)brim__min(brim__min(count, most), part->samples - first);
     const brim_status status =
@@ -251,7 +251,7 @@ static brim_status parse(const struct brim__source *source, const struct brim__f
 static void describe(const struct brim__source *source, uint64_t sample, char *text, size_t bytes) {
     const struct brim__lines *lines = source->self;
     const size_t p = find_file(lines, sample);
-    const struct brim__part *part = &lines->files->part[p];
+    const struct brim__files_part *part = &lines->files->part[p];
     struct brim__index_entry entry;
     char kept[BRIM__DETAIL_BYTES];
     brim__copy_text(kept, sizeof kept, brim_detail()); /* the failure that is being described */

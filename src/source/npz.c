@@ -132,7 +132,7 @@ static brim_status open_member(const struct brim__zip *zip, const struct choice 
                                struct brim__opening *opening, struct brim__source *source,
                                struct brim__files *files) {
     const struct brim__zip_member *member = &choice->member;
-    struct brim__part *part = &files->part[0];
+    struct brim__files_part *part = &files->part[0];
     struct brim__npy_header header;
     char text[BRIM__ZIP_NAME_BYTES + 256];
     const char *label;

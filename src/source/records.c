@@ -170,7 +170,7 @@ static brim_status open_files(const struct brim__use *use, struct brim__opening 
         return status;
     }
     for (size_t i = 0; i < files->count; i++) {
-        struct brim__part *part = &files->part[i];
+        struct brim__files_part *part = &files->part[i];
         const char *path;
         status = brim__arena_text(opening->arena, paths->items[i].text, &path);
         if (status == BRIM_OK) {

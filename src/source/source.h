@@ -49,7 +49,7 @@
  * (of a source that parses, the bytes that were read and its work memory)
  *
  * A field of bytes may be deferred: the record then holds, at view.offset, a
- * brim__blob, which says where the bytes are to be read. An image's decoder reads
+ * brim__deferred, which says where the bytes are to be read. An image's decoder reads
  * them through a window and stops where the crop ends; whoever else needs them
  * reads all of them (transform/program.c does).
  *
@@ -104,7 +104,7 @@ struct brim__span {
 };
 
 /* Bytes that have not been read: a file, or a part of one that is open. */
-struct brim__blob {
+struct brim__deferred {
     const char *path;              /* behind the records in the same buffer; NULL: `file` */
     bool described;                /* the source's describe() tells the path: errors need not */
     const struct brim__file *file; /* open, for as long as the source */
@@ -112,8 +112,8 @@ struct brim__blob {
 };
 /* Makes ready to read: *file is `own`, opened here, or the source's. The bytes are
  * [*offset, *offset + *bytes) of it. Afterwards brim__file_close(own), on success. */
-brim_status brim__blob_open(const struct brim__blob *blob, struct brim__file *own,
-                            const struct brim__file **file, uint64_t *offset, uint64_t *bytes);
+brim_status brim__deferred_open(const struct brim__deferred *deferred, struct brim__file *own,
+                                const struct brim__file **file, uint64_t *offset, uint64_t *bytes);
 
 struct brim__source_field {
     char name[BRIM_NAME_BYTES];

@@ -3,27 +3,27 @@
  * sources side by side.
  *
  * A source of paths is asked for them as whoever reads the files would ask: by fetching
- * records, whose blobs name them. All samples are looked at in runs, so that memory does
+ * records, whose deferred fields name them. All samples are looked at in runs, so that memory does
  * not grow with their number. A record that cannot be fetched is a bad sample with and
  * without a cache; among all samples it counts as one that lacks its files.
  */
-#include "source/folder.h"
+#include "source/paths.h"
 
 /* Of all files that one record names. */
 static brim_status stamp_record(const struct brim__source *source, const uint8_t *record,
                                 bool may_lack, uint64_t *stamp, const char **last) {
     brim_status status = BRIM_OK;
     for (uint32_t f = 0; f < source->field_count && status == BRIM_OK; f++) {
-        struct brim__blob blob;
+        struct brim__deferred deferred;
         uint64_t own;
         if (!source->field[f].deferred) {
             continue;
         }
-        memcpy(&blob, record + source->field[f].view.offset, sizeof blob);
-        assert(blob.path != NULL);
-        status = brim__file_stamp(blob.path, may_lack, &own);
+        memcpy(&deferred, record + source->field[f].view.offset, sizeof deferred);
+        assert(deferred.path != NULL);
+        status = brim__file_stamp(deferred.path, may_lack, &own);
         *stamp = brim__hash_words(*stamp, own, f);
-        *last = blob.path;
+        *last = deferred.path;
     }
     return status;
 }
@@ -87,12 +87,13 @@ brim_status brim__sources_stamp(struct brim__source *const *sources, uint32_t co
 #define PIECE 16384 /* bytes of a file that are read at once, on the stack */
 
 /* All bytes of what a deferred field names. */
-static brim_status hash_blob(const struct brim__blob *blob, uint64_t *hash, uint64_t *read) {
+static brim_status hash_deferred(const struct brim__deferred *deferred, uint64_t *hash,
+                                 uint64_t *read) {
     uint8_t piece[PIECE];
     struct brim__file own;
     const struct brim__file *file;
     uint64_t offset, left;
-    brim_status status = brim__blob_open(blob, &own, &file, &offset, &left);
+    brim_status status = brim__deferred_open(deferred, &own, &file, &offset, &left);
     if (status != BRIM_OK) {
         return status;
     }
@@ -147,9 +148,9 @@ static brim_status hash_record(const struct brim__source *source, const uint8_t 
         const struct brim__source_field *field = &source->field[f];
         const uint8_t *at = record + field->view.offset;
         if (field->deferred) {
-            struct brim__blob blob;
-            memcpy(&blob, at, sizeof blob);
-            status = hash_blob(&blob, hash, read);
+            struct brim__deferred deferred;
+            memcpy(&deferred, at, sizeof deferred);
+            status = hash_deferred(&deferred, hash, read);
         } else if (field->form == BRIM_FORM_DENSE) {
             *hash = hash_dense(&field->view, record, *hash);
         } else {

@@ -94,7 +94,7 @@ static brim_status open_files(const struct brim__use *use, struct brim__opening 
         enum brim__token_format format =
             (enum brim__token_format)brim__item(use, ARGUMENT_FORMAT)->integer;
         struct brim__token_run run;
-        struct brim__part *part = &files->part[i];
+        struct brim__files_part *part = &files->part[i];
         status = open_file(files, i, paths->items[i].text, opening->arena, &format, &run);
         if (status != BRIM_OK) {
             return status;

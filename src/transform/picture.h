@@ -211,7 +211,7 @@ bool brim__picture_bytes_bound(const struct brim__picture *picture, uint64_t *by
 
 /* Where the pixels come from: an encoded image, a dense array, or a picture kept as bytes. */
 struct brim__picture_source {
-    /* encoded: a span or a blob; array: its pixels; kept as bytes: a span */
+    /* encoded: a span or a brim__deferred; array: its pixels; kept as bytes: a span */
     struct brim__reader bytes;
     bool encoded, deferred, from_bytes;
     /* encoded; of a picture kept as bytes, max_width, max_height and max_pixels */

@@ -457,11 +457,11 @@ static brim_status begin_encoded(struct running *run, const struct brim__frame *
     const struct brim__picture_source *source = run->picture->source;
     brim_status status = BRIM_OK;
     if (source->deferred) {
-        const struct brim__blob *blob =
-            (const struct brim__blob *)(const void *)brim__reader_data(&source->bytes, frame);
+        const struct brim__deferred *deferred =
+            (const struct brim__deferred *)(const void *)brim__reader_data(&source->bytes, frame);
         const struct brim__file *file;
         uint64_t offset, bytes;
-        status = brim__blob_open(blob, &run->own, &file, &offset, &bytes);
+        status = brim__deferred_open(deferred, &run->own, &file, &offset, &bytes);
         if (status == BRIM_OK) {
             brim__input_file(&run->input, file, offset, bytes, run->scratch + source->at_window);
         }

@@ -55,13 +55,13 @@ static brim_status run_ragged(const struct brim__step *step, const struct brim__
 
 /* Bytes that nobody has read yet: all of them, to where they go. */
 static brim_status run_deferred(const struct brim__step *step, const struct brim__frame *frame) {
-    const struct brim__blob *blob =
-        (const struct brim__blob *)(const void *)(brim__operand_read(&step->from, frame) +
-                                                  step->conversion.from.offset);
+    const struct brim__deferred *deferred =
+        (const struct brim__deferred *)(const void *)(brim__operand_read(&step->from, frame) +
+                                                      step->conversion.from.offset);
     struct brim__file own;
     const struct brim__file *file;
     uint64_t offset, bytes, *count;
-    brim_status status = brim__blob_open(blob, &own, &file, &offset, &bytes);
+    brim_status status = brim__deferred_open(deferred, &own, &file, &offset, &bytes);
     if (status != BRIM_OK) {
         return status;
     }

@@ -1,14 +1,14 @@
 /*
- * files_list.c: `files MANIFEST` and `files list=@name`: one sample for each path.
+ * paths_list.c: `files MANIFEST` and `files list=@name`: one sample for each path.
  *
  * This file has the stage's arguments and the list of the caller: paths, and perhaps
  * labels, in memory that outlives the loader. Nothing is copied and no index is made;
  * a record points to the caller's path, or behind the records to one that begins with
  * root=.
  *
- *     record:  brim__blob -> path | label: int64
+ *     record:  brim__deferred -> path | label: int64
  */
-#include "source/folder.h"
+#include "source/paths.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ struct list {
     uint64_t longest; /* path with root and zero */
 };
 
-brim_status brim__files_root(const char *path, struct brim__arena *arena, const char **root) {
+brim_status brim__paths_root(const char *path, struct brim__arena *arena, const char **root) {
     char found[PATH_MAX], from[PATH_MAX];
     if (realpath(path, found) == NULL) {
         const bool alone = path[0] == '/' || getcwd(from, sizeof from) == NULL;
@@ -33,7 +33,7 @@ brim_status brim__files_root(const char *path, struct brim__arena *arena, const 
     return brim__arena_text(arena, found, root);
 }
 
-void brim__files_name(const char *root, const char *path, char *text, size_t bytes) {
+void brim__paths_name(const char *root, const char *path, char *text, size_t bytes) {
     const bool alone = root[0] == '\0' || path[0] == '/';
     const size_t front = alone ? 0 : strlen(root) + 1, all = front + strlen(path) + 1;
     if (all <= bytes) {
@@ -49,7 +49,7 @@ void brim__files_name(const char *root, const char *path, char *text, size_t byt
     }
 }
 
-brim_status brim__files_note(uint64_t loose, uint64_t others, struct brim__arena *arena,
+brim_status brim__paths_note(uint64_t loose, uint64_t others, struct brim__arena *arena,
                              const char **note) {
     char beside[80] = "", none[80] = "", text[160];
     if (loose > 0) {
@@ -65,7 +65,7 @@ brim_status brim__files_note(uint64_t loose, uint64_t others, struct brim__arena
     return text[0] == '\0' ? BRIM_OK : brim__arena_text(arena, text, note);
 }
 
-brim_status brim__files_join(const char *root, const char *text, size_t length, char *to,
+brim_status brim__paths_join(const char *root, const char *text, size_t length, char *to,
                              size_t room) {
     const bool alone = root[0] == '\0' || (length > 0 && text[0] == '/');
     const size_t root_bytes = alone ? 0 : strlen(root) + 1;
@@ -91,7 +91,7 @@ brim_status brim__files_join(const char *root, const char *text, size_t length, 
     return BRIM_OK;
 }
 
-void brim__files_field(struct brim__source_field *field, uint64_t offset, uint64_t longest) {
+void brim__paths_field(struct brim__source_field *field, uint64_t offset, uint64_t longest) {
     field->form = BRIM_FORM_BYTES;
     field->deferred = true;
     field->view = (struct brim__view){ .dtype = BRIM_DTYPE_U8,
@@ -110,7 +110,7 @@ static brim_status path_of(const struct list *list, uint64_t sample, char *room,
         return BRIM_OK;
     }
     const brim_status status =
-        brim__files_join(list->root, *path, strlen(*path), room, list->longest);
+        brim__paths_join(list->root, *path, strlen(*path), room, list->longest);
     *path = room;
     return status;
 }
@@ -118,16 +118,16 @@ static brim_status path_of(const struct list *list, uint64_t sample, char *room,
 static brim_status fetch(const struct brim__source *source, const brim_call *call, uint64_t count,
                          uint8_t *buffer, const uint8_t **records, uint64_t *got) {
     const struct list *list = source->self;
-    struct brim__blob blob = { .described = true };
+    struct brim__deferred deferred = { .described = true };
     assert(call->sample < source->count && count > 0);
-    const brim_status status =
-        path_of(list, call->sample, (char *)buffer + brim__source_extra(source, count), &blob.path);
+    const brim_status status = path_of(
+        list, call->sample, (char *)buffer + brim__source_extra(source, count), &deferred.path);
     if (status != BRIM_OK) {
         return status;
     }
-    memcpy(buffer, &blob, sizeof blob);
+    memcpy(buffer, &deferred, sizeof deferred);
     if (list->labels != NULL) {
-        memcpy(buffer + sizeof blob, &list->labels[call->sample], sizeof(int64_t));
+        memcpy(buffer + sizeof deferred, &list->labels[call->sample], sizeof(int64_t));
     }
     *records = buffer;
     *got = 1;
@@ -136,7 +136,7 @@ static brim_status fetch(const struct brim__source *source, const brim_call *cal
 
 static void describe(const struct brim__source *source, uint64_t sample, char *text, size_t bytes) {
     const struct list *list = source->self;
-    brim__files_name(list->root == NULL ? "" : list->root, list->paths[sample], text, bytes);
+    brim__paths_name(list->root == NULL ? "" : list->root, list->paths[sample], text, bytes);
 }
 
 static brim_status name_of(const struct brim__source *source, uint64_t sample, uint32_t field,
@@ -144,7 +144,7 @@ static brim_status name_of(const struct brim__source *source, uint64_t sample, u
     const struct list *list = source->self;
     const char *path = list->paths[sample];
     (void)field, (void)budget;
-    return brim__files_join(list->root == NULL ? "" : list->root, path, strlen(path), text,
+    return brim__paths_join(list->root == NULL ? "" : list->root, path, strlen(path), text,
                             BRIM__SAMPLE_NAME);
 }
 
@@ -194,7 +194,7 @@ static brim_status probe_list(struct brim__source *source, struct list *list,
         status = brim__probed_survey(&probed, opening->arena, &source->field[0].images);
     }
     if (status == BRIM_OK && source->field[0].images != NULL) {
-        status = brim__files_note(0, probed.others, opening->arena, &source->note);
+        status = brim__paths_note(0, probed.others, opening->arena, &source->note);
     }
     source->field[0].view.shape.dim[0] = brim__max(1, probed.largest);
     brim__view_row_major(&source->field[0].view);
@@ -226,7 +226,7 @@ static brim_status take_paths(struct brim__source *source, struct list *list, co
 
 static brim_status open_list(const struct brim__use *use, struct brim__opening *opening,
                              struct brim__source *source) {
-    const char *name = brim__item(use, BRIM__FILES_LIST)->text;
+    const char *name = brim__item(use, BRIM__PATHS_LIST)->text;
     brim_binding binding;
     struct list *list;
     brim_status status = brim__binding_find(opening, use, name, BRIM_BINDING_FILES, &binding);
@@ -245,26 +245,26 @@ static brim_status open_list(const struct brim__use *use, struct brim__opening *
     }
     list->paths = binding.paths;
     list->labels = binding.labels;
-    if (brim__given(use, BRIM__FILES_ROOT)) {
+    if (brim__given(use, BRIM__PATHS_ROOT)) {
         status =
-            brim__files_root(brim__item(use, BRIM__FILES_ROOT)->text, opening->arena, &list->root);
+            brim__paths_root(brim__item(use, BRIM__PATHS_ROOT)->text, opening->arena, &list->root);
     }
     source->self = list;
     source->count = binding.count;
     source->most_run = 1;
     source->is_file = true;
     source->field_count = list->labels != NULL ? 2 : 1;
-    source->record_bytes = sizeof(struct brim__blob);
-    brim__files_field(&source->field[0], 0, UINT32_MAX);
+    source->record_bytes = sizeof(struct brim__deferred);
+    brim__paths_field(&source->field[0], 0, UINT32_MAX);
     if (status == BRIM_OK) {
-        status = brim__field_name(source->field[0].name, brim__item(use, BRIM__FILES_FIELD)->text);
+        status = brim__field_name(source->field[0].name, brim__item(use, BRIM__PATHS_FIELD)->text);
     }
     if (status == BRIM_OK && list->labels != NULL) {
         source->field[1].view =
             (struct brim__view){ .dtype = BRIM_DTYPE_I64, .offset = source->record_bytes };
         brim__view_row_major(&source->field[1].view);
         source->record_bytes += sizeof(int64_t);
-        status = brim__field_name(source->field[1].name, brim__item(use, BRIM__FILES_LABEL)->text);
+        status = brim__field_name(source->field[1].name, brim__item(use, BRIM__PATHS_LABEL)->text);
         if (status == BRIM_OK && strcmp(source->field[0].name, source->field[1].name) == 0) {
             status = brim__fail(BRIM_STATUS_INVALID, "files: field= and label= are both '%s'",
                                 source->field[0].name);
@@ -275,7 +275,7 @@ static brim_status open_list(const struct brim__use *use, struct brim__opening *
         status = take_paths(source, list, name);
     }
     if (status == BRIM_OK &&
-        brim__item(use, BRIM__FILES_PROBE)->integer == (int64_t)BRIM__PROBE_YES) {
+        brim__item(use, BRIM__PATHS_PROBE)->integer == (int64_t)BRIM__PROBE_YES) {
         status = probe_list(source, list, opening, name);
     }
     source->ops = status == BRIM_OK ? &list_ops : NULL;
@@ -284,9 +284,9 @@ static brim_status open_list(const struct brim__use *use, struct brim__opening *
 
 static brim_status open_files(const struct brim__use *use, struct brim__opening *opening,
                               struct brim__source *source) {
-    const bool manifest = brim__given(use, BRIM__FILES_MANIFEST);
+    const bool manifest = brim__given(use, BRIM__PATHS_MANIFEST);
     memset(source, 0, sizeof *source);
-    if (manifest == brim__given(use, BRIM__FILES_LIST)) {
+    if (manifest == brim__given(use, BRIM__PATHS_LIST)) {
         return brim__fail(BRIM_STATUS_INVALID, "files: say either a manifest or list=@name%s",
                           manifest ? ", not both" : "");
     }
@@ -294,61 +294,61 @@ static brim_status open_files(const struct brim__use *use, struct brim__opening 
 }
 
 static const brim_argument_info arguments[] = {
-    [BRIM__FILES_MANIFEST] = { .name = "manifest",
+    [BRIM__PATHS_MANIFEST] = { .name = "manifest",
                                .type = BRIM_TYPE_PATH,
                                .flags = BRIM_ARGUMENT_POSITIONAL,
                                .help = "a file with a path on each line: CSV, TSV or JSON lines" },
-    [BRIM__FILES_FORMAT] = { .name = "format",
+    [BRIM__PATHS_FORMAT] = { .name = "format",
                              .type = BRIM_TYPE_CHOICE,
                              .fallback = "auto",
                              .choices = "auto|csv|tsv|jsonl",
                              .help = "of the manifest; auto: as its name ends" },
-    [BRIM__FILES_PATH] = { .name = "path",
+    [BRIM__PATHS_PATH] = { .name = "path",
                            .type = BRIM_TYPE_WORD,
                            .flags = BRIM_ARGUMENT_LIST,
                            .help = "columns or keys that hold paths, each of which becomes a field "
                                    "of the file's bytes; left out: the first that there is of "
                                    "path, file, image and filename" },
-    [BRIM__FILES_ROOT] = { .name = "root",
+    [BRIM__PATHS_ROOT] = { .name = "root",
                            .type = BRIM_TYPE_PATH,
                            .help = "directory that relative paths start from; left out: the "
                                    "manifest's, and for a list that of the process" },
-    [BRIM__FILES_COLUMNS] = { .name = "columns",
+    [BRIM__PATHS_COLUMNS] = { .name = "columns",
                               .type = BRIM_TYPE_WORD,
                               .flags = BRIM_ARGUMENT_LIST,
                               .help = "columns or keys to read; left out: as csv and jsonl do" },
-    [BRIM__FILES_TYPES] = { .name = "types",
+    [BRIM__PATHS_TYPES] = { .name = "types",
                             .type = BRIM_TYPE_WORD,
                             .flags = BRIM_ARGUMENT_LIST,
                             .help = "name:type for other columns, as csv and jsonl take them" },
-    [BRIM__FILES_HEADER] = { .name = "header",
+    [BRIM__PATHS_HEADER] = { .name = "header",
                              .type = BRIM_TYPE_CHOICE,
                              .fallback = "auto",
                              .choices = "auto|yes|no",
                              .help = "whether a CSV manifest begins with the columns' names; "
                                      "without it they are called c0, c1, ..." },
-    [BRIM__FILES_PROBE] = { .name = "probe",
+    [BRIM__PATHS_PROBE] = { .name = "probe",
                             .type = BRIM_TYPE_CHOICE,
                             .fallback = "auto",
                             .choices = "auto|yes|no",
                             .help = "read each image's header when opening, so that the plan knows "
                                     "what the largest needs; auto: of a manifest, where it is "
                                     "remembered" },
-    [BRIM__FILES_INDEX] = { .name = "index",
+    [BRIM__PATHS_INDEX] = { .name = "index",
                             .type = BRIM_TYPE_CHOICE,
                             .fallback = "cache",
                             .choices = "cache|beside",
                             .help = "where what is remembered of a manifest is kept: in the cache "
                                     "directory, or beside it" },
-    [BRIM__FILES_LIST] = { .name = "list",
+    [BRIM__PATHS_LIST] = { .name = "list",
                            .type = BRIM_TYPE_BINDING,
                            .help = "instead of a manifest: paths of the caller, bound when "
                                    "planning or opening" },
-    [BRIM__FILES_FIELD] = { .name = "field",
+    [BRIM__PATHS_FIELD] = { .name = "field",
                             .type = BRIM_TYPE_WORD,
                             .fallback = "image",
                             .help = "of a list: name of the field with the file's bytes" },
-    [BRIM__FILES_LABEL] = { .name = "label",
+    [BRIM__PATHS_LABEL] = { .name = "label",
                             .type = BRIM_TYPE_WORD,
                             .fallback = "label",
                             .help = "of a list: name of the field with the label" },

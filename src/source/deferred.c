@@ -1,5 +1,5 @@
 /*
- * blob.c: opens what a deferred field says is to be read.
+ * deferred.c: opens what a deferred field says is to be read.
  *
  * A file that is named is opened here and belongs to the reader; a part of a file
  * that the source holds open is only looked up.
@@ -15,18 +15,18 @@ static brim_status without_path(brim_status status, const char *path) {
     return named ? brim__fail_text(status, text + length + 2) : status;
 }
 
-brim_status brim__blob_open(const struct brim__blob *blob, struct brim__file *own,
-                            const struct brim__file **file, uint64_t *offset, uint64_t *bytes) {
+brim_status brim__deferred_open(const struct brim__deferred *deferred, struct brim__file *own,
+                                const struct brim__file **file, uint64_t *offset, uint64_t *bytes) {
     *own = (struct brim__file){ .fd = -1 };
-    if (blob->path == NULL) {
-        *file = blob->file;
-        *offset = blob->offset;
-        *bytes = blob->bytes;
+    if (deferred->path == NULL) {
+        *file = deferred->file;
+        *offset = deferred->offset;
+        *bytes = deferred->bytes;
         return BRIM_OK;
     }
-    const brim_status status = brim__file_open(own, blob->path);
+    const brim_status status = brim__file_open(own, deferred->path);
     if (status != BRIM_OK) {
-        return blob->described ? without_path(status, blob->path) : status;
+        return deferred->described ? without_path(status, deferred->path) : status;
     }
     *file = own;
     *offset = 0;

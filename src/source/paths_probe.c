@@ -1,5 +1,5 @@
 /*
- * folder_probe.c: the header of one image, and what many of them need at most.
+ * paths_probe.c: the header of one image, and what many of them need at most.
  *
  * A file that is no image, or that cannot be opened and never will (a link that
  * leads nowhere, no permission), is a bad sample when its turn comes, not a reason
@@ -7,7 +7,7 @@
  * remembered of it.
  */
 #include "base/fault.h"
-#include "source/folder.h"
+#include "source/paths.h"
 
 #include <errno.h>
 #include <stdio.h>

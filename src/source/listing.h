@@ -1,40 +1,31 @@
 /*
- * folder.h: what the files of the sources `folder` and `files` share.
+ * listing.h: the listing of a folder: the order of its samples, kept on disk.
  *
- *     folder.c        the stage `folder`: arguments, opening, fetching
- *     folder_make.c   makes a listing: walks, sorts, looks at the images, writes
- *     folder_walk.c   one directory: its entries, links, loops
- *     folder_links.c  directories that links reach again and again
- *     folder_sort.c   sorts any number of keys in bounded memory
- *     folder_tape.c   files that are written from front to back, and read again
- *     folder_list.c   the listing: its bytes, is it fresh, its records
- *     folder_probe.c  the header of one image
- *     files_list.c      the stage `files`, and paths from the caller
- *     files_manifest.c  paths from the columns of a CSV file or the keys of JSON lines
- *     stamp.c           the stamps of samples that are files, and of sources side by side
- *     files_columns.c   opens the manifest's own source, and finds the paths' column
+ *     folder.c         the stage `folder`: arguments, opening, locating and parsing
+ *     folder_make.c    makes a listing: walks, sorts, looks at the images, writes
+ *     folder_walk.c    one directory: its entries, links, loops
+ *     folder_links.c   directories that links reach again and again
+ *     folder_sort.c    sorts any number of keys in bounded memory
+ *     folder_append.c  files that are written from front to back, and read again
+ *     folder_list.c    the listing: its bytes, is it fresh, its records
  *
- * A listing is the order of a folder's samples, kept on disk: an index of them, their
- * paths, the names of the classes, and the directories that were walked with what tells
- * whether they have changed. So nothing in memory grows with the number of files, and a
- * folder is walked again only when one of its directories has changed. Byte layout:
- * docs/folder.md.
+ * A listing has an index of the samples, their paths, the names of the classes, and the
+ * directories that were walked with what tells whether they have changed. So nothing in
+ * memory grows with the number of files, and a folder is walked again only when one of its
+ * directories has changed. Byte layout: docs/folder.md.
  */
-#ifndef BRIM_FOLDER_H
-#define BRIM_FOLDER_H
+#ifndef BRIM_LISTING_H
+#define BRIM_LISTING_H
 
-#include "base/file_write.h"
 #include "source/index_file.h"
-#include "source/source.h"
-
-#include <limits.h>
+#include "source/paths.h"
 
 #define BRIM__MOST_ROOTS 65535
 
-/* ------------------------------------------------------------ folder_tape.c */
+/* ------------------------------------------------------------ folder_append.c */
 
 /* A file in the making. */
-struct brim__tape {
+struct brim__append_file {
     struct brim__new_file file;
     struct brim__file view; /* what is written so far, for reading */
     uint8_t *buffer;
@@ -42,28 +33,30 @@ struct brim__tape {
     bool refused;      /* the place could not be written */
 };
 /* scratch: it never gets its name, and is gone with the process. */
-brim_status brim__tape_begin(struct brim__tape *tape, const char *path, bool scratch,
-                             uint8_t *buffer, size_t room);
-brim_status brim__tape_append(struct brim__tape *tape, const void *bytes, size_t count);
-brim_status brim__tape_flush(struct brim__tape *tape);
-void brim__tape_abandon(struct brim__tape *tape); /* harmless twice, and if never begun */
-static inline uint64_t brim__tape_end(const struct brim__tape *tape) {
-    return tape->view.bytes + tape->used;
+brim_status brim__append_begin(struct brim__append_file *append, const char *path, bool scratch,
+                               uint8_t *buffer, size_t room);
+brim_status brim__append_bytes(struct brim__append_file *append, const void *bytes, size_t count);
+brim_status brim__append_flush(struct brim__append_file *append);
+void brim__append_abandon(
+    struct brim__append_file *append); /* harmless twice, and if never begun */
+static inline uint64_t brim__append_end(const struct brim__append_file *append) {
+    return append->view.bytes + append->used;
 }
 
 /* Reads [at, end) of a file from front to back. */
-struct brim__tape_reader {
+struct brim__forward_reader {
     const struct brim__file *file;
     uint64_t at, end; /* that are not yet in the buffer */
     uint8_t *buffer;
     size_t room, from, have;
 };
-static inline bool brim__tape_done(const struct brim__tape_reader *reader) {
+static inline bool brim__forward_done(const struct brim__forward_reader *reader) {
     return reader->at == reader->end && reader->from == reader->have;
 }
 /* The next bytes, at most `room`; valid until the next call. Moves only by skip. */
-brim_status brim__tape_peek(struct brim__tape_reader *reader, size_t bytes, const uint8_t **data);
-static inline void brim__tape_skip(struct brim__tape_reader *reader, size_t bytes) {
+brim_status brim__forward_peek(struct brim__forward_reader *reader, size_t bytes,
+                               const uint8_t **data);
+static inline void brim__forward_skip(struct brim__forward_reader *reader, size_t bytes) {
     reader->from += bytes;
 }
 
@@ -73,24 +66,24 @@ static inline void brim__tape_skip(struct brim__tape_reader *reader, size_t byte
 #define BRIM__SORT_CHUNK 8192 /* least of a run in memory; a key is shorter */
 
 struct brim__sort_stream {
-    struct brim__tape_reader reader;
+    struct brim__forward_reader reader;
     const uint8_t *key;
     uint32_t length;
 };
 
 /* Keys are bytes, compared as memcmp does, a beginning before what it begins. */
 struct brim__sorter {
-    struct brim__tape tape; /* sorted runs; begun when memory is full */
+    struct brim__append_file spill; /* sorted runs; begun when memory is full */
     const char *path;
-    uint8_t *tape_buffer;
-    size_t tape_room;
+    uint8_t *spill_buffer;
+    size_t spill_room;
     uint8_t *memory;
     size_t bytes, used; /* the keys from the front, their places from the back */
     uint32_t count;
     uint32_t *sorted; /* the places, once sorted in memory */
     uint32_t next;
     bool spilled;
-    uint64_t begin, runs; /* on the tape */
+    uint64_t begin, runs; /* in the spill file */
     bool given;           /* the first of the heap was given to the caller */
     uint32_t live;        /* streams in the heap */
     uint32_t heap[BRIM__SORT_FAN];
@@ -98,7 +91,7 @@ struct brim__sorter {
 };
 /* memory: aligned, at least 2 chunks. path: beside it lies the file of runs. */
 void brim__sorter_init(struct brim__sorter *sorter, const char *path, uint8_t *memory, size_t bytes,
-                       uint8_t *tape_buffer, size_t tape_room);
+                       uint8_t *spill_buffer, size_t spill_room);
 brim_status brim__sorter_add(struct brim__sorter *sorter, const void *key, size_t length);
 /* No more is added; from here on the keys are given in order. */
 brim_status brim__sorter_sort(struct brim__sorter *sorter);
@@ -156,33 +149,8 @@ brim_status brim__links_enter(struct brim__links *links, const struct brim__entr
                               bool *again);
 void brim__links_fini(struct brim__links *links); /* harmless twice */
 
-/* ----------------------------------------------------------- folder_probe.c */
-
-/* What many files need at most, as it is kept on disk. */
-struct brim__probed {
-    uint64_t images, others; /* files that are images, and that are none */
-    uint64_t largest;        /* bytes of the largest file */
-    struct brim__image_band band[BRIM__IMAGE_BANDS];
-};
-/* Looks at one file. window: BRIM__INPUT_WINDOW bytes, or NULL: only its size.
- * A file that cannot be read for good, or is no image, is counted, not a failure. */
-brim_status brim__probe(struct brim__probed *probed, const char *path, uint64_t sample,
-                        uint8_t *window, uint64_t *bytes, enum brim__image_format *format);
-/* As a field tells it, in the arena; NULL: no file was an image. */
-brim_status brim__probed_survey(const struct brim__probed *probed, struct brim__arena *arena,
-                                const struct brim__image_survey **survey);
-/* Can this be true of so many files? What was read from a disk is asked this first. */
-bool brim__probed_plausible(const struct brim__probed *probed, uint64_t files);
-#define BRIM__PROBED_BYTES (UINT64_C(1) << 48) /* every size is below; a larger file is no image */
-
-/* Tells the opening's progress function at most every 100 ms, and returns
- * BRIM_STATUS_INTERRUPTED if it wants no more. *told_ns: at first brim__now(). */
-brim_status brim__probe_tell(const struct brim__opening *opening, const char *what,
-                             const char *path, uint64_t done, uint64_t total, uint64_t *told_ns);
-
 /* ------------------------------------------------------------ folder_list.c */
 
-#define BRIM__LISTING_PAGE    BRIM__INDEX_PAGE
 #define BRIM__LISTING_VERSION 4
 #define BRIM__LISTING_RECORD  32
 #define BRIM__NO_LABEL        UINT32_MAX
@@ -226,7 +194,7 @@ struct brim__listing {
 };
 /* Where the records of that many samples begin. */
 static inline uint64_t brim__listing_records_at(uint64_t samples) {
-    return brim__index_pages(samples) * BRIM__LISTING_PAGE;
+    return brim__index_pages(samples) * BRIM__INDEX_PAGE;
 }
 
 /* Where samples come from, and which are taken. */
@@ -258,73 +226,18 @@ brim_status brim__listing_classes(const struct brim__listing *listing,
                                   struct brim__opening *opening, const char *const **names);
 /* What a header for these options begins with, up to `samples`. */
 void brim__listing_expect(struct brim__listing_header *header, uint64_t options);
-/* Puts a hash at the end of a page, and compares it. */
-void brim__listing_seal(uint8_t page[BRIM__LISTING_PAGE]);
-bool brim__listing_sealed(const uint8_t page[BRIM__LISTING_PAGE]);
-
 /* Appends a record; its hash and path_bytes are filled in. */
-brim_status brim__listed_append(struct brim__tape *tape, struct brim__listed listed,
+brim_status brim__listed_append(struct brim__append_file *append, struct brim__listed listed,
                                 const char *path, size_t path_bytes);
 /* A record of `bytes` bytes that lies at byte `at` of the file; *path without a
  * zero. BRIM_STATUS_CORRUPT: it is damaged. */
 brim_status brim__listed_parse(const uint8_t *record, uint64_t bytes, const char *file_path,
                                uint64_t at, struct brim__listed *listed, const char **path);
-brim_status brim__listed_next(struct brim__tape_reader *reader, struct brim__listed *listed,
+brim_status brim__listed_next(struct brim__forward_reader *reader, struct brim__listed *listed,
                               const char **path);
 /* "ROOT/path" with a zero, an absolute path; PATH_MAX bytes. BRIM_STATUS_IO: too long. */
 brim_status brim__listed_path(const struct brim__folder *folder, uint32_t root, const char *path,
                               size_t path_bytes, char to[PATH_MAX]);
-
-/* --------------------------------------------------------- files_manifest.c */
-
-/* `files MANIFEST`; the arguments are those of the stage, in the order of its table. */
-enum brim__files_argument {
-    BRIM__FILES_MANIFEST,
-    BRIM__FILES_FORMAT,
-    BRIM__FILES_PATH,
-    BRIM__FILES_ROOT,
-    BRIM__FILES_COLUMNS,
-    BRIM__FILES_TYPES,
-    BRIM__FILES_HEADER,
-    BRIM__FILES_PROBE,
-    BRIM__FILES_INDEX,
-    BRIM__FILES_LIST,
-    BRIM__FILES_FIELD,
-    BRIM__FILES_LABEL,
-};
-enum brim__files_probe { BRIM__PROBE_AUTO, BRIM__PROBE_YES, BRIM__PROBE_NO };
-extern brim__source_open brim__manifest_open;
-
-/* files_columns.c: the manifest as the source of its format reads it, with these
- * columns as bytes or texts; and which column holds the paths, if nobody says it:
- * *item, and the *note of the index that was opened for that. */
-brim_status brim__manifest_inner(const struct brim__use *use, const char *path,
-                                 const struct brim__values *paths, struct brim__opening *opening,
-                                 struct brim__source *inner);
-brim_status brim__manifest_guess(const struct brim__use *use, const char *path,
-                                 const struct brim__opening *opening, struct brim__item *item,
-                                 const char **note);
-
-/* files_list.c: the directory that relative paths start from, wherever the process is
- * then: from "/" on, in the arena. One that there is not stays as it is written. */
-brim_status brim__files_root(const char *path, struct brim__arena *arena, const char **root);
-/* The end of "ROOT/path", if it does not fit; root "" or an absolute path: the path. */
-void brim__files_name(const char *root, const char *path, char *text, size_t bytes);
-/* What a plan should say: files that one would think are samples but are not, because
- * they lie beside the classes, and samples that are no images. *note: NULL if none. */
-brim_status brim__files_note(uint64_t loose, uint64_t others, struct brim__arena *arena,
-                             const char **note);
-/* "ROOT/text" with a zero; `room` bytes. An absolute text stands alone. */
-brim_status brim__files_join(const char *root, const char *text, size_t length, char *to,
-                             size_t room);
-/* A deferred field whose blob lies at `offset`. */
-void brim__files_field(struct brim__source_field *field, uint64_t offset, uint64_t longest);
-
-/* ------------------------------------------------------------------ stamp.c */
-
-/* `stamp` of a source whose deferred fields are paths. */
-brim_status brim__paths_stamp(const struct brim__source *source, uint64_t sample, uint8_t *buffer,
-                              const struct brim__opening *opening, uint64_t *stamp);
 
 /* ------------------------------------------------------------ folder_make.c */
 

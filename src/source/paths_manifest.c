@@ -1,13 +1,13 @@
 /*
- * files_manifest.c: `files MANIFEST`: paths in the columns of a CSV file, or in the
+ * paths_manifest.c: `files MANIFEST`: paths in the columns of a CSV file, or in the
  * keys of JSON lines.
  *
  * The manifest is read by the source of its format, opened here with the arguments
- * that make paths bytes or texts, and its ranges are ours. Each path column gets a blob
+ * that make paths bytes or texts, and its ranges are ours. Each path column gets a brim__deferred
  * behind the inner record, which takes the column's place as a field:
  *
- *     record:  the inner record | blob | blob ...
- *     work:    the inner source's | paths, one for each blob
+ *     record:  the inner record | brim__deferred | brim__deferred ...
+ *     work:    the inner source's | paths, one for each brim__deferred
  *
  * The inner source's scratch memory, which does not stay, lies under the paths.
  *
@@ -21,7 +21,8 @@
  * they say can be true.
  */
 #include "base/stream.h"
-#include "source/folder.h"
+#include "source/index_file.h"
+#include "source/paths.h"
 
 #define RUN_BYTES      65536 /* of paths for one fetch, if there are several */
 #define WORK_ALIGNMENT 16    /* of memory for parsing (json.h) */
@@ -37,7 +38,7 @@ struct manifest {
     uint64_t span[BRIM__MAX_FIELDS];   /* its place in the inner record */
     uint64_t room[BRIM__MAX_FIELDS];   /* bytes of its full path with the zero */
     uint64_t rooms;                    /* their sum */
-    uint64_t blobs;                    /* place of the first blob in a record */
+    uint64_t deferred_at;              /* place of the first brim__deferred in a record */
 };
 
 /* ---------------------------------------------------------------- fetching */
@@ -45,15 +46,15 @@ struct manifest {
 static brim_status set_paths(const struct manifest *manifest, uint8_t *record, char *room) {
     for (uint32_t i = 0; i < manifest->path_count; i++) {
         struct brim__span span;
-        const struct brim__blob blob = { .path = room };
+        const struct brim__deferred deferred = { .path = room };
         memcpy(&span, record + manifest->span[i], sizeof span);
         const brim_status status =
-            brim__files_join(manifest->root, span.count == 0 ? "" : (const char *)span.data,
+            brim__paths_join(manifest->root, span.count == 0 ? "" : (const char *)span.data,
                              (size_t)span.count, room, (size_t)manifest->room[i]);
         if (status != BRIM_OK) {
             return status;
         }
-        memcpy(record + manifest->blobs + i * sizeof blob, &blob, sizeof blob);
+        memcpy(record + manifest->deferred_at + i * sizeof deferred, &deferred, sizeof deferred);
         room += manifest->room[i];
     }
     return BRIM_OK;
@@ -79,11 +80,12 @@ static void describe(const struct brim__source *source, uint64_t sample, char *t
     manifest->inner.ops->describe(&manifest->inner, sample, text, bytes);
 }
 
-/* Reads one sample; the path of column i then stands in its blob. */
-static const char *blob_path(const struct manifest *manifest, const uint8_t *record, uint32_t i) {
-    struct brim__blob blob;
-    memcpy(&blob, record + manifest->blobs + i * sizeof blob, sizeof blob);
-    return blob.path;
+/* Reads one sample; the path of column i then stands in its brim__deferred. */
+static const char *deferred_path(const struct manifest *manifest, const uint8_t *record,
+                                 uint32_t i) {
+    struct brim__deferred deferred;
+    memcpy(&deferred, record + manifest->deferred_at + i * sizeof deferred, sizeof deferred);
+    return deferred.path;
 }
 
 static brim_status path_of(const struct brim__source *source, uint64_t sample, uint32_t field,
@@ -103,7 +105,7 @@ static brim_status path_of(const struct brim__source *source, uint64_t sample, u
     }
     status = brim__source_fetch(source, &call, 1, buffer, &record, &got);
     if (status == BRIM_OK) {
-        brim__copy_text(text, BRIM__SAMPLE_NAME, blob_path(manifest, record, column));
+        brim__copy_text(text, BRIM__SAMPLE_NAME, deferred_path(manifest, record, column));
     }
     brim__free(buffer);
     return status;
@@ -157,23 +159,23 @@ struct column_kept {
     uint64_t column;
     struct brim__probed probed;
 };
-_Static_assert(sizeof(struct kept) <= BRIM__LISTING_PAGE - 8, "one page with its hash");
-_Static_assert(sizeof(struct column_kept) <= BRIM__LISTING_PAGE - 8, "one page with its hash");
+_Static_assert(sizeof(struct kept) <= BRIM__INDEX_PAGE - 8, "one page with its hash");
+_Static_assert(sizeof(struct column_kept) <= BRIM__INDEX_PAGE - 8, "one page with its hash");
 
 /* A page that begins with these bytes, or is to be read into them. */
 static bool read_page(const struct brim__file *file, uint64_t number, void *to, size_t bytes) {
-    uint8_t page[BRIM__LISTING_PAGE];
+    uint8_t page[BRIM__INDEX_PAGE];
     const bool whole = brim__file_read(file, number * sizeof page, page, sizeof page) == BRIM_OK &&
-                       brim__listing_sealed(page);
+                       brim__index_sealed(page, 0);
     memcpy(to, page, whole ? bytes : 0);
     return whole;
 }
 
 static brim_status write_page(struct brim__new_file *file, uint64_t number, const void *from,
                               size_t bytes) {
-    uint8_t page[BRIM__LISTING_PAGE] = { 0 };
+    uint8_t page[BRIM__INDEX_PAGE] = { 0 };
     memcpy(page, from, bytes);
-    brim__listing_seal(page);
+    brim__index_seal(page, 0);
     return brim__new_file_write(file, number * sizeof page, page, sizeof page);
 }
 
@@ -187,7 +189,7 @@ static bool read_kept(const struct kept *kept, const char *path,
         return false;
     }
     bool good = brim__index_trust(&file, opening, note) == BRIM_OK &&
-                file.bytes == (1 + kept->paths) * BRIM__LISTING_PAGE &&
+                file.bytes == (1 + kept->paths) * BRIM__INDEX_PAGE &&
                 read_page(&file, 0, &found, sizeof found) &&
                 memcmp(&found, kept, sizeof found) == 0;
     for (uint64_t i = 0; good && i < kept->paths; i++) {
@@ -244,8 +246,8 @@ static brim_status look_at_all(const struct brim__source *source, struct brim__o
                 enum brim__image_format format;
                 uint64_t bytes;
                 status =
-                    brim__probe(&probed[i], blob_path(manifest, records + r * source->pitch, i), s,
-                                window, &bytes, &format);
+                    brim__probe(&probed[i], deferred_path(manifest, records + r * source->pitch, i),
+                                s, window, &bytes, &format);
             }
         }
         if (status == BRIM_OK) {
@@ -263,11 +265,11 @@ static brim_status set_fields_of(struct brim__source *source, const struct manif
     uint64_t others = 0;
     for (uint32_t i = 0; i < manifest->path_count && status == BRIM_OK; i++) {
         struct brim__source_field *field = &source->field[manifest->column[i]];
-        brim__files_field(field, field->view.offset, probed[i].largest);
+        brim__paths_field(field, field->view.offset, probed[i].largest);
         status = brim__probed_survey(&probed[i], opening->arena, &field->images);
         others += field->images != NULL ? probed[i].others : 0;
     }
-    return status == BRIM_OK ? brim__files_note(0, others, opening->arena, &source->note) : status;
+    return status == BRIM_OK ? brim__paths_note(0, others, opening->arena, &source->note) : status;
 }
 
 /* The newest index is the manifest's own. */
@@ -288,7 +290,7 @@ static brim_status probe(const struct brim__use *use, struct brim__opening *open
     }
     brim__file_close(&data); /* only its facts are needed */
     struct kept kept = { .version = KEPT_VERSION,
-                         .page_bytes = BRIM__LISTING_PAGE,
+                         .page_bytes = BRIM__INDEX_PAGE,
                          .options = brim__hash(brim_version(), strlen(brim_version()),
                                                BRIM__IMAGE_BOUNDS_VERSION),
                          .data_bytes = data.bytes,
@@ -305,7 +307,7 @@ static brim_status probe(const struct brim__use *use, struct brim__opening *open
     struct brim__index_recipe recipe = {
         .source = "files",
         .options = kept.options,
-        .place = (enum brim__index_place)brim__item(use, BRIM__FILES_INDEX)->integer,
+        .place = (enum brim__index_place)brim__item(use, BRIM__PATHS_INDEX)->integer,
     };
     status = brim__index_settle(&data, &recipe, ".brimprb", opening, &path, &note);
     if (status != BRIM_OK) {
@@ -343,7 +345,7 @@ static brim_status set_fields(struct brim__source *source, struct manifest *mani
     const struct brim__source *inner = &manifest->inner;
     source->field_count = inner->field_count;
     memcpy(source->field, inner->field, sizeof source->field);
-    manifest->blobs = brim__align(inner->record_bytes, 8);
+    manifest->deferred_at = brim__align(inner->record_bytes, 8);
     for (size_t p = 0; p < paths->count; p++) {
         char name[BRIM_NAME_BYTES];
         const char *text = paths->items[p].text;
@@ -365,11 +367,11 @@ static brim_status set_fields(struct brim__source *source, struct manifest *mani
         manifest->room[i] =
             brim__min(PATH_MAX, strlen(manifest->root) + 2 + inner->field[f].view.shape.dim[0]);
         manifest->rooms += manifest->room[i];
-        brim__files_field(&source->field[f], manifest->blobs + i * sizeof(struct brim__blob),
-                          UINT32_MAX);
+        brim__paths_field(&source->field[f],
+                          manifest->deferred_at + i * sizeof(struct brim__deferred), UINT32_MAX);
     }
     source->record_bytes = source->pitch =
-        manifest->blobs + manifest->path_count * sizeof(struct brim__blob);
+        manifest->deferred_at + manifest->path_count * sizeof(struct brim__deferred);
     return BRIM_OK;
 }
 
@@ -377,8 +379,8 @@ static brim_status set_root(const struct brim__use *use, struct manifest *manife
                             struct brim__opening *opening) {
     const char *slash = strrchr(manifest->path, '/');
     char root[PATH_MAX] = ".";
-    if (brim__given(use, BRIM__FILES_ROOT)) {
-        return brim__files_root(brim__item(use, BRIM__FILES_ROOT)->text, opening->arena,
+    if (brim__given(use, BRIM__PATHS_ROOT)) {
+        return brim__paths_root(brim__item(use, BRIM__PATHS_ROOT)->text, opening->arena,
                                 &manifest->root);
     }
     if (slash != NULL) {
@@ -389,13 +391,13 @@ static brim_status set_root(const struct brim__use *use, struct manifest *manife
         memcpy(root, manifest->path, length);
         root[length] = '\0';
     }
-    return brim__files_root(root, opening->arena, &manifest->root);
+    return brim__paths_root(root, opening->arena, &manifest->root);
 }
 
 static brim_status open_samples(const struct brim__use *use, struct brim__opening *opening,
                                 struct brim__source *source, struct manifest *manifest) {
     struct brim__item guessed = { 0 };
-    struct brim__values paths = use->values[BRIM__FILES_PATH];
+    struct brim__values paths = use->values[BRIM__PATHS_PATH];
     struct brim__source *inner = &manifest->inner;
     const char *note = NULL;
     brim_status status = set_root(use, manifest, opening);
@@ -433,7 +435,7 @@ static brim_status open_samples(const struct brim__use *use, struct brim__openin
     source->extra_bytes = brim__source_parsing_bytes(source);
     source->identity =
         brim__hash_words(inner->identity, brim__hash("files", 5, 0), manifest->path_count);
-    return brim__item(use, BRIM__FILES_PROBE)->integer == (int64_t)BRIM__PROBE_NO
+    return brim__item(use, BRIM__PATHS_PROBE)->integer == (int64_t)BRIM__PROBE_NO
                ? BRIM_OK
                : probe(use, opening, source, manifest);
 }
@@ -443,7 +445,7 @@ brim_status brim__manifest_open(const struct brim__use *use, struct brim__openin
     struct manifest *manifest;
     brim_status status = brim__arena_take(opening->arena, sizeof *manifest, &manifest);
     if (status == BRIM_OK) {
-        status = brim__arena_text(opening->arena, brim__item(use, BRIM__FILES_MANIFEST)->text,
+        status = brim__arena_text(opening->arena, brim__item(use, BRIM__PATHS_MANIFEST)->text,
                                   &manifest->path);
     }
     if (status != BRIM_OK) {

@@ -1,5 +1,5 @@
 /*
- * files_columns.c: the manifest of `files` as the source of its format reads it.
+ * paths_columns.c: the manifest of `files` as the source of its format reads it.
  *
  * csv and jsonl are opened as a pipeline would open them: with a use of their stage
  * that has its defaults, the user's columns and types, and for each path's column the
@@ -7,7 +7,8 @@
  * need not be UTF-8; JSON has nothing but texts.
  */
 #include "base/number.h"
-#include "source/folder.h"
+#include "source/index.h"
+#include "source/paths.h"
 
 #include <stdio.h>
 #include <strings.h>
@@ -87,7 +88,7 @@ static brim_status find_format(const struct brim__use *use, const char *path, in
         { ".jsonl", FORMAT_JSONL },
         { ".ndjson", FORMAT_JSONL },
     };
-    *format = brim__item(use, BRIM__FILES_FORMAT)->integer;
+    *format = brim__item(use, BRIM__PATHS_FORMAT)->integer;
     for (size_t i = 0; i < BRIM__COUNT(known) && *format == FORMAT_AUTO; i++) {
         if (has_suffix(path, known[i].suffix)) {
             *format = known[i].format;
@@ -171,17 +172,17 @@ brim_status brim__manifest_inner(const struct brim__use *use, const char *path,
     const bool lines = format == FORMAT_JSONL;
     set_defaults(&own, lines ? &brim__stage_jsonl : &brim__stage_csv);
     set(&own, "files", path);
-    set(&own, "index", brim__item(use, BRIM__FILES_INDEX)->text);
+    set(&own, "index", brim__item(use, BRIM__PATHS_INDEX)->text);
     if (!lines) {
-        set(&own, "header", brim__item(use, BRIM__FILES_HEADER)->text);
+        set(&own, "header", brim__item(use, BRIM__PATHS_HEADER)->text);
     }
     if (format == FORMAT_TSV) {
         set(&own, "delimiter", "tab");
     }
-    status = all_columns(&use->values[BRIM__FILES_COLUMNS], paths, opening->arena,
+    status = all_columns(&use->values[BRIM__PATHS_COLUMNS], paths, opening->arena,
                          &own.values[argument_of(&own, lines ? "fields" : "columns")]);
     if (status == BRIM_OK) {
-        status = all_types(&use->values[BRIM__FILES_TYPES], paths, lines ? "text" : "bytes",
+        status = all_types(&use->values[BRIM__PATHS_TYPES], paths, lines ? "text" : "bytes",
                            opening->arena, &own.values[argument_of(&own, "types")]);
     }
     return status == BRIM_OK ? own.use.stage->open(&own.use, opening, inner) : status;
