@@ -97,13 +97,13 @@ def jsonl(
         float32[][4]; else from the first 100 records
     max_bytes: int or str 0 to 1073741824, default 0
         longest line; a longer one is a bad sample; 0: 1 MiB, or of a stream, whose batches
-        need room for so much, 64 KiB
+        need that much room for each, 64 KiB
     max_length: int 1 to 268435456, default 4096
         longest list of varying length
     missing: 'error' | 'nan' | 'zero', default 'error'
         what a null, or a key that is not there, becomes; zero makes texts and lists empty
     index: 'cache' | 'beside', default 'cache'
-        where the files' indexes are kept
+        where the index of each file is kept: in the index directory, or beside the file
 
     As text: jsonl train.jsonl fields=text,label types=label:int64
     """
@@ -302,7 +302,7 @@ def csv(
         text, as their first 100 records are
     max_bytes: int or str 0 to 1073741824, default 0
         longest record; a longer one is a bad sample; 0: 1 MiB, or of a stream, whose
-        batches need room for so much, 64 KiB
+        batches need that much room for each, 64 KiB
     max_text: int or str 1 to 1073741824
         longest text in a column; a longer one is a bad sample; not given: as long as the
         record
@@ -313,7 +313,7 @@ def csv(
     missing: 'error' | 'nan' | 'zero', default 'error'
         what an empty number (or NA, N/A, null, none) is: a bad sample, NaN or 0
     index: 'cache' | 'beside', default 'cache'
-        where the index of records is kept: in the index directory, or beside the file
+        where the index of each file is kept: in the index directory, or beside the file
 
     As text: csv train.csv columns=age,income,label types=float32,float32,int64
     """
@@ -350,7 +350,7 @@ def text(
         the field's name
     max_bytes: int or str 0 to 1099511627776, default 0
         longest line; a longer one is a bad sample; 0: 1 MiB, or of a stream, whose batches
-        need room for so much, 64 KiB
+        need that much room for each, 64 KiB
     index: 'cache' | 'beside', default 'cache'
         where the index of each file is kept: in the index directory, or beside the file
     form: 'text' | 'bytes', default 'text'

@@ -15,6 +15,7 @@
  * Invariant: for all samples, offset and record stay inside the memory that
  * shape and strides describe; their arithmetic was checked against overflow.
  */
+#include "source/arguments.h"
 #include "source/source.h"
 
 #include <stdio.h>
@@ -194,11 +195,8 @@ static const brim_argument_info arguments[] = {
     [ARGUMENT_NAME] = { .name = "name",
                         .type = BRIM_TYPE_WORD,
                         .help = "the field's name; left out: the binding's name" },
-    [ARGUMENT_VERSION] = { .name = "version",
-                           .type = BRIM_TYPE_WORD,
-                           .fallback = "0",
-                           .help = "change it when the array's values change: it is part of the "
-                                   "data's identity; a cache file wants one that is not 0" },
+    [ARGUMENT_VERSION] = BRIM__VERSION_ARGUMENT("the array's values change",
+                                                "; a cache file needs one that is not 0"),
 };
 
 const struct brim__stage brim__stage_array = {

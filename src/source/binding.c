@@ -173,7 +173,7 @@ brim_status brim__serial_find(struct brim__opening *opening, const char *name,
         serial = serial->next;
     }
     if (serial == NULL) {
-        brim_status status = brim__arena_take(opening->arena, sizeof(*serial), &serial);
+        brim_status status = brim__arena_take(opening->arena, sizeof *serial, &serial);
         if (status == BRIM_OK) {
             status = brim__arena_text(opening->arena, name, &serial->name);
         }

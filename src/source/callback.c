@@ -5,6 +5,7 @@
  * into the engine's buffer, laid out as spec.h says.
  */
 #include "base/answer.h"
+#include "source/arguments.h"
 #include "source/spec.h"
 
 #include <stdio.h>
@@ -138,11 +139,8 @@ static const brim_argument_info arguments[] = {
                         .type = BRIM_TYPE_INTEGER,
                         .fallback = "0",
                         .help = "another seed gives brim_call_random other numbers" },
-    [ARGUMENT_VERSION] = { .name = "version",
-                           .type = BRIM_TYPE_WORD,
-                           .fallback = "0",
-                           .help = "change it when the function gives other samples: it is part of "
-                                   "the data's identity; a cache file wants one that is not 0" },
+    [ARGUMENT_VERSION] = BRIM__VERSION_ARGUMENT("the function gives other samples",
+                                                "; a cache file needs one that is not 0"),
 };
 
 const struct brim__stage brim__stage_callback = {

@@ -8,6 +8,7 @@
  * header, so that which of the two they are is seen from their sizes: both fit
  * only where 3073 * 3074 divides the size, and then `kind` must be said.
  */
+#include "source/arguments.h"
 #include "source/files.h"
 
 enum { ARGUMENT_FILES, ARGUMENT_KIND };
@@ -110,11 +111,7 @@ static brim_status open_cifar(const struct brim__use *use, struct brim__opening 
 }
 
 static const brim_argument_info arguments[] = {
-    [ARGUMENT_FILES] = { .name = "files",
-                         .type = BRIM_TYPE_PATH,
-                         .flags =
-                             BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL | BRIM_ARGUMENT_LIST,
-                         .help = "one or several files of CIFAR's binary version" },
+    [ARGUMENT_FILES] = BRIM__FILES_ARGUMENT("one or several files of CIFAR's binary version"),
     [ARGUMENT_KIND] = { .name = "kind",
                         .type = BRIM_TYPE_CHOICE,
                         .fallback = "auto",

@@ -12,6 +12,7 @@
  * same header, or its columns would be taken for others.
  */
 #include "source/csv.h"
+#include "source/arguments.h"
 
 #include "base/stream.h"
 
@@ -295,12 +296,8 @@ static brim_status open_csv(const struct brim__use *use, struct brim__opening *o
 }
 
 static const brim_argument_info arguments[] = {
-    [ARGUMENT_FILES] = { .name = "files",
-                         .type = BRIM_TYPE_PATH,
-                         .flags =
-                             BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL | BRIM_ARGUMENT_LIST,
-                         .help = "one or several CSV files with the same header, or - for standard "
-                                 "input" },
+    [ARGUMENT_FILES] = BRIM__FILES_ARGUMENT(
+        "one or several CSV files with the same header, or - for standard input"),
     [ARGUMENT_HEADER] = { .name = "header",
                           .type = BRIM_TYPE_CHOICE,
                           .fallback = "auto",
@@ -323,14 +320,7 @@ static const brim_argument_info arguments[] = {
                                  "int64, float64, other integers, float32, bool, text, bytes; "
                                  "columns without one are int64, float64 or text, as their first "
                                  "100 records are" },
-    [ARGUMENT_MAX_BYTES] = { .name = "max_bytes",
-                             .type = BRIM_TYPE_SIZE,
-                             .fallback = "0",
-                             .least = 0,
-                             .most = 1073741824, /* 2^30 */
-                             .help =
-                                 "longest record; a longer one is a bad sample; 0: 1 MiB, or of a "
-                                 "stream, whose batches need room for so much, 64 KiB" },
+    [ARGUMENT_MAX_BYTES] = BRIM__MAX_BYTES_ARGUMENT("record", 1073741824),
     [ARGUMENT_MAX_TEXT] = { .name = "max_text",
                             .type = BRIM_TYPE_SIZE,
                             .least = 1,
@@ -352,12 +342,7 @@ static const brim_argument_info arguments[] = {
                            .choices = "error|nan|zero",
                            .help = "what an empty number (or NA, N/A, null, none) is: a bad "
                                    "sample, NaN or 0" },
-    [ARGUMENT_INDEX] = { .name = "index",
-                         .type = BRIM_TYPE_CHOICE,
-                         .fallback = "cache",
-                         .choices = "cache|beside",
-                         .help = "where the index of records is kept: in the index directory, or "
-                                 "beside the file" },
+    [ARGUMENT_INDEX] = BRIM__LINES_INDEX_ARGUMENT,
 };
 
 const struct brim__stage brim__stage_csv = {

@@ -15,6 +15,7 @@
  * that turns out damaged while it is opened is made once more before the user hears of
  * it; so is one that another process replaced between two steps of ours.
  */
+#include "source/arguments.h"
 #include "source/listing.h"
 
 #include <errno.h>
@@ -482,12 +483,8 @@ static const brim_argument_info arguments[] = {
                          .fallback = "yes",
                          .help = "read each image's header when the folder is listed, so that the "
                                  "plan knows what the largest needs" },
-    [ARGUMENT_INDEX] = { .name = "index",
-                         .type = BRIM_TYPE_CHOICE,
-                         .fallback = "cache",
-                         .choices = "cache|beside",
-                         .help = "where the listing is kept: in the cache "
-                                 "directory, or beside the first directory" },
+    [ARGUMENT_INDEX] = BRIM__INDEX_ARGUMENT(
+        "where the listing is kept: in the cache directory, or beside the first directory"),
     [ARGUMENT_FIELD] = { .name = "field",
                          .type = BRIM_TYPE_WORD,
                          .fallback = "image",

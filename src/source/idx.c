@@ -14,6 +14,7 @@
  * Of a file that begins like gzip opening inflates the header, which says how much
  * follows; loading inflates exactly that into memory.
  */
+#include "source/arguments.h"
 #include "source/files.h"
 
 #include <stdio.h>
@@ -296,17 +297,10 @@ static brim_status open_idx(const struct brim__use *use, struct brim__opening *o
 }
 
 static const brim_argument_info arguments[] = {
-    [ARGUMENT_FILES] = { .name = "files",
-                         .type = BRIM_TYPE_PATH,
-                         .flags =
-                             BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL | BRIM_ARGUMENT_LIST,
-                         .help = "one or several IDX files, read as one: type and all dimensions "
-                                 "but the first must agree; one that is gzipped is held in "
-                                 "memory" },
-    [ARGUMENT_NAME] = { .name = "name",
-                        .type = BRIM_TYPE_WORD,
-                        .fallback = "x",
-                        .help = "the field's name" },
+    [ARGUMENT_FILES] =
+        BRIM__FILES_ARGUMENT("one or several IDX files, read as one: type and all dimensions but "
+                             "the first must agree; one that is gzipped is held in memory"),
+    [ARGUMENT_NAME] = BRIM__NAME_ARGUMENT("x", ""),
 };
 
 const struct brim__stage brim__stage_idx = {

@@ -7,6 +7,7 @@
  * that does not agree is a bad sample.
  */
 #include "source/jsonl.h"
+#include "source/arguments.h"
 
 #include "base/stream.h"
 
@@ -282,12 +283,8 @@ static brim_status open_jsonl(const struct brim__use *use, struct brim__opening 
 }
 
 static const brim_argument_info arguments[] = {
-    [ARGUMENT_FILES] = { .name = "files",
-                         .type = BRIM_TYPE_PATH,
-                         .flags =
-                             BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL | BRIM_ARGUMENT_LIST,
-                         .help = "files of one JSON object per line, read as one; or a pipe, or - "
-                                 "for standard input" },
+    [ARGUMENT_FILES] = BRIM__FILES_ARGUMENT(
+        "files of one JSON object per line, read as one; or a pipe, or - for standard input"),
     [ARGUMENT_FIELDS] = { .name = "fields",
                           .type = BRIM_TYPE_WORD,
                           .flags = BRIM_ARGUMENT_LIST,
@@ -301,14 +298,7 @@ static const brim_argument_info arguments[] = {
                                  "float32, float64, integers; lists as int64[] or, of one length, "
                                  "float32[3]; lists of lists as float32[][4]; else from the first "
                                  "100 records" },
-    [ARGUMENT_MAX_BYTES] = { .name = "max_bytes",
-                             .type = BRIM_TYPE_SIZE,
-                             .fallback = "0",
-                             .least = 0,
-                             .most = 1073741824,
-                             .help =
-                                 "longest line; a longer one is a bad sample; 0: 1 MiB, or of a "
-                                 "stream, whose batches need room for so much, 64 KiB" },
+    [ARGUMENT_MAX_BYTES] = BRIM__MAX_BYTES_ARGUMENT("line", 1073741824),
     [ARGUMENT_MAX_LENGTH] = { .name = "max_length",
                               .type = BRIM_TYPE_INTEGER,
                               .fallback = "4096",
@@ -321,11 +311,7 @@ static const brim_argument_info arguments[] = {
                            .choices = "error|nan|zero",
                            .help = "what a null, or a key that is not there, becomes; zero makes "
                                    "texts and lists empty" },
-    [ARGUMENT_INDEX] = { .name = "index",
-                         .type = BRIM_TYPE_CHOICE,
-                         .fallback = "cache",
-                         .choices = "cache|beside",
-                         .help = "where the files' indexes are kept" },
+    [ARGUMENT_INDEX] = BRIM__LINES_INDEX_ARGUMENT,
 };
 
 const struct brim__stage brim__stage_jsonl = {

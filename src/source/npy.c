@@ -16,6 +16,7 @@
  * orders are the same). The strides depend on the number of samples, so that
  * several Fortran files must have equally many.
  */
+#include "source/arguments.h"
 #include "source/files.h"
 #include "source/npy_header.h"
 
@@ -189,23 +190,12 @@ static brim_status open_npy(const struct brim__use *use, struct brim__opening *o
 }
 
 static const brim_argument_info arguments[] = {
-    [ARGUMENT_FILES] = { .name = "files",
-                         .type = BRIM_TYPE_PATH,
-                         .flags =
-                             BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL | BRIM_ARGUMENT_LIST,
-                         .help =
-                             "one or several .npy files, read as one: their samples follow each "
-                             "other; dtype and all dimensions but the first must agree" },
-    [ARGUMENT_MAP] = { .name = "map",
-                       .type = BRIM_TYPE_YESNO,
-                       .fallback = "no",
-                       .help = "map the files instead of reading them: saves a copy, but a file "
-                               "that is cut short meanwhile kills the process; needed for arrays "
-                               "in Fortran order" },
-    [ARGUMENT_NAME] = { .name = "name",
-                        .type = BRIM_TYPE_WORD,
-                        .fallback = "x",
-                        .help = "the field's name" },
+    [ARGUMENT_FILES] =
+        BRIM__FILES_ARGUMENT("one or several .npy files, read as one: their samples follow each "
+                             "other; dtype and all dimensions but the first must agree"),
+    [ARGUMENT_MAP] = BRIM__MAP_ARGUMENT("the files instead of reading them",
+                                        "; needed for arrays in Fortran order"),
+    [ARGUMENT_NAME] = BRIM__NAME_ARGUMENT("x", ""),
 };
 
 const struct brim__stage brim__stage_npy = {

@@ -11,6 +11,7 @@
  * The CRC-32 of a deflated member is checked, because all its bytes go by; that
  * of a stored one is not, because no more of it is read than samples ask for.
  */
+#include "source/arguments.h"
 #include "source/files.h"
 #include "source/npy_header.h"
 #include "source/zip_file.h"
@@ -224,25 +225,15 @@ static brim_status open_npz(const struct brim__use *use, struct brim__opening *o
 }
 
 static const brim_argument_info arguments[] = {
-    [ARGUMENT_FILE] = { .name = "file",
-                        .type = BRIM_TYPE_PATH,
-                        .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
-                        .help = "an .npz file; a compressed array is held in memory, a stored one "
-                                "is read where it lies" },
+    [ARGUMENT_FILE] = BRIM__FILE_ARGUMENT(
+        "an .npz file; a compressed array is held in memory, a stored one is read where it lies"),
     [ARGUMENT_ARRAY] = { .name = "array",
                          .type = BRIM_TYPE_WORD,
                          .help = "which array, with or without .npy; not needed if there is only "
                                  "one" },
-    [ARGUMENT_MAP] = { .name = "map",
-                       .type = BRIM_TYPE_YESNO,
-                       .fallback = "no",
-                       .help = "map a stored array instead of reading it: saves a copy, but a file "
-                               "that is cut short meanwhile kills the process; needed for stored "
-                               "arrays in Fortran order" },
-    [ARGUMENT_NAME] = { .name = "name",
-                        .type = BRIM_TYPE_WORD,
-                        .fallback = "x",
-                        .help = "the field's name" },
+    [ARGUMENT_MAP] = BRIM__MAP_ARGUMENT("a stored array instead of reading it",
+                                        "; needed for stored arrays in Fortran order"),
+    [ARGUMENT_NAME] = BRIM__NAME_ARGUMENT("x", ""),
 };
 
 const struct brim__stage brim__stage_npz = {

@@ -8,6 +8,7 @@
  *
  *     record:  brim__deferred -> path | label: int64
  */
+#include "source/arguments.h"
 #include "source/paths.h"
 
 #include <stdio.h>
@@ -334,12 +335,8 @@ static const brim_argument_info arguments[] = {
                             .help = "read each image's header when opening, so that the plan knows "
                                     "what the largest needs; auto: of a manifest, where it is "
                                     "remembered" },
-    [BRIM__PATHS_INDEX] = { .name = "index",
-                            .type = BRIM_TYPE_CHOICE,
-                            .fallback = "cache",
-                            .choices = "cache|beside",
-                            .help = "where what is remembered of a manifest is kept: in the cache "
-                                    "directory, or beside it" },
+    [BRIM__PATHS_INDEX] = BRIM__INDEX_ARGUMENT(
+        "where what is remembered of a manifest is kept: in the cache directory, or beside it"),
     [BRIM__PATHS_LIST] = { .name = "list",
                            .type = BRIM_TYPE_BINDING,
                            .help = "instead of a manifest: paths of the caller, bound when "

@@ -4,6 +4,7 @@
  * There is no data: a sample is its number as int64, written into the engine's
  * buffer. It shows an order at a glance, and measures what brim itself costs.
  */
+#include "source/arguments.h"
 #include "source/source.h"
 
 #include <stdio.h>
@@ -66,10 +67,7 @@ static const brim_argument_info arguments[] = {
                          .least = 1,
                          .most = 4611686018427387904.0, /* 2^62 */
                          .help = "how many samples; they are numbered from 0" },
-    [ARGUMENT_NAME] = { .name = "name",
-                        .type = BRIM_TYPE_WORD,
-                        .fallback = "index",
-                        .help = "the field's name" },
+    [ARGUMENT_NAME] = BRIM__NAME_ARGUMENT("index", ""),
 };
 
 const struct brim__stage brim__stage_range = {

@@ -17,6 +17,7 @@
  * stream's own.
  */
 #include "base/stream.h"
+#include "source/arguments.h"
 #include "source/files.h"
 
 #include <stdio.h>
@@ -392,12 +393,8 @@ static brim_status open_records(const struct brim__use *use, struct brim__openin
 }
 
 static const brim_argument_info arguments[] = {
-    [ARGUMENT_FILES] = { .name = "files",
-                         .type = BRIM_TYPE_PATH,
-                         .flags =
-                             BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL | BRIM_ARGUMENT_LIST,
-                         .help = "one or several files of records, read as one; or - (standard "
-                                 "input) or a pipe alone, read as a stream" },
+    [ARGUMENT_FILES] = BRIM__FILES_ARGUMENT("one or several files of records, read as one; or - "
+                                            "(standard input) or a pipe alone, read as a stream"),
     [ARGUMENT_BYTES] = { .name = "bytes",
                          .type = BRIM_TYPE_SIZE,
                          .flags = BRIM_ARGUMENT_REQUIRED,
@@ -421,15 +418,8 @@ static const brim_argument_info arguments[] = {
                          .fallback = "little",
                          .choices = "little|big",
                          .help = "byte order of elements of more than one byte" },
-    [ARGUMENT_MAP] = { .name = "map",
-                       .type = BRIM_TYPE_YESNO,
-                       .fallback = "no",
-                       .help = "map the files instead of reading them: saves a copy, but a file "
-                               "that is cut short meanwhile kills the process" },
-    [ARGUMENT_NAME] = { .name = "name",
-                        .type = BRIM_TYPE_WORD,
-                        .fallback = "x",
-                        .help = "the field's name where fields= is not given" },
+    [ARGUMENT_MAP] = BRIM__MAP_ARGUMENT("the files instead of reading them", ""),
+    [ARGUMENT_NAME] = BRIM__NAME_ARGUMENT("x", " where fields= is not given"),
 };
 
 const struct brim__stage brim__stage_records = {

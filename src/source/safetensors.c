@@ -5,6 +5,7 @@
  * sample's shape. Elements lie in the file little-endian and row-major, one
  * tensor behind the other, so that a sample is a run of bytes (files.h).
  */
+#include "source/arguments.h"
 #include "source/files.h"
 #include "source/safetensors_header.h"
 
@@ -110,23 +111,13 @@ static brim_status open_safetensors(const struct brim__use *use, struct brim__op
 }
 
 static const brim_argument_info arguments[] = {
-    [ARGUMENT_FILE] = { .name = "file",
-                        .type = BRIM_TYPE_PATH,
-                        .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
-                        .help = "a .safetensors file" },
+    [ARGUMENT_FILE] = BRIM__FILE_ARGUMENT("a .safetensors file"),
     [ARGUMENT_TENSOR] = { .name = "tensor",
                           .type = BRIM_TYPE_WORD,
                           .help = "the tensor's name in the file; may be left out if there is "
                                   "only one" },
-    [ARGUMENT_NAME] = { .name = "name",
-                        .type = BRIM_TYPE_WORD,
-                        .fallback = "x",
-                        .help = "the field's name" },
-    [ARGUMENT_MAP] = { .name = "map",
-                       .type = BRIM_TYPE_YESNO,
-                       .fallback = "no",
-                       .help = "map the file instead of reading it: saves a copy, but a file that "
-                               "is cut short meanwhile kills the process" },
+    [ARGUMENT_NAME] = BRIM__NAME_ARGUMENT("x", ""),
+    [ARGUMENT_MAP] = BRIM__MAP_ARGUMENT("the file instead of reading it", ""),
 };
 
 const struct brim__stage brim__stage_safetensors = {

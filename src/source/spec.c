@@ -193,7 +193,7 @@ brim_status brim__spec_spans(const struct brim__source *source, const brim_value
         if (status != BRIM_OK) {
             return status;
         }
-        memcpy(record + field->view.offset, &span, sizeof(span));
+        memcpy(record + field->view.offset, &span, sizeof span);
     }
     return BRIM_OK;
 }

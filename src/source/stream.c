@@ -12,6 +12,7 @@
  * for two stages that use the same name: the name's lock is held meanwhile.
  */
 #include "base/answer.h"
+#include "source/arguments.h"
 #include "source/spec.h"
 
 #include <stdio.h>
@@ -39,9 +40,9 @@ static brim_status pull_one(const struct brim__source *source, uint8_t *record) 
     char why[256] = "";
     brim__spec_outputs(source, record, outputs);
     brim__lock(stream->serial);
-    const int answer = stream->pull(stream->user, outputs, source->field_count, why, sizeof(why));
+    const int answer = stream->pull(stream->user, outputs, source->field_count, why, sizeof why);
     brim__unlock(stream->serial);
-    why[sizeof(why) - 1] = '\0';
+    why[sizeof why - 1] = '\0';
     if (answer == BRIM_ANSWER_DONE) {
         stream->ended = true;
         return BRIM_STATUS_END;
@@ -77,7 +78,7 @@ static brim_status pull(const struct brim__source *source, uint64_t count, uint6
         }
         if (status != BRIM_STATUS_END) {
             stream->kept = status;
-            brim__copy_text(stream->kept_text, sizeof(stream->kept_text), brim_detail());
+            brim__copy_text(stream->kept_text, sizeof stream->kept_text, brim_detail());
         }
         break;
     } while (made < count && brim__now() < until);
@@ -91,9 +92,9 @@ static brim_status rewind_stream(const struct brim__source *source, uint64_t epo
     struct stream *stream = source->self;
     char why[256] = "";
     brim__lock(stream->serial);
-    const int answer = stream->reopen(stream->user, epoch, sample, why, sizeof(why));
+    const int answer = stream->reopen(stream->user, epoch, sample, why, sizeof why);
     brim__unlock(stream->serial);
-    why[sizeof(why) - 1] = '\0';
+    why[sizeof why - 1] = '\0';
     if (answer != BRIM_ANSWER_DONE) {
         return brim__fail(brim__answer_status(answer),
                           "stream @%s cannot go to sample %llu of epoch %llu: %s (it returned "
@@ -132,7 +133,7 @@ static brim_status open_stream(const struct brim__use *use, struct brim__opening
                                struct brim__source *source) {
     const char *name = brim__item(use, ARGUMENT_STREAM)->text;
     const char *version = brim__item(use, ARGUMENT_VERSION)->text;
-    memset(source, 0, sizeof(*source));
+    memset(source, 0, sizeof *source);
     brim_binding binding;
     brim_status status = brim__binding_find(opening, use, name, BRIM_BINDING_STREAM, &binding);
     if (status != BRIM_OK) {
@@ -145,7 +146,7 @@ static brim_status open_stream(const struct brim__use *use, struct brim__opening
     struct stream *stream = NULL;
     status = brim__spec_record(&binding, "stream", source);
     if (status == BRIM_OK) {
-        status = brim__arena_take(opening->arena, sizeof(*stream), &stream);
+        status = brim__arena_take(opening->arena, sizeof *stream, &stream);
     }
     if (status == BRIM_OK) {
         status = brim__serial_find(opening, name, &stream->serial);
@@ -156,7 +157,7 @@ static brim_status open_stream(const struct brim__use *use, struct brim__opening
     stream->pull = binding.pull;
     stream->reopen = binding.reopen;
     stream->user = binding.user;
-    brim__copy_text(stream->name, sizeof(stream->name), name);
+    brim__copy_text(stream->name, sizeof stream->name, name);
     source->self = stream;
     source->stream = true;
     source->count = BRIM_UNKNOWN;
@@ -173,11 +174,7 @@ static const brim_argument_info arguments[] = {
                           .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
                           .help = "the function, bound when planning or opening with the fields "
                                   "that it promises" },
-    [ARGUMENT_VERSION] = { .name = "version",
-                           .type = BRIM_TYPE_WORD,
-                           .fallback = "0",
-                           .help = "change it when the function gives other samples: it is part of "
-                                   "the data's identity" },
+    [ARGUMENT_VERSION] = BRIM__VERSION_ARGUMENT("the function gives other samples", ""),
 };
 
 const struct brim__stage brim__stage_stream = {

@@ -11,6 +11,7 @@
  * text can rely on it; form=bytes takes any bytes.
  */
 #include "base/utf8.h"
+#include "source/arguments.h"
 #include "source/lines.h"
 
 enum { ARGUMENT_FILES, ARGUMENT_NAME, ARGUMENT_MAX_BYTES, ARGUMENT_INDEX, ARGUMENT_FORM };
@@ -85,30 +86,12 @@ static brim_status open_text(const struct brim__use *use, struct brim__opening *
 }
 
 static const brim_argument_info arguments[] = {
-    [ARGUMENT_FILES] = { .name = "files",
-                         .type = BRIM_TYPE_PATH,
-                         .flags =
-                             BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL | BRIM_ARGUMENT_LIST,
-                         .help = "one or several files of lines, read as one; or - for standard "
-                                 "input, or a pipe: then it is read once, in its order" },
-    [ARGUMENT_NAME] = { .name = "name",
-                        .type = BRIM_TYPE_WORD,
-                        .fallback = "text",
-                        .help = "the field's name" },
-    [ARGUMENT_MAX_BYTES] = { .name = "max_bytes",
-                             .type = BRIM_TYPE_SIZE,
-                             .fallback = "0",
-                             .least = 0,
-                             .most = 1099511627776.0, /* 2^40 */
-                             .help =
-                                 "longest line; a longer one is a bad sample; 0: 1 MiB, or of a "
-                                 "stream, whose batches need room for so much, 64 KiB" },
-    [ARGUMENT_INDEX] = { .name = "index",
-                         .type = BRIM_TYPE_CHOICE,
-                         .fallback = "cache",
-                         .choices = "cache|beside",
-                         .help = "where the index of each file is kept: in the index directory, or "
-                                 "beside the file" },
+    [ARGUMENT_FILES] =
+        BRIM__FILES_ARGUMENT("one or several files of lines, read as one; or - for standard input, "
+                             "or a pipe: then it is read once, in its order"),
+    [ARGUMENT_NAME] = BRIM__NAME_ARGUMENT("text", ""),
+    [ARGUMENT_MAX_BYTES] = BRIM__MAX_BYTES_ARGUMENT("line", 1099511627776.0 /* 2^40 */),
+    [ARGUMENT_INDEX] = BRIM__LINES_INDEX_ARGUMENT,
     [ARGUMENT_FORM] = { .name = "form",
                         .type = BRIM_TYPE_CHOICE,
                         .fallback = "text",

@@ -14,6 +14,7 @@
  * in tokens_plain.c and megatron.c.
  */
 #include "source/tokens.h"
+#include "source/arguments.h"
 #include "source/files.h"
 
 enum {
@@ -151,12 +152,8 @@ static brim_status open_tokens(const struct brim__use *use, struct brim__opening
 }
 
 static const brim_argument_info arguments[] = {
-    [ARGUMENT_FILES] = { .name = "files",
-                         .type = BRIM_TYPE_PATH,
-                         .flags =
-                             BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL | BRIM_ARGUMENT_LIST,
-                         .help = "one or several token files of one format; a Megatron pair is "
-                                 "named by its .bin or its .idx" },
+    [ARGUMENT_FILES] = BRIM__FILES_ARGUMENT("one or several token files of one format; a Megatron "
+                                            "pair is named by its .bin or its .idx"),
     [ARGUMENT_LENGTH] = { .name = "length",
                           .type = BRIM_TYPE_INTEGER,
                           .flags = BRIM_ARGUMENT_REQUIRED,
@@ -181,11 +178,7 @@ static const brim_argument_info arguments[] = {
                           .help = "u16, u32: nothing but tokens; llmc: after llm.c's header; "
                                   "megatron: a .bin with an .idx; auto: Megatron if there is an "
                                   "index, llm.c if there is its magic, else u16" },
-    [ARGUMENT_MAP] = { .name = "map",
-                       .type = BRIM_TYPE_YESNO,
-                       .fallback = "no",
-                       .help = "map the files instead of reading them: saves a copy, but a file "
-                               "that is cut short meanwhile kills the process" },
+    [ARGUMENT_MAP] = BRIM__MAP_ARGUMENT("the files instead of reading them", ""),
 };
 
 const struct brim__stage brim__stage_tokens = {
