@@ -109,7 +109,7 @@ static void test_sizes(void **state) {
     close_opened(&opened);
     const char *const cut[] = { odd.text };
     assert_int_equal(open_cifar(&opened, cut, 1, "auto"), BRIM_STATUS_CORRUPT);
-    assert_detail_has("odd.bin: 6147 bytes are no whole number");
+    assert_detail_has("odd.bin: 6147 bytes are not a whole number");
     close_opened(&opened);
     assert_int_equal(open_cifar(&opened, cut, 1, "10"), BRIM_STATUS_CORRUPT);
     assert_detail_has("odd.bin: byte 6146: the file ends inside a record");

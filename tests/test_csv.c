@@ -417,7 +417,7 @@ static void arguments_that_are_refused(void **state) {
         { "columns=b types=length:int64", "column 'length' is not among columns=" },
         { "columns=b types=b:int64,b:int64", "column 'b' is given two types" },
         { "columns=b types=nosuch:int64", "has no column 'nosuch'" },
-        { "columns=b types=strange", "'strange' is no type (it takes bool, int8" },
+        { "columns=b types=strange", "'strange' is not a type (it takes bool, int8" },
         { "columns=b types=boolean", "float64, text, bytes)" },
         { "columns=b types=int65", "did you mean 'int64'?" },
         { "columns=b types=complex64", "complex64" },

@@ -523,7 +523,7 @@ static void test_refusals(void **state) {
     put("x/loose/1.jpg", "x", 1);
     assert_int_equal(mkdir(at("x/loose/sub").text, 0755), 0);
     assert_refused("x/none", "", BRIM_STATUS_IO, "no such directory");
-    assert_refused("x/file", "", BRIM_STATUS_INVALID, "is no directory");
+    assert_refused("x/file", "", BRIM_STATUS_INVALID, "is not a directory");
     assert_refused("x/flat", "", BRIM_STATUS_INVALID,
                    "no files with the extension .jpg, .jpeg, .png or .webp in it; 1 other, such "
                    "as a.gif: say extensions=");

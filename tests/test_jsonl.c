@@ -559,7 +559,7 @@ static void test_refused_openings(void **state) {
                       "have no one length: say it, as types=a:float64[][2]");
     assert_not_opened("{\"a\":[[]]}\n", OPTIONS("fields=a"), BRIM_STATUS_INVALID, "no one length");
     assert_not_opened("{\"a\":[[[1]]]}\n", OPTIONS("fields=a"), BRIM_STATUS_INVALID,
-                      "are no fields");
+                      "are not fields");
     assert_not_opened("{\"a\":true}\n{\"a\":1}\n", NO_OPTIONS, BRIM_STATUS_INVALID,
                       "no common type");
     assert_not_opened("{\"a\":1}\n{\"a\":{}}\n", NO_OPTIONS, BRIM_STATUS_INVALID,
@@ -595,7 +595,7 @@ static void test_refused_openings(void **state) {
     for (size_t i = 0; i < BRIM__COUNT(types); i++) {
         char option[64];
         snprintf(option, sizeof option, "types=%s", types[i]);
-        assert_not_opened("{\"a\":1}\n", OPTIONS(option), BRIM_STATUS_INVALID, "is no type of");
+        assert_not_opened("{\"a\":1}\n", OPTIONS(option), BRIM_STATUS_INVALID, "is not a type of");
     }
     assert_not_opened("{\"a b\":1,\"a_b\":2}\n", NO_OPTIONS, BRIM_STATUS_INVALID,
                       "two keys give a field of the name 'a_b'");

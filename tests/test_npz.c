@@ -452,8 +452,8 @@ static void test_archives_that_lie(void **state) {
         REFUSE(BRIM_STATUS_CORRUPT, "ends inside an entry", .members = 2, .extra_directory = 45);
         REFUSE(BRIM_STATUS_CORRUPT, "should begin here", .members = 2, .extra_directory = 60);
         REFUSE(BRIM_STATUS_CORRUPT, "goes on after its last entry", .extra_directory = 1);
-        REFUSE(BRIM_STATUS_CORRUPT, "behind its own end", .directory = 0xfffffff0);
-        REFUSE(BRIM_STATUS_CORRUPT, "behind its own end", .directory_bytes = 0xfffffff0);
+        REFUSE(BRIM_STATUS_CORRUPT, "after its own end", .directory = 0xfffffff0);
+        REFUSE(BRIM_STATUS_CORRUPT, "after its own end", .directory_bytes = 0xfffffff0);
         REFUSE(BRIM_STATUS_CORRUPT, "should begin here", .directory = 1);
 #undef REFUSE
     }
@@ -462,7 +462,7 @@ static void test_archives_that_lie(void **state) {
     const struct archive endless = { .zip64 = true, .members = UINT64_MAX };
     refuse(&member, 1, &endless, NULL, BRIM_STATUS_UNSUPPORTED, "members; at most 65536");
     const struct archive far_away = { .zip64 = true, .directory = UINT64_MAX - 7 };
-    refuse(&member, 1, &far_away, NULL, BRIM_STATUS_CORRUPT, "behind its own end");
+    refuse(&member, 1, &far_away, NULL, BRIM_STATUS_CORRUPT, "after its own end");
     free(npy.data);
 
     struct bytes file = { 0 };

@@ -138,11 +138,11 @@ static void test_fields_that_are_none(void **state) {
         { "x:uint8@", "no number follows the @" },
         { "x:uint8@1@2", "no number follows the @" },
         { "x:uint8@-1", "no number follows the @" },
-        { "x:uint8:13", "behind the record's 12 bytes" },
-        { "x:uint8@12", "behind the record's 12 bytes" },
-        { "x:uint32@9", "behind the record's 12 bytes" },
-        { "x:uint8:4294967296x4294967296x4294967296", "behind the record's 12 bytes" },
-        { "x:uint8:9223372036854775807@9223372036854775807", "behind the record's 12 bytes" },
+        { "x:uint8:13", "past the record's 12 bytes" },
+        { "x:uint8@12", "past the record's 12 bytes" },
+        { "x:uint32@9", "past the record's 12 bytes" },
+        { "x:uint8:4294967296x4294967296x4294967296", "past the record's 12 bytes" },
+        { "x:uint8:9223372036854775807@9223372036854775807", "past the record's 12 bytes" },
     };
     struct opened opened;
     for (size_t i = 0; i < BRIM__COUNT(cases); i++) {
@@ -184,7 +184,7 @@ static void test_sizes(void **state) {
         } else if ((count - SKIP) % RECORD != 0) {
             assert_int_equal(status, BRIM_STATUS_CORRUPT);
             assert_detail_has("r.bin: byte");
-            assert_detail_has("no multiple of bytes=12");
+            assert_detail_has("not a multiple of bytes=12");
         } else {
             assert_int_equal(status, BRIM_OK);
         }

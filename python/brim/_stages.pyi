@@ -204,8 +204,8 @@ def records(
     bytes: int or str 1 to 1099511627776, required
         bytes of a record
     fields: str, one or several
-        what a record holds: name:dtype, name:dtype:3x32x32, each behind the one before it
-        or at @BYTE; without fields: uint8, all its bytes
+        what a record holds: name:dtype, name:dtype:3x32x32, each after the one before it or
+        at @BYTE; without fields: uint8, all its bytes
     skip: int or str 0 to 1099511627776, default 0
         bytes before the first record of each file
     order: 'little' | 'big', default 'little'

@@ -33,7 +33,7 @@ static brim_status find_kind(const struct brim__files *files, int64_t *kind) {
         hundred = hundred && fits(file, KIND_100);
         if (!ten && !hundred) {
             return brim__fail(BRIM_STATUS_CORRUPT,
-                              "%s: %llu bytes are no whole number of records of CIFAR-10 (3073 "
+                              "%s: %llu bytes are not a whole number of records of CIFAR-10 (3073 "
                               "bytes) or CIFAR-100 (3074)%s",
                               file->path, (unsigned long long)file->bytes,
                               i > 0 ? ", or not of the same as in the files before it" : "");
@@ -82,7 +82,7 @@ static brim_status open_files(const struct brim__use *use, struct brim__opening 
         if (!fits(&part->file, kind)) {
             return brim__fail(
                 BRIM_STATUS_CORRUPT,
-                "%s: byte %llu: the file ends inside a record: %llu bytes are no "
+                "%s: byte %llu: the file ends inside a record: %llu bytes are not a "
                 "multiple of %llu",
                 part->file.path,
                 (unsigned long long)(part->file.bytes - part->file.bytes % record_bytes(kind)),

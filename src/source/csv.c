@@ -39,9 +39,10 @@ static brim_status parse_delimiter(const char *text, char *delimiter) {
     const bool single = c == '\t' || text[1] == '\0';
     if (c == '\0' || !single || letter || (uint8_t)c >= 0x7f || ((uint8_t)c < 0x20 && c != '\t') ||
         strchr("\".+-", c) != NULL) {
-        return brim__fail(BRIM_STATUS_INVALID,
-                          "csv: delimiter= is one character that is no letter, digit, quote, '.', "
-                          "'+' or '-', or the word tab");
+        return brim__fail(
+            BRIM_STATUS_INVALID,
+            "csv: delimiter= is one character that is not a letter, digit, quote, '.', "
+            "'+' or '-', or the word tab");
     }
     return BRIM_OK;
 }

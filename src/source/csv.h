@@ -18,7 +18,7 @@
 
 #define BRIM__CSV_COLUMNS 65536 /* most in a file */
 #define BRIM__CSV_GUESS   100   /* records that automatic types are guessed from ... */
-#define BRIM__CSV_LOOK    65536 /* ... or so many bytes of them */
+#define BRIM__CSV_LOOK    65536 /* ... or this many bytes of them */
 
 /* What a column is read as: a dtype's number, or one of these. */
 enum brim__csv_kind {
@@ -58,7 +58,7 @@ struct brim__csv {
 
 /* The field that begins at `at` <= end: unquoted in place, *text of *length
  * bytes. *end must be the delimiter. Returns where the next field begins (end + 1
- * behind the last one), or NULL: a quote is never closed. */
+ * after the last one), or NULL: a quote is never closed. */
 char *brim__csv_split(char delimiter, char *at, char *end, char **text, size_t *length);
 /* The same without unquoting: only where the next field begins. */
 const char *brim__csv_skip(char delimiter, const char *at, const char *end);

@@ -25,7 +25,7 @@ struct choice {
 
 /* ----------------------------------------------------------------- records */
 
-/* A record of the first file, with the delimiter behind it, as split wants it. */
+/* A record of the first file, with the delimiter after it, as split wants it. */
 static brim_status look(const struct choice *choice, uint64_t number, char **begin, char **end) {
     uint8_t *bytes;
     uint64_t length;
@@ -118,7 +118,7 @@ static brim_status read_header(const struct choice *choice) {
     }
     if (memchr(begin, '\0', (size_t)(end - begin)) != NULL) {
         return brim__fail(BRIM_STATUS_CORRUPT,
-                          "%s: the first record holds NUL bytes: this is no CSV text, or one in "
+                          "%s: the first record holds NUL bytes: this is not CSV text, or one in "
                           "UTF-16, which must be converted to UTF-8",
                           choice->path);
     }
@@ -281,8 +281,8 @@ static brim_status unknown_type(const char *text) {
     if (nearest != NULL) {
         snprintf(near, sizeof near, "; did you mean '%s'?", nearest);
     }
-    return brim__fail(BRIM_STATUS_INVALID, "csv: types=: '%.40s' is no type%s (it takes %s)", text,
-                      near, list);
+    return brim__fail(BRIM_STATUS_INVALID, "csv: types=: '%.40s' is not a type%s (it takes %s)",
+                      text, near, list);
 }
 
 static brim_status parse_type(const char *text, uint8_t *kind) {

@@ -1,7 +1,7 @@
 /*
  * csv_parse.c: one CSV record, bytes to values.
  *
- * A record is walked over once. The delimiter is written behind its end, so
+ * A record is walked over once. The delimiter is written after its end, so
  * that every field ends with one and no loop asks for the end as well. What is
  * usual has its way in brim__csv_parse: a plain number is read where it stands,
  * and if a delimiter follows, the field is done; plain text runs to the next
@@ -62,7 +62,7 @@ static brim_status wrong_count(const struct brim__csv *csv, uint64_t count) {
                       csv->has_header ? "the header" : "the first record", csv->count);
 }
 
-/* Fields that are left at `at`, behind those of the header. */
+/* Fields that are left at `at`, after those of the header. */
 static brim_status too_many(const struct brim__csv *csv, const char *at, const char *end) {
     uint64_t count = csv->count;
     while (at != NULL && at <= end) {
@@ -208,7 +208,7 @@ static brim_status put_value(const struct brim__csv *csv, uint32_t column, char 
     return put_missing(csv, kind, to) ? BRIM_OK : is_missing(csv, column);
 }
 
-/* The field at *at, whatever it is; *at moves behind its delimiter. */
+/* The field at *at, whatever it is; *at moves past its delimiter. */
 static brim_status read_field(const struct brim__csv *csv, uint32_t column, char **at, char *end,
                               uint8_t *to) {
     char *text;
@@ -242,7 +242,7 @@ brim_status brim__csv_parse(const struct brim__source *source, void *self, uint8
     for (uint32_t i = 0; i < csv->count; i++) {
         const struct brim__csv_column *column = &csv->column[i];
         uint8_t *to = record + column->offset;
-        const char *stop = NULL; /* the delimiter behind a field that is done */
+        const char *stop = NULL; /* the delimiter after a field that is done */
         double real;
         int64_t integer;
         if (BRIM__UNLIKELY(at > end)) {

@@ -41,7 +41,7 @@ char *brim__csv_split(char delimiter, char *at, char *end, char **text, size_t *
 const char *brim__csv_skip(char delimiter, const char *at, const char *end) {
     assert(at <= end && *end == delimiter);
     if (at < end && *at == '"') {
-        do { /* behind a quote that closes, or is one of two */
+        do { /* after a quote that closes, or is one of two */
             at = memchr(at + 1, '"', (size_t)(end - at) - 1);
             if (at == NULL) {
                 return NULL;
@@ -53,7 +53,7 @@ const char *brim__csv_skip(char delimiter, const char *at, const char *end) {
 }
 
 const char *brim__csv_show(char shown[BRIM__CSV_SHOWN], const char *text, size_t length) {
-    const size_t most = BRIM__CSV_SHOWN - 4; /* the dots fit behind it */
+    const size_t most = BRIM__CSV_SHOWN - 4; /* the dots fit after it */
     size_t kept = length < most ? length : most;
     while (kept < length && kept > most - 4 && ((uint8_t)text[kept] & 0xc0) == 0x80) {
         kept--; /* not in the middle of a character */

@@ -7,7 +7,7 @@
  *     file:  ... | range 0 | gap | range 1 | range 2 | ...     far away | range 3 |
  *                |<---------- one read --------------->|
  *
- * Where parsing may write behind a range, the next one must leave it that room. So ranges
+ * Where parsing may write after a range, the next one must leave it that room. So ranges
  * of an index that lies may bring wrong bytes, but none outside the buffer.
  */
 #include "source/source.h"

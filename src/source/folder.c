@@ -180,10 +180,11 @@ static brim_status check_root(const char *path) {
     }
     return S_ISDIR(facts.st_mode)
                ? BRIM_OK
-               : brim__fail(BRIM_STATUS_INVALID,
-                            "%s: is no directory; `folder` reads a directory of images, `files` a "
-                            "list of paths",
-                            path);
+               : brim__fail(
+                     BRIM_STATUS_INVALID,
+                     "%s: is not a directory; `folder` reads a directory of images, `files` a "
+                     "list of paths",
+                     path);
 }
 
 static brim_status find_absolute(const char *root, struct brim__arena *arena, const char **path) {

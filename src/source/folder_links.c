@@ -73,8 +73,8 @@ brim_status brim__links_enter(struct brim__links *links, const struct brim__entr
     links->once += !*again;
     if (links->again > AGAIN_FREE + links->once) {
         return brim__fail(BRIM_STATUS_INVALID,
-                          "%s: links lead to the same directories again and again: %llu links, of "
-                          "late %.100s, but only %llu directories; remove such links, or say "
+                          "%s: links lead to the same directories again and again: %llu links "
+                          "(the last one: %.100s) for %llu directories; remove such links, or say "
                           "links=no to follow none",
                           root, (unsigned long long)links->again, entry->name,
                           (unsigned long long)links->once);

@@ -22,7 +22,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "listings are little-e
 #define MAGIC       "brimlst\n"
 #define READ_LEAST  ((size_t)8192)
 #define READ_MOST   ((size_t)65536)
-#define RECORD_TAIL (BRIM__LISTING_RECORD - sizeof(uint64_t)) /* behind the hash */
+#define RECORD_TAIL (BRIM__LISTING_RECORD - sizeof(uint64_t)) /* after the hash */
 
 _Static_assert(sizeof(struct brim__listing_header) <= BRIM__INDEX_HASHED, "the header is one page");
 _Static_assert(BRIM__LISTED_MOST <= READ_LEAST, "any record fits the buffer");
@@ -127,7 +127,8 @@ void brim__listing_expect(struct brim__listing_header *header, uint64_t options)
 }
 
 static brim_status stale(const char *path) {
-    return brim__fail(BRIM_STATUS_CORRUPT, "%s: is no listing of this folder, or not whole", path);
+    return brim__fail(BRIM_STATUS_CORRUPT, "%s: is not a listing of this folder, or not whole",
+                      path);
 }
 
 static brim_status read_header(struct brim__listing *listing, uint64_t options) {
@@ -289,7 +290,7 @@ brim_status brim__listing_classes(const struct brim__listing *listing,
             status = brim__arena_take(opening->arena, (uint64_t)listed.path_bytes + 1, &copy);
         }
         if (status == BRIM_OK) {
-            memcpy(copy, name, listed.path_bytes); /* the arena's memory is zero behind it */
+            memcpy(copy, name, listed.path_bytes); /* the arena's memory is zero after it */
             table[i] = copy;
         }
     }

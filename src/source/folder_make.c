@@ -11,13 +11,13 @@
  *      so that keys sort as torchvision's ImageFolder does: class by class, in each
  *      its directories by their paths, in each of these its files by their names. The
  *      zero makes a directory come before those below it.
- *   3. The sorted files are looked at one by one and entered in the listing, behind
- *      the room that their number of entries needs; behind them come the classes, the
+ *   3. The sorted files are looked at one by one and entered in the listing, after
+ *      the room that their number of entries needs; after them come the classes, the
  *      directories, and at last the header.
  *
  * Memory is a few buffers, one byte for each class and what folder_links.c remembers.
- * A process that dies leaves no more than a file with a temporary name that nobody
- * reads.
+ * A process that dies leaves no more than a file with a temporary name that is
+ * not read.
  *
  * What is written here must not change what is listed. The opening's index directory
  * is left out, wherever it is met; a listing beside the data that would lie in one of

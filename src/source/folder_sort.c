@@ -3,7 +3,7 @@
  *
  * Keys gather in memory; when it is full they are sorted and appended to a file as
  * one run. At the end runs are merged, as many at once as memory has chunks for,
- * into longer runs behind them on the same file, until one merge is left; that one
+ * into longer runs after them on the same file, until one merge is left; that one
  * gives the keys to the caller.
  *
  *     memory while adding:   | length key | length key | ... free ... | places, and as many again |
@@ -136,7 +136,7 @@ brim_status brim__sorter_add(struct brim__sorter *sorter, const void *key, size_
 
 /* ----------------------------------------------------------------- merging */
 
-/* The next key of a stream; *live is false behind its last. */
+/* The next key of a stream; *live is false after its last. */
 static brim_status advance(struct brim__sort_stream *stream, bool *live) {
     const uint8_t *data;
     *live = !brim__forward_done(&stream->reader);
@@ -181,7 +181,7 @@ static void sink(struct brim__sorter *sorter, uint32_t i) {
     }
 }
 
-/* The first `count` runs from byte *at on; *at is then behind them, *bytes their sum. */
+/* The first `count` runs from byte *at on; *at is then past them, *bytes their sum. */
 static brim_status open_runs(struct brim__sorter *sorter, uint32_t count, uint64_t *at,
                              uint64_t *bytes) {
     const size_t chunk = sorter->bytes / count;

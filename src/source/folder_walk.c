@@ -2,7 +2,7 @@
  * folder_walk.c: one directory: its entries, links, loops, and which names are wanted.
  *
  * Directories are read with the system's own call into a buffer that is counted;
- * opendir would take memory that nobody counts. Most file systems say of each
+ * opendir would take memory that is not counted. Most file systems say of each
  * entry what it is; the others, and links, are looked at one by one.
  *
  * A loop needs a link. So only for a link to a directory the directories on the
@@ -15,7 +15,7 @@
  * These times have the grain of the system's clock, some milliseconds. A directory
  * that changed just now is read only when that grain has passed: whatever changes
  * after it was read then shows in its times. Some file systems keep whole seconds,
- * FAT every other one: that long nobody waits. Where the fraction of a time is zero
+ * FAT every other one: it does not wait that long. Where the fraction of a time is zero
  * and the time is that recent, the directory is unsure, and read again next time.
  */
 #include "base/fault.h"
@@ -84,7 +84,7 @@ brim_status brim__walk_facts(const char *path, bool settle, struct brim__facts *
         return fail_at(path, "found");
     }
     if (!S_ISDIR(found.st_mode)) {
-        return brim__fail(BRIM_STATUS_IO, "%s: is no directory", path);
+        return brim__fail(BRIM_STATUS_IO, "%s: is not a directory", path);
     }
     take_facts(&found, settle, facts);
     return BRIM_OK;

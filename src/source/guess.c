@@ -35,7 +35,7 @@ struct look {
     uint8_t head[HEAD_BYTES];
     size_t head_bytes;
     const char *stage;          /* NULL: not known yet */
-    char options[OPTION_BYTES]; /* behind the path, with a blank before it; or "" */
+    char options[OPTION_BYTES]; /* after the path, with a blank before it; or "" */
 };
 
 /* ----------------------------------------------------------------- writing */

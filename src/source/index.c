@@ -127,7 +127,7 @@ static brim_status read_page(const struct brim__file *file, uint64_t number,
 }
 
 static brim_status stale(const char *path) {
-    return brim__fail(BRIM_STATUS_CORRUPT, "%s: is no index of these data, or not whole", path);
+    return brim__fail(BRIM_STATUS_CORRUPT, "%s: is not an index of these data, or not whole", path);
 }
 
 /* Opens what lies at `path`; a failure says that it must be made. */

@@ -1,6 +1,6 @@
 /*
  * index_file.h: the pages of an index file; for index.c and index_write.c, and for the
- * listing of a folder, which is an index with the records behind its pages.
+ * listing of a folder, which is an index with the records after its pages.
  *
  *     page 0:       header
  *     page 1 .. n:  170 entries each, the last one filled with zeros
@@ -60,7 +60,7 @@ struct brim__index_packer {
     struct brim__new_file *file;
     uint8_t *buffer;
     uint8_t *to;       /* of the next entry */
-    uint8_t *page_end; /* behind the last entry that the page in progress can hold */
+    uint8_t *page_end; /* after the last entry that the page in progress can hold */
     size_t pages;      /* that the buffer holds */
     size_t page;       /* the one in progress */
     uint64_t first;    /* number of the buffer's first page in the file */

@@ -136,7 +136,8 @@ static brim_status check_unchanged(const struct brim__file *data) {
     }
     return brim__fail(
         BRIM_STATUS_CORRUPT,
-        "%s: was changed while its index was made: try again when nobody writes to it", data->path);
+        "%s: was changed while its index was made: try again once nothing writes to it",
+        data->path);
 }
 
 /* The pages that are left, then the header. */

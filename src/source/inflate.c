@@ -9,7 +9,7 @@
  * or a thousand. It is never ended: the arena owns all that it has.
  *
  * Invariants while reading: input[next .. next + left) has not been understood
- * yet; `at` is the byte of the file behind it; nothing is read from the file
+ * yet; `at` is the byte of the file after it; nothing is read from the file
  * while something is left.
  */
 #include "source/inflate.h"

@@ -37,8 +37,8 @@ struct check {
     uint8_t more;        /* continuation bytes that must follow ... */
     uint8_t least, most; /* ... the next of them in this range */
     uint8_t digits;      /* hexadecimal ones of \u that must follow */
-    bool escaped;        /* behind a backslash */
-    bool high;           /* behind an escaped high surrogate: a low one must follow */
+    bool escaped;        /* after a backslash */
+    bool high;           /* after an escaped high surrogate: a low one must follow */
     uint16_t unit;       /* of \u so far */
 };
 

@@ -3,7 +3,7 @@
  *
  * The JSON itself is libyajl's; only json.c knows it. What is added here:
  *
- * - Memory. The parser lives in a piece of memory of the caller's and takes no
+ * - Memory. The parser lives in memory of the caller and takes no
  *   other. A text that would need more is refused.
  * - Text is Unicode. Everything is checked to be UTF-8, and escaped surrogates
  *   to come in pairs, so that a string is UTF-8 whatever it was written as.

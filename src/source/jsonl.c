@@ -11,8 +11,8 @@
 
 #include "base/stream.h"
 
-#define LOOK_RECORDS 100   /* types are worked out from so many records ... */
-#define LOOK_BYTES   65536 /* ... or so many bytes of them */
+#define LOOK_RECORDS 100   /* types are worked out from this many records ... */
+#define LOOK_BYTES   65536 /* ... or this many bytes of them */
 
 enum {
     ARGUMENT_FILES,

@@ -42,7 +42,7 @@ struct brim__jsonl {
     enum brim__jsonl_missing missing;
     uint64_t max_length;    /* of a ragged list */
     uint64_t list_bytes;    /* of the work: what all ragged lists of a line may need */
-    uint64_t parsing_bytes; /* of the scratch behind it */
+    uint64_t parsing_bytes; /* of the scratch after it */
 };
 
 /* A row is an element, or a list of `inner` of them: how many are in one. */

@@ -1,11 +1,11 @@
 /*
  * jsonl_parse.c: one line to one record.
  *
- *     work: | elements of ragged lists, one list behind the other | scratch: memory for parsing |
+ *     work: | elements of ragged lists, one list after the other | scratch: memory for parsing |
  *
  * Scalars and dense lists go straight into the record, strings stay in the
  * line, lists of varying length go to the work memory: the record holds a span.
- * The elements of lists in a list lie behind each other, as in a matrix.
+ * The elements of lists in a list lie one after the other, as in a matrix.
  */
 #include "base/number.h"
 #include "source/jsonl.h"
@@ -34,7 +34,7 @@ void brim__jsonl_fit(struct brim__line_format *format, uint64_t bound) {
     for (uint32_t i = 0; i < jsonl->count; i++) {
         const struct brim__jsonl_field *field = &jsonl->field[i];
         if (field->form == BRIM_FORM_RAGGED) {
-            /* a line of so many bytes holds at most half as many numbers */
+            /* a line of that many bytes holds at most half as many numbers */
             const uint64_t numbers =
                 brim__min(jsonl->max_length * brim__jsonl_row(field), bound / 2);
             bytes += bytes_of(field, numbers);

@@ -71,7 +71,7 @@ brim_status brim__jsonl_type(struct brim__jsonl_field *field, const char *text) 
     if (brim__dtype_parse(base, &field->dtype) != BRIM_OK || field->dtype == BRIM_DTYPE_F16 ||
         field->dtype == BRIM_DTYPE_BF16 || brim__dtype_is_complex(field->dtype)) {
         return brim__fail(BRIM_STATUS_INVALID,
-                          "jsonl: '%.60s' is no type of a key: text, bool, float32, float64 and "
+                          "jsonl: '%.60s' is not a type of a key: text, bool, float32, float64 and "
                           "integers are, and lists such as float32[], float32[3] or float32[][4]",
                           text);
     }
@@ -91,7 +91,7 @@ brim_status brim__jsonl_type(struct brim__jsonl_field *field, const char *text) 
     }
     return good ? BRIM_OK
                 : brim__fail(BRIM_STATUS_INVALID,
-                             "jsonl: '%.60s' is no type of a list: write %s[] for any length, "
+                             "jsonl: '%.60s' is not a type of a list: write %s[] for any length, "
                              "%s[3] for 3 elements each, or %s[][4] for any number of lists of 4",
                              text, base, base, base);
 }
@@ -302,11 +302,12 @@ static brim_status decide(struct brim__jsonl_field *field, const struct brim__js
                           field->name, (unsigned long long)looked, field->name);
     }
     if (bits & SEEN_OTHER) {
-        return brim__fail(BRIM_STATUS_INVALID,
-                          "jsonl: the values of the key '%s' are objects, or lists of other than "
-                          "numbers or lists of numbers, which are no fields; a key of an object is "
-                          "written as %s.KEY",
-                          field->name, field->name);
+        return brim__fail(
+            BRIM_STATUS_INVALID,
+            "jsonl: the values of the key '%s' are objects, or lists of other than "
+            "numbers or lists of numbers, which are not fields; a key of an object is "
+            "written as %s.KEY",
+            field->name, field->name);
     }
     if ((numbers != 0) + (truths != 0) + (texts != 0) > 1 ||
         (bits & (SEEN_SCALAR | SEEN_LIST)) == (SEEN_SCALAR | SEEN_LIST) ||

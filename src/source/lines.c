@@ -2,8 +2,8 @@
  * lines.c: files of records that end with a newline, by number.
  *
  * The index says where records lie, and the format parses them (source.h). A parse
- * function may use the byte behind its record, so two neighbours are read together only
- * if a line end lies between them. An index that is no honest one can therefore bring
+ * function may use the byte after its record, so two neighbours are read together only
+ * if a line end lies between them. A dishonest index can therefore bring
  * wrong records, but none outside the buffer.
  */
 #include "source/lines.h"
@@ -13,7 +13,7 @@
 
 #define RUN_BYTES    262144      /* of records and work for one fetch, if there are several */
 #define FILE_BYTES   (1u << 20)  /* longest record, if nothing was said */
-#define STREAM_BYTES (64u << 10) /* the same of a stream, whose true longest nobody knows */
+#define STREAM_BYTES (64u << 10) /* the same of a stream, whose true longest is not known */
 
 /* ----------------------------------------------------------------- opening */
 
@@ -201,7 +201,7 @@ brim_status brim__lines_finish(struct brim__source *source, struct brim__lines *
     source->work_bytes = brim__align(format->work_bytes, BRIM__CACHE_LINE);
     source->scratch_bytes = brim__align(format->scratch_bytes, BRIM__CACHE_LINE);
     source->most_run = brim__max(1, brim__min(BRIM__MOST_RANGES, RUN_BYTES / brim__max(1, each)));
-    source->range_margin = 1; /* the byte behind a record that a parse function may use */
+    source->range_margin = 1; /* the byte after a record that a parse function may use */
     source->range_bytes = brim__align(
         brim__max(lines->bound + 1,
                   brim__min(BRIM__READ_WINDOW,

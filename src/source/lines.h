@@ -24,19 +24,19 @@ struct brim__line_format {
     const char *stage; /* its name, also in the index's key */
     bool quotes;       /* a newline between double quotes does not end a record (CSV) */
     /* With quotes: a quote opens only where a field begins, at the record's begin or
-     * behind this byte (or right behind a closing one: doubled); others are literal.
+     * after this byte (or right after a closing one: doubled); others are literal.
      * 0: every quote counts. */
     uint8_t delimiter;
     bool skip_blank;        /* empty lines are no records */
     uint64_t skip;          /* records at the beginning of each file that are no samples */
     uint64_t max_bytes;     /* 0: as it is usual for a file or a stream */
     uint64_t work_bytes;    /* that parse may use as it likes ... */
-    uint64_t scratch_bytes; /* ... and so many more behind them, which do not stay */
+    uint64_t scratch_bytes; /* ... and that many more after them, which do not stay */
     /* Called by brim__lines_finish, once the bound on a record's bytes is known, to set
      * the two above; NULL: they are set. */
     void (*fit)(struct brim__line_format *format, uint64_t bound);
     /* `bytes` may be written over, and spans may point into them and into `work`;
-     * one byte behind `length` may be read and written too. From any thread. */
+     * one byte after `length` may be read and written too. From any thread. */
     brim_status (*parse)(const struct brim__source *source, void *self, uint8_t *bytes,
                          uint64_t length, uint8_t *record, uint8_t *work);
     void *self;
@@ -54,7 +54,7 @@ brim_status brim__lines_init(struct brim__source *source, const struct brim__lin
  * self. The others are used from brim__lines_init on, and stay as they were. */
 struct brim__line_format *brim__lines_format(struct brim__lines *lines);
 /* Record `number` (counted before `skip`) of the first file or the stream, for
- * looking at headers and types: copied to the arena with a zero behind it. Of a
+ * looking at headers and types: copied to the arena with a zero after it. Of a
  * stream only what the first 64 KiB hold, which are not lost. BRIM_STATUS_END if there
  * are fewer. */
 brim_status brim__lines_peek(struct brim__lines *lines, uint64_t number, uint8_t **bytes,
@@ -67,7 +67,7 @@ brim_status brim__lines_empty(const char *path);
 /* Do the bytes begin as those of a file that gzip compressed? Such a file is never
  * UTF-8. */
 bool brim__lines_is_gzip(const uint8_t *bytes, uint64_t length);
-/* What to do about it; behind what is wrong. */
+/* What to do about it; after what is wrong. */
 #define BRIM__LINES_GZIP \
     "compressed with gzip: unpack it first, or pipe it: zcat FILE | brim ... '%s -'"
 /* With the source's fields, record_bytes and pitch set (and identity begun): opens

@@ -27,7 +27,7 @@ struct brim__line_stream {
     uint64_t window_bytes;
     uint64_t begin, scanned, end;
     struct brim__line_state state; /* at scanned */
-    bool begun;                    /* a byte order mark is behind us */
+    bool begun;                    /* a byte order mark has been passed */
     bool ended;                    /* the window holds the last bytes */
     bool discarding;               /* the record in progress was too long and is reported */
     uint64_t to_skip;
@@ -46,7 +46,7 @@ struct brim__lines {
 /* lines_scan.c */
 
 /* The newline in [from, end) that ends the record in progress, or NULL. *state is
- * that at `from`, and then that behind what is returned, or at `end`. */
+ * that at `from`, and then that after what is returned, or at `end`. */
 const uint8_t *brim__line_end(const uint8_t *from, const uint8_t *end,
                               const struct brim__line_format *format,
                               struct brim__line_state *state);
@@ -70,7 +70,7 @@ extern const struct brim__source_ops brim__lines_seekable_ops;
 
 /* The error for a record over the bound. */
 brim_status brim__lines_too_long(const struct brim__lines *lines, uint64_t length, bool at_least);
-/* Copies a record that was peeked at to the arena, with a zero behind it. */
+/* Copies a record that was peeked at to the arena, with a zero after it. */
 brim_status brim__lines_keep(struct brim__lines *lines, uint64_t length, uint8_t **bytes);
 
 #endif

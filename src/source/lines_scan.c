@@ -88,7 +88,7 @@ static uint64_t true_quotes(uint64_t quotes, uint64_t begins, bool inside) {
 }
 
 /* Bit i: byte i is a newline that ends a record. The block has `count` bytes, and
- * zeros behind them. */
+ * zeros after them. */
 static inline uint64_t newline_bits(const uint8_t *block, size_t count,
                                     const struct brim__line_format *format,
                                     struct brim__line_state *state) {
@@ -111,7 +111,7 @@ static inline uint64_t newline_bits(const uint8_t *block, size_t count,
         quotes = true_quotes(quotes, begins, state->inside);
         inside = parities(quotes) ^ before;
     }
-    ends |= quotes & ~inside; /* behind a closing quote another one counts */
+    ends |= quotes & ~inside; /* after a closing quote another one counts */
     state->inside = (inside & last) != 0;
     state->within = (ends & last) == 0;
     return newlines & ~inside;
@@ -144,13 +144,13 @@ struct walk {
     const struct brim__file *file;
     uint8_t *window; /* the byte before it holds the last one of the window before */
     size_t window_bytes;
-    const uint8_t *end;   /* of what the window holds; zeros behind it */
+    const uint8_t *end;   /* of what the window holds; zeros after it */
     const uint8_t *block; /* the one that is looked at ... */
     uint64_t newlines;    /* ... and those in it that are still to come */
     uint64_t base;        /* the window's byte in the file */
     uint64_t record;      /* where the record in progress began */
     const struct brim__line_format *format;
-    struct brim__line_state state; /* behind the block */
+    struct brim__line_state state; /* after the block */
     uint8_t *memory;
 };
 
@@ -228,7 +228,7 @@ static inline void walk_next(struct walk *walk, uint64_t *offset, uint64_t *leng
     walk->record = at + 1;
 }
 
-/* What stands behind the last newline. */
+/* What stands after the last newline. */
 static bool walk_last(const struct walk *walk, uint64_t *offset, uint64_t *length) {
     *offset = walk->record;
     *length = walk->file->bytes - brim__min(walk->record, walk->file->bytes);

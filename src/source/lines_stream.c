@@ -64,7 +64,7 @@ static void consume(struct brim__line_stream *stream, uint64_t next) {
     stream->discarding = false;
 }
 
-/* A record [begin, begin + length) that is whole, with the one behind it at
+/* A record [begin, begin + length) that is whole, with the one after it at
  * `next`. false: it is not all there yet, or there is none. */
 static bool find_record(const struct brim__lines *lines, uint64_t *length, uint64_t *next) {
     struct brim__line_stream *stream = lines->stream;
@@ -254,7 +254,7 @@ static brim_status wait_more(const struct brim__lines *lines) {
     }
 }
 
-/* The record behind `number` others in what the window holds. */
+/* The record after `number` others in what the window holds. */
 static bool find_peeked(const struct brim__lines *lines, uint64_t number, uint64_t *offset,
                         uint64_t *length) {
     const struct brim__line_stream *stream = lines->stream;

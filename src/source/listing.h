@@ -95,7 +95,7 @@ void brim__sorter_init(struct brim__sorter *sorter, const char *path, uint8_t *m
 brim_status brim__sorter_add(struct brim__sorter *sorter, const void *key, size_t length);
 /* No more is added; from here on the keys are given in order. */
 brim_status brim__sorter_sort(struct brim__sorter *sorter);
-/* Valid until the next call. BRIM_STATUS_END behind the last. */
+/* Valid until the next call. BRIM_STATUS_END after the last. */
 brim_status brim__sorter_next(struct brim__sorter *sorter, const uint8_t **key, size_t *length);
 void brim__sorter_reset(struct brim__sorter *sorter); /* for other keys */
 void brim__sorter_fini(struct brim__sorter *sorter);
@@ -119,7 +119,7 @@ typedef brim_status brim__entry_visit(void *user, const struct brim__entry *entr
 
 #define BRIM__WALK_BUFFER 16384
 /* All entries of a directory but hidden ones, in no order: directories, and files
- * (regular ones, and links that lead nowhere: who reads them is told why). Links
+ * (regular ones, and links that lead nowhere: reading them says why). Links
  * are followed if `links`, but not into a directory that the path comes through;
  * else left out. path: PATH_MAX bytes, changed for a while; its first root_bytes
  * are the root. buffer: BRIM__WALK_BUFFER bytes, aligned. A failing visit ends it.
@@ -180,7 +180,7 @@ struct brim__listing_header {
     uint32_t version, page_bytes;
     uint64_t options; /* hash of the roots and of all that decides the samples */
     uint64_t samples, classes, directories;
-    uint64_t classes_at, directories_at, bytes; /* samples begin behind the entries */
+    uint64_t classes_at, directories_at, bytes; /* samples begin after the entries */
     uint64_t labelled;                          /* 1: samples have labels */
     uint64_t longest;                           /* path of a sample, from the root on */
     uint64_t identity;

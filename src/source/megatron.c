@@ -125,7 +125,7 @@ static brim_status read_header(const struct brim__file *idx, struct header *head
     }
     header->dtype = dtype_codes[code];
     if (header->dtype == BRIM_DTYPE_F32 || header->dtype == BRIM_DTYPE_F64) {
-        return brim__fail(BRIM_STATUS_UNSUPPORTED, "%s: byte 17: %s values are no tokens",
+        return brim__fail(BRIM_STATUS_UNSUPPORTED, "%s: byte 17: %s values are not tokens",
                           idx->path, brim_dtype_name(header->dtype));
     }
     /* counts are claims: each is held against the bytes that are there before

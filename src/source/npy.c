@@ -3,7 +3,7 @@
  *
  * The first dimension counts the samples. Several files are one source: their
  * samples follow each other, and dtype, byte order and the other dimensions
- * must agree. Bytes behind the array are ignored, as numpy does.
+ * must agree. Bytes after the array are ignored, as numpy does.
  *
  * In Fortran order the sample's number varies fastest, so the elements of one
  * sample lie all over the file, a whole column apart:

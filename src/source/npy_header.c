@@ -351,11 +351,12 @@ static brim_status read_text(const struct brim__npy_place *place, struct text *t
         length |= (uint64_t)bytes[0] << 16 | (uint64_t)bytes[1] << 24;
     }
     if (length > BRIM__NPY_HEADER_BYTES) {
-        return brim__fail(BRIM_STATUS_CORRUPT,
-                          "%s: byte %llu: a header of %llu bytes; more than %d is no header of a "
-                          "numeric array",
-                          place->path, (unsigned long long)place->begin + 8,
-                          (unsigned long long)length, BRIM__NPY_HEADER_BYTES);
+        return brim__fail(
+            BRIM_STATUS_CORRUPT,
+            "%s: byte %llu: a header of %llu bytes; more than %d is not a header of a "
+            "numeric array",
+            place->path, (unsigned long long)place->begin + 8, (unsigned long long)length,
+            BRIM__NPY_HEADER_BYTES);
     }
     text->begin = place->begin + at;
     text->count = length;

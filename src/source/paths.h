@@ -32,7 +32,7 @@ brim_status brim__probe(struct brim__probed *probed, const char *path, uint64_t 
 /* As a field tells it, in the arena; NULL: no file was an image. */
 brim_status brim__probed_survey(const struct brim__probed *probed, struct brim__arena *arena,
                                 const struct brim__image_survey **survey);
-/* Can this be true of so many files? What was read from a disk is asked this first. */
+/* Can this be true of that many files? What was read from a disk is asked this first. */
 bool brim__probed_plausible(const struct brim__probed *probed, uint64_t files);
 #define BRIM__PROBED_BYTES (UINT64_C(1) << 48) /* every size is below; a larger file is no image */
 
@@ -62,7 +62,7 @@ enum brim__paths_probe { BRIM__PROBE_AUTO, BRIM__PROBE_YES, BRIM__PROBE_NO };
 extern brim__source_open brim__manifest_open;
 
 /* paths_columns.c: the manifest as the source of its format reads it, with these
- * columns as bytes or texts; and which column holds the paths, if nobody says it:
+ * columns as bytes or texts; and which column holds the paths, if it is not given:
  * *item, and the *note of the index that was opened for that. */
 brim_status brim__manifest_inner(const struct brim__use *use, const char *path,
                                  const struct brim__values *paths, struct brim__opening *opening,

@@ -3,7 +3,7 @@
  *
  * This file has the stage's arguments and the list of the caller: paths, and perhaps
  * labels, in memory that outlives the loader. Nothing is copied and no index is made;
- * a record points to the caller's path, or behind the records to one that begins with
+ * a record points to the caller's path, or after the records to one that begins with
  * root=.
  *
  *     record:  brim__deferred -> path | label: int64
@@ -75,7 +75,7 @@ brim_status brim__paths_join(const char *root, const char *text, size_t length, 
     }
     if (memchr(text, '\0', length) != NULL) {
         return brim__fail(BRIM_STATUS_CORRUPT,
-                          "files: the path \"%.300s\" goes on behind a NUL byte", text);
+                          "files: the path \"%.300s\" has a NUL byte after that", text);
     }
     if (root_bytes + length + 1 > room) {
         return brim__fail(BRIM_STATUS_CORRUPT,

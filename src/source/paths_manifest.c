@@ -4,7 +4,7 @@
  *
  * The manifest is read by the source of its format, opened here with the arguments
  * that make paths bytes or texts, and its ranges are ours. Each path column gets a brim__deferred
- * behind the inner record, which takes the column's place as a field:
+ * after the inner record, which takes the column's place as a field:
  *
  *     record:  the inner record | brim__deferred | brim__deferred ...
  *     work:    the inner source's | paths, one for each brim__deferred

@@ -7,7 +7,7 @@
  *
  *     name:dtype            a scalar
  *     name:dtype:3x32x32    an array, row-major
- *     ...@17                at byte 17 of the record; else behind the field before it
+ *     ...@17                at byte 17 of the record; else after the field before it
  *
  * Fields may overlap and may leave bytes out. Without fields a record is one
  * field of its bytes. A file's size must be skip and a whole number of records.
@@ -70,7 +70,7 @@ static brim_status bad_field(const char *given, const char *what) {
                       given, what);
 }
 
-/* *end: the byte behind the field before it, then behind this one. */
+/* *end: the byte after the field before it, then after this one. */
 static brim_status read_field(const char *given, bool big, struct brim__source_field *field,
                               uint64_t *end) {
     char text[256];
@@ -109,7 +109,7 @@ static brim_status read_field(const char *given, bool big, struct brim__source_f
     const uint64_t item_bytes = brim_dtype_bytes(field->view.dtype);
     if (brim__shape_bytes_overflow(&field->view.shape, item_bytes, &bytes) ||
         brim__add_overflows(offset, bytes, end)) {
-        *end = UINT64_MAX; /* behind any record */
+        *end = UINT64_MAX; /* after any record */
     }
     field->view.swapped = big && item_bytes > 1;
     brim__view_row_major(&field->view);
@@ -143,7 +143,7 @@ static brim_status set_fields(const struct brim__use *use, struct brim__source *
         }
         if (end > source->record_bytes) {
             return brim__fail(BRIM_STATUS_INVALID,
-                              "records: field '%s' goes on behind the record's %llu bytes: make "
+                              "records: field '%s' extends past the record's %llu bytes: make "
                               "bytes= larger or the field smaller",
                               given->items[i].text, (unsigned long long)source->record_bytes);
         }
@@ -189,8 +189,8 @@ static brim_status open_files(const struct brim__use *use, struct brim__opening 
         const uint64_t rest = (part->file.bytes - skip) % source->record_bytes;
         if (rest != 0) {
             return brim__fail(BRIM_STATUS_CORRUPT,
-                              "%s: byte %llu: the file ends inside a record: behind the %llu bytes "
-                              "skipped, %llu bytes are no multiple of bytes=%llu",
+                              "%s: byte %llu: the file ends inside a record: after the %llu bytes "
+                              "skipped, %llu bytes are not a multiple of bytes=%llu",
                               path, (unsigned long long)(part->file.bytes - rest),
                               (unsigned long long)skip,
                               (unsigned long long)(part->file.bytes - skip),
@@ -216,7 +216,7 @@ struct record_stream {
     bool ended;
 };
 
-/* Reads over what is no record, using memory that nobody needs now. */
+/* Reads over what is no record, using memory that is not in use now. */
 static brim_status pass_header(struct record_stream *stream, uint64_t deadline_ns, uint8_t *spare,
                                uint64_t spare_bytes) {
     while (stream->to_skip > 0) {
@@ -297,7 +297,7 @@ static brim_status rewind_stream(const struct brim__source *source, uint64_t epo
                     brim__add_overflows(past, stream->skip, &past) ||
                     brim__add_overflows(past, stream->in.start, &past) || past > INT64_MAX;
     if (sample > 0 && !stream->ended) {
-        stream->in.at = past; /* at or behind the end: it has ended */
+        stream->in.at = past; /* at or after the end: it has ended */
         stream->to_skip = 0;
     }
     return BRIM_OK;
@@ -405,7 +405,7 @@ static const brim_argument_info arguments[] = {
                           .type = BRIM_TYPE_WORD,
                           .flags = BRIM_ARGUMENT_LIST,
                           .help = "what a record holds: name:dtype, name:dtype:3x32x32, each "
-                                  "behind the one before it or at @BYTE; without fields: uint8, "
+                                  "after the one before it or at @BYTE; without fields: uint8, "
                                   "all its bytes" },
     [ARGUMENT_SKIP] = { .name = "skip",
                         .type = BRIM_TYPE_SIZE,

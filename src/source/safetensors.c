@@ -3,7 +3,7 @@
  *
  * The first dimension of the tensor counts the samples, the others are a
  * sample's shape. Elements lie in the file little-endian and row-major, one
- * tensor behind the other, so that a sample is a run of bytes (files.h).
+ * tensor after the other, so that a sample is a run of bytes (files.h).
  */
 #include "source/arguments.h"
 #include "source/files.h"

@@ -442,7 +442,7 @@ static brim_status parse_header(const struct brim__file *file, uint64_t length,
 }
 
 /* Reads and checks the header; reader->chosen is the tensor wanted, if found.
- * *data: the byte behind it. */
+ * *data: the byte after it. */
 static brim_status read_header(const struct brim__file *file, struct reader *reader,
                                brim_budget *budget, uint64_t *data) {
     uint64_t length = 0;

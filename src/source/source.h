@@ -40,7 +40,7 @@
  * of it.
  *
  * A dense field is a view into the record. Of any other form the record holds,
- * at view.offset, a brim__span: where the sample's elements lie (behind the
+ * at view.offset, a brim__span: where the sample's elements lie (after the
  * records in the same buffer, or in memory that stays) and how many there are;
  * view.shape.dim[0] is the bound that the span's count never exceeds.
  *
@@ -50,8 +50,8 @@
  *
  * A field of bytes may be deferred: the record then holds, at view.offset, a
  * brim__deferred, which says where the bytes are to be read. An image's decoder reads
- * them through a window and stops where the crop ends; whoever else needs them
- * reads all of them (transform/program.c does).
+ * them through a window and stops where the crop ends; other steps
+ * read all of them (transform/program.c).
  *
  * A stream has no numbers to fetch by: its samples are pulled one after the
  * other by one thread at a time.
@@ -81,7 +81,7 @@ struct brim__opening {
     size_t binding_count;
     const char *index_dir;            /* where indexes are kept; NULL: in the user's home */
     bool trust_foreign;               /* those that other users could have written are used too */
-    brim_progress_callback *progress; /* NULL: nobody wants to know */
+    brim_progress_callback *progress; /* NULL: it is not told */
     void *progress_user;
     struct brim__serial **serials; /* list of the plan, which ends them */
     struct brim__index **indexes;  /* list of the plan, newest first; or NULL */
@@ -105,7 +105,7 @@ struct brim__span {
 
 /* Bytes that have not been read: a file, or a part of one that is open. */
 struct brim__deferred {
-    const char *path;              /* behind the records in the same buffer; NULL: `file` */
+    const char *path;              /* after the records in the same buffer; NULL: `file` */
     bool described;                /* the source's describe() tells the path: errors need not */
     const struct brim__file *file; /* open, for as long as the source */
     uint64_t offset, bytes;        /* of `file`; a path's are known when it is opened */
@@ -133,7 +133,7 @@ struct brim__file_range {
      * NULL: they are to be read */
     const uint8_t *memory;
     uint64_t offset, bytes; /* of the file, or of what was inflated */
-    uint64_t samples;       /* 1; of a source without `parse` so many records, `pitch` apart */
+    uint64_t samples;       /* 1; of a source without `parse` that many records, `pitch` apart */
     uint32_t mark;          /* what `locate` tells `parse` */
 };
 
@@ -146,8 +146,8 @@ struct brim__source_ops {
     brim_status (*locate)(const struct brim__source *source, uint64_t sample, uint64_t count,
                           struct brim__file_range *ranges, size_t most, size_t *found);
     /* Makes the record of a range's bytes. They belong to the call: they may be written over,
-     * and so may the range_margin bytes behind them; spans may point into them and into `work`
-     * (work_bytes of the record's own, and behind them scratch_bytes that do not stay). Takes
+     * and so may the range_margin bytes after them; spans may point into them and into `work`
+     * (work_bytes of the record's own, and after them scratch_bytes that do not stay). Takes
      * no memory; from any thread. NULL: the bytes are the records. */
     brim_status (*parse)(const struct brim__source *source, const struct brim__file_range *range,
                          uint8_t *bytes, uint8_t *record, uint8_t *work);
@@ -158,7 +158,7 @@ struct brim__source_ops {
     /* Streams: the next samples, 1 .. count of them, waiting at most until
      * something comes or deadline_ns of brim__now(): then BRIM_STATUS_TIMEOUT. BRIM_STATUS_END at
      * the end, again and again. A bad sample (BRIM_STATUS_CORRUPT, BRIM_STATUS_CALLBACK) is
-     * returned alone and the stream goes on behind it. One thread at a time. */
+     * returned alone and the stream goes on after it. One thread at a time. */
     brim_status (*pull)(const struct brim__source *source, uint64_t count, uint64_t deadline_ns,
                         uint8_t *buffer, const uint8_t **records, uint64_t *got);
     /* Streams: makes `sample` of `epoch` the next to be pulled; NULL: it cannot,
@@ -202,11 +202,11 @@ struct brim__source {
     uint64_t record_bytes;
     uint64_t pitch;       /* between consecutive records of one fetch */
     uint64_t most_run;    /* most samples of one fetch; 1: no neighbours */
-    uint64_t extra_bytes; /* of the buffer, behind the records of one fetch */
+    uint64_t extra_bytes; /* of the buffer, after the records of one fetch */
     uint64_t range_bytes; /* with `parse`: of the extra bytes, for what is read, with margin, ... */
     uint64_t work_bytes;  /* ... for each of most_run records that are parsed, ... */
-    uint64_t scratch_bytes;  /* ... and behind the last of these */
-    uint32_t range_margin;   /* bytes behind a range that parsing may write */
+    uint64_t scratch_bytes;  /* ... and after the last of these */
+    uint32_t range_margin;   /* bytes after a range that parsing may write */
     uint64_t held_bytes;     /* that `load` will take, in whole pages; 0: nothing is to be loaded */
     const char *held_label;  /* of what is most of them: "x.npz, a.npy" ... */
     const char *held_advice; /* ... and what to do instead of holding it */
@@ -281,7 +281,7 @@ brim_status brim__sources_content(struct brim__source *const *sources, uint32_t 
 /* What that takes of the budget meanwhile. */
 uint64_t brim__sources_stamp_bytes(struct brim__source *const *sources, uint32_t count);
 
-/* Whether the text of version= is that of its default: nobody gave one. */
+/* Whether the text of version= is that of its default: none was given. */
 static inline bool brim__unversioned(const char *version) {
     return strcmp(version, "0") == 0;
 }

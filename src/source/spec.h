@@ -3,7 +3,7 @@
  * of sources whose samples they make.
  *
  * A record holds the fields one after the other, each at an offset that is a
- * multiple of 64. A field that is not dense is its span and, behind it, room for
+ * multiple of 64. A field that is not dense is its span and, after it, room for
  * as many elements as its bound says:
  *
  *     0              64-aligned          64-aligned

@@ -2,7 +2,7 @@
  * stamp.c: has what samples are made of changed? Of samples that are files, and of
  * sources side by side.
  *
- * A source of paths is asked for them as whoever reads the files would ask: by fetching
+ * A source of paths is asked for them as a reader of the files would: by fetching
  * records, whose deferred fields name them. All samples are looked at in runs, so that memory does
  * not grow with their number. A record that cannot be fetched is a bad sample with and
  * without a cache; among all samples it counts as one that lacks its files.

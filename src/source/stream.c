@@ -1,6 +1,6 @@
 /*
  * stream.c: `stream @name`, samples that a function of the caller gives one
- * after the other, and whose number nobody knows before the end.
+ * after the other, and whose number is not known before the end.
  *
  * A pull asks the function for as many samples as fit a read window, each into a
  * record of its own (spec.h), but hands over what it has as soon as asking took

@@ -5,9 +5,9 @@
  * bytes of one line without its end, where they were read. A record holds only
  * where that is:
  *
- *     record:  brim__span -> the line's bytes, behind the records
+ *     record:  brim__span -> the line's bytes, after the records
  *
- * Text that is not UTF-8 is a bad sample, so that whoever takes a field of form
+ * Text that is not UTF-8 is a bad sample, so that what takes a field of form
  * text can rely on it; form=bytes takes any bytes.
  */
 #include "base/utf8.h"

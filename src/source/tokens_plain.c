@@ -36,12 +36,12 @@ brim_status brim__tokens_plain(const struct brim__file *file, brim_dtype dtype,
     const uint64_t item_bytes = brim_dtype_bytes(dtype);
     const uint64_t cut = file->bytes % item_bytes;
     if (cut != 0) {
-        return brim__fail(BRIM_STATUS_CORRUPT,
-                          "%s: byte %llu: the file ends inside a token: %llu bytes are no multiple "
-                          "of %llu; is it %s tokens, and is it whole?",
-                          file->path, (unsigned long long)(file->bytes - cut),
-                          (unsigned long long)file->bytes, (unsigned long long)item_bytes,
-                          brim_dtype_name(dtype));
+        return brim__fail(
+            BRIM_STATUS_CORRUPT,
+            "%s: byte %llu: the file ends inside a token: %llu bytes are not a multiple "
+            "of %llu; is it %s tokens, and is it whole?",
+            file->path, (unsigned long long)(file->bytes - cut), (unsigned long long)file->bytes,
+            (unsigned long long)item_bytes, brim_dtype_name(dtype));
     }
     *run = (struct brim__token_run){ .dtype = dtype, .tokens = file->bytes / item_bytes };
     return BRIM_OK;

@@ -11,7 +11,7 @@
  * window of a few KiB: no table of the members is kept, however many there are.
  *
  * The central directory is what counts; a local header only says how far its
- * member's bytes lie behind it, and must agree. Offsets are taken as they are:
+ * member's bytes lie after it, and must agree. Offsets are taken as they are:
  * a zip file that something was put in front of is refused. Sizes are held
  * against the file before they enter arithmetic; since all of them then are
  * below 2^63, sums cannot overflow.
@@ -103,7 +103,7 @@ static brim_status read_end64(struct brim__zip *zip, uint64_t end) {
     }
     const uint64_t at = quad_at(bytes + 8);
     if (at > locator || locator - at < END64_BYTES) {
-        return bad(file, locator + 8, "the zip64 end record would lie behind its own locator");
+        return bad(file, locator + 8, "the zip64 end record would lie after its own locator");
     }
     status = brim__file_read(file, at, bytes, END64_BYTES);
     if (status != BRIM_OK) {
@@ -120,7 +120,7 @@ static brim_status read_end64(struct brim__zip *zip, uint64_t end) {
     zip->directory_bytes = quad_at(bytes + 40);
     zip->directory = quad_at(bytes + 48);
     if (zip->directory > at || zip->directory_bytes > at - zip->directory) {
-        return bad(file, at + 40, "the central directory would lie behind its own end record");
+        return bad(file, at + 40, "the central directory would lie after its own end record");
     }
     return BRIM_OK;
 }
@@ -153,7 +153,7 @@ brim_status brim__zip_open(struct brim__zip *zip, const struct brim__file *file)
         }
     }
     if (zip->directory > end || zip->directory_bytes > end - zip->directory) {
-        return bad(file, end + 12, "the central directory would lie behind its own end record");
+        return bad(file, end + 12, "the central directory would lie after its own end record");
     }
     if (zip->members > BRIM__ZIP_MEMBERS) {
         return brim__fail(BRIM_STATUS_UNSUPPORTED, "%s: byte %llu: %llu members; at most %d",
@@ -181,7 +181,7 @@ struct window {
 };
 
 /* Bytes [at, at + count) of the directory, count <= WINDOW_BYTES; what lies
- * behind them comes along, because it is asked for next. */
+ * after them comes along, because it is asked for next. */
 static brim_status look(struct window *window, uint64_t at, size_t count, const uint8_t **bytes) {
     const struct brim__zip *zip = window->zip;
     const uint64_t end = zip->directory + zip->directory_bytes;
@@ -218,7 +218,7 @@ static brim_status read_extra(struct window *window, uint64_t at, uint64_t end,
         }
         const uint16_t id = short_at(bytes), count = short_at(bytes + 2);
         if (count > end - at - 4) {
-            return bad(window->zip->file, at, "an extra field goes on behind its entry");
+            return bad(window->zip->file, at, "an extra field extends past its entry");
         }
         if (id == 1) {
             status = look(window, at + 4, brim__min(count, 24), &bytes);
@@ -295,7 +295,7 @@ static brim_status read_entry(struct window *window, uint64_t at, struct brim__z
     if (member->header > zip->directory || zip->directory - member->header < LOCAL_BYTES ||
         member->packed_bytes > zip->directory - member->header - LOCAL_BYTES) {
         return brim__fail(BRIM_STATUS_CORRUPT,
-                          "%s: byte %llu: the entry says that %llu bytes of a member lie behind "
+                          "%s: byte %llu: the entry says that %llu bytes of a member lie after "
                           "byte %llu, but the members end at byte %llu",
                           zip->file->path, (unsigned long long)at,
                           (unsigned long long)member->packed_bytes,
@@ -402,7 +402,7 @@ static brim_status read_local(const struct brim__zip *zip, const struct brim__zi
 struct neighbours {
     const struct brim__zip *zip;
     const struct brim__zip_member *member;
-    uint64_t end; /* byte behind the member */
+    uint64_t end; /* byte after the member */
 };
 
 /* Two members that share bytes: a way to make a small file look large. */
