@@ -37,8 +37,8 @@ brim_status brim__append_begin(struct brim__append_file *append, const char *pat
                                uint8_t *buffer, size_t room);
 brim_status brim__append_bytes(struct brim__append_file *append, const void *bytes, size_t count);
 brim_status brim__append_flush(struct brim__append_file *append);
-void brim__append_abandon(
-    struct brim__append_file *append); /* harmless twice, and if never begun */
+/* Harmless twice, and if it was never begun. */
+void brim__append_abandon(struct brim__append_file *append);
 static inline uint64_t brim__append_end(const struct brim__append_file *append) {
     return append->view.bytes + append->used;
 }
