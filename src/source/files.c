@@ -189,7 +189,7 @@ brim_status brim__files_finish(struct brim__source *source, struct brim__files *
 static inline const struct brim__files_part *find(const struct brim__files *files,
                                                   uint64_t sample) {
     size_t low = 0, high = files->count;
-    while (high - low > 1) {
+    while (BRIM__UNLIKELY(high - low > 1)) {
         const size_t middle = low + (high - low) / 2;
         if (files->part[middle].first <= sample) {
             low = middle;
@@ -209,28 +209,37 @@ static uint64_t record_byte(const struct brim__source *source, const struct brim
     return part->data + (sample - part->first) * source->pitch;
 }
 
+/* More ranges, where each record has one. */
+static size_t locate_alone(const struct brim__source *source, uint64_t count,
+                           struct brim__file_range *ranges, size_t most) {
+    size_t n = 0;
+    ranges[0].bytes = source->record_bytes;
+    ranges[0].samples = 1;
+    while (++n < most && n < count) {
+        ranges[n] = ranges[n - 1];
+        ranges[n].offset += source->pitch;
+        ranges[n].memory += ranges[n].memory == NULL ? 0 : source->pitch;
+    }
+    return n;
+}
+
 /* Of records that lie together one range, of those far apart one each. */
 static brim_status locate(const struct brim__source *source, uint64_t sample, uint64_t count,
                           struct brim__file_range *ranges, size_t most, size_t *found) {
     assert(sample < source->count && count > 0 && most > 0);
     const struct brim__files_part *part = find(source->self, sample);
     const uint64_t run = brim__min(count, part->first + part->samples - sample);
-    const bool alone = source->most_run == 1 && is_far_apart(source);
-    const uint64_t each = alone ? 1 : run;
-    const uint64_t bytes = (each - 1) * source->pitch + source->record_bytes;
-    uint64_t at = record_byte(source, part, sample);
-    size_t n = 0;
+    const uint64_t at = record_byte(source, part, sample);
     assert(part->memory != NULL || part->file.fd >= 0);
-    do {
-        ranges[n].file = &part->file;
-        ranges[n].memory = part->memory == NULL ? NULL : part->memory + at;
-        ranges[n].offset = at;
-        ranges[n].bytes = bytes;
-        ranges[n].samples = each;
-        at += source->pitch;
-        n++;
-    } while (alone && n < most && n < run);
-    *found = n;
+    ranges[0].file = &part->file;
+    ranges[0].memory = part->memory == NULL ? NULL : part->memory + at;
+    ranges[0].offset = at;
+    ranges[0].bytes = (run - 1) * source->pitch + source->record_bytes;
+    ranges[0].samples = run;
+    *found = 1;
+    if (BRIM__UNLIKELY(run > 1 && source->most_run == 1 && is_far_apart(source))) {
+        *found = locate_alone(source, run, ranges, most);
+    }
     return BRIM_OK;
 }
 

@@ -217,9 +217,9 @@ static brim_status unpack(const struct brim__index *index, const uint8_t *from, 
     return BRIM_OK;
 }
 
-/* Into one of both. */
+/* As entries, or (entries NULL) as ranges of the data file. */
 static brim_status read_entries(const struct brim__index *index, uint64_t first, size_t count,
-                                struct brim__index_entry *entries,
+                                struct brim__index_entry *entries, const struct brim__file *data,
                                 struct brim__file_range *ranges) {
     uint8_t page[BRIM__INDEX_PAGE];
     assert(first <= index->count && count <= index->count - first);
@@ -233,9 +233,11 @@ static brim_status read_entries(const struct brim__index *index, uint64_t first,
             if (entries != NULL) {
                 entries[i] = entry;
             } else {
-                ranges[i] = (struct brim__file_range){
-                    .offset = entry.offset, .bytes = entry.length, .samples = 1, .mark = entry.a
-                };
+                ranges[i] = (struct brim__file_range){ .file = data,
+                                                       .offset = entry.offset,
+                                                       .bytes = entry.length,
+                                                       .samples = 1,
+                                                       .mark = entry.a };
             }
         }
         if (status != BRIM_OK) {
@@ -247,16 +249,12 @@ static brim_status read_entries(const struct brim__index *index, uint64_t first,
 
 brim_status brim__index_read(const struct brim__index *index, uint64_t first, size_t count,
                              struct brim__index_entry *entries) {
-    return read_entries(index, first, count, entries, NULL);
+    return read_entries(index, first, count, entries, NULL, NULL);
 }
 
 brim_status brim__index_locate(const struct brim__index *index, const struct brim__file *data,
                                uint64_t first, size_t count, struct brim__file_range *ranges) {
-    const brim_status status = read_entries(index, first, count, NULL, ranges);
-    for (size_t i = 0; status == BRIM_OK && i < count; i++) {
-        ranges[i].file = data;
-    }
-    return status;
+    return read_entries(index, first, count, NULL, data, ranges);
 }
 
 brim_status brim__index_verify(const struct brim__index *index) {
