@@ -95,7 +95,7 @@ static brim_status find_text(struct inspection *inspection) {
 /* Keeps the words of a source that holds several arrays and wants one named, if
  * that was the last failure. */
 static bool keep_choice(struct inspection *inspection, brim_status status) {
-    if (status != BRIM_STATUS_INVALID || strstr(brim_detail(), ": choose one with ") == NULL) {
+    if (status != BRIM_STATUS_INVALID || strstr(brim_detail(), ": say which ") == NULL) {
         return false;
     }
     snprintf(inspection->note, sizeof inspection->note, "%s", brim_detail());

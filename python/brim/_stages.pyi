@@ -485,7 +485,7 @@ def concat(
     """The samples of several pipelines, one pipeline after the other.
 
     parts: Pipeline or str, one or several, required
-        pipelines that give the same fields; the samples of the first come first
+        pipelines with the same fields; the samples of the first come first
 
     As text: concat (npy a.npy) (npy b.npy)
     """
@@ -503,18 +503,18 @@ class Stages:
         each_epoch: bool = True,
         buffer: int | str = 0,
     ) -> Pipeline:
-        """A random order of all samples, in no memory.
+        """A random order of all samples, without a buffer.
 
         seed: int, default 0
             another number gives another order
         block: int from 0, default 0
-            shuffle blocks of so many neighbouring samples, then inside groups of 16 blocks: for
-            disks where single random reads are slow; 0 shuffles single samples
+            shuffle blocks of this many neighbouring samples, then inside groups of 16 blocks:
+            for disks where single random reads are slow; 0 shuffles single samples
         each_epoch: True or False, default True
-            a new order in every epoch; no: the same in all
+            yes: a new order in every epoch; no: the same order in all epochs
         buffer: int or str 0 to 1099511627776, default 0
-            only for streams and behind filters, where no sample has a number: memory among
-            whose samples to shuffle; half of it is filled while the other half is given out
+            memory for samples to shuffle, only for streams and after filters, where samples
+            have no numbers; half of it is filled while the other half is delivered
 
         As text: shuffle seed=7
         """
@@ -531,17 +531,17 @@ class Stages:
         """The train, validation or test part of the samples.
 
         part: 'train' | 'validation' | 'test', required
-            which part to keep; train is what the other two leave
+            which part to keep; train is the rest after the other two
         validation: float from 0, default 0.1
             size of the validation part: below 1 a fraction of the samples, else a number of
             samples
         test: float from 0, default 0.0
             size of the test part: below 1 a fraction of the samples, else a number of samples
         seed: int, default 0
-            another number gives other parts; all pipelines over one source need the same
+            another number gives other parts; all pipelines over one source need the same number
         stratify: str
-            field whose values are divided alike over the parts; all are read when the pipeline
-            is opened
+            field whose values are divided evenly over the parts; all values are read when the
+            pipeline is opened
 
         As text: split train validation=0.1 seed=7
         """
@@ -558,16 +558,16 @@ class Stages:
         """One fold of the samples, or all others, for cross-validation.
 
         fold: int from 0, required
-            which fold is held out: 0 to the number of folds less 1
+            which fold is held out: 0 to the number of folds minus 1
         of: int from 2, default 5
             number of folds; their sizes differ by one at most
         part: 'validation' | 'train', default 'validation'
             validation: the fold itself; train: all other folds
         stratify: str
-            field whose values are divided alike over the folds; all are read when the pipeline
-            is opened
+            field whose values are divided evenly over the folds; all values are read when the
+            pipeline is opened
         seed: int, default 0
-            another number gives other folds; all pipelines over one source need the same
+            another number gives other folds; all pipelines over one source need the same number
 
         As text: fold 0 of=5 part=train seed=7
         """
@@ -579,7 +579,7 @@ class Stages:
         """The first samples only.
 
         count: int from 0, required
-            samples to take; more than there are takes all
+            samples to take; a larger count takes all
 
         As text: take 1000
         """
@@ -591,7 +591,7 @@ class Stages:
         """All but the first samples.
 
         count: int from 0, required
-            samples to leave out at the beginning; more than there are leaves none
+            samples to leave out at the beginning; a larger count leaves none
 
         As text: skip 1000
         """
@@ -631,9 +631,9 @@ class Stages:
         """Every class equally often, in a new order every epoch.
 
         label: str, required
-            field whose values are the classes; all are read when the pipeline is opened
+            field whose values are the classes; all values are read when the pipeline is opened
         length: int from 0, default 0
-            samples in an epoch; 0: so many that every sample comes at least once
+            samples in an epoch; 0: as many as needed for every sample to come at least once
         seed: int, default 0
             another number gives another order
 
@@ -651,11 +651,11 @@ class Stages:
         """Random draws with replacement, by the weights of the classes.
 
         label: str, required
-            field whose values are the classes; all are read when the pipeline is opened
+            field whose values are the classes; all values are read when the pipeline is opened
         weights: float from 0, one or several
-            how often each class is drawn, relative to their sum, in ascending order of the
-            classes; not given: all equally often, so that a sample weighs one over the
-            frequency of its class
+            how often each class is drawn, relative to the sum, in ascending order of the
+            classes; default: all equally often, so that a sample weighs one over the frequency
+            of its class
         length: int from 0, default 0
             draws in an epoch; 0: as many as there are samples
         seed: int, default 0
@@ -670,12 +670,12 @@ class Stages:
         *,
         on: str | Sequence[str] | None = None,
     ) -> Pipeline:
-        """Convert elements to another type.
+        """Converts elements to another type.
 
         dtype: str, required
             type to convert to: uint8, int64, float16, bfloat16, float32, ...
         on: str, one or several
-            fields to convert; all but text, bytes and class numbers if not given
+            fields to convert; default: all except text, bytes and class numbers
 
         As text: cast int64 on=label
         """
@@ -693,19 +693,19 @@ class Stages:
         """Float32 values (value / max - mean) / std, for each channel.
 
         preset: 'own' | 'unit' | 'imagenet', default 'own'
-            own (mean= and std=), unit (0 to 1), or imagenet's constants
+            own (mean= and std=), unit (0 to 1), or the constants of imagenet
         mean: float, one or several
             one value, or one for each channel
         std: float, one or several
             one value, or one for each channel; above 0
         max: float from 1e-30
-            values are divided by it first; if not given, how far they go: 255 for uint8 and
-            images, 65535 for uint16; else unit and imagenet need it, and mean= and std= take
-            values as they are
+            values are divided by it first; default: the range of the field: 255 for uint8 and
+            images, 65535 for uint16; otherwise unit and imagenet need it, and mean= and std= do
+            not divide
         axis: int -8 to 8
-            dimension of the channels; found by its length if not given
+            dimension of the channels; default: found by its length
         on: str, one or several
-            fields to normalise; the first if not given
+            fields to normalise; default: the first
 
         As text: normalize mean=0.49,0.48,0.45 std=0.25,0.24,0.26
         """
@@ -717,14 +717,14 @@ class Stages:
         from_: str = 'hwc',
         on: str | Sequence[str] | None = None,
     ) -> Pipeline:
-        """Put dimensions into another order.
+        """Puts dimensions into another order.
 
         to: str, required
             a letter for each dimension, in the new order: chw
         from_: str, default 'hwc'
-            the same letters in the order that the data have
+            the same letters in the order of the data
         on: str, one or several
-            fields to turn; the first if not given
+            fields to reorder; default: the first
 
         As text: layout chw from=hwc
         """
@@ -735,12 +735,12 @@ class Stages:
         *shape: int | Sequence[int],
         on: str | Sequence[str] | None = None,
     ) -> Pipeline:
-        """Other dimensions over the same elements.
+        """Gives the same elements other dimensions.
 
         shape: int from -1, one or several, required
             the new dimensions; one may be -1
         on: str, one or several
-            fields to reshape; the first if not given
+            fields to reshape; default: the first
 
         As text: reshape 28 28 1
         """
@@ -759,14 +759,14 @@ class Stages:
         dtype: str = 'float32',
         on: str | Sequence[str] | None = None,
     ) -> Pipeline:
-        """Class numbers to vectors with a one in their place.
+        """Makes class numbers vectors with a 1 at their index.
 
         classes: int 1 to 16777216, required
-            how many classes there are
+            number of classes
         dtype: str, default 'float32'
             type of the vector's elements
         on: str, one or several
-            fields of class numbers; the last if not given
+            fields of class numbers; default: the last
 
         As text: one_hot 10 on=label
         """
@@ -776,10 +776,10 @@ class Stages:
         *,
         on: str | Sequence[str] | None = None,
     ) -> Pipeline:
-        """Many samples of one, along the first dimension of its fields.
+        """Makes many samples of one, along the first dimension of its fields.
 
         on: str, one or several
-            fields to take apart, others are repeated; all if not given
+            fields to take apart; others are repeated; default: all
 
         As text: unbatch on=x,label
         """
@@ -793,18 +793,18 @@ class Stages:
         cut: bool = False,
         lengths: str | None = None,
     ) -> Pipeline:
-        """Fill samples up to one length.
+        """Pads samples to one length.
 
         on: str, one or several, required
             fields that differ in length from sample to sample
         to: int 0 to 1073741824, default 0
-            length that every sample gets; 0: that of the batch's longest
+            length of every sample; 0: the length of the batch's longest
         value: float, default 0.0
-            what samples are filled up with
+            value of the padding
         cut: True or False, default False
-            cut longer samples off at `to`; else they are bad data
+            cut longer samples at `to`; otherwise they are bad samples
         lengths: str
-            name of the field with the samples' own lengths; NAME_length if not given
+            name of the field with the samples' own lengths; default: NAME_length
 
         As text: pad on=tokens to=512 value=-1 cut=yes
         """
@@ -819,7 +819,7 @@ class Stages:
         from_: str, required
             the field
         to: str, required
-            name of the second one
+            name of the second field
 
         As text: copy image view2
         """
@@ -835,24 +835,24 @@ class Stages:
         max_pixels: int = 178956970,
         on: str | Sequence[str] | None = None,
     ) -> Pipeline:
-        """JPEG, PNG and WebP images to pixels, of which only the crop is made.
+        """Decodes JPEG, PNG and WebP images, only the part that later crops need.
 
         mode: 'rgb' | 'rgba' | 'gray' | 'mask', default 'rgb'
             the pixels' channels; mask: classes, resized by nearest
         orient: True or False, default False
-            turn and mirror as the EXIF orientation says
+            turn and mirror by the EXIF orientation
         fast: True or False, default False
-            JPEG at half, quarter or eighth size where that is enough; other pixels, about as
-            good
+            decode JPEG at half, quarter or eighth size if that is enough; the pixels differ
+            slightly
         damaged: 'fail' | 'keep', default 'fail'
-            fail: damaged or cut data are a bad sample; keep: take what there is
+            fail: damaged or cut data are a bad sample; keep: decode as much as possible
         room: int or str 65536 to 1000000000000000
-            memory for decoding one image, in each worker; known from the index, or 16MiB, if
-            not given
+            memory for decoding one image, in each worker; default: known from the index, or
+            16MiB
         max_pixels: int 1 to 4294836225, default 178956970
-            larger images are bad samples, and nothing is planned for them
+            larger images are bad samples, and the plan has no memory for them
         on: str, one or several
-            fields of encoded images; all fields of bytes if not given
+            fields of encoded images; default: all fields of bytes
 
         As text: decode rgb orient=yes
         """
@@ -866,19 +866,20 @@ class Stages:
         antialias: bool = True,
         on: str | Sequence[str] | None = None,
     ) -> Pipeline:
-        """Images to another size, as Pillow's resize.
+        """Resizes images, as Pillow does.
 
         size: int 1 to 32768, one or several, required
             the shorter side, or height and width
         filter: 'nearest' | 'box' | 'bilinear' | 'bicubic' | 'lanczos', default 'bilinear'
-            how pixels are weighted; masks: always nearest
+            how pixels are weighted; masks always use nearest
         max: int 1 to 65535
-            the longer side at most; the shorter one becomes smaller then
+            the most for the longer side; the shorter side then becomes smaller
         antialias: True or False, default True
-            no: float32 values as tf.image.resize gives them by default; nearest, bilinear or
+            no: float32 values as from tf.image.resize with its defaults; nearest, bilinear or
             bicubic
         on: str, one or several
-            images, masks and boxes that are changed alike; all images and masks if not given
+            images, masks and boxes that are changed with the same draw; default: all images and
+            masks
 
         As text: resize 256 filter=bicubic
         """
@@ -904,7 +905,7 @@ class Stages:
         mask_fill: int = 0,
         on: str | Sequence[str] | None = None,
     ) -> Pipeline:
-        """The same part of every image.
+        """Crops the same part of every image.
 
         size: int 1 to 32768, one or several, required
             side of a square, or height and width
@@ -913,13 +914,14 @@ class Stages:
         y: int 0 to 65535, default 0
             first row
         pad: True or False, default False
-            fill up images that are smaller, which else are bad samples
+            pad smaller images, which are bad samples otherwise
         fill: int 0 to 255, one or several, default 0
-            the colour for that, 0 to 255; one value or one for each channel
+            the colour of the padding, 0 to 255; one value or one for each channel
         mask_fill: int 0 to 255, default 0
-            class of what is filled up in masks
+            class of padding pixels in masks
         on: str, one or several
-            images, masks and boxes that are changed alike; all images and masks if not given
+            images, masks and boxes that are changed with the same draw; default: all images and
+            masks
 
         As text: crop 224 224 x=16 y=16
         """
@@ -945,18 +947,19 @@ class Stages:
         mask_fill: int = 0,
         on: str | Sequence[str] | None = None,
     ) -> Pipeline:
-        """The middle of every image.
+        """Crops the middle of every image.
 
         size: int 1 to 32768, one or several, required
             side of a square, or height and width
         pad: True or False, default False
-            fill up images that are smaller, which else are bad samples
+            pad smaller images, which are bad samples otherwise
         fill: int 0 to 255, one or several, default 0
-            the colour for that, 0 to 255; one value or one for each channel
+            the colour of the padding, 0 to 255; one value or one for each channel
         mask_fill: int 0 to 255, default 0
-            class of what is filled up in masks
+            class of padding pixels in masks
         on: str, one or several
-            images, masks and boxes that are changed alike; all images and masks if not given
+            images, masks and boxes that are changed with the same draw; default: all images and
+            masks
 
         As text: center_crop 224
         """
@@ -983,24 +986,25 @@ class Stages:
         seed: int = 0,
         on: str | Sequence[str] | None = None,
     ) -> Pipeline:
-        """A part of the image at a random place.
+        """Crops a part at a random position.
 
         size: int 1 to 32768, one or several, required
             side of a square, or height and width
         padding: int 0 to 4096, default 0
             pixels added on every side first
         pad: True or False, default False
-            fill up images that are smaller, which else are bad samples
+            pad smaller images, which are bad samples otherwise
         edge: 'constant' | 'edge' | 'reflect' | 'symmetric', default 'constant'
-            what is added: one colour, the last pixel, or the image mirrored
+            the padding: one colour, the last pixel, or the image mirrored
         fill: int 0 to 255, one or several, default 0
             the colour, 0 to 255; one value or one for each channel
         mask_fill: int 0 to 255, default 0
-            class of what is added in masks
+            class of added pixels in masks
         seed: int from 0, default 0
-            another seed, other draws
+            another seed gives other draws
         on: str, one or several
-            images, masks and boxes that are changed alike; all images and masks if not given
+            images, masks and boxes that are changed with the same draw; default: all images and
+            masks
 
         As text: random_crop 32 padding=4
         """
@@ -1028,7 +1032,7 @@ class Stages:
         seed: int = 0,
         on: str | Sequence[str] | None = None,
     ) -> Pipeline:
-        """A random part of random size and shape, resized.
+        """Crops a random part of random size and shape, and resizes it.
 
         size: int 1 to 32768, one or several, required
             side of a square, or height and width
@@ -1037,11 +1041,12 @@ class Stages:
         ratio: float 0.0001 to 10000, one or several, default (0.75, 1.3333333333333333)
             width to height of the part, smallest and largest
         filter: 'nearest' | 'box' | 'bilinear' | 'bicubic' | 'lanczos', default 'bilinear'
-            how pixels are weighted; masks: always nearest
+            how pixels are weighted; masks always use nearest
         seed: int from 0, default 0
-            another seed, other draws
+            another seed gives other draws
         on: str, one or several
-            images, masks and boxes that are changed alike; all images and masks if not given
+            images, masks and boxes that are changed with the same draw; default: all images and
+            masks
 
         As text: random_resized_crop 224 scale=0.35,1
         """
@@ -1065,16 +1070,17 @@ class Stages:
         seed: int = 0,
         on: str | Sequence[str] | None = None,
     ) -> Pipeline:
-        """Images mirrored, with a probability.
+        """Mirrors images, with a probability.
 
         way: 'horizontal' | 'vertical', default 'horizontal'
-            left and right, or top and bottom, change places
+            horizontal: left and right are exchanged; vertical: top and bottom
         p: float 0 to 1, default 0.5
-            how probable it is; 1: always
+            the probability; 1: always
         seed: int from 0, default 0
-            another seed, other draws
+            another seed gives other draws
         on: str, one or several
-            images, masks and boxes that are changed alike; all images and masks if not given
+            images, masks and boxes that are changed with the same draw; default: all images and
+            masks
 
         As text: flip vertical p=0.1
         """
@@ -1090,22 +1096,22 @@ class Stages:
         seed: int = 0,
         on: str | Sequence[str] | None = None,
     ) -> Pipeline:
-        """Brightness, contrast, saturation and hue at random, in random order.
+        """Changes brightness, contrast, saturation and hue at random.
 
         brightness: float 0 to 1000, one or several, default 0.0
             b: a factor from 1 - b (at least 0) to 1 + b; or low,high
         contrast: float 0 to 1000, one or several, default 0.0
-            in the same way
+            as brightness=
         saturation: float 0 to 1000, one or several, default 0.0
-            in the same way
+            as brightness=
         hue: float -0.5 to 0.5, one or several, default 0.0
             h: a turn from -h to h of the full circle; or low,high
         p: float 0 to 1, default 1.0
-            how probable it is; 1: always
+            the probability; 1: always
         seed: int from 0, default 0
-            another seed, other draws
+            another seed gives other draws
         on: str, one or several
-            images that are changed alike; all if not given
+            images that are changed with the same draw; default: all
 
         As text: color_jitter brightness=0.4 contrast=0.4 saturation=0.4 hue=0.1
         """
@@ -1119,18 +1125,18 @@ class Stages:
         seed: int = 0,
         on: str | Sequence[str] | None = None,
     ) -> Pipeline:
-        """Adds the same to all channels, fixed or at random.
+        """Adds one value to all channels, fixed or random.
 
         delta: float -1 to 1
-            what is added; 1 is the full range
+            the value to add; 1 is the full range
         max: float 0 to 1
-            instead: something random from -max to max is added
+            instead: a random value from -max to max is added
         p: float 0 to 1, default 1.0
-            how probable it is; 1: always
+            the probability; 1: always
         seed: int from 0, default 0
-            another seed, other draws
+            another seed gives other draws
         on: str, one or several
-            images that are changed alike; all if not given
+            images that are changed with the same draw; default: all
 
         As text: brightness max=0.125
         """
@@ -1143,16 +1149,16 @@ class Stages:
         seed: int = 0,
         on: str | Sequence[str] | None = None,
     ) -> Pipeline:
-        """Colours to gray, always or at random.
+        """Makes colours gray, always or with a probability.
 
         channels: 'keep' | 1, default 'keep'
-            keep: as many as before, equal to each other; 1: a single one
+            keep: the same number of channels, all equal; 1: one channel
         p: float 0 to 1, default 1.0
-            how probable it is; 1: always
+            the probability; 1: always
         seed: int from 0, default 0
-            another seed, other draws
+            another seed gives other draws
         on: str, one or several
-            images that are changed alike; all if not given
+            images that are changed with the same draw; default: all
 
         As text: grayscale p=0.1
         """
@@ -1166,18 +1172,18 @@ class Stages:
         seed: int = 0,
         on: str | Sequence[str] | None = None,
     ) -> Pipeline:
-        """Blurs by a bell of random width.
+        """Blurs with a gaussian of random width.
 
         size: int 1 to 63, required
             sides of the kernel in pixels, odd
         sigma: float 0.001 to 1000, one or several, default (0.1, 2.0)
-            width of the bell in pixels, drawn from low,high; or one value
+            standard deviation in pixels, drawn from low,high; or one value
         p: float 0 to 1, default 1.0
-            how probable it is; 1: always
+            the probability; 1: always
         seed: int from 0, default 0
-            another seed, other draws
+            another seed gives other draws
         on: str, one or several
-            images that are changed alike; all if not given
+            images that are changed with the same draw; default: all
 
         As text: gaussian_blur 23 sigma=0.1,2 p=0.5
         """
@@ -1196,19 +1202,19 @@ class Stages:
         """Paints over a random rectangle.
 
         p: float 0 to 1, default 0.5
-            how probable it is; 1: always
+            the probability; 1: always
         scale: float 0 to 1, one or several, default (0.02, 0.33)
-            the rectangle's part of the image's area, drawn from low,high
+            area of the rectangle, as a share of the image's, drawn from low,high
         ratio: float 0.001 to 1000, one or several, default (0.3, 3.3)
             height to width, drawn from low,high
         value: int 0 to 255, one or several, default 0
             the colour: one value, or one for each channel
         noise: True or False, default False
-            a random colour for each pixel instead
+            yes: a random colour for each pixel instead
         seed: int from 0, default 0
-            another seed, other draws
+            another seed gives other draws
         on: str, one or several
-            images that are changed alike; all if not given
+            images that are changed with the same draw; default: all
 
         As text: random_erasing 0.25
         """
@@ -1225,24 +1231,25 @@ class Stages:
         seed: int = 0,
         on: str | Sequence[str] | None = None,
     ) -> Pipeline:
-        """Turns about the centre, by a random angle or an exact one.
+        """Rotates about the centre, by a random or an exact angle.
 
         degrees: float -360 to 360, one or several, required
             d: an angle from -d to d, counter-clockwise; or low high
         exact: True or False, default False
-            always by this angle
+            yes: always by exactly this angle
         filter: 'nearest' | 'bilinear', default 'nearest'
-            how pixels are taken; masks always by nearest
+            how pixels are taken; masks always use nearest
         fill: int 0 to 255, one or several, default 0
-            colour of what is uncovered: one value, or one for each channel
+            colour of uncovered pixels: one value, or one for each channel
         mask_fill: int 0 to 255, default 0
-            class of what is uncovered in masks
+            class of uncovered pixels in masks
         p: float 0 to 1, default 1.0
-            how probable it is; 1: always
+            the probability; 1: always
         seed: int from 0, default 0
-            another seed, other draws
+            another seed gives other draws
         on: str, one or several
-            images, masks and boxes that are changed alike; all images and masks if not given
+            images, masks and boxes that are changed with the same draw; default: all images and
+            masks
 
         As text: rotate 15 filter=bilinear
         """
@@ -1267,14 +1274,14 @@ class Stages:
         seed: int = 0,
         on: str | Sequence[str] | None = None,
     ) -> Pipeline:
-        """One random change of colours or place, of random strength.
+        """One random colour or geometric operation, of random strength.
 
         fill: int 0 to 255, one or several, default 0
-            colour of what is uncovered: one value, or one for each channel
+            colour of uncovered pixels: one value, or one for each channel
         seed: int from 0, default 0
-            another seed, other draws
+            another seed gives other draws
         on: str, one or several
-            images that are changed alike; all if not given
+            images that are changed with the same draw; default: all
 
         As text: trivial_augment
         """
@@ -1289,21 +1296,22 @@ class Stages:
         on_error: Literal['fail', 'skip', 'replace'] = 'fail',
         max_errors: int = 1000,
     ) -> Pipeline:
-        """Samples gathered into batches.
+        """Collects samples into batches.
 
         rows: int 1 to 2147483647, required
-            samples of a batch
+            samples in a batch
         per: 'rank' | 'global', default 'rank'
-            whose batch rows counts: each rank's, or that of all ranks together
+            what rows means: the batch of each rank, or of all ranks together
         micro: int 0 to 2147483647, default 0
-            hand out a rank's batch in pieces of so many rows; 0: whole
+            deliver a rank's batch in micro-batches of this many rows; 0: whole
         remainder: 'keep' | 'drop' | 'pad', default 'keep'
-            samples too few for a last batch: a smaller batch, no batch, or a full one with rows
-            marked as not valid
+            if there are too few samples for the last batch: a smaller batch, no batch, or a
+            full one with rows marked as not valid
         on_error: 'fail' | 'skip' | 'replace', default 'fail'
-            a bad sample: next fails, the batch has a row less, or another sample takes the row
+            at a bad sample: next fails, the batch has one row less, or another sample replaces
+            it
         max_errors: int from 0, default 1000
-            bad samples in an epoch that skip and replace put up with
+            most bad samples in an epoch that skip and replace accept
 
         As text: batch 64
         """
@@ -1320,25 +1328,25 @@ class Stages:
         on_error: Literal['fail', 'skip'] = 'fail',
         max_errors: int = 1000,
     ) -> Pipeline:
-        """Batches of samples of like length, bounded by tokens.
+        """Batches of samples of similar length, bounded by tokens.
 
         tokens: int 1 to 1073741824, required
             most elements of a batch: its rows times the longest of them
         rows: int 1 to 65536, default 256
-            most rows of a batch, however short they are
+            most rows of a batch, even if they are short
         buffer: int or str 4096 to 1099511627776, default '4MiB'
-            memory for samples among which those of like length are found
+            memory for samples, which are sorted by length in it
         edges: int 1 to 1073741824, one or several
             widths that batches may have, ascending: for frameworks that compile for each shape;
-            left out: the longest row's
+            default: that of the longest row
         shuffle: True or False, default True
-            batches of one buffer in random order; no: the longest first
+            yes: the batches of one buffer in random order; no: the longest first
         seed: int, default 0
             another number gives another order of batches
         on_error: 'fail' | 'skip', default 'fail'
-            a bad sample: next fails, or it is left out
+            at a bad sample: next fails, or it is left out
         max_errors: int from 0, default 1000
-            bad samples in an epoch that skip puts up with
+            most bad samples in an epoch that skip accepts
 
         As text: bucket 8192 buffer=8MiB
         """
@@ -1350,15 +1358,15 @@ class Stages:
         on: str | None = None,
         split: bool = True,
     ) -> Pipeline:
-        """Documents laid end to end into windows of one length.
+        """Lays documents end to end in windows of one length.
 
         length: int 1 to 16777216, required
             elements of a window
         on: str
-            the field to pack; left out: the first that differs in length
+            the field to pack; default: the first that differs in length
         split: True or False, default True
-            a document that does not fit goes on in the next window; no: it begins there, and
-            only one that is longer than a window is split
+            yes: a document that does not fit goes on in the next window; no: it begins there,
+            and only a document longer than a window is split
 
         As text: pack_sequences 1024
         """
@@ -1372,17 +1380,17 @@ class Stages:
         p: float = 1.0,
         seed: int = 0,
     ) -> Pipeline:
-        """Rows of a batch and their labels mixed with the row before.
+        """Mixes each row of a batch and its labels with the row before.
 
         alpha: float 0.001 to 1000, default 0.2
             lambda is drawn from Beta(alpha, alpha): near 0, most batches are hardly mixed; 1:
-            any lambda is as likely
+            all lambdas are equally likely
         on: str, one or several
-            fields to mix; the first if not given
+            fields to mix; default: the first
         labels: str, one or several
-            fields of one-hot labels, mixed by lambda; the last if not given
+            fields of one-hot labels, mixed by lambda; default: the last
         p: float 0 to 1, default 1.0
-            chance that a batch is mixed at all
+            probability that a batch is mixed
         seed: int, default 0
             another number draws other batches and lambdas
 
@@ -1399,21 +1407,21 @@ class Stages:
         seed: int = 0,
         layout: Literal['guess', 'chw', 'hwc'] = 'guess',
     ) -> Pipeline:
-        """A box of every image of a batch from the row before, labels in proportion.
+        """Replaces a box of every image by that of the row before, and mixes the labels.
 
         alpha: float 0.001 to 1000, default 1.0
             lambda is drawn from Beta(alpha, alpha): near 0, most batches are hardly mixed; 1:
-            any lambda is as likely
+            all lambdas are equally likely
         on: str, one or several
-            fields to mix; the first if not given
+            fields to mix; default: the first
         labels: str, one or several
-            fields of one-hot labels, mixed by lambda; the last if not given
+            fields of one-hot labels, mixed by lambda; default: the last
         p: float 0 to 1, default 1.0
-            chance that a batch is mixed at all
+            probability that a batch is mixed
         seed: int, default 0
             another number draws other batches and lambdas
         layout: 'guess' | 'chw' | 'hwc', default 'guess'
-            where the channels stand; guess: the first or last dimension, whichever is 1, 3 or 4
+            where the channels are; guess: the first or last dimension, whichever is 1, 3 or 4
 
         As text: cutmix on=image labels=label
         """
@@ -1427,22 +1435,23 @@ class Stages:
         verify: Literal['open', 'hit', 'never', 'content'] = 'open',
         freeze: bool = False,
     ) -> Pipeline:
-        """Samples made once and found again, in memory, on the device or in a file.
+        """Keeps samples in memory, on the device or in a file.
 
         tier: 'memory' | 'device'
-            memory: in what the budget has left, given back when it is needed; also if neither
-            this nor file= is given; device: the same of the device that batches are delivered
-            on, behind all other stages but batch
+            memory: in free budget, given back when it is needed; the default without file=;
+            device: in free memory of the device that batches are delivered on, after all other
+            stages except batch
         file: str or PathLike[str]
-            in this file, made if it is not there; a directory holds one for each pipeline
+            in this file, which is made if it does not exist; a directory has one file for each
+            pipeline
         limit: int or str from 0
-            bytes that it takes at most; all that is free if not given
+            the most bytes that it takes; default: all that is free
         verify: 'open' | 'hit' | 'never' | 'content', default 'open'
-            when size, time and inode of the data's files are looked at: of all when opening, of
-            a sample's own each time, or never; content: a sample's records are read and hashed
-            each time
+            when size, times and inode of data files are checked: open: of all files when
+            opening; hit: of a sample's file at each hit; never; content: a sample's records are
+            read and hashed at each hit
         freeze: True or False, default False
-            random stages before it are drawn as in epoch 0, in every epoch
+            yes: random stages before it draw as in epoch 0, in every epoch
 
         As text: cache file=val.brimcache limit=20GiB
         """

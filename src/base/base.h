@@ -1,9 +1,9 @@
 /*
- * base.h: what every other file of the library may rely on.
+ * base.h: definitions that every other file of the library may use.
  *
- * Checked arithmetic for sizes that come from files and users, alignment, and
- * the one way to fail: brim__fail() writes the calling thread's detail text and
- * returns the status, so that an error is raised where it is known in one line:
+ * Checked arithmetic for sizes that come from files and users, alignment, and the only way to fail:
+ * brim__fail() writes the calling thread's detail text and returns the status, so that an error is
+ * raised in one line:
  *
  *     return brim__fail(BRIM_STATUS_CORRUPT, "%s: byte %llu: ...", path, at);
  */

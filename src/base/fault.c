@@ -1,6 +1,5 @@
 /*
- * fault.c: the counters behind fault.h; nothing of it is in the library that
- * users get.
+ * fault.c: the counters of fault.h. The library that users get does not contain them.
  *
  * All state is atomic, because workers meet points at the same time. Arming is
  * for a moment when no other thread runs: a point that is met while it happens

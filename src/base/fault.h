@@ -1,11 +1,10 @@
 /*
  * fault.h: points at which a test makes the system refuse.
  *
- * Every call that the system may refuse asks brim__fault() first. In the
- * library that users get this is the constant false; in the library that the
- * tests link (BRIM_FAULTS) a point counts itself and, when armed, fails the
- * Nth time, once or for ever. Counting is atomic; which point is the Nth is
- * deterministic with 0 threads.
+ * Every call that the system may refuse asks brim__fault() first. In the library that users get
+ * this is the constant false; in the library that the tests link (BRIM_FAULTS) a point counts
+ * itself and, when armed, fails the Nth time, once or always. Counting is atomic; which point is
+ * the Nth is deterministic with 0 threads.
  */
 #ifndef BRIM_FAULT_H
 #define BRIM_FAULT_H

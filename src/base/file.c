@@ -1,15 +1,15 @@
 /*
  * file.c: local files, read by position.
  *
- * A file is opened without blocking, so that the name of a pipe cannot hang
- * the program, and then refused unless it is a regular file. Its size is taken
- * once, when opening: reads are checked against it, and a file that turns out
- * shorter was cut while in use, which is bad data and not a short read.
+ * A file is opened without blocking, so that the name of a pipe cannot hang the program, and then
+ * refused unless it is a regular file. Its size is read once, when opening: reads are checked
+ * against it. A file that turns out shorter was cut while in use, which is bad data and not a short
+ * read.
  *
- * Times of change come from a clock with a grain, so two changes shortly after each
- * other may get the same time. Who remembers a time to notice a change looks a grain
- * later again, or does not trust it. Usual clocks have at most 10 ms. Some file systems
- * keep whole seconds, FAT every other one: these are known by the missing fraction.
+ * Times of change come from a clock with a grain, so two changes shortly after each other may get
+ * the same time. Code that remembers a time to notice a change must check again one grain later, or
+ * not trust it. Usual clocks have at most 10 ms. Some file systems keep whole seconds, FAT every
+ * other one: these are known by the missing fraction.
  */
 #include "base/file.h"
 #include "base/fault.h"

@@ -25,9 +25,9 @@ struct brim__file {
 /* Who may have written a file that brim keeps for itself: an index, a listing, a cache. The
  * directory's rights do not matter: a file that another user puts there has that owner. */
 enum brim__trust {
-    BRIM__TRUSTED, /* it is ours or root's, and no other user may write it */
-    BRIM__FOREIGN, /* it is another user's */
-    BRIM__EXPOSED, /* it is ours or root's, but its group or all others may write it */
+    BRIM__TRUSTED, /* it belongs to this user or root, and no other user may write it */
+    BRIM__FOREIGN, /* it belongs to another user */
+    BRIM__EXPOSED, /* it belongs to this user or root, but its group or all others may write it */
 };
 /* Of the facts of an open file: those of a path could be another file's by then. */
 enum brim__trust brim__trust_of(uint32_t owner, uint32_t mode);
@@ -53,25 +53,24 @@ void brim__file_advise(const struct brim__file *file, uint64_t offset, size_t by
  * which in little memory would push out what the next ones need. */
 void brim__file_expect_random(const struct brim__file *file);
 
-/* An open file of at least `bytes` as memory that all who map it share, for reading and
- * writing; not there in the child of a fork. NULL, with errno: the system refuses. */
+/* An open file of at least `bytes` as memory that is shared by all processes that map it, for
+ * reading and writing; not there in the child of a fork. NULL, with errno: the system refuses. */
 void *brim__file_map_shared(int fd, size_t bytes);
 void brim__file_unmap_shared(void *memory, size_t bytes);
 
-/* The stamp of what the path leads to now: a hash of its size, both times and inode. The
- * same twice: the file is the same, and nobody has changed it in between. The device does
- * not count, whose number is another one after the machine was restarted. If the file was
- * changed this very moment, the grain of its clock is waited for, some ms: what is read
- * after that has this stamp for good. One whose clock is too coarse for that gets a stamp
- * that never comes again. BRIM_STATUS_IO: it cannot be looked at. may_lack: where nothing is
- * that could be opened, the stamp is 0. */
+/* The stamp of what the path leads to now: a hash of its size, both times and inode. The same
+ * twice: the file is the same, and it was not changed in between. The device does not count, whose
+ * number is another one after the machine was restarted. If the file was changed this very moment,
+ * the grain of its clock is waited for, some ms: what is read after that has this stamp for good.
+ * One whose clock is too coarse for that gets a stamp that never comes again. BRIM_STATUS_IO: it
+ * cannot be looked at. may_lack: where nothing is that could be opened, the stamp is 0. */
 brim_status brim__file_stamp(const char *path, bool may_lack, uint64_t *stamp);
 /* The same of the file as opening saw it. */
 uint64_t brim__file_opened_stamp(const struct brim__file *file);
 
-/* Is a time of change so long ago that any later change gets another? If only the grain
- * of a usual clock is in the way, that is waited for (if `wait`) or taken for so; false:
- * the clock has whole seconds, for which nobody waits. */
+/* Is a time of change so long ago that any later change gets another? If only the grain of a usual
+ * clock is in the way, that is waited for (if `wait`) or taken for so; false: the clock has whole
+ * seconds, too long to wait for. */
 bool brim__time_is_sure(const struct timespec *time, bool wait);
 
 #endif

@@ -11,11 +11,11 @@
  * same number, or belongs to another machine on a shared disk: the next one is
  * tried.
  *
- * What is left: a temporary file is locked (flock) as long as it is written. One of this
- * user's that is not locked, whose number no process here has and that has not been
- * written to for an hour was left by a process that is gone. The number alone would not do,
- * since the process may run in another container or on another machine; nor would the lock,
- * since some shared disks keep locks to one machine, and a file is made before it is locked.
+ * Leftovers: a temporary file is locked (flock) as long as it is written. A temporary file of this
+ * user that is not locked, whose number no process here has and that has not been written to for an
+ * hour was left by a process that is gone. The number alone is not enough, because the process may
+ * run in another container or on another machine. Neither is the lock, because some network disks
+ * keep locks on one machine only, and a file is made before it is locked.
  */
 #include "base/file_write.h"
 #include "base/fault.h"

@@ -1,11 +1,10 @@
 /*
- * file_write.h: files that the library makes.
+ * file_write.h: writing files that the library makes.
  *
- * A new file takes its name only when it is whole: it is written under a name of
- * its own in the same directory, synced and renamed, so that a reader of the
- * final name finds either what was there before or all of the new file. After a
- * crash a file with a temporary name may be left; it is never read, and is
- * removed when the same file is made again, an hour later or more.
+ * A new file gets its name only when it is complete: it is written under a temporary name in the
+ * same directory, synced and renamed, so that a reader of the final name finds either what was
+ * there before or all of the new file. After a crash a file with a temporary name may be left; it
+ * is never read, and is removed when the same file is made again, an hour later or more.
  */
 #ifndef BRIM_FILE_WRITE_H
 #define BRIM_FILE_WRITE_H

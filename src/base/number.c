@@ -44,7 +44,7 @@ struct power {
 static struct power powers[2 * FAST_POWER + 1]; /* of 5^(index - FAST_POWER) */
 static locale_t plain_locale;
 static pthread_once_t prepared = PTHREAD_ONCE_INIT;
-static atomic_bool ready; /* set behind all of the above; spares the call of pthread_once */
+static atomic_bool ready; /* set after all of the above; saves the call of pthread_once */
 
 static void set_power(int q, wide bits, int exponent) {
     powers[q + FAST_POWER] = (struct power){ .high = (uint64_t)(bits >> 64),
@@ -105,7 +105,7 @@ static inline const char *take_digits(const char *text, const char *end, uint64_
     while (end - text >= 8) { /* eight at a time: the first is the lowest byte */
         uint64_t eight;
         memcpy(&eight, text, sizeof eight);
-        /* not zero in bytes that are no digit; a carry only reaches bytes behind such a one */
+        /* not zero in bytes that are no digit; a carry only reaches bytes after such a byte */
         const uint64_t others =
             ((eight ^ EACH_BYTE(0x30)) | ((eight + EACH_BYTE(0x06)) ^ EACH_BYTE(0x30))) &
             EACH_BYTE(0xf0);
@@ -133,7 +133,7 @@ static inline const char *take_digits(const char *text, const char *end, uint64_
     return text;
 }
 
-/* Without a branch on the sign, which nobody can predict. */
+/* Without a branch on the sign, which cannot be predicted. */
 static inline const char *take_sign(const char *text, const char *end, bool *negative) {
     const char sign = text < end ? *text : '\0';
     *negative = sign == '-';
@@ -216,7 +216,7 @@ static bool by_product(uint64_t w, int q, double *value) {
      * one behind it is */
     const int spare = 10 + (int)(high >> 63);
     const uint64_t middle = UINT64_C(1) << (spare - 1);
-    const uint64_t rest = high & (2 * middle - 1); /* with `low` behind it */
+    const uint64_t rest = high & (2 * middle - 1); /* followed by `low` */
     uint64_t mantissa = high >> spare;
     if (q >= 0) {
         const bool tie = rest == middle && low == 0 && (uint64_t)lower == 0;

@@ -1,15 +1,15 @@
 /*
  * number.h: numbers written as text, read the same under every locale.
  *
- * Reals are the double nearest to what is written, ties to even, however many
- * digits there are. Accepted are an optional sign, digits, of reals also '.'
- * and an exponent, and "inf", "infinity" and "nan" in any case; nothing else:
- * no blanks, no hexadecimal, no separators. What is too large for a double is
- * infinite, what is too small zero; an integer that does not fit is refused.
+ * Reals are the double nearest to the written number, ties to even, for any number of digits.
+ * Accepted are an optional sign, digits, of reals also '.' and an exponent, and "inf", "infinity"
+ * and "nan" in any case; nothing else: no blanks, no hexadecimal, no separators. A number that is
+ * too large for a double is infinite, one that is too small is zero; an integer that does not fit
+ * is refused.
  *
- * The scan functions read the longest number that `text` begins with and
- * return what follows it, or NULL if there is none. They read nothing at or
- * behind `end`, take no memory, and may be called from any thread.
+ * The scan functions read the longest number that `text` begins with and return what follows it, or
+ * NULL if there is none. They read nothing at or after `end`, take no memory, and may be called
+ * from any thread.
  */
 #ifndef BRIM_NUMBER_H
 #define BRIM_NUMBER_H

@@ -1,5 +1,5 @@
 /*
- * platform.h: the one door to threads, locks, the clock and process facts.
+ * platform.h: the only access to threads, locks, the clock and process facts.
  *
  * Locks and conditions never fail here (they are initialised with checked
  * attributes; conditions use the monotonic clock). A thread runs on a stack
@@ -32,8 +32,8 @@ static inline void brim__signal(brim__condition *condition) {
 static inline void brim__broadcast(brim__condition *condition) {
     pthread_cond_broadcast(condition);
 }
-/* deadline_ns on the clock of brim__now(); UINT64_MAX waits for ever. Returns
- * false when the deadline passed. */
+/* deadline_ns on the clock of brim__now(); UINT64_MAX waits without limit. Returns false when the
+ * deadline passed. */
 bool brim__wait(brim__condition *condition, brim__mutex *mutex, uint64_t deadline_ns);
 
 uint64_t brim__now(void); /* monotonic, nanoseconds */
@@ -42,10 +42,9 @@ uint64_t brim__now(void); /* monotonic, nanoseconds */
 void brim__relax(void);
 
 typedef pthread_t brim__thread;
-/* stack: page-aligned, without its guard. The name shows in debuggers (cut to
- * 15 characters). All signals are blocked in the thread, but for those that it
- * raises itself by a fault (SIGSEGV and the like), so that a program's own
- * crash reports still work. Refused: BRIM_STATUS_THREAD. */
+/* stack: page-aligned, without its guard. The name shows in debuggers (cut to 15 characters). All
+ * signals are blocked in the thread, except for those that it raises itself by a fault (SIGSEGV and
+ * the like), so that a program's own crash reports still work. Refused: BRIM_STATUS_THREAD. */
 brim_status brim__thread_start(brim__thread *thread, void *stack, size_t stack_bytes,
                                const char *name, void *(*run)(void *), void *argument);
 void brim__thread_join(brim__thread thread);

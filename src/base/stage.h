@@ -1,5 +1,5 @@
 /*
- * stage.h: what one row of the stage table is, and a use of it in a pipeline.
+ * stage.h: one row of the stage table, and the use of a stage in a pipeline.
  *
  * A stage is described once, by its brim_stage_info, and built by the functions of its
  * row. The parser fills a brim__use: the values of

@@ -1,11 +1,11 @@
 /*
- * stop.h: whether work that may take seconds is to end before it is done.
+ * stop.h: a request to end work that may take seconds.
  *
- * One belongs to the thread that works. It refers to a flag that any thread may set, and to
- * a function of the caller's, which is asked from time to time, where the caller's own
- * thread works: a signal handler can set a flag of the program, but nothing of ours. Code
- * that sees the stop returns brim__interrupted(). That is no error of the sample, which is
- * made again later, as if it had never been begun.
+ * A stop belongs to the thread that works. It refers to a flag that any thread may set, and to a
+ * function of the program, which is called from time to time if the program's thread does the work:
+ * a signal handler can set a flag of the program, but not one of the library. Code that sees the
+ * stop returns brim__interrupted(). The sample is not bad; it is made again later from the
+ * beginning.
  */
 #ifndef BRIM_STOP_H
 #define BRIM_STOP_H

@@ -1,5 +1,5 @@
 /*
- * stream.c: the door to pipes, sockets, terminals and standard input.
+ * stream.c: access to pipes, sockets, terminals and standard input.
  *
  * A pipe is opened without blocking, because its writer may come later or
  * never; it has ended when a writer came and all have gone. The system tells

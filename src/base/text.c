@@ -2,7 +2,7 @@
  * text.c: small texts for messages: cut copies, sizes, the system's error
  * texts, and the name that a misspelt word may have meant.
  *
- * Nothing here allocates; words longer than any name of ours are not compared.
+ * Nothing here allocates; words longer than any name in the library are not compared.
  */
 #include "base/base.h"
 

@@ -1,8 +1,8 @@
 /*
  * batch.c: how samples become batches: rows, micro-batches, remainder, errors.
  *
- * Only what the text says; order/shard.c does the arithmetic for a rank. The
- * choices stand in the order of their enums.
+ * Only the arguments of the text; shard.c does the arithmetic for a rank. The choices are in the
+ * order of their enums.
  */
 #include "batching/batching.h"
 #include "batching/stages.h"
@@ -23,14 +23,14 @@ static const brim_argument_info arguments[] = {
         .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
         .least = 1,
         .most = MOST_ROWS,
-        .help = "samples of a batch",
+        .help = "samples in a batch",
     },
     [PER] = {
         .name = "per",
         .type = BRIM_TYPE_CHOICE,
         .fallback = "rank",
         .choices = "rank|global",
-        .help = "whose batch rows counts: each rank's, or that of all ranks together",
+        .help = "what rows means: the batch of each rank, or of all ranks together",
     },
     [MICRO] = {
         .name = "micro",
@@ -38,23 +38,23 @@ static const brim_argument_info arguments[] = {
         .fallback = "0",
         .least = 0,
         .most = MOST_ROWS,
-        .help = "hand out a rank's batch in pieces of so many rows; 0: whole",
+        .help = "deliver a rank's batch in micro-batches of this many rows; 0: whole",
     },
     [REMAINDER] = {
         .name = "remainder",
         .type = BRIM_TYPE_CHOICE,
         .fallback = "keep",
         .choices = "keep|drop|pad",
-        .help = "samples too few for a last batch: a smaller batch, no batch, or a full one with "
-                "rows marked as not valid",
+        .help = "if there are too few samples for the last batch: a smaller batch, no batch, or a "
+                "full one with rows marked as not valid",
     },
     [ON_ERROR] = {
         .name = "on_error",
         .type = BRIM_TYPE_CHOICE,
         .fallback = "fail",
         .choices = "fail|skip|replace",
-        .help = "a bad sample: next fails, the batch has a row less, or another sample takes the "
-                "row",
+        .help = "at a bad sample: next fails, the batch has one row less, or another sample "
+                "replaces it",
     },
     [MAX_ERRORS] = {
         .name = "max_errors",
@@ -62,7 +62,7 @@ static const brim_argument_info arguments[] = {
         .fallback = "1000",
         .least = 0,
         .most = MOST_ERRORS,
-        .help = "bad samples in an epoch that skip and replace put up with",
+        .help = "most bad samples in an epoch that skip and replace accept",
     },
 };
 
@@ -79,7 +79,7 @@ static brim_status set(const struct brim__use *use, struct brim__batching *batch
 const struct brim__stage brim__stage_batch = {
     .info = {
         .name = "batch",
-        .summary = "samples gathered into batches",
+        .summary = "collects samples into batches",
         .example = "batch 64",
         .room = BRIM_ROOM_BATCHING,
         .version = 1,

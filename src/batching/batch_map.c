@@ -1,15 +1,14 @@
 /*
- * batch_map.c: `batch_map @name`: a function of the caller on each whole batch.
+ * batch_map.c: `batch_map @name`: a function of the program on each whole batch.
  *
- * Its inputs are the dense fields with their valid rows, where they lie in the slot.
- * If its binding declares no fields, it changes them there. Else it fills the declared
- * ones, which lie behind the rows in the same slot and take the place of all others.
- * Fields whose rows differ in length are not shown to it; they stay as they are, and
- * so must not be there when fields are declared.
+ * Its inputs are the dense fields with their valid rows, in place in the slot. If its binding
+ * declares no fields, it changes them there. Else it fills the declared ones, which come after the
+ * rows in the same slot and replace all others. Fields whose rows differ in length are not passed
+ * to it; they stay unchanged, so they are not allowed if fields are declared.
  *
- * A function that is not declared BRIM_CALLBACK_CONCURRENT runs under the mutex of its name and
- * no other lock. What it is handed is a description made for that call. It is not
- * called for a batch without valid rows.
+ * A function that is not declared BRIM_CALLBACK_CONCURRENT runs under the mutex of its name and no
+ * other lock. Its argument is a description made for that call. It is not called for a batch
+ * without valid rows.
  */
 #include "batching/stages.h"
 
@@ -20,7 +19,7 @@
 
 enum { NAME, SEED, VERSION };
 
-/* A field as the function is told of it, but for the rows. */
+/* The description of a field for the function, except for the rows. */
 struct shown {
     char name[BRIM_NAME_BYTES];
     brim_value value; /* of a batch: the first dimension is not set */
@@ -105,9 +104,9 @@ static brim_status show_inputs(struct batch_map *self, const struct brim__batch_
         const struct brim__batch_field *field = &site->field[f];
         if (!field->dense && declares) {
             return brim__fail(BRIM_STATUS_INVALID,
-                              "batch_map @%s declares fields, which take the place of all others, "
-                              "but the rows of field '%s' differ in length, and such fields are "
-                              "not shown to it: put `pad to=N on=%s` before batch, or declare none",
+                              "batch_map @%s declares fields, which replace all others, but the "
+                              "rows of field '%s' differ in length, and such fields are not passed "
+                              "to it: put `pad to=N on=%s` before batch, or declare none",
                               self->name, field->name, field->name);
         }
         if (field->dense) {
@@ -121,7 +120,7 @@ static brim_status show_inputs(struct batch_map *self, const struct brim__batch_
                ? BRIM_OK
                : brim__fail(BRIM_STATUS_INVALID,
                             "batch_map @%s: the rows of all fields differ in length, and such "
-                            "fields are not shown to it: put `pad to=N` before batch",
+                            "fields are not passed to it: put `pad to=N` before batch",
                             self->name);
 }
 
@@ -135,8 +134,8 @@ static brim_status declare_output(struct batch_map *self, const brim_binding *bi
     }
     if (spec.form != BRIM_FORM_DENSE) {
         return brim__fail(BRIM_STATUS_UNSUPPORTED,
-                          "batch_map @%s, field '%s': it can only put out dense fields (form "
-                          "BRIM_FORM_DENSE), whose rows all have the shape that is declared",
+                          "batch_map @%s, field '%s': its output must be dense fields (form "
+                          "BRIM_FORM_DENSE), whose rows all have the declared shape",
                           self->name, spec.name);
     }
     for (uint32_t i = 0; i < f; i++) {
@@ -220,12 +219,12 @@ static brim_status add(const struct brim__use *use, const struct brim__batch_sit
 static const brim_argument_info arguments[] = {
     [NAME] = BRIM__FUNCTION_ARGUMENT(""),
     [SEED] = BRIM__FUNCTION_SEED_ARGUMENT,
-    [VERSION] = BRIM__FUNCTION_VERSION_ARGUMENT("puts out something else"),
+    [VERSION] = BRIM__FUNCTION_VERSION_ARGUMENT("the output of the function changes"),
 };
 
 const struct brim__stage brim__stage_batch_map = {
     .info = { .name = "batch_map",
-              .summary = "a function of the caller on each whole batch",
+              .summary = "calls a function of the program on each whole batch",
               .example = "batch_map @collate version=2",
               .room = BRIM_ROOM_BATCHING,
               .version = 1,

@@ -1,25 +1,23 @@
 /*
  * batch_program.h: stages that act on a whole batch.
  *
- * They stand behind `batch` or `bucket`. When the last row of a batch is made and
- * bad rows are closed up, each runs once, in the order of the text, on the thread
- * that completed the batch, with no lock held and before anybody sees the batch. A
- * step needs no memory but what it took from the arena when it was added, and a few
- * KiB of stack. Rows that only fill a batch up (remainder=pad) are behind the valid
- * ones, and no step looks at them.
+ * They come after `batch` or `bucket`. When the last row of a batch is made and bad rows are
+ * removed, each runs once, in the order of the text, on the thread that completed the batch, with
+ * no lock held and before the batch is delivered. A step needs no memory except what it took from
+ * the arena when it was added, and a few KiB of stack. Padding rows (remainder=pad) are after the
+ * valid ones, and no step uses them.
  *
- * A step changes fields in place, or puts others in the place of all of them. Those
- * lie behind the rows in the same slot, where later steps and the user find them:
+ * A step changes fields in place, or replaces all of them by others. Those come after the rows in
+ * the same slot, where later steps and the consumer find them:
  *
  *     | rows as they were made | fields of a first such step | of a second ... |
  *
  * A step that fails ends the program; the batch is then made again from its samples.
  *
- * Random numbers are keyed by the stage (its place and its seed), the epoch and
- * the batch's number: the global position of its first row, behind `bucket` the
- * batch's place among those of all ranks. So they are the same for any number of
- * threads and after a resume, and differ between ranks, micro-batches, steps and
- * epochs.
+ * Random numbers depend on the stage (its position and its seed), the epoch and the batch's number:
+ * the global position of its first row, after `bucket` the batch's index among those of all ranks.
+ * So they are the same for any number of threads and after a resume, and differ between ranks,
+ * micro-batches, steps and epochs.
  */
 #ifndef BRIM_BATCH_PROGRAM_H
 #define BRIM_BATCH_PROGRAM_H
@@ -28,13 +26,13 @@
 #include "memory/alloc.h"
 #include "tensor/tensor.h"
 
-#define BRIM__BATCH_STEPS 8 /* most stages behind `batch` */
+#define BRIM__BATCH_STEPS 8 /* most stages after `batch` */
 
 /* A batch that is complete. */
 struct brim__batch_call {
     uint8_t *memory;
     uint64_t rows;     /* the valid ones */
-    uint64_t all_rows; /* and those that fill it up, behind them */
+    uint64_t all_rows; /* and the padding rows, after them */
     uint64_t epoch, number;
     brim_region region; /* of the pages that `memory` lies in; none: not shared */
 };
@@ -46,8 +44,8 @@ typedef brim_status brim__batch_run(const struct brim__batch_step *step,
 struct brim__batch_step {
     brim__batch_run *run;
     const void *self;
-    uint32_t fields; /* which it changes: bit f for field f, as they are behind it */
-    uint32_t stage;  /* its place in the plan, set by who adds it; one step for each stage */
+    uint32_t fields; /* which it changes: bit f for field f, as they are after it */
+    uint32_t stage;  /* its index in the plan, set when it is added; one step for each stage */
     bool callback;   /* runs the user's code ... */
     bool impure;     /* ... which may put out something else the next time */
     bool probed;     /* its fields were found by trying */
@@ -71,8 +69,8 @@ struct brim__batch_site {
     struct brim__arena *arena;
     struct brim__opening *opening; /* where bindings are found */
     struct brim__batch_step *step; /* to be filled: all but `stage` */
-    /* Puts `count` dense fields in the place of all that there are, and says where
-     * they lie: offset and row_bytes. `field` above is not valid any more. */
+    /* Replaces all fields by `count` dense fields, and says where they lie: offset and row_bytes.
+     * `field` above is not valid any more. */
     brim_status (*replace)(void *user, struct brim__batch_field *field, uint32_t count);
     void *user; /* of replace */
 };

@@ -1,5 +1,5 @@
 /*
- * batching.h: what the stages batch, bucket and pack_sequences ask for.
+ * batching.h: the requests of the stages batch, bucket and pack_sequences.
  *
  * The stages fill this record from their arguments (batch.c, bucket.c,
  * pack_sequences.c). shard.c does the arithmetic of steps, ranks and micro-batches;

@@ -1,11 +1,10 @@
 /*
  * beta.c: drawing from Beta(alpha, alpha).
  *
- * Two methods of rejection: Joehnk's for alpha up to 1, where x = u^(1/alpha) and
- * y = v^(1/alpha) are accepted if x + y <= 1 (half of the tries at alpha = 1, more
- * below it); and Cheng's BB above 1, which for equal parameters accepts nearly nine of
- * ten or more. After TRIES of them the middle is given, so that no batch can take for
- * ever; nobody will see that happen (2^-64).
+ * Two methods of rejection: Joehnk's for alpha up to 1, where x = u^(1/alpha) and y = v^(1/alpha)
+ * are accepted if x + y <= 1 (half of the tries at alpha = 1, more below it); and Cheng's BB above
+ * 1, which for equal parameters accepts nearly nine of ten or more. After TRIES of them the middle
+ * is used, so that no batch can take without end; the probability of that is 2^-64.
  *
  * Only plain arithmetic and base/real.h: a lambda that differs in its last bit
  * would be another batch.

@@ -1,11 +1,10 @@
 /*
- * bucket.c: batches of samples of like length, bounded by tokens.
+ * bucket.c: batches of samples of similar length, bounded by tokens.
  *
- * It takes the place of `batch`. Samples are gathered into a buffer of so many
- * bytes, sorted by the length of their padded fields and cut into batches whose
- * rows times width stay within `tokens`: little is padded, and a batch of short
- * samples has many rows. The batches of one buffer come in random order. While
- * one half of the buffer is given out, the other is filled.
+ * It replaces `batch`. Samples are collected in a buffer of a given number of bytes, sorted by the
+ * length of their padded fields and cut into batches whose rows times width stay within `tokens`:
+ * little is padded, and a batch of short samples has many rows. The batches of one buffer come in
+ * random order. While one half of the buffer is delivered, the other is filled.
  */
 #include "batching/batching.h"
 #include "batching/stages.h"
@@ -31,7 +30,7 @@ static const brim_argument_info arguments[] = {
         .fallback = "256",
         .least = 1,
         .most = MOST_ROWS,
-        .help = "most rows of a batch, however short they are",
+        .help = "most rows of a batch, even if they are short",
     },
     [BUFFER] = {
         .name = "buffer",
@@ -39,7 +38,7 @@ static const brim_argument_info arguments[] = {
         .fallback = "4MiB",
         .least = 4096,
         .most = 1099511627776.0, /* 2^40 */
-        .help = "memory for samples among which those of like length are found",
+        .help = "memory for samples, which are sorted by length in it",
     },
     [EDGES] = {
         .name = "edges",
@@ -48,13 +47,13 @@ static const brim_argument_info arguments[] = {
         .least = 1,
         .most = MOST_TOKENS,
         .help = "widths that batches may have, ascending: for frameworks that compile for each "
-                "shape; left out: the longest row's",
+                "shape; default: that of the longest row",
     },
     [SHUFFLE] = {
         .name = "shuffle",
         .type = BRIM_TYPE_YESNO,
         .fallback = "yes",
-        .help = "batches of one buffer in random order; no: the longest first",
+        .help = "yes: the batches of one buffer in random order; no: the longest first",
     },
     [SEED] = {
         .name = "seed",
@@ -67,7 +66,7 @@ static const brim_argument_info arguments[] = {
         .type = BRIM_TYPE_CHOICE,
         .fallback = "fail",
         .choices = "fail|skip",
-        .help = "a bad sample: next fails, or it is left out",
+        .help = "at a bad sample: next fails, or it is left out",
     },
     [MAX_ERRORS] = {
         .name = "max_errors",
@@ -75,7 +74,7 @@ static const brim_argument_info arguments[] = {
         .fallback = "1000",
         .least = 0,
         .most = MOST_ERRORS,
-        .help = "bad samples in an epoch that skip puts up with",
+        .help = "most bad samples in an epoch that skip accepts",
     },
 };
 
@@ -110,7 +109,7 @@ static brim_status set(const struct brim__use *use, struct brim__batching *batch
 const struct brim__stage brim__stage_bucket = {
     .info = {
         .name = "bucket",
-        .summary = "batches of samples of like length, bounded by tokens",
+        .summary = "batches of samples of similar length, bounded by tokens",
         .example = "bucket 8192 buffer=8MiB",
         .room = BRIM_ROOM_BATCHING,
         .version = 1,

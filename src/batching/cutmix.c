@@ -58,7 +58,7 @@ static struct box draw_box(const struct cutmix *self, const struct brim__batch_d
     return box;
 }
 
-/* `bytes` bytes of every row, from `first` of row 0 on, go to the row behind it. */
+/* `bytes` bytes of every row, from `first` of row 0 on, go to the row after it. */
 static void roll(uint8_t *first, uint64_t row_bytes, uint64_t rows, uint64_t bytes) {
     uint8_t saved[BRIM__MIX_BLOCK];
     while (bytes > 0) {
@@ -117,18 +117,18 @@ static brim_status understand(const struct brim__batch_field *field, int64_t lay
     const struct brim__shape *shape = &field->shape;
     char text[BRIM__SHAPE_TEXT];
     if (shape->rank != 2 && shape->rank != 3) {
-        return brim__fail(BRIM_STATUS_INVALID,
-                          "cutmix: field '%s' is %s, but an image has height and width, and "
-                          "channels before or behind them: use reshape before batch, or name "
-                          "another field with on=",
-                          field->name, brim__shape_text(shape, text));
+        return brim__fail(
+            BRIM_STATUS_INVALID,
+            "cutmix: field '%s' is %s, but an image has height and width, and channels before or "
+            "after them: use reshape before batch, or name another field with on=",
+            field->name, brim__shape_text(shape, text));
     }
     if (shape->rank == 3 && layout == GUESS) {
         const bool first = is_channels(shape->dim[0]), last = is_channels(shape->dim[2]);
         if (first == last) {
             return brim__fail(BRIM_STATUS_INVALID,
                               "cutmix: field '%s' is %s, where the channels (1, 3 or 4) could be "
-                              "%s: say layout=chw or layout=hwc",
+                              "%s: give layout=chw or layout=hwc",
                               field->name, brim__shape_text(shape, text),
                               first ? "first or last" : "neither first nor last");
         }
@@ -190,14 +190,14 @@ static const brim_argument_info arguments[] = {
                  .type = BRIM_TYPE_CHOICE,
                  .fallback = "guess",
                  .choices = "guess|chw|hwc",
-                 .help = "where the channels stand; guess: the first or last dimension, "
-                         "whichever is 1, 3 or 4" },
+                 .help = "where the channels are; guess: the first or last dimension, whichever is "
+                         "1, 3 or 4" },
 };
 
 const struct brim__stage brim__stage_cutmix = {
     .info = { .name = "cutmix",
               .summary =
-                  "a box of every image of a batch from the row before, labels in proportion",
+                  "replaces a box of every image by that of the row before, and mixes the labels",
               .example = "cutmix on=image labels=label",
               .room = BRIM_ROOM_BATCHING,
               .version = 1,

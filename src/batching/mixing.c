@@ -162,8 +162,8 @@ static brim_status choose(const struct brim__use *use, const struct brim__batch_
     for (uint32_t f = 0; f < site->field_count; f++) {
         if ((*fields >> f & 1) != 0 && !site->field[f].dense) {
             return brim__fail(BRIM_STATUS_INVALID,
-                              "%s: field '%s' differs in length from sample to sample: make it "
-                              "one shape before batch, with pad to=",
+                              "%s: field '%s' differs in length from sample to sample: give it one "
+                              "shape before batch, with pad to=",
                               stage, site->field[f].name);
         }
     }
@@ -172,17 +172,17 @@ static brim_status choose(const struct brim__use *use, const struct brim__batch_
 
 static brim_status check_label(const char *stage, const struct brim__batch_field *field) {
     if (!brim__dtype_is_float(field->dtype)) {
-        return brim__fail(BRIM_STATUS_INVALID,
-                          "%s: labels '%s' are %s, which cannot be mixed: make class numbers "
-                          "vectors before batch, with `one_hot N on=%s`, N being the number of "
-                          "classes",
-                          stage, field->name, brim_dtype_name(field->dtype), field->name);
+        return brim__fail(
+            BRIM_STATUS_INVALID,
+            "%s: labels '%s' are %s, which cannot be mixed: make class numbers vectors before "
+            "batch, with `one_hot N on=%s`, where N is the number of classes",
+            stage, field->name, brim_dtype_name(field->dtype), field->name);
     }
     if (field->shape.rank == 0) {
         return brim__fail(BRIM_STATUS_INVALID,
-                          "%s: labels '%s' are single numbers, and between two classes lies no "
-                          "third: put `one_hot N on=%s` before batch; a quantity to be learned can "
-                          "be mixed, with `reshape 1 on=%s` before batch",
+                          "%s: labels '%s' are single numbers, and class numbers cannot be mixed: "
+                          "put `one_hot N on=%s` before batch; to mix a quantity to be learned, "
+                          "put `reshape 1 on=%s` before batch",
                           stage, field->name, field->name, field->name);
     }
     return BRIM_OK;
@@ -202,15 +202,15 @@ brim_status brim__mixing_init(const struct brim__use *use, const struct brim__ba
     }
     if (status == BRIM_OK && (mixing->images == 0 || labels == 0)) {
         return brim__fail(BRIM_STATUS_INVALID,
-                          "%s: every field here differs in length from sample to sample: make "
+                          "%s: every field here differs in length from sample to sample: give "
                           "those to mix one shape before batch, with pad to=",
                           stage);
     }
     if (status == BRIM_OK && (mixing->images & labels) != 0) {
         const uint32_t both = (uint32_t)__builtin_ctz(mixing->images & labels);
         return brim__fail(BRIM_STATUS_INVALID,
-                          "%s: field '%s' cannot be both mixed and its labels: say which is what, "
-                          "with on= and labels=",
+                          "%s: field '%s' cannot be both the mixed field and its labels: name "
+                          "both, with on= and labels=",
                           stage, site->field[both].name);
     }
     for (uint32_t f = 0; status == BRIM_OK && f < site->field_count; f++) {

@@ -1,13 +1,12 @@
 /*
- * mixing.h: what mixup and cutmix share: their arguments, the fields that they
- * act on, lambda, and rows mixed with the row before them.
+ * mixing.h: the common part of mixup and cutmix: their arguments, the fields that they act on,
+ * lambda, and mixing rows with the row before.
  *
- * Row r of a batch is mixed with row r - 1, and row 0 with the last. That needs no
- * second batch: a block of columns at a time, the last row's block is put aside,
- * and then rows are changed from the last down to the first, each while the one
- * before it still is what it was. A block stays in the CPU's first cache from the
- * time it is read as a row's predecessor until it is changed itself, so that memory
- * is read once and written once.
+ * Row r of a batch is mixed with row r - 1, and row 0 with the last. That needs no second batch: a
+ * block of columns at a time, the last row's block is put aside, and then rows are changed from the
+ * last down to the first, each while the row before it is still unchanged. A block stays in the
+ * CPU's first cache from the time it is read as a row's predecessor until it is changed itself, so
+ * that memory is read once and written once.
  */
 #ifndef BRIM_MIXING_H
 #define BRIM_MIXING_H
@@ -27,33 +26,33 @@ enum {
     BRIM__MIX_SEED,
     BRIM__MIX_ARGUMENTS,
 };
-#define BRIM__MIX_ARGUMENT_ROWS(alpha)                                                       \
-    [BRIM__MIX_ALPHA] = { .name = "alpha",                                                   \
-                          .type = BRIM_TYPE_REAL,                                            \
-                          .flags = BRIM_ARGUMENT_POSITIONAL,                                 \
-                          .fallback = alpha,                                                 \
-                          .least = BRIM__LEAST_ALPHA,                                        \
-                          .most = BRIM__MOST_ALPHA,                                          \
-                          .help = "lambda is drawn from Beta(alpha, alpha): near 0, most "   \
-                                  "batches are hardly mixed; 1: any lambda is as likely" },  \
-    [BRIM__MIX_ON] = { .name = "on",                                                         \
-                       .type = BRIM_TYPE_WORD,                                               \
-                       .flags = BRIM_ARGUMENT_LIST,                                          \
-                       .help = "fields to mix; the first if not given" },                    \
-    [BRIM__MIX_LABELS] = { .name = "labels",                                                 \
-                           .type = BRIM_TYPE_WORD,                                           \
-                           .flags = BRIM_ARGUMENT_LIST,                                      \
-                           .help = "fields of one-hot labels, mixed by lambda; the last if " \
-                                   "not given" },                                            \
-    [BRIM__MIX_P] = { .name = "p",                                                           \
-                      .type = BRIM_TYPE_REAL,                                                \
-                      .fallback = "1",                                                       \
-                      .least = 0,                                                            \
-                      .most = 1,                                                             \
-                      .help = "chance that a batch is mixed at all" },                       \
-    [BRIM__MIX_SEED] = { .name = "seed",                                                     \
-                         .type = BRIM_TYPE_INTEGER,                                          \
-                         .fallback = "0",                                                    \
+#define BRIM__MIX_ARGUMENT_ROWS(alpha)                                                             \
+    [BRIM__MIX_ALPHA] = { .name = "alpha",                                                         \
+                          .type = BRIM_TYPE_REAL,                                                  \
+                          .flags = BRIM_ARGUMENT_POSITIONAL,                                       \
+                          .fallback = alpha,                                                       \
+                          .least = BRIM__LEAST_ALPHA,                                              \
+                          .most = BRIM__MOST_ALPHA,                                                \
+                          .help = "lambda is drawn from Beta(alpha, alpha): near 0, most "         \
+                                  "batches are hardly mixed; 1: all lambdas are equally likely" }, \
+    [BRIM__MIX_ON] = { .name = "on",                                                               \
+                       .type = BRIM_TYPE_WORD,                                                     \
+                       .flags = BRIM_ARGUMENT_LIST,                                                \
+                       .help = "fields to mix; default: the first" },                              \
+    [BRIM__MIX_LABELS] = { .name = "labels",                                                       \
+                           .type = BRIM_TYPE_WORD,                                                 \
+                           .flags = BRIM_ARGUMENT_LIST,                                            \
+                           .help =                                                                 \
+                               "fields of one-hot labels, mixed by lambda; default: the last" },   \
+    [BRIM__MIX_P] = { .name = "p",                                                                 \
+                      .type = BRIM_TYPE_REAL,                                                      \
+                      .fallback = "1",                                                             \
+                      .least = 0,                                                                  \
+                      .most = 1,                                                                   \
+                      .help = "probability that a batch is mixed" },                               \
+    [BRIM__MIX_SEED] = { .name = "seed",                                                           \
+                         .type = BRIM_TYPE_INTEGER,                                                \
+                         .fallback = "0",                                                          \
                          .help = "another number draws other batches and lambdas" }
 
 /* Where a field's rows lie, and of what they consist. */
@@ -74,7 +73,7 @@ struct brim__mixing {
  * step->fields. */
 brim_status brim__mixing_init(const struct brim__use *use, const struct brim__batch_site *site,
                               struct brim__mixing *mixing);
-/* false: this batch is not mixed. The draws go on behind lambda's. */
+/* false: this batch is not mixed. The draws go on after lambda's. */
 bool brim__mixing_begin(const struct brim__mixing *mixing, const struct brim__batch_call *call,
                         struct brim__batch_draws *draws, double *lambda);
 void brim__mix_labels(const struct brim__mixing *mixing, const struct brim__batch_call *call,

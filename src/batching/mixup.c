@@ -59,7 +59,7 @@ static const brim_argument_info arguments[] = { BRIM__MIX_ARGUMENT_ROWS("0.2") }
 
 const struct brim__stage brim__stage_mixup = {
     .info = { .name = "mixup",
-              .summary = "rows of a batch and their labels mixed with the row before",
+              .summary = "mixes each row of a batch and its labels with the row before",
               .example = "mixup alpha=0.2 on=image labels=label",
               .room = BRIM_ROOM_BATCHING,
               .version = 1,

@@ -27,21 +27,21 @@ static const brim_argument_info arguments[] = {
     [ON] = {
         .name = "on",
         .type = BRIM_TYPE_WORD,
-        .help = "the field to pack; left out: the first that differs in length",
+        .help = "the field to pack; default: the first that differs in length",
     },
     [SPLIT] = {
         .name = "split",
         .type = BRIM_TYPE_YESNO,
         .fallback = "yes",
-        .help = "a document that does not fit goes on in the next window; no: it begins there, and "
-                "only one that is longer than a window is split",
+        .help = "yes: a document that does not fit goes on in the next window; no: it begins "
+                "there, and only a document longer than a window is split",
     },
 };
 
 static brim_status set(const struct brim__use *use, struct brim__batching *batching) {
     struct brim__packing *pack = &batching->pack;
     if (pack->on) {
-        return brim__fail(BRIM_STATUS_SYNTAX, "pack_sequences stands twice; once is enough");
+        return brim__fail(BRIM_STATUS_SYNTAX, "pack_sequences: there are two; remove one");
     }
     pack->on = true;
     pack->length = (uint64_t)brim__item(use, LENGTH)->integer;
@@ -58,7 +58,7 @@ static brim_status set(const struct brim__use *use, struct brim__batching *batch
 const struct brim__stage brim__stage_pack_sequences = {
     .info = {
         .name = "pack_sequences",
-        .summary = "documents laid end to end into windows of one length",
+        .summary = "lays documents end to end in windows of one length",
         .example = "pack_sequences 1024",
         .room = BRIM_ROOM_BATCHING,
         .version = 1,

@@ -6,10 +6,9 @@
  *     a step     | rank 0 | rank 1 | ...     | rank w-1 |
  *     a rank     | micro 0 | micro 1 | micro 2 |
  *
- * A step of R rows gives rank r the rows floor(R r / w) .. floor(R (r+1) / w),
- * at most ceil(R / w), and some rank has that many. The number of deliveries of
- * a step follows from this most and so is the same on all ranks; a rank with
- * fewer rows may find its last delivery short or empty.
+ * A step of R rows gives rank r the rows floor(R r / w) .. floor(R (r+1) / w), at most ceil(R / w),
+ * and some rank has that many. The number of deliveries of a step follows from this most and so is
+ * the same on all ranks; a rank with fewer rows may have a last delivery that is short or empty.
  *
  * The remainder: kept, it is a step of fewer rows; padded, a full step whose
  * rows at the end are not valid; dropped, no step.
@@ -22,7 +21,8 @@ brim_status brim__shard_init(struct brim__shard *shard, const struct brim__batch
                              uint64_t count, uint32_t rank, uint32_t world) {
     uint64_t global_rows = batching->rows;
     if (world == 0) {
-        return brim__fail(BRIM_STATUS_INVALID, "shard: a world of 0 ranks; it has at least 1");
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "shard: the world has 0 ranks; it must have at least 1");
     }
     if (rank >= world) {
         return brim__fail(BRIM_STATUS_INVALID,

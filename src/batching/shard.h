@@ -1,10 +1,10 @@
 /*
  * shard.h: how an epoch's positions become the batches of one rank.
  *
- * A global batch is `global_rows` consecutive positions. Rank r of w takes rows
- * [rows * r / w, rows * (r+1) / w) of each, so joining the ranks' rows gives the
- * global batch and all ranks have equally many batches. What a rank receives of
- * a step is cut into micro-batches; each is one delivery: what `next` returns.
+ * A global batch is `global_rows` consecutive positions. Rank r of w takes rows [rows * r / w, rows
+ * * (r+1) / w) of each, so the ranks' rows together are the global batch, and all ranks have the
+ * same number of batches. A rank's part of a step is cut into micro-batches; each is one delivery:
+ * what `next` returns.
  *
  * With a `base` (a state restored under another batch size) the epoch begins at
  * that position instead of 0.

@@ -1,22 +1,21 @@
 /*
- * cache.h: the `cache` stage: samples that are made once and found again.
+ * cache.h: the `cache` stage: keeps samples after they are made.
  *
- * A cache stands behind some steps of a program. At that point the sample's fields lie
- * in one entry, which a tier (tier.h) keeps under the sample's number:
+ * A cache comes after some steps of a program. At that point the sample's fields are in one entry,
+ * which a tier (tier.h) keeps under the sample's number:
  *
  *     entry:  | dense fields, each at its place | lengths | what has no fixed length |
  *
- * A worker asks the caches of a leaf, the last first. A hit puts the entry in the
- * frame's record and goes on behind the cache; a miss makes the sample from its
- * beginning, and the cache's own step offers the entry to the tier. Behind a cache it
- * cannot be told which of the two it was.
+ * A worker asks the caches of a leaf, the last first. A hit puts the entry in the frame's record
+ * and goes on after the cache; a miss makes the sample from its beginning, and the cache's own step
+ * offers the entry to the tier. The steps after a cache are the same in both cases.
  *
  *     sources ─► steps ─► [ store ] ─► steps ─► row
  *                             ▲ entry │
  *                             └─ tier ┘
  *
- * Samples of all leaves that a cache stands behind (the parts of a mix) are numbered
- * through. A cache lives in its plan's arena; it keeps nothing until a loader starts it.
+ * Samples of all leaves before a cache (the parts of a mix) are numbered consecutively. A cache is
+ * in its plan's arena; it keeps nothing until a loader starts it.
  */
 #ifndef BRIM_CACHE_H
 #define BRIM_CACHE_H
@@ -64,7 +63,7 @@ struct brim__cache_part {
 struct brim__leaf_cache {
     struct brim__cache *cache;
     uint64_t first;  /* number of the leaf's sample 0 */
-    uint32_t resume; /* the step behind the one that stores */
+    uint32_t resume; /* the step after the one that stores */
     uint32_t record; /* of the frame: the entry */
     uint64_t block;  /* in scratch: the entry of a miss, and the buffer of the tier */
     uint64_t head_bytes;

@@ -1,14 +1,13 @@
 /*
- * entry.c: a cache in a program: how fields become an entry, and an entry fields.
+ * entry.c: a cache in a program: makes an entry of fields, and fields of an entry.
  *
- * Dense fields are written straight into the block of scratch in which the entry is
- * laid out, and are read from the entry as from a source's record: a hit in memory is
- * not copied. A field of no fixed length stays where its span lies in scratch; a hit
- * turns that span to the entry. Images of no one size are kept as bytes
- * (picture_bytes.c) and are images again behind the cache.
+ * Dense fields are written straight into the block of scratch in which the entry is laid out, and
+ * are read from the entry as from a source's record: a hit in memory is not copied. The span of a
+ * field without a fixed length stays in scratch; a hit points that span into the entry. Images of
+ * different sizes are kept as bytes (picture_bytes.c) and are images again after the cache.
  *
- * An entry comes from memory or from a file, and a file may hold anything: its lengths
- * are checked before they are believed.
+ * An entry comes from memory or from a file, and a file may contain anything: lengths are checked
+ * before they are used.
  */
 #include "cache/cache.h"
 
@@ -23,7 +22,7 @@ static bool is_part(const struct brim__program_field *field) {
     return field->form != BRIM_FORM_DENSE || is_unsized(field);
 }
 
-/* Bytes of a field in an entry, at most; false: nobody knows, or too many. */
+/* The most bytes of a field in an entry; false: not bounded, or too many. */
 static bool field_bytes(const struct brim__program_field *field, uint64_t *bytes) {
     const struct brim__shape *shape = &field->pending.from.shape;
     if (is_unsized(field)) {
@@ -60,11 +59,10 @@ bool brim__cache_entry_bytes(const struct brim__program *program, uint64_t *tota
 /* --------------------------------------------------------------- attaching */
 
 static brim_status too_large(const struct brim__program_field *field) {
-    return brim__fail(BRIM_STATUS_INVALID,
-                      "cache: nobody knows how large field '%s' can be%s: put the cache behind a "
-                      "stage that gives it a size",
-                      field->name,
-                      field->deferred ? " (or say probe=yes where it comes from)" : "");
+    return brim__fail(
+        BRIM_STATUS_INVALID,
+        "cache: field '%s' has no size bound%s: put the cache after a stage that gives it a size",
+        field->name, field->deferred ? " (or give probe=yes to its source)" : "");
 }
 
 /* A dense field goes to its place in the block, and is read from the entry. */
@@ -176,8 +174,8 @@ brim_status brim__cache_attach(struct brim__cache *cache, struct brim__program *
 
 /* ------------------------------------------------------------------ running */
 
-/* Where one cache of a sample looks at its files, one in memory does so too: else it would
- * hide what the other sees. A file has the stamps that it asks for, whoever else uses it. */
+/* Where one cache of a sample looks at its files, one in memory does so too: else it would hide
+ * what the other sees. A file has the stamps that it asks for, independent of other users. */
 static bool looks(const struct brim__cache *cache) {
     return cache->path == NULL || cache->verify == BRIM__VERIFY_HIT;
 }
@@ -242,7 +240,7 @@ static brim_status run_store(const struct brim__step *step, const struct brim__f
     return BRIM_OK;
 }
 
-/* Turns the spans in scratch to the entry; false: it is not one of ours. */
+/* Turns the spans in scratch to the entry; false: it is not an entry of this cache. */
 static bool set_spans(const struct brim__leaf_cache *leaf_cache, const struct brim__frame *frame,
                       const struct brim__found *found) {
     uint64_t at = leaf_cache->head_bytes;

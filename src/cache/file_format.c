@@ -1,10 +1,10 @@
 /*
  * file_format.c: reads, judges and checks cache files.
  *
- * A file may hold anything: sizes are compared before they are used, and no memory is
- * taken by what a file says. An entry's checksum is a chain over pieces of its bytes, each
- * hashed with what came out of the one before: so it can be computed at once, or piece by
- * piece in a small buffer.
+ * A file may contain anything: sizes are checked before they are used, and no size in a file
+ * decides an allocation. An entry's checksum is a chain over pieces of its bytes, each hashed with
+ * the result of the piece before: so it can be computed at once, or piece by piece in a small
+ * buffer.
  */
 #include "cache/file_format.h"
 #include "base/fault.h"
@@ -262,7 +262,7 @@ void brim__cache_walk_begin(struct brim__cache_walk *walk, int fd, uint64_t coun
     walk->error = 0;
 }
 
-/* Reads on behind the next hole: a table of a billion numbers may have few entries. */
+/* Reads on after the next hole: a table of a billion numbers may have few entries. */
 static bool refill(struct brim__cache_walk *walk) {
     const uint64_t end = brim__cache_table_at(walk->count);
     const uint64_t from = brim__cache_table_at(walk->next);

@@ -1,21 +1,21 @@
 /*
- * file_format.h: what a cache file looks like, and the doors to it.
+ * file_format.h: the format of a cache file, and the functions that read and write it.
  *
  *     | header, 4096 bytes | table: `count` entries of 32 bytes | heap: entries' bytes ... |
  *       magic  ...  magic    sparse; zeros: none                  each aligned to 64
  *
- * The header never changes; a file gets its name together with it. The table and the
- * heap are filled in place: an entry's bytes are written behind the heap's end first,
- * then its place in the table. After a crash, or a loss of power, either of them may be
- * missing or torn: nothing is believed unless its checksum fits, which covers the bytes,
- * the number, the length, the stamp, and the file's key.
+ * The header never changes; a file gets its name together with it. The table and the heap are
+ * filled in place: an entry's bytes are written after the heap's end first, then its entry in the
+ * table. After a crash, or a loss of power, either of them may be missing or torn. Nothing is used
+ * unless its checksum matches, which covers the bytes, the number, the length, the stamp, and the
+ * file's key.
  *
- * All is in the machine's own byte order, which the header names: a file that came from
- * another kind of machine is not usable. The magic stands at both ends of the header, so
- * that a file of ours with one damaged place is not taken for somebody else's.
+ * The file is in the byte order of the machine, which the header names: a file from another kind of
+ * machine is not usable. The magic is at both ends of the header, so that a cache file with one
+ * damaged spot is still recognised as one.
  *
- * A file is only ever replaced (by a rename) by who holds the lock of the one that has
- * the name, and only filled by who holds its own: see file_open.c.
+ * Only the process that holds the lock of the file with the name replaces it (by a rename), and
+ * only the process that holds a file's own lock fills it: see file_open.c.
  *
  * Calls to the system return 0 or an errno, and ask the fault points first.
  */
@@ -59,8 +59,8 @@ struct brim__cache_entry {
 _Static_assert(sizeof(struct brim__cache_entry) == 32, "32 bytes on disk: none lies in two pages");
 
 enum brim__cache_kind {
-    BRIM__CACHE_EMPTY,    /* no bytes at all: somebody begins it now, or died doing so */
-    BRIM__CACHE_STRANGER, /* somebody else's: not to be touched */
+    BRIM__CACHE_EMPTY,    /* no bytes at all: a process makes it now, or died while doing so */
+    BRIM__CACHE_STRANGER, /* not a cache: not to be changed */
     BRIM__CACHE_UNUSABLE, /* ours, but damaged, or of another format or machine */
     BRIM__CACHE_USABLE,
 };
@@ -77,14 +77,14 @@ static inline uint64_t brim__cache_disk_bytes(const struct stat *facts) {
 int brim__cache_read(int fd, uint64_t offset, void *buffer, size_t bytes, size_t *got);
 /* Writes all, in one call if the system lets it; changes the vectors. */
 int brim__cache_write(int fd, uint64_t offset, struct iovec *vectors, int count);
-/* Takes the writer's lock, if nobody has it: else EWOULDBLOCK. */
+/* Takes the writer's lock, if it is free: else EWOULDBLOCK. */
 int brim__cache_lock(int fd);
 /* Whether the path still names the open file. */
 bool brim__cache_is_at(const char *path, int fd);
 
 /* ------------------------------------------------------------------- header */
 
-/* Where the heap of a file with so many numbers begins; UINT64_MAX: no file is so long. */
+/* Where the heap of a file with this many numbers begins; UINT64_MAX: no file is so long. */
 uint64_t brim__cache_heap(uint64_t count);
 void brim__cache_header_init(struct brim__cache_header *header,
                              const struct brim__tier_start *start);

@@ -1,9 +1,9 @@
 /*
- * file_inspect.c: cache files looked at from outside: the public brim_cache_ calls.
+ * file_inspect.c: the public brim_cache_ calls, which inspect cache files.
  *
- * They never change a file, other than to delete it, and only one that is a cache. Asking
- * whether somebody fills it takes the lock for a moment, shared: a loader that starts just
- * then reads at first, and tries again a second later.
+ * They never change a file; one of them deletes files that are caches. Checking whether a process
+ * fills a file takes its lock for a moment, shared: a loader that starts just then reads at first,
+ * and tries again a second later.
  */
 #include "base/platform.h"
 #include "base/struct.h"
@@ -40,7 +40,7 @@ static brim_status open_cache(const char *path, int flags, int *fd, struct stat 
     } else if (error != 0) {
         status = fail_at(path, "read", error);
     } else if (*kind == BRIM__CACHE_STRANGER || *kind == BRIM__CACHE_EMPTY) {
-        status = brim__fail(BRIM_STATUS_INVALID, "%s: is no cache file", path);
+        status = brim__fail(BRIM_STATUS_INVALID, "%s: is not a cache file", path);
     }
     if (status != BRIM_OK && *fd >= 0) {
         close(*fd);
@@ -126,7 +126,7 @@ brim_status brim_cache_verify(const char *path, brim_progress_callback *progress
         close(fd);
         return brim__fail(BRIM_STATUS_CORRUPT,
                           "%s: this cache is of another format or byte order, or its header is "
-                          "damaged: a loader begins it anew",
+                          "damaged: a loader resets it",
                           path);
     }
     const uint64_t seed = brim__cache_seed(&header), heap = brim__cache_heap(header.count);
@@ -139,7 +139,7 @@ brim_status brim_cache_verify(const char *path, brim_progress_callback *progress
             told_ns = brim__now();
             if (progress(progress_user, "checking the cache", number + 1, header.count) != 0) {
                 status = brim__fail(BRIM_STATUS_INTERRUPTED,
-                                    "%s: checking it was given up at sample %llu", path,
+                                    "%s: checking it was stopped at sample %llu", path,
                                     (unsigned long long)number);
             }
         }
@@ -173,11 +173,11 @@ brim_status brim_cache_remove(const char *path) {
     const int error = brim__cache_lock(fd);
     if (error == EWOULDBLOCK) {
         status = brim__fail(BRIM_STATUS_HELD,
-                            "%s: a process fills this cache: close its loader first", path);
+                            "%s: a process is filling this cache: close its loader first", path);
     } else if (error != 0) {
         status = fail_at(path, "locked", error);
     } else if (!brim__cache_is_at(path, fd)) {
-        status = brim__fail(BRIM_STATUS_HELD, "%s: was replaced at this moment: try again", path);
+        status = brim__fail(BRIM_STATUS_HELD, "%s: was replaced just now: try again", path);
     } else if (unlink(path) != 0) {
         status = fail_at(path, "deleted", errno);
     }

@@ -1,22 +1,22 @@
 /*
- * file_open.c: comes to a cache file that this process may read, and perhaps fill.
+ * file_open.c: opens or makes a cache file that this process may read, and perhaps fill.
  *
- * Many processes may use one file; one fills it, who holds the lock (flock) of the file
- * itself. The others read, and look every second or so whether the lock is free, because
- * who had it ended or was killed. A file that is missing, stale or damaged is replaced:
+ * Many processes may use one file; the process that holds the lock (flock) of the file itself fills
+ * it. The others read, and check every second or so whether the lock is free, because its holder
+ * ended or was killed. A file that is missing, stale or damaged is replaced:
  *
  *     what has the name    missing: an empty file is made, which gets the name or fails
- *     its lock             not to be had: somebody else does this now, or fills it
- *     still the name?      else somebody replaced it in between: begin again
+ *     its lock             not free: another process does this now, or fills it
+ *     still the name?      else a process replaced it in between: begin again
  *     new file             header, sparse table; locked; renamed over the old one
  *
- * So nobody renames over a file but who holds its lock, and of many processes that begin
- * at once with nothing there, all but one end up as readers of the one's file. Who reads
- * a file that is replaced keeps what it has open.
+ * So only the holder of its lock renames over a file, and of many processes that begin at once
+ * without a file, all but one become readers of the one file. A reader of a file that is replaced
+ * keeps the old file open.
  *
- * The lock belongs to the open file, which a child shares after a fork: it is given up
- * explicitly at the end. If the process is killed, its children may hold it longer, and
- * nobody fills the file until they end; the descriptor does not survive an exec.
+ * The lock belongs to the open file, which a child inherits after a fork: it is released explicitly
+ * at the end. If the process is killed, its children may hold it longer, and no process fills the
+ * file until they end; the descriptor does not survive an exec.
  */
 #include "base/fault.h"
 #include "base/file.h"
@@ -63,8 +63,8 @@ static void say_detail(struct brim__file_tier *tier) {
     say(tier, "%s: nothing is kept", repeats ? why + length + 2 : why);
 }
 
-/* Nothing will be kept, and nothing tried again; said before, so that nobody finds it
- * turned off without a reason. */
+/* Nothing will be kept, and nothing tried again; said before, so that no caller finds it turned off
+ * without a reason. */
 static void give_up(struct brim__file_tier *tier) {
     atomic_store(&tier->writes, false);
     atomic_store(&tier->retry_ns, UINT64_MAX);
@@ -92,7 +92,7 @@ static void count_filled(struct brim__file_tier *tier, int fd) {
     atomic_store(&tier->filled, filled);
 }
 
-/* Who fills knows what is there; to others, the table says so. */
+/* The filling process knows what is there; others read the table. */
 void brim__file_tier_count(struct brim__file_tier *tier) {
     const int fd = atomic_load(&tier->fd);
     if (fd >= 0 && !atomic_load(&tier->writes) &&
@@ -106,11 +106,11 @@ void brim__file_tier_look(struct brim__file_tier *tier) {
     struct stat opened;
     if (fd >= 0 && atomic_load(&tier->writes) && brim__cache_stat(fd, &opened) == 0 &&
         opened.st_nlink == 0) {
-        say(tier, "was deleted: what is kept is lost when this loader closes");
+        say(tier, "was deleted: its entries are lost when this loader closes");
     }
 }
 
-/* Behind all that anybody may have written: what an entry that a crash left behind points
+/* After all bytes that any process may have written: what an entry that a crash left behind points
  * to is not reused as long as it is there. */
 static void fill_from_end(struct brim__file_tier *tier, int fd) {
     struct stat facts;
@@ -132,7 +132,7 @@ static void fill_from_end(struct brim__file_tier *tier, int fd) {
 /* The file is ours and of this key: all may use it from now on. */
 static void publish(struct brim__file_tier *tier, int fd) {
     struct stat facts;
-    (void)futimens(fd, NULL); /* when it was last used; who may not say so does not */
+    (void)futimens(fd, NULL); /* the time of the last use; skipped without the right to set it */
     count_filled(tier, fd);
     atomic_store(&tier->known_end,
                  brim__cache_stat(fd, &facts) == 0 ? (uint64_t)facts.st_size : tier->heap);
@@ -170,14 +170,14 @@ static int fill_new(struct brim__file_tier *tier, struct brim__new_file *file,
     return fd;
 }
 
-/* Puts a new file in the place of the one whose lock is held. */
+/* Replaces the file whose lock is held by a new one. */
 static void replace(struct brim__file_tier *tier, const struct brim__cache_header *header) {
     struct brim__new_file file;
     char size[BRIM__SIZE_TEXT];
     if (tier->heap > tier->limit) {
         say(tier,
-            "its table of %llu samples alone takes %s, more than its limit: nothing is kept; "
-            "give a larger limit=",
+            "its table of %llu samples takes %s, more than its limit: nothing is kept; give a "
+            "larger limit=",
             (unsigned long long)header->count, brim__size_text(tier->heap, size));
         give_up(tier);
         return;
@@ -197,8 +197,8 @@ static void replace(struct brim__file_tier *tier, const struct brim__cache_heade
     fill_from_end(tier, fd);
 }
 
-/* Who has the lock of the file that has the name may fill it; the others read. Takes over
- * the descriptor. */
+/* The holder of the lock of the file with the name may fill it; the others read. Takes over the
+ * descriptor. */
 static enum outcome use(struct brim__file_tier *tier, int fd) {
     char why[BRIM__ERROR_TEXT];
     const int error = brim__cache_lock(fd);
@@ -211,7 +211,7 @@ static enum outcome use(struct brim__file_tier *tier, int fd) {
         fill_from_end(tier, fd);
     } else if (error == EWOULDBLOCK) {
         atomic_store(&tier->retry_ns, brim__now() + RETRY_NS);
-        say(tier, "another loader or process fills it: this one only reads");
+        say(tier, "another loader or process is filling it: this one only reads");
     } else {
         say(tier, "it cannot be locked (%s): it is only read", brim__error_text(error, why));
         give_up(tier);
@@ -233,7 +233,7 @@ static void note_why(struct brim__file_tier *tier, const struct brim__cache_head
         snprintf(text, sizeof text, "a file of the data has changed since");
     }
     brim__lock(&tier->lock);
-    snprintf(tier->note, sizeof tier->note, "begun anew: %.240s", text);
+    snprintf(tier->note, sizeof tier->note, "reset: %.240s", text);
     brim__unlock(&tier->lock);
 }
 
@@ -249,8 +249,8 @@ static enum brim__trust trust(const struct brim__file_tier *tier, const struct s
 static void note_exposed(struct brim__file_tier *tier, const struct stat *facts) {
     brim__lock(&tier->lock);
     snprintf(tier->note, sizeof tier->note,
-             "begun anew: other users could write it (mode %04o; trust_foreign, --trust-foreign: "
-             "such files are used)",
+             "reset: other users could write it (mode %04o; trust_foreign, --trust-foreign: use "
+             "such files)",
              (unsigned)facts->st_mode & 07777);
     brim__unlock(&tier->lock);
 }
@@ -262,12 +262,12 @@ static enum outcome begin_anew(struct brim__file_tier *tier, int fd, bool empty,
     const int error = brim__cache_lock(fd);
     enum outcome outcome = DONE;
     if (error == EWOULDBLOCK && empty) {
-        outcome = WAIT; /* somebody begins it just now */
+        outcome = WAIT; /* a process is making it just now */
     } else if (error == EWOULDBLOCK) {
         atomic_store(&tier->retry_ns, brim__now() + RETRY_NS);
         say(tier,
             "is of another pipeline or of other data, or could be written by other users, and "
-            "another loader or process fills it: nothing is kept; give another path");
+            "another loader or process is filling it: nothing is kept; give another path");
     } else if (error != 0) {
         say(tier, "it cannot be locked (%s): nothing is kept", brim__error_text(error, why));
         give_up(tier);
@@ -276,7 +276,7 @@ static enum outcome begin_anew(struct brim__file_tier *tier, int fd, bool empty,
     } else {
         replace(tier, header);
         if (made && brim__cache_is_at(tier->path, fd)) {
-            (void)unlink(tier->path); /* it failed; nobody else may put another there */
+            (void)unlink(tier->path); /* it failed; no other process may have put another there */
         }
     }
     close(fd);
@@ -313,7 +313,7 @@ static enum outcome try_to_open(struct brim__file_tier *tier) {
     bool made;
     int error = open_or_make(tier, &fd, &made, &read_only);
     if (error == EEXIST) {
-        return AGAIN; /* somebody was faster */
+        return AGAIN; /* another process was faster */
     }
     if (error == 0) {
         error = brim__cache_examine(fd, &facts, &there, &kind);
@@ -335,11 +335,11 @@ static enum outcome try_to_open(struct brim__file_tier *tier) {
     const bool ours = kind == BRIM__CACHE_USABLE && brim__cache_same_key(&wanted, &there) &&
                       whose == BRIM__TRUSTED;
     if (kind == BRIM__CACHE_STRANGER) {
-        say(tier, "is no cache file, and is left alone: nothing is kept; give another path");
+        say(tier, "is not a cache file, so it is not changed: nothing is kept; give another path");
         give_up(tier);
     } else if (whose == BRIM__FOREIGN) {
         say(tier,
-            "belongs to another user (number %u), and is left alone: nothing is kept; give "
+            "belongs to another user (number %u), so it is not changed: nothing is kept; give "
             "another path, or trust such files (trust_foreign, --trust-foreign)",
             (unsigned)facts.st_uid);
         give_up(tier);
@@ -395,14 +395,14 @@ static void take_over(struct brim__file_tier *tier, int fd) {
     }
     if (!brim__cache_is_at(tier->path, fd)) {
         (void)flock(fd, LOCK_UN);
-        say(tier, "was deleted or replaced by another: the old one is only read");
+        say(tier, "was deleted or replaced: the old file is only read");
         give_up(tier);
     } else {
         fill_from_end(tier, fd);
     }
 }
 
-/* Only `trying`, and if nobody else has tried meanwhile. */
+/* Only `trying`, and if no other thread has tried meanwhile. */
 static void try_again(struct brim__file_tier *tier, uint64_t retry) {
     const int fd = atomic_load(&tier->fd);
     if (atomic_load(&tier->writes) || atomic_load(&tier->retry_ns) != retry) {

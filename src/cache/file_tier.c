@@ -1,12 +1,11 @@
 /*
- * file_tier.c: a cache in a file: starts, finds, and takes in.
+ * file_tier.c: a cache in a file: starting, finding and accepting entries.
  *
- * Finding reads the table's entry and then the bytes, and keeps nothing. Numbers found
- * damaged are remembered in a few slots, by which the next `begin` is spared a second look
- * and `has` says no; when they are pushed out, this costs a read, nothing else.
+ * Finding reads the table's entry and then the bytes, and keeps nothing. Numbers found damaged are
+ * remembered in a few places, so that the next `begin` need not check again and `has` says no; if
+ * they are pushed out, this costs only a read.
  *
- * How a process comes to its file, and to the right to fill it, is file_open.c; what becomes
- * of an entry that is taken in, file_writer.c.
+ * file_open.c opens the file and gets the right to fill it; file_writer.c writes entries.
  */
 #include "cache/file_tier.h"
 
@@ -127,7 +126,7 @@ static bool lies(struct brim__file_tier *tier, int fd, const struct brim__cache_
         if (brim__cache_stat(fd, &facts) != 0 || end > (uint64_t)facts.st_size) {
             return false;
         }
-        if (!atomic_load(&tier->writes)) { /* else who writes knows better */
+        if (!atomic_load(&tier->writes)) { /* else the writer knows better */
             atomic_store(&tier->known_end, (uint64_t)facts.st_size);
         }
     }
@@ -192,7 +191,7 @@ static bool has(struct brim__tier *opaque, uint64_t number) {
 
 /* ------------------------------------------------------------------ filling */
 
-/* Somebody put it in meanwhile: not to be kept twice. */
+/* It was stored meanwhile: not to be kept twice. */
 static bool is_there(struct brim__file_tier *tier, uint64_t number, uint64_t stamp) {
     const int fd = atomic_load(&tier->fd);
     struct brim__cache_entry entry;
@@ -242,7 +241,7 @@ static void read_stats(struct brim__tier *opaque, struct brim__tier_stats *stats
     stats->bytes =
         fd >= 0 && brim__cache_stat(fd, &facts) == 0 ? brim__cache_disk_bytes(&facts) : 0;
     brim__lock(&tier->lock);
-    /* with those on their way: who asks at the end of an epoch has them soon */
+    /* with those that are being written: they are there soon */
     stats->filled = brim__min(stats->filled + tier->writer.ready, tier->start.count);
     stats->fills = atomic_load(&tier->writes) && !tier->writer.full;
     memcpy(stats->warning, tier->warning, sizeof stats->warning);

@@ -1,15 +1,15 @@
 /*
- * file_tier.h: a cache in a file, inside; for file_open.c, file_tier.c and file_writer.c
- * alone.
+ * file_tier.h: the internals of a cache in a file; only for file_open.c, file_tier.c and
+ * file_writer.c.
  *
  *     file_open.c     opens, replaces, locks
  *     file_tier.c     starts, finds, takes in
- *     file_writer.c   the ring behind begin and commit, and the thread that writes it out
+ *     file_writer.c   the ring of begin and commit, and the thread that writes it
  *
  * One tier keeps the same few KiB whatever the count: what is there, the file's table says.
  *
- * Locks: `lock` guards the warning and the writer's fields; only the budget's lock is taken
- * under it. Nothing waits for a disk with it held, but for the start of the thread.
+ * Locks: `lock` guards the warning and the writer's fields; only the budget's lock is taken under
+ * it. Nothing waits for a disk with it held, except the start of the thread.
  */
 #ifndef BRIM_FILE_TIER_H
 #define BRIM_FILE_TIER_H
@@ -32,7 +32,7 @@ struct brim__file_writer {
     uint64_t items;                 /* from head to tail, pads among them */
     uint64_t lent;                  /* of them between begin and commit */
     uint64_t ready;                 /* of them committed, and not written */
-    uint64_t heap_end;              /* where the next entry goes: only moved by who writes */
+    uint64_t heap_end;              /* where the next entry goes: only moved by the writer */
     uint64_t pending;               /* bytes of the items in the heap */
     uint64_t take_ns;               /* memory is not asked for before */
     bool full;                      /* something did not fit below the limit */
@@ -40,7 +40,7 @@ struct brim__file_writer {
     bool started;                   /* the thread */
     bool closing;                   /* nothing new is taken in */
     bool quit, drain;               /* the thread ends, having written what is there or not */
-    bool writing;                   /* somebody writes, without the lock */
+    bool writing;                   /* a thread is writing, without the lock */
     brim__thread thread;
     brim__condition work, idle;
 };
@@ -88,7 +88,7 @@ static inline _Atomic uint64_t *brim__file_suspect(struct brim__file_tier *tier,
 
 /* ----------------------------------------------------------- file_writer.c */
 
-/* Memory that it takes at most, for entries of at most so many bytes. */
+/* The most memory that it takes, for entries of at most this many bytes. */
 uint64_t brim__file_writer_most(uint64_t entry_bytes);
 brim_status brim__file_writer_init(struct brim__file_tier *tier);
 void brim__file_writer_fini(struct brim__file_tier *tier); /* writes out what is committed */

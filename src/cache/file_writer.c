@@ -1,22 +1,22 @@
 /*
- * file_writer.c: entries on their way to a cache file.
+ * file_writer.c: writes entries to a cache file.
  *
- * Who has an entry reserves room for it in a ring and fills it there; a thread writes what
- * is committed, in order, many in one call, then their places in the table. Nobody waits:
- * what finds no room in the ring, because the disk is slower than the samples come, is
- * dropped, and may be kept in a later epoch. Without workers there is no thread, and who
- * commits writes.
+ * A worker with an entry reserves room for it in a ring and fills it there; a thread writes
+ * committed entries, in order, many in one call, then their table entries. No worker waits: an
+ * entry that finds no room in the ring, because the disk is slower than the workers, is dropped,
+ * and may be kept in a later epoch. Without workers there is no thread, and the committing thread
+ * writes.
  *
- * A number may come again while its entry is on its way (drawn twice, or an epoch later on a
- * slow disk). The heap holds it once: before a run is written, the table says which of its
- * numbers were entered since they were begun.
+ * A number may come again while its entry is being written (drawn twice, or an epoch later on a
+ * slow disk). The heap holds it once: before a run is written, the table says which of its numbers
+ * were entered since they were begun.
  *
- * Ring and stack are elastic: taken when there is something to write and memory is free,
- * given up when another needs it. The ring also goes when nothing came for a second: a
- * cache that is full needs none.
+ * Ring and stack are elastic: taken when there is something to write and memory is free, given up
+ * when they are revoked. The ring is also freed if no entry came for a second: a full cache needs
+ * none.
  *
- * Revoking waits for who fills room (a sample in progress) and for the call in progress;
- * what is committed and not written is dropped.
+ * Revoking waits for workers that fill room (a sample in progress) and for the call in progress;
+ * entries that are committed and not written are dropped.
  */
 #include "cache/file_tier.h"
 
@@ -47,7 +47,7 @@ _Static_assert(sizeof(struct item) == BRIM__TIER_ALIGNMENT, "what follows is ali
 struct run {
     uint64_t items;   /* of the ring that it ends, those that are not written among them */
     uint64_t ready;   /* of them committed ... */
-    uint64_t pending; /* ... with so many bytes */
+    uint64_t pending; /* ... with this many bytes */
     uint64_t at;      /* where the heap ends, before they are written */
     uint64_t bytes;   /* that are written there, of `count` entries */
     uint32_t count;
@@ -120,7 +120,7 @@ static void release(struct brim__file_writer *writer, uint64_t items) {
     }
 }
 
-/* The items from the head on that nobody fills any more. */
+/* The items from the head on that no worker fills any more. */
 static bool collect_run(const struct brim__file_writer *writer, struct run *run) {
     uint64_t at = writer->head;
     run->items = run->ready = run->pending = run->bytes = 0;
@@ -309,8 +309,7 @@ static void say_short(struct brim__file_tier *tier, uint64_t bytes) {
     if (atomic_load(&tier->stored) == 0) {
         tier->writer.poor = true;
         snprintf(tier->warning, sizeof tier->warning,
-                 "cache: the budget leaves no %s with which samples could be written: nothing is "
-                 "kept",
+                 "cache: the budget has no %s left for writing samples: nothing is kept",
                  brim__size_text(bytes, size));
     }
 }
@@ -372,7 +371,7 @@ static uint64_t put_away(struct brim__file_tier *tier, bool drain) {
         brim__wait(&writer->idle, &tier->lock, UINT64_MAX);
     }
     brim__unlock(&tier->lock);
-    if (writer->started) { /* nobody else changes it now */
+    if (writer->started) { /* no other thread changes it now */
         brim__thread_join(writer->thread);
     }
     brim__lock(&tier->lock);

@@ -1,11 +1,10 @@
 /*
- * memory_space.c: the memory tier's pages: counting who is inside, taking memory while
- * there is some to spare, and giving way. memory_space.h says how these go together.
+ * memory_space.c: the memory tier's pages: counting threads inside, taking spare memory, and giving
+ * way. memory_space.h describes how these work together.
  *
- * Memory is taken only if the headroom stays free, and never waited for: what elastic
- * memory takes of the budget is bounded by what is free at that instant. After a refusal,
- * or a revocation, nothing is asked for during a pause, because asking takes the lock of
- * the whole tree of budgets.
+ * Memory is taken only if the headroom stays free, and never waited for: elastic memory takes only
+ * what is free at that instant. After a refusal, or a revocation, there are no requests for a
+ * while, because a request takes the lock of the whole tree of budgets.
  */
 #include "cache/memory_space.h"
 
@@ -50,7 +49,7 @@ void brim__space_leave(_Atomic uint64_t *pin) {
     atomic_fetch_sub_explicit(pin, 1, memory_order_release);
 }
 
-/* Returns when all have left who may have seen what was cleared before the call. */
+/* Returns when all threads have left that may have seen what was cleared before the call. */
 static void wait_for_those_inside(struct brim__tier *tier) {
     for (int turn = 0; turn < 2; turn++) {
         const unsigned phase = atomic_fetch_xor(&tier->phase, 1);
@@ -95,7 +94,7 @@ static uint64_t segment_bytes(uint64_t count, uint64_t index) {
                        brim__page_bytes());
 }
 
-/* Of an extent for so many entries. */
+/* Of an extent for this many entries. */
 static uint64_t extent_bytes(uint64_t entries, uint64_t stride) {
     return brim__align(BRIM__FIRST_KEPT + entries * stride, brim__page_bytes());
 }
@@ -245,7 +244,7 @@ static struct brim__cache_segment *unlink_segments(struct brim__tier *tier) {
     return gone;
 }
 
-/* These free what nobody sees any more, and return its bytes. The pages hold their own
+/* These free memory that no thread sees any more, and return its bytes. The pages hold their own
  * record, hence the copy. */
 static uint64_t free_extents(struct brim__cache_extent *extent) {
     uint64_t bytes = 0;
@@ -275,8 +274,8 @@ uint64_t brim__space_revoke(void *holder, brim_memory kind, uint64_t wanted) {
     struct brim__cache_extent *extents = NULL;
     struct brim__cache_segment *segments = NULL;
     bool more = true;
-    /* The mutex is taken for each, so that nobody waits long for it. Meanwhile none can
-     * be added: elastic charges are refused while a holder is asked. */
+    /* The mutex is taken for each, so that no thread waits long for it. Meanwhile none can be
+     * added: elastic charges are refused while a holder is asked. */
     for (uint64_t bytes = 0; more && bytes < wanted;) {
         brim__lock(&tier->mutex);
         struct brim__cache_extent *extent = unlink_newest(tier);

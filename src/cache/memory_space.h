@@ -1,33 +1,33 @@
 /*
- * memory_space.h: where the memory tier's entries lie, and how their memory goes while
- * others read; for memory_tier.c and memory_space.c alone.
+ * memory_space.h: the memory of the memory tier's entries, and how it is revoked while threads
+ * read; only for memory_tier.c and memory_space.c.
  *
  *     segment[] ──► segment: a pointer for each number ──┐       all pages elastic
  *     (arena)                                            ▼
  *     extent: | record | kept, data | kept, data | kept, data | ... free |
  *                └─► next extent, newest first
  *
- * Segments and extents are pages of their own, taken at first need and given back as a
- * whole. Their records lie in their own beginnings, so that the arena holds one pointer
- * for each segment and nothing else that grows. Entries are placed one behind the other;
- * the room of one that was replaced is not used again before its extent goes.
+ * Segments and extents are separate pages, taken at first need and freed as a whole. Their records
+ * are at their own beginnings, so that the arena holds one pointer for each segment and nothing
+ * else that grows. Entries follow each other; the room of an entry that was replaced is not used
+ * again before its extent is freed.
  *
- * Finding takes no lock. Who is inside (between find and done, begin and commit, or in
- * `has`) is counted in its thread's stripe, in the counter of the phase that it saw:
+ * Finding takes no lock. A thread that is inside (between find and done, begin and commit, or in
+ * `has`) is counted in its stripe, in the counter of the phase that it saw:
  *
  *     inside:  add 1 to the counter; load the pointer; follow it; ...; subtract 1
  *     revoke:  clear the pointers; then see every counter at 0 once; then free
  *
- * All of these are sequentially consistent, but for the last of the inside, a release.
- * Who loaded a pointer before it was cleared had been counted before that, so a counter
- * that is seen at 0 afterwards says that it has left; who is counted later finds the
- * pointer cleared. So it is enough to see each counter at 0 once, at whatever time. The
- * phases make it come to that: while one is waited for, newcomers count in the other.
+ * All of these are sequentially consistent, except for the last of the inside, a release. A thread
+ * that loaded a pointer before it was cleared was counted before that, so a counter that is 0
+ * afterwards shows that it has left; a thread that is counted later finds the pointer cleared. So
+ * it is enough to see each counter at 0 once, at any time. The phases guarantee this: while one is
+ * waited for, new threads count in the other.
  *
- * Pointers are written under the mutex alone, and none is set to an entry of a dead
- * extent: once an extent is dead and its pointers are cleared, none leads there again.
- * Revoke functions never run at the same time: the budget's tree sees to that. It calls
- * them with its revoke lock held (docs/design.md has the lock order).
+ * Pointers are written under the mutex alone, and none is set to an entry of a dead extent: once an
+ * extent is dead and its pointers are cleared, none leads there again. Revoke functions never run
+ * at the same time, because the budget's tree calls them with its revoke lock held (docs/design.md
+ * has the lock order).
  *
  * Invariants, whenever the mutex is free:
  *   - a pointer leads to an entry of its own number, in an extent of the list;
@@ -91,7 +91,7 @@ struct brim__tier {
     bool fills;
     char warning[BRIM__TIER_WARNING];
 
-    _Atomic unsigned phase; /* 0 or 1; written by who revokes */
+    _Atomic unsigned phase; /* 0 or 1; written by the revoking thread */
 
     /* Hints, so that what will not fit is dropped without the mutex, under which they
      * are written: bytes left in `current`, and when memory may be asked for again. */
@@ -114,12 +114,12 @@ void brim__space_leave(_Atomic uint64_t *pin);
 /* The calling thread's: two threads that share one are slower, no more. */
 struct brim__stripe *brim__space_stripe(struct brim__tier *tier);
 
-/* What all entries of so many numbers would take: the table, the entries, a quarter more
- * for what is left over at the ends of extents, and one extent; UINT64_MAX: too much. */
+/* The memory of all entries of this many numbers: the table, the entries, a quarter more for what
+ * is left over at the ends of extents, and one extent; UINT64_MAX: too much. */
 uint64_t brim__space_most_bytes(uint64_t count, uint64_t entry_bytes);
 /* Fixes from tier->start what the table may take, and whether anything can be kept. */
 void brim__space_init(struct brim__tier *tier);
-/* Nobody is inside any more, and revoke will not be called. */
+/* No thread is inside any more, and revoke will not be called. */
 void brim__space_fini(struct brim__tier *tier);
 /* A brim__revoke, whose holder is the tier. */
 uint64_t brim__space_revoke(void *holder, brim_memory kind, uint64_t wanted);
@@ -130,8 +130,8 @@ bool brim__space_is_full(struct brim__tier *tier, uint64_t stride);
  * memory for it now. */
 struct brim__kept *brim__space_place(struct brim__tier *tier, uint64_t number, uint64_t stamp,
                                      uint64_t bytes);
-/* Inside and with the mutex: takes back room that no pointer leads to, if it was the
- * last; its extent is not dead. */
+/* Inside and with the mutex: reuses room that no pointer leads to, if it was the last; its extent
+ * is not dead. */
 void brim__space_return(struct brim__tier *tier, const struct brim__kept *kept);
 
 /* From an entry to the next; bytes is far below the end of numbers. */

@@ -1,10 +1,10 @@
 /*
- * memory_tier.c: a tier in memory: entries are found without a lock, and put in, once,
- * under a mutex. Where they lie and how their memory goes again: memory_space.h.
+ * memory_tier.c: a tier in memory: entries are found without a lock, and put in, once, under a
+ * mutex. memory_space.h describes their memory and how it is revoked.
  *
- * Between begin and commit the caller fills its room outside the mutex, counted as
- * inside, so that its extent stays. If the extent is given up meanwhile, commit finds it
- * dead and drops the entry; if another thread was faster, the second entry goes.
+ * Between begin and commit the caller fills its room outside the mutex, counted as inside, so that
+ * its extent stays. If the extent is given up meanwhile, commit finds it dead and drops the entry;
+ * if another thread was faster, the second entry is dropped.
  */
 #include "cache/memory_space.h"
 

@@ -1,10 +1,10 @@
 /*
- * stage.c: `cache`: its arguments, and where it may stand.
+ * stage.c: `cache`: its arguments, and where it is allowed.
  *
- * A cache keeps what a sample was when it was first made. That is the same in every
- * epoch only if nothing before it is random or impure: then it is refused, or, told to
- * freeze, what is random before it is drawn as in epoch 0 in every epoch, cached or
- * not. So what comes out never depends on what happens to be cached.
+ * A cache keeps a sample as it was first made. That is the same in every epoch only if no stage
+ * before it is random or impure. Otherwise the cache is refused; with freeze=yes, random stages
+ * before it draw as in epoch 0 in every epoch, cached or not. So the batches never depend on the
+ * contents of the cache.
  */
 #include "cache/cache.h"
 
@@ -17,8 +17,8 @@ static brim_status make(const struct brim__use *use, struct brim__arena *arena,
     struct brim__cache *cache;
     if (file && brim__given(use, TIER)) {
         return brim__fail(BRIM_STATUS_INVALID,
-                          "cache: say either 'memory', 'device' or file=PATH; two "
-                          "caches in a row keep samples in both");
+                          "cache: give one of 'memory', 'device' and file=PATH; to keep samples in "
+                          "two of them, use two caches in a row");
     }
     brim_status status = brim__arena_take(arena, sizeof *cache, &cache);
     if (status == BRIM_OK && file) {
@@ -40,35 +40,32 @@ static brim_status make(const struct brim__use *use, struct brim__arena *arena,
 brim_status brim__cache_allowed(const struct brim__cache *cache,
                                 const struct brim__program *program) {
     if (program->impure && (cache->path != NULL || !cache->freeze)) {
-        return brim__fail(
-            BRIM_STATUS_INVALID,
-            "cache: nobody says that '%s' before it gives the same for the same sample: declare it "
-            "so (BRIM_CALLBACK_PURE; in Python version=)%s%s",
-            program->impure_stage,
-            cache->path != NULL ? "" : ", say freeze=yes to keep what it gives first",
-            strncmp(program->impure_stage, "callback ", 9) == 0 ? ""
-                                                                : ", or put the cache before it");
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "cache: '%s' before it is not declared to give the same result for the "
+                          "same sample: declare it (BRIM_CALLBACK_PURE; in Python version=)%s%s",
+                          program->impure_stage,
+                          cache->path != NULL ? "" : ", give freeze=yes to keep its first result",
+                          strncmp(program->impure_stage, "callback ", 9) == 0
+                              ? ""
+                              : ", or put the cache before it");
     }
     if (program->random && !cache->freeze) {
-        return brim__fail(
-            BRIM_STATUS_INVALID,
-            "cache: '%s' before it is random, and would be the same in every epoch: put the cache "
-            "before it, or say freeze=yes if that is what you want",
-            program->random_stage);
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "cache: '%s' before it is random, and would be the same in every epoch: "
+                          "put the cache before it, or give freeze=yes if you want that",
+                          program->random_stage);
     }
     if (cache->ops == NULL &&
         (cache->verify == BRIM__VERIFY_HIT || cache->verify == BRIM__VERIFY_CONTENT)) {
-        return brim__fail(BRIM_STATUS_UNSUPPORTED,
-                          "cache device: what is on the device is not compared "
-                          "with files again: leave verify= out");
+        return brim__fail(BRIM_STATUS_UNSUPPORTED, "cache device: samples on the device are not "
+                                                   "compared with files again: leave verify= out");
     }
     if (program->unversioned_stage != NULL && cache->path != NULL) {
-        return brim__fail(
-            BRIM_STATUS_INVALID,
-            "cache file=%s: '%s' before it has no version, and what is kept could be of another "
-            "one in the next run: give it version=, and another whenever it changes, or use "
-            "'cache memory'",
-            cache->path, program->unversioned_stage);
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "cache file=%s: '%s' before it has no version, so the next run could not "
+                          "tell whether it has changed: give it version=, change that whenever it "
+                          "changes, or use 'cache memory'",
+                          cache->path, program->unversioned_stage);
     }
     return BRIM_OK;
 }
@@ -78,34 +75,34 @@ static const brim_argument_info arguments[] = {
                .type = BRIM_TYPE_CHOICE,
                .flags = BRIM_ARGUMENT_POSITIONAL,
                .choices = "memory|device",
-               .help = "memory: in what the budget has left, given back when it is needed; also if "
-                       "neither this nor file= is given; device: the same of the device that "
-                       "batches are delivered on, behind all other stages but batch" },
+               .help = "memory: in free budget, given back when it is needed; the default without "
+                       "file=; device: in free memory of the device that batches are delivered on, "
+                       "after all other stages except batch" },
     [FILE_PATH] = { .name = "file",
                     .type = BRIM_TYPE_PATH,
-                    .help = "in this file, made if it is not there; a directory holds one for "
-                            "each pipeline" },
+                    .help = "in this file, which is made if it does not exist; a directory has one "
+                            "file for each pipeline" },
     [LIMIT] = { .name = "limit",
                 .type = BRIM_TYPE_SIZE,
                 .least = 0,
                 .most = 9007199254740992.0,
-                .help = "bytes that it takes at most; all that is free if not given" },
+                .help = "the most bytes that it takes; default: all that is free" },
     [VERIFY] = { .name = "verify",
                  .type = BRIM_TYPE_CHOICE,
                  .fallback = "open",
                  .choices = "open|hit|never|content",
-                 .help = "when size, time and inode of the data's files are looked at: of all "
-                         "when opening, of a sample's own each time, or never; content: a "
-                         "sample's records are read and hashed each time" },
+                 .help = "when size, times and inode of data files are checked: open: of all files "
+                         "when opening; hit: of a sample's file at each hit; never; content: a "
+                         "sample's records are read and hashed at each hit" },
     [FREEZE] = { .name = "freeze",
                  .type = BRIM_TYPE_YESNO,
                  .fallback = "no",
-                 .help = "random stages before it are drawn as in epoch 0, in every epoch" },
+                 .help = "yes: random stages before it draw as in epoch 0, in every epoch" },
 };
 
 const struct brim__stage brim__stage_cache = {
     .info = { .name = "cache",
-              .summary = "samples made once and found again, in memory, on the device or in a file",
+              .summary = "keeps samples in memory, on the device or in a file",
               .example = "cache file=val.brimcache limit=20GiB",
               .room = BRIM_ROOM_CACHE,
               .version = 1,

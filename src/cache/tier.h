@@ -1,21 +1,20 @@
 /*
  * tier.h: where a cache keeps samples: in memory (memory_tier.c) or in a file (file_tier.c),
- * behind one table of functions. What `cache device` keeps is rows of batches: residents.h.
+ * with one table of functions. What `cache device` keeps is rows of batches: residents.h.
  *
- * A tier has `count` numbers. To each it keeps at most one entry: some bytes, and the
- * stamp of the file that they were made of (0: nobody asks). An entry is put in once
- * and never replaced by another, unless it was found to be damaged or of another
- * stamp. Nothing that a tier meets is ever an error to who asks: what is not there, no
- * longer, torn, too large or not to be had is a miss, and what cannot be kept is
- * dropped. What went wrong for good (a full disk, a directory that may not be written)
- * turns filling off and is said once, in the tier's warning.
+ * A tier has `count` numbers. For each it keeps at most one entry: some bytes, and the stamp of the
+ * file that they were made of (0: not used). An entry is stored once and never replaced by another,
+ * unless it was found to be damaged or of another stamp. No problem of a tier is an error for its
+ * caller: an entry that is missing, gone, torn, too large or not readable is a miss, and an entry
+ * that cannot be kept is dropped. A permanent problem (a full disk, a directory that cannot be
+ * written) turns filling off and is reported once, in the tier's warning.
  *
  *     find   ──► entry's bytes, pinned or copied ──► done
  *     begin  ──► room for the bytes ──► commit (or abandon)
  *
- * All of these are called from any number of threads at once, and never wait for a
- * disk but to read the entry that was asked for; and, of a file that another fills, once
- * a second at most, to see whether it may be filled now.
+ * All of these are called from any number of threads at once, and never wait for a disk except to
+ * read the requested entry; and, for a file that another process fills, at most once a second, to
+ * check whether it may be filled now.
  */
 #ifndef BRIM_TIER_H
 #define BRIM_TIER_H
@@ -37,8 +36,8 @@ enum brim__verify {
 /* What a tier is started with. Pointers stay valid until it is stopped. */
 struct brim__tier_start {
     brim_budget *budget; /* a node of the cache's own, in which all that it takes is elastic */
-    /* host bytes that must stay free for those who need them more: in the budget, and in
-     * all of a runtime's (NULL: there is none) */
+    /* host bytes that must stay free for holders that need them more: in the budget, and in all of
+     * a runtime's (NULL: there is none) */
     _Atomic uint64_t *headroom;
     brim_budget *root;
     _Atomic uint64_t *root_headroom;
@@ -84,7 +83,7 @@ struct brim__room {
     uint64_t position;
 };
 
-/* Counted since the start, but for filled and bytes, which are what is there now. */
+/* Counted since the start, except for filled and bytes, which are current. */
 struct brim__tier_stats {
     uint64_t filled;  /* entries there; of a file: as far as known, with those on their way */
     uint64_t bytes;   /* memory or disk taken */
@@ -101,24 +100,24 @@ struct brim__tier;
 
 struct brim__tier_ops {
     const char *name; /* "memory", "file" */
-    /* Firm bytes that a started tier of so many numbers needs from the arena. */
+    /* Firm bytes that a started tier of this many numbers needs from the arena. */
     uint64_t (*arena_bytes)(uint64_t count);
-    /* Elastic bytes that it would ever take, of entries of so many bytes; saturates. */
+    /* The most elastic bytes that it takes, for entries of this many bytes; saturates. */
     uint64_t (*most_bytes)(uint64_t count, uint64_t entry_bytes);
     /* memory: arena_bytes(start->count) zeroed bytes, aligned to 64. BRIM_OK also if it
      * will keep nothing (the warning says why); else what stands in the way of the
      * whole loader: BRIM_STATUS_MEMORY of a lock. */
     brim_status (*start)(void *memory, const struct brim__tier_start *start,
                          struct brim__tier **tier);
-    /* Nobody is inside any more, nor will be. Ends its thread, if it has one (what was
-     * committed is written first, unless the disk refuses), and gives back everything. */
+    /* No thread is inside any more, nor will be. Ends its thread, if it has one (what was committed
+     * is written first, unless the disk refuses), and gives back everything. */
     void (*stop)(struct brim__tier *tier);
     /* buffer: of `room` bytes, aligned, lent until done; an entry that needs more, which
      * only a forged file can hold, is a miss. false: a miss. */
     bool (*find)(struct brim__tier *tier, uint64_t number, uint64_t stamp, uint8_t *buffer,
                  uint64_t room, struct brim__found *found);
     void (*done)(struct brim__tier *tier, struct brim__found *found);
-    /* Whether it may be there: a cheap look, for who decides what to read together. */
+    /* Whether it may be there: a cheap check, to decide what to read together. */
     bool (*has)(struct brim__tier *tier, uint64_t number);
     /* false: not to be kept; else the caller fills room->data and commits. */
     bool (*begin)(struct brim__tier *tier, uint64_t number, uint64_t stamp, uint64_t bytes,

@@ -1,32 +1,29 @@
 /*
  * cuda.c: CUDA devices, through the driver API.
  *
- * Everything happens in a device's primary context, the one that CUDA's runtime, and with
- * it the frameworks, use too, so that addresses and streams mean the same to all of them.
- * A thread has a current context that belongs to whoever set it: each call here pushes
- * ours and pops it again before it returns, and brim never leaves one behind.
+ * All work is in a device's primary context, which CUDA's runtime, and so the frameworks, use too,
+ * so that addresses and streams mean the same to all of them. A thread has a current context, which
+ * the program has set: each call here pushes the primary context and pops it before it returns, so
+ * the program's context is never changed.
  *
- * brim's own streams do not block (CU_STREAM_NON_BLOCKING): they take no part in the
- * implicit order by which the legacy default stream waits for all ordinary streams of its
- * context and they for it. So nothing is in order between a stream of ours and one of the
- * consumer's, the legacy one included, but through events (record, queue_wait), and a
- * consumer on the legacy stream does not hold back our copies. What a mark in the legacy
- * stream means is wider than elsewhere: it comes after what the ordinary streams hold as
- * well. That only makes a release later, never too early. The per-thread default stream is
- * that of the thread that makes the call, so that release and wait must be called by the
- * consumer's thread, as the consumer's own calls are.
+ * brim's own streams do not block (CU_STREAM_NON_BLOCKING): they are not in the implicit order by
+ * which the legacy default stream waits for all ordinary streams of its context and they for it. So
+ * only events (record, queue_wait) order a stream of brim and one of the consumer, the legacy one
+ * included, and a consumer on the legacy stream does not delay brim's copies. An event in the
+ * legacy stream also comes after the work in the ordinary streams. That only makes a release later,
+ * never too early. The per-thread default stream is that of the thread that makes the call, so that
+ * release and wait must be called by the consumer's thread, as the consumer's own calls are.
  *
- * While any thread of the program captures a stream for a graph, calls that may wait or take
- * memory are forbidden to all threads, and spoil the capture. What brim does concerns no
- * stream that is being captured, so that each call here is exempt (enter).
+ * While any thread of the program captures a stream for a graph, calls that may wait or take memory
+ * are forbidden to all threads, and spoil the capture. brim's calls concern no stream that is being
+ * captured, so each call here is exempt (enter).
  *
- * Events carry no time (CU_EVENT_DISABLE_TIMING), which is what makes them cheap to wait
- * for and to ask. A stream begins by itself with what it is given: there is nothing to
- * flush.
+ * Events have no time (CU_EVENT_DISABLE_TIMING), so waiting for them and querying them is cheap. A
+ * stream starts its work by itself: there is nothing to flush.
  *
- * When a process ends, the driver may be gone before brim's objects are: then pushing the
- * context is refused (CUDA_ERROR_DEINITIALIZED), and what is freed is gone already. So no
- * function that frees looks at results.
+ * When a process ends, the driver may be gone before brim's objects: then pushing the context is
+ * refused (CUDA_ERROR_DEINITIALIZED), and the objects to free are gone already. So functions that
+ * free ignore results.
  */
 #include "base/platform.h"
 #include "device/cuda_library.h"
@@ -126,9 +123,9 @@ static brim_status find_device(uint32_t index, CUdevice *device) {
     return result == CUDA_SUCCESS ? BRIM_OK : fail(index, result, "finding the device");
 }
 
-/* What is free is known only in a context, which is made for the question if nobody has
- * the device open. Where that is refused (all memory taken, a device that another process
- * has for itself) the rest is told all the same. */
+/* What is free is known only in a context, which is made for the query if it does not exist the
+ * device open. Where that is refused (all memory taken, a device that another process has for
+ * itself) the rest is told all the same. */
 static uint64_t read_free(CUdevice device) {
     const struct brim__cuda *cuda = driver();
     CUcontext context = NULL;
@@ -167,7 +164,7 @@ static brim_status read_device(uint32_t index, brim_device_info *info) {
         result = cuda->cuDriverGetVersion(&version);
     }
     if (result != CUDA_SUCCESS) {
-        return fail(index, result, "reading what the device is");
+        return fail(index, result, "reading the properties of the device");
     }
     info->name[sizeof info->name - 1] = '\0';
     /* 12040 is 12.4 */
@@ -187,11 +184,10 @@ static brim_status check_queue(struct brim__device *device, void *handle) {
         return BRIM_OK; /* they are of the context in which they are used: ours */
     }
     if ((uintptr_t)handle < FIRST_ADDRESS) {
-        return brim__fail(
-            BRIM_STATUS_INVALID,
-            "cuda:%u: %p is no stream; give a CUstream, 1 (the legacy default stream) "
-            "or 2 (the thread's)",
-            device->index, handle);
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "cuda:%u: %p is not a stream; give a CUstream, 1 (the legacy default "
+                          "stream) or 2 (the thread's)",
+                          device->index, handle);
     }
     CUcontext context = NULL;
     CUresult result = enter(device);
@@ -273,7 +269,7 @@ static brim_status fail_take(const struct brim__device *device, uint64_t bytes, 
     }
     return brim__fail(BRIM_STATUS_MEMORY,
                       "cuda:%u: taking device memory, %s: %s; %s of %s are free there: give brim "
-                      "fewer bytes of the device, or have others there give some back",
+                      "fewer bytes of the device, or free memory of other programs there",
                       device->index, brim__size_text(bytes, asked),
                       brim__cuda_text(driver(), result, text), brim__size_text(free_bytes, left),
                       brim__size_text(total_bytes, all));
@@ -426,7 +422,7 @@ static brim_status poll_event(struct brim__device *device, void *event) {
     }
     return result == CUDA_SUCCESS
                ? BRIM_OK
-               : fail(device->index, result, "what came before an event, or asking for it");
+               : fail(device->index, result, "querying an event, or earlier work,");
 }
 
 static brim_status wait_for_event(struct brim__device *device, void *event) {
@@ -437,7 +433,7 @@ static brim_status wait_for_event(struct brim__device *device, void *event) {
     }
     return result == CUDA_SUCCESS
                ? BRIM_OK
-               : fail(device->index, result, "what came before an event, or waiting for it");
+               : fail(device->index, result, "waiting for an event, or earlier work,");
 }
 
 /* An event that is still ahead is freed by the driver when it has passed. */

@@ -1,11 +1,10 @@
 /*
- * cuda_api.h: what brim uses of CUDA's driver API, declared here so that building needs
- * nothing of CUDA's.
+ * cuda_api.h: the part of CUDA's driver API that brim uses, declared here so that building needs no
+ * CUDA headers.
  *
- * Names are CUDA's own, so that its documentation can be looked up. Entry points are
- * listed by the symbol that the library exports, which for calls that have changed since
- * CUDA 2 ends in a version; a header of CUDA's hides it behind a macro. All of them are
- * in drivers since CUDA 11.0.
+ * Names are CUDA's own, so that its documentation can be looked up. Entry points are listed by the
+ * symbol that the library exports, which for calls that have changed since CUDA 2 ends in a
+ * version; CUDA's header hides it with a macro. All of them are in drivers since CUDA 11.0.
  */
 #ifndef BRIM_CUDA_API_H
 #define BRIM_CUDA_API_H

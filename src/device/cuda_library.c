@@ -1,9 +1,9 @@
 /*
- * cuda_library.c: finds libcuda.so.1, which the driver brings along, and starts it.
+ * cuda_library.c: finds libcuda.so.1, which is part of the driver, and starts it.
  *
- * That is done once for the process, under pthread_once, and never undone: other parts of
- * the process (a framework) use the same driver, and unloading it under them is not ours
- * to do. What came of it, with its text, is kept and given to all who ask.
+ * This is done once for the process, under pthread_once, and never undone, because other parts of
+ * the process (a framework) use the same driver. The result, with its text, is kept for all
+ * callers.
  *
  * Invariant: `loaded` is written by load() only, and read after it.
  */

@@ -1,5 +1,5 @@
 /*
- * cuda_library.h: CUDA's driver, found when somebody asks for it.
+ * cuda_library.h: CUDA's driver, loaded at its first use.
  */
 #ifndef BRIM_CUDA_LIBRARY_H
 #define BRIM_CUDA_LIBRARY_H

@@ -1,11 +1,11 @@
 /*
- * device.c: the calls of device.h that all kinds of devices have in common, and the
- * public ones that tell about devices.
+ * device.c: the calls of device.h that all kinds of devices have in common, and the public
+ * functions that describe devices.
  *
- * A call here checks its arguments (by assertion: they come from the engine), is a
- * point at which tests let it fail, and goes on to the driver's function. What needs no
- * driver is done here: nothing to copy, no event to wait for, more memory than a device
- * gives at once, and gathering rows where a driver has no kernel for it.
+ * A call here checks its arguments (by assertion: they come from the engine), is a fault point, and
+ * calls the driver's function. Cases that need no driver are handled here: nothing to copy, no
+ * event to wait for, more memory than a device allocates at once, and gathering rows if a driver
+ * has no kernel for it.
  */
 #include "device/device.h"
 #include "base/fault.h"
@@ -31,8 +31,8 @@ static bool is_kind(brim_device kind) {
 static brim_status check_kind(brim_device kind) {
     return is_kind(kind) ? BRIM_OK
                          : brim__fail(BRIM_STATUS_INVALID,
-                                      "%lld is no kind of device; there are BRIM_DEVICE_HOST, "
-                                      "BRIM_DEVICE_CUDA and BRIM_DEVICE_OPENCL",
+                                      "%lld is not a kind of device; the kinds are "
+                                      "BRIM_DEVICE_HOST, BRIM_DEVICE_CUDA and BRIM_DEVICE_OPENCL",
                                       (long long)kind);
 }
 
@@ -110,17 +110,17 @@ brim_status brim_device_parse(const char *text, brim_device *kind, uint32_t *ind
         uint64_t number = 0;
         if (colon != NULL && (!brim__parse_unsigned(colon + 1, length - name_length - 1, &number) ||
                               number > most)) {
-            return brim__fail(BRIM_STATUS_INVALID,
-                              "\"%.60s\": behind the colon stands the number of a device, from 0 "
-                              "to %llu",
-                              text, (unsigned long long)most);
+            return brim__fail(
+                BRIM_STATUS_INVALID,
+                "\"%.60s\": after the colon comes the number of a device, from 0 to %llu", text,
+                (unsigned long long)most);
         }
         *kind = (brim_device)i;
         *index = (uint32_t)number;
         return BRIM_OK;
     }
     return brim__fail(BRIM_STATUS_INVALID,
-                      "\"%.60s\" is no device; write host (or cpu), cuda, opencl, or with a "
+                      "\"%.60s\" is not a device; write host (or cpu), cuda, opencl, or with a "
                       "number as in cuda:1",
                       text);
 }
@@ -187,8 +187,8 @@ brim_status brim__device_take(struct brim__device *device, uint64_t bytes,
     if (bytes > device->largest) {
         char largest[BRIM__SIZE_TEXT];
         return brim__fail(BRIM_STATUS_MEMORY,
-                          "%s:%u gives at most %s (%llu bytes) at once, and %s (%llu bytes) are "
-                          "wanted; use smaller batches",
+                          "%s:%u allocates at most %s (%llu bytes) at once, but %s (%llu bytes) "
+                          "are needed; use smaller batches",
                           device->ops->name, device->index,
                           brim__size_text(device->largest, largest),
                           (unsigned long long)device->largest, brim__size_text(bytes, size),
@@ -261,7 +261,7 @@ static bool inside(const struct brim__device_memory *memory, uint64_t offset, ui
     return memory->handle != NULL && offset <= memory->bytes && bytes <= memory->bytes - offset;
 }
 
-/* `rows` pieces of `bytes`, each `step` behind the one before it. */
+/* `rows` pieces of `bytes`, each `step` after the one before it. */
 static bool rows_inside(const struct brim__device_memory *memory, uint64_t offset, uint64_t step,
                         uint64_t bytes, uint64_t rows) {
     uint64_t last;
@@ -406,7 +406,7 @@ brim_status brim__queue_flush(struct brim__queue *queue) {
 
 brim_status brim__queue_record(struct brim__queue *queue, struct brim__event *event) {
     *event = (struct brim__event){ 0 };
-    return fails() ? failed(queue->device, "marking a place in a queue")
+    return fails() ? failed(queue->device, "putting an event into a queue")
                    : queue->device->ops->record(queue, &event->handle);
 }
 

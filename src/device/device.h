@@ -1,23 +1,21 @@
 /*
- * device.h: memory that is not the host's, and getting bytes there: one table of
- * functions behind which stand the host (host.c), OpenCL (opencl.c) and CUDA (cuda.c).
+ * device.h: memory of devices, and copying to it: one table of functions, implemented for the host
+ * (host.c), OpenCL (opencl.c) and CUDA (cuda.c).
  *
- * A driver is a library that is looked for when somebody asks for a device of its
- * kind; there is no build-time dependency. A device that was opened has a context of
- * the driver: of the consumer's queue, where one is given (OpenCL buffers are usable
- * only in the context that they were made in), else one that all who open the device in
- * this process share.
+ * A driver is a library that is loaded at the first use of a device of its kind; there is no
+ * build-time dependency. An opened device has a context of the driver: that of the consumer's
+ * queue, if one is given (OpenCL buffers are usable only in the context that they were made in),
+ * else one that is common to all openers of the device in this process.
  *
- * All copies and kernels go into a queue, are done in their order, and the calls only
- * put them there. An event marks a place in a queue: it is done when everything before
- * it is. The queues of consumers are taken as they are (brim__queue_of), never
- * finished, and only two things are put into them: waiting for an event, and a mark.
+ * The calls put all copies and kernels into a queue, which runs them in order. An event in a queue
+ * is done when all work before it is done. The queues of consumers are used unchanged
+ * (brim__queue_of), never finished, and get only two things from brim: a wait for an event, and an
+ * event.
  *
- * Nothing here charges a budget: whoever takes memory has charged it before
- * (brim_device_memory tells the kind). A driver that refuses memory is BRIM_STATUS_MEMORY, any
- * other failure of a driver BRIM_STATUS_DRIVER, with the driver's own word for it in the text.
- * Every call that a driver may fail is a point at which tests let it fail
- * (BRIM__FAULT_DEVICE). All functions may be called from any thread; a queue is used by
+ * Nothing here charges a budget: the caller has charged the memory before (brim_device_memory tells
+ * the kind). A driver that refuses memory is BRIM_STATUS_MEMORY, any other failure of a driver
+ * BRIM_STATUS_DRIVER, with the driver's error in the text. Every driver call that may fail is a
+ * fault point (BRIM__FAULT_DEVICE). All functions may be called from any thread; a queue is used by
  * one thread at a time.
  */
 #ifndef BRIM_DEVICE_H
@@ -27,7 +25,7 @@
 
 struct brim__device_ops;
 
-/* A device that somebody has opened; the memory is the opener's. */
+/* An opened device; the memory belongs to the opener. */
 struct brim__device {
     const struct brim__device_ops *ops;
     brim_device kind;
@@ -166,14 +164,14 @@ brim_status brim__queue_copy(struct brim__queue *queue, const struct brim__devic
 static inline bool brim__device_converts(const struct brim__device *device) {
     return device->ops->lookup != NULL;
 }
-/* Before lookup and gather, on a thread of the user's: a compiler of kernels may need more
- * stack than a worker has. */
+/* Before lookup and gather, on a thread of the program: a compiler of kernels may need more stack
+ * than a worker has. */
 brim_status brim__device_prepare(struct brim__device *device);
 brim_status brim__queue_lookup(struct brim__queue *queue, const struct brim__lookup *lookup);
 brim_status brim__queue_gather(struct brim__queue *queue, const struct brim__gather *gather);
 /* Sees to it that the device begins with what is in the queue. */
 brim_status brim__queue_flush(struct brim__queue *queue);
-/* A mark behind all that is in the queue now; the queue is flushed. */
+/* An event after all work that is in the queue now; the queue is flushed. */
 brim_status brim__queue_record(struct brim__queue *queue, struct brim__event *event);
 /* What is put into the queue from now on begins after the event. */
 brim_status brim__queue_wait(struct brim__queue *queue, const struct brim__event *event);

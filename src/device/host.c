@@ -1,9 +1,8 @@
 /*
- * host.c: the host as a device. Copies and kernels are done when they are asked for, so
- * that every event is done and none is kept; what the other kinds give is compared with
- * what this one does.
+ * host.c: the host as a device. Copies and kernels are done when they are asked for, so that every
+ * event is done and none is kept. The results of the other kinds are compared with this one's.
  *
- * Memory is pages of its own, with one in front of them that says what they are:
+ * Memory is separate pages, after one page that describes them:
  *
  *     | struct brim__pages ... | memory of the caller ... |
  *       ^ a page                 ^ the handle

@@ -1,17 +1,17 @@
 /*
- * opencl.c: OpenCL's devices behind the table of device.h.
+ * opencl.c: OpenCL's devices for the table of device.h.
  *
- * Contexts. A device that is opened with a consumer's queue lives in that queue's
- * context, which is kept. All others of one device share a context of brim's own, and the
- * program that is built in it: both are made for the first that needs them and go with the
- * last opener, because a context holds memory of the device that no budget counts.
+ * Contexts. A device that is opened with a consumer's queue uses that queue's context, which is
+ * retained. All other openers of one device have one common context, which brim makes, and the
+ * program that is built in it. Both are made for the first opener that needs them and freed with
+ * the last, because a context holds device memory that no budget counts.
  *
- * Every opened device has a queue for its own errands (`errands`), such as having memory
- * really taken; nobody else's work is in it, so that waiting for it is short.
+ * Every opened device has a queue for internal work (`errands`), such as making the driver really
+ * allocate memory; no other work is in it, so that waiting for it is short.
  *
- * Page-locked memory is a buffer over the pages that stays mapped for as long as they
- * are locked: the pages are the host's to use, and copies from them are ordinary writes
- * with a pointer into them, which drivers know to be locked.
+ * Page-locked memory is a buffer over the pages that stays mapped as long as they are locked: the
+ * host uses the pages, and copies from them are ordinary writes with a pointer into them, which
+ * drivers know to be locked.
  */
 #include "base/fault.h"
 #include "base/platform.h"
@@ -30,7 +30,7 @@ struct state {
     struct brim__opencl_kernels kernels;
 };
 
-/* brim's own contexts, one for each device that is in use. */
+/* The contexts that brim makes, one for each device in use. */
 static pthread_mutex_t contexts_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     cl_context context;
@@ -151,10 +151,10 @@ static brim_status queue_check(struct brim__device *device, void *handle) {
     cl_context context = NULL;
     const brim_status status = read_queue(opencl_of(device), device->index, handle, &context);
     if (status == BRIM_OK && context != device->context) {
-        return brim__fail(BRIM_STATUS_INVALID,
-                          "the given queue is of another OpenCL context than the batches are, and "
-                          "cannot use them; open the loader with this queue, or with one of its "
-                          "context, as device_queue");
+        return brim__fail(
+            BRIM_STATUS_INVALID,
+            "the given queue is of another OpenCL context than the batches, and cannot use them; "
+            "open the loader with this queue, or with one of its context, as device_queue");
     }
     return status;
 }
@@ -456,7 +456,7 @@ static brim_status record(struct brim__queue *queue, void **event) {
         }
         (void)opencl->clReleaseEvent(mark);
     }
-    return result(queue->device, "marking a place in a queue", error);
+    return result(queue->device, "putting an event into a queue", error);
 }
 
 /* A barrier: a marker that waits would hold back only itself in a queue that works out of

@@ -1,7 +1,7 @@
 /*
- * opencl_api.h: what brim uses of OpenCL 1.2, under the names that its specification
- * gives it. Declared here, so that brim builds without OpenCL's headers; found when
- * somebody asks for a device (opencl_library.c).
+ * opencl_api.h: the part of OpenCL 1.2 that brim uses, with the names of its specification.
+ * Declared here, so that brim builds without OpenCL's headers; loaded at the first use of a device
+ * (opencl_library.c).
  */
 #ifndef BRIM_OPENCL_API_H
 #define BRIM_OPENCL_API_H

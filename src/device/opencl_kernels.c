@@ -1,10 +1,10 @@
 /*
  * opencl_kernels.c: the kernels' source, building and launching them.
  *
- * A work item does a run: on a CPU some thousand elements one behind the other, which
- * one core goes through without a call in between; on other devices one element (or
- * unit), so that neighbours in a work group touch neighbours in memory. Work groups have
- * one size for a device, because some drivers compile a kernel anew for every size.
+ * A work item does a run: on a CPU some thousand consecutive elements, which one core processes
+ * without a call in between; on other devices one element (or unit), so that neighbours in a work
+ * group access neighbours in memory. Work groups have one size for a device, because some drivers
+ * compile a kernel again for every size.
  *
  * A row of a lookup has the dimensions a x b x c. Work items are numbered
  * (run in the plane b x c, index in a, row). Elements are copied out of the table as
@@ -207,7 +207,7 @@ static brim_status build_program(const struct brim__opencl_kernels *kernels,
     return BRIM_OK;
 }
 
-/* Who comes while another one builds waits for that, and has it then. */
+/* A caller that comes while another one builds waits for that result. */
 static brim_status share_program(const struct brim__opencl_kernels *kernels, cl_program *built) {
     brim__lock(&programs_lock);
     const brim_status status =
@@ -243,7 +243,7 @@ static brim_status make_all(struct brim__opencl_kernels *kernels) {
     return BRIM_OK;
 }
 
-/* With the lock: whoever needs a kernel meanwhile waits for it. */
+/* With the lock: other callers that need a kernel wait for it. */
 static brim_status build_once(struct brim__opencl_kernels *kernels) {
     if (kernels->made) {
         return BRIM_OK;

@@ -1,10 +1,9 @@
 /*
- * opencl_kernels.h: the two things that brim has an OpenCL device compute.
+ * opencl_kernels.h: the two computations that brim runs on OpenCL devices.
  *
- * The program is built from source for one context and device, by whoever prepares the
- * device, or else by the first call that needs a kernel. That takes the driver's compiler a
- * moment, so it is done once for all who share a context. Kernels keep their arguments, and
- * are each opener's own.
+ * The program is built from source for one context and device, when the device is prepared, or else
+ * by the first call that needs a kernel. That takes the driver's compiler a moment, so it is done
+ * once for each context. Kernels keep their arguments, so each opener has its own.
  */
 #ifndef BRIM_OPENCL_KERNELS_H
 #define BRIM_OPENCL_KERNELS_H
@@ -14,10 +13,10 @@
 #include "device/opencl_library.h"
 
 enum brim__opencl_kernel {
-    BRIM__LOOKUP_1, /* elements of so many bytes */
+    BRIM__LOOKUP_1, /* elements of this many bytes */
     BRIM__LOOKUP_2,
     BRIM__LOOKUP_4,
-    BRIM__GATHER_1, /* copies units of so many bytes */
+    BRIM__GATHER_1, /* copies units of this many bytes */
     BRIM__GATHER_4,
     BRIM__GATHER_16,
     BRIM__OPENCL_KERNELS
@@ -47,7 +46,7 @@ struct brim__opencl_kernels {
 brim_status brim__opencl_kernels_init(struct brim__opencl_kernels *kernels);
 brim_status brim__opencl_kernels_build(struct brim__opencl_kernels *kernels);
 void brim__opencl_kernels_fini(struct brim__opencl_kernels *kernels);
-/* Nobody uses it any more. */
+/* It is no longer in use. */
 void brim__opencl_program_free(const struct brim__opencl *opencl,
                                struct brim__opencl_program *program);
 

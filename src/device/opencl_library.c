@@ -1,15 +1,13 @@
 /*
- * opencl_library.c: finds OpenCL when it is first asked for.
+ * opencl_library.c: loads OpenCL at its first use.
  *
- * The loader (libOpenCL.so.1) is what the system's package gives; it knows the drivers
- * that are installed. One lock guards the table while it is filled. A search that found
- * nothing is made anew by the next call; one that succeeded is final, so that the
- * numbers of devices stay as they are. The library is never unloaded: drivers leave
- * threads behind.
+ * The loader (libOpenCL.so.1) is part of the system's package; it knows the installed drivers. One
+ * lock guards the table while it is filled. A search that found nothing is repeated by the next
+ * call; one that succeeded is final, so that the numbers of devices do not change. The library is
+ * never unloaded, because threads of drivers keep running.
  *
- * A driver's threads do not live on in a forked child, and its locks may be held there:
- * whoever asks in a child of a process that has asked before is refused, without a lock
- * being taken.
+ * A driver's threads do not exist in a forked child, and its locks may be held there: a call in a
+ * child whose parent has used OpenCL is refused, without taking a lock.
  */
 #include "device/opencl_library.h"
 #include "base/fault.h"
@@ -194,8 +192,8 @@ static brim_status find_devices(struct brim__opencl *opencl) {
                              : opencl->clGetPlatformIDs(PLATFORMS, platforms, &count);
     if (error == CL_PLATFORM_NOT_FOUND_KHR || (error == CL_SUCCESS && count == 0)) {
         return brim__fail(BRIM_STATUS_UNSUPPORTED,
-                          "OpenCL: " LIBRARY " knows of no driver (it looks into "
-                          "/etc/OpenCL/vendors); " ADVICE);
+                          "OpenCL: " LIBRARY
+                          " found no driver (it reads /etc/OpenCL/vendors); " ADVICE);
     }
     if (error) {
         return brim__fail(BRIM_STATUS_DRIVER,
@@ -252,9 +250,9 @@ brim_status brim__opencl_load(const struct brim__opencl **opencl) {
     uint32_t first = 0;
     if (!atomic_compare_exchange_strong(&asked_for, &first, process) && first != process) {
         return brim__fail(BRIM_STATUS_FORKED,
-                          "OpenCL is in use since before this process was forked, and its drivers "
-                          "do not work in both; use it in one of them, or begin the other anew "
-                          "(of Python's multiprocessing: spawn)");
+                          "OpenCL was in use before this process was forked, and its drivers do "
+                          "not work in both processes; use it in one of them, or start the other "
+                          "as a new program (in Python's multiprocessing: spawn)");
     }
     brim__lock(&lock);
     const brim_status status = loaded ? BRIM_OK : load();

@@ -1,6 +1,5 @@
 /*
- * opencl_library.h: OpenCL's loader as it is found on this machine, its devices, and
- * its errors in words.
+ * opencl_library.h: OpenCL's loader on this machine, its devices, and the names of its errors.
  */
 #ifndef BRIM_OPENCL_LIBRARY_H
 #define BRIM_OPENCL_LIBRARY_H
@@ -12,7 +11,7 @@ struct brim__opencl {
 #define X(result, name, parameters) result(*name) parameters;
     BRIM__OPENCL_CALLS(X)
 #undef X
-    /* numbered through all platforms, CPUs behind all others */
+    /* numbered over all platforms, CPUs after all others */
     uint32_t count;
     struct {
         cl_platform_id platform;
@@ -20,9 +19,9 @@ struct brim__opencl {
     } device[BRIM_MOST_DEVICES];
 };
 
-/* The loader, for as long as the process lives: loaded by the first call that succeeds,
- * and never unloaded. BRIM_STATUS_UNSUPPORTED: there is none, or no driver behind it, and the
- * text says what to install. BRIM_STATUS_FORKED: loaded before a fork. From any thread. */
+/* The loader, for as long as the process lives: loaded by the first call that succeeds, and never
+ * unloaded. BRIM_STATUS_UNSUPPORTED: there is none, or it has no driver, and the text says what to
+ * install. BRIM_STATUS_FORKED: loaded before a fork. From any thread. */
 brim_status brim__opencl_load(const struct brim__opencl **opencl);
 
 /* A text that is zero-ended, cut, and without blanks at its ends. "" where the driver

@@ -1,12 +1,11 @@
 /*
- * bounds.c: what any of many images needs at most, of those up to any number of pixels.
+ * bounds.c: the most memory that any of many images needs, for any bound on pixels.
  *
- * An image of a few bytes may claim to be of any size, and what it would need must not
- * decide the memory of all others once it is known to be too large. How large that is
- * `decode` says, long after the images were looked at: so the most of each kind is kept
- * by bands of sizes. The ends of the bands are 2^16 pixels and 2^k times 3/3, 4/3 and
- * 5/3, rounded down: powers of two, and the bounds that Pillow warns of and refuses, are
- * ends of bands, and such a bound is exact.
+ * An image of a few bytes may claim to be of any size, and its need must not decide the memory of
+ * all others if it is too large. The bound comes from `decode`, long after the images were probed:
+ * so the most of each kind is kept for bands of sizes. The ends of the bands are 2^16 pixels and
+ * 2^k times 3/3, 4/3 and 5/3, rounded down: powers of two, and the bounds that Pillow warns of and
+ * refuses, are ends of bands, and such a bound is exact.
  */
 #include "image/decode.h"
 

@@ -1,10 +1,9 @@
 /*
- * decode.c: which decoder an image belongs to.
+ * decode.c: chooses the decoder of an image.
  *
- * The bytes decide, never the name: data sets hold PNG files that are called
- * .JPEG. What is no image that can be decoded is named as far as it is known, so
- * that the reader of the message need not look into the file. Sizes and regions
- * are checked here once for all formats.
+ * The bytes decide, never the name: data sets hold PNG files that are called .JPEG. For a file that
+ * cannot be decoded the message names its format if it is known. Sizes and regions are checked here
+ * once for all formats.
  */
 #include "image/decode.h"
 
@@ -46,7 +45,7 @@ static const struct magic others[] = {
     { 0, 8, "\0\0\0\x0cJXL ", "a JPEG XL" },
     { 0, 8, "\0\0\0\x0cjP  ", "a JPEG 2000" },
     { 0, 4, "\xff\x4f\xff\x51", "a JPEG 2000" },
-    { 0, 4, "\x89PNG", "a PNG whose line ends were changed on its way" },
+    { 0, 4, "\x89PNG", "a PNG whose line ends were changed in transfer" },
     { 0, 4, "8BPS", "a Photoshop file" },
     { 0, 4, "%PDF", "a PDF" },
     { 0, 5, "<?xml", "XML or SVG" },
@@ -57,7 +56,7 @@ static const struct magic others[] = {
     { 0, 9, "<!doctype", "an HTML page" },
     { 0, 2, "\x1f\x8b", "gzip" },
     { 0, 4, "PK\x03\x04", "a zip" },
-    { 0, 4, "RIFF", "a RIFF file that is no WebP" },
+    { 0, 4, "RIFF", "a RIFF file that is not a WebP" },
 };
 
 static const char *name_other(const uint8_t *data, size_t bytes) {
@@ -84,13 +83,13 @@ static brim_status refuse(const uint8_t *data, size_t bytes) {
     char begin[3 * 4 + 1] = "";
     const size_t shown = bytes < 4 ? bytes : 4;
     if (bytes == 0) {
-        return brim__fail(BRIM_STATUS_CORRUPT, "is no JPEG, PNG or WebP image: it is empty");
+        return brim__fail(BRIM_STATUS_CORRUPT, "is not a JPEG, PNG or WebP image: it is empty");
     }
     for (size_t i = 0; i < shown; i++) {
         (void)snprintf(begin + 3 * i, 4, " %02x", data[i]);
     }
     const char *name = name_other(data, bytes);
-    return brim__fail(BRIM_STATUS_CORRUPT, "is no JPEG, PNG or WebP image (begins with%s%s%s)",
+    return brim__fail(BRIM_STATUS_CORRUPT, "is not a JPEG, PNG or WebP image (begins with%s%s%s)",
                       begin, name == NULL ? "" : ", ", name == NULL ? "" : name);
 }
 

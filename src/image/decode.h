@@ -1,12 +1,11 @@
 /*
  * decode.h: from encoded bytes to rows of pixels: JPEG, PNG and WebP.
  *
- * First the header: what it is, how large, and what decoding it will need. It is
- * read by brim's own code, takes no memory, and refuses what no decoder would
- * take. Then the rows of a region. Everything that a library takes while it
- * decodes comes from `memory`, which the caller has sized by the header (info's
- * memory), so that no file can take more; what a library allocates by itself
- * (libwebp all, libjpeg 2 KB for a decoder) stays within info's outside.
+ * First the header: the format, the size, and the memory that decoding needs. brim reads it itself,
+ * without memory, and refuses files that no decoder would accept. Then the rows of a region. All
+ * memory that a library takes while it decodes comes from `memory`, which the caller has sized by
+ * the header (info's memory), so that no file can take more. Memory that a library allocates by
+ * itself (libwebp all, libjpeg 2 KB for a decoder) stays within info's outside.
  *
  *     input --brim__image_info--> size, format, memory, outside
  *     input --brim__image_decode(region)--> rows --> sink
@@ -50,8 +49,8 @@ struct brim__image_band {
     uint16_t zero;
 };
 _Static_assert(sizeof(struct brim__image_band) == 56, "56 bytes on disk");
-/* To be raised when the memory or outside of any image changes: what indexes remember
- * of an older version is then found out anew. */
+/* To be raised when the memory or outside of any image changes: what indexes remember of an older
+ * version is then computed again. */
 #define BRIM__IMAGE_BOUNDS_VERSION 2
 void brim__image_bands_add(struct brim__image_band bands[BRIM__IMAGE_BANDS],
                            const struct brim__image_info *info, uint64_t sample);
@@ -65,7 +64,7 @@ struct brim__image_survey {
     const struct brim__image_band *band;
     uint32_t count; /* at least 1 */
 };
-/* What any of the images of at most so many pixels needs at most. */
+/* The most that any of the images of at most this many pixels needs. */
 struct brim__image_bounds {
     uint64_t images;        /* 0: there is none, and all up to `over` is 0 */
     uint32_t width, height; /* the largest of each, as stored */
@@ -85,10 +84,9 @@ struct brim__image_bounds brim__image_bounds_within(const struct brim__image_sur
 /* "JPEG", "PNG", "WebP". */
 const char *brim__image_format_name(enum brim__image_format format);
 
-/* What the bytes are, whatever the file is called; sizes are checked: sides from 1
- * to BRIM__MAX_SIDE. BRIM_STATUS_CORRUPT, with the reason, for anything that is no image.
- * orientation: also look for EXIF's, which may stand behind the size. Uses no
- * memory but the input's window. */
+/* What the bytes are, whatever the file is called; sizes are checked: sides from 1 to
+ * BRIM__MAX_SIDE. BRIM_STATUS_CORRUPT, with the reason, for anything that is no image. orientation:
+ * also look for EXIF's, which may come after the size. Uses no memory but the input's window. */
 brim_status brim__image_info(struct brim__input *input, bool orientation,
                              struct brim__image_info *info);
 

@@ -7,9 +7,9 @@
  *     II or MM | 42 | offset of the directory        8 bytes
  *     count | tag, type, number of values, value ... 2 + 12 * count bytes
  *
- * The orientation stands in the first directory. No other one is looked at, so
- * that there is nothing to go round in circles in. Of a directory that is cut
- * short the entries count that are there; of two orientations the last.
+ * The orientation is in the first directory. No other directory is read, so a cycle of directories
+ * is harmless. Of a directory that is cut short, the entries that are there count; of two
+ * orientations the last.
  */
 #include "image/decode.h"
 

@@ -1,11 +1,11 @@
 /*
- * image.h: pixels in memory, and what every file of this room agrees on.
+ * image.h: pixels in memory, and the conventions of this module.
  *
- * A pixel is 1 byte (gray, or a mask's class) or 4 (red, green, blue, and alpha
- * or nothing): never 3, because four lie in a register together. Images are only
- * brought into the form that the user asked for when they leave.
+ * A pixel is 1 byte (gray, or a mask's class) or 4 (red, green, blue, and alpha or nothing): never
+ * 3, because four fit in a register together. Images get the form that the user asked for only at
+ * the end.
  *
- * Rows are pushed: who makes them calls a sink with each, in its own order.
+ * Rows are pushed: their maker calls a sink with each, in its own order.
  */
 #ifndef BRIM_IMAGE_H
 #define BRIM_IMAGE_H

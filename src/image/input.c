@@ -1,9 +1,9 @@
 /*
  * input.c: encoded bytes, in memory or read from a file through a window.
  *
- * A window is filled from the byte that is asked for to its end or the input's,
- * so that whoever goes on from there finds it filled, and jumps cost one read
- * each. What lies in it is [at, at + have); after a failed read that is nothing.
+ * A window is filled from the byte that is asked for to its end or the input's, so that reading on
+ * from there finds it filled, and jumps cost one read each. It contains [at, at + have); after a
+ * failed read it is empty.
  */
 #include "image/input.h"
 

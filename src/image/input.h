@@ -1,8 +1,8 @@
 /*
  * input.h: encoded bytes, in memory or read from a file through a window.
  *
- * A decoder that reads from front to back asks for the next piece again and
- * again and never holds the whole file. One that jumps (headers) asks by offset.
+ * A decoder that reads from front to back asks for the next piece each time and never holds the
+ * whole file. One that jumps (headers) asks by offset.
  */
 #ifndef BRIM_INPUT_H
 #define BRIM_INPUT_H
@@ -35,8 +35,8 @@ void brim__input_file(struct brim__input *input, const struct brim__file *file, 
  * Past the end: BRIM_STATUS_CORRUPT, "ends after N bytes". */
 brim_status brim__input_at(struct brim__input *input, uint64_t offset, size_t bytes,
                            const uint8_t **data);
-/* The next piece from `next` on, at least one byte and at most a window, and moves behind
- * it; *bytes 0 at the end. */
+/* The next piece from `next` on, at least one byte and at most a window, and moves after it; *bytes
+ * 0 at the end. */
 brim_status brim__input_next(struct brim__input *input, const uint8_t **data, size_t *bytes);
 static inline void brim__input_seek(struct brim__input *input, uint64_t offset) {
     input->next = offset;

@@ -13,13 +13,12 @@
  *     a progressive image whose last bits are missing is smoothed across blocks: it is
  *     transformed in its full width, as are rare samplings at reduced scale
  *
- * Above the region nothing need be added: libjpeg keeps the row before it.
+ * No rows above the region are needed: libjpeg keeps the row before it.
  *
- * A decoder is made for each image and lies on the stack; what it takes comes from the
- * caller's memory (jpeg_memory.h). libjpeg reports errors by not returning: fail()
- * jumps back to brim__jpeg_decode, and there is nothing in between to be undone. Its
- * warnings are errors too where they mean that data is missing or wrong; damage in what
- * is not read is not seen.
+ * A decoder is made for each image, on the stack; its memory comes from the caller's
+ * (jpeg_memory.h). libjpeg reports errors by not returning: fail() jumps back to brim__jpeg_decode,
+ * and there is nothing in between to undo. Its warnings are errors too if they mean that data is
+ * missing or wrong; damage in parts that are not read is not found.
  */
 #include "image/jpeg_rough.h"
 
@@ -80,9 +79,11 @@ static void on_error(j_common_ptr jpeg) {
         fail(decoder,
              brim__fail(BRIM_STATUS_MEMORY, "the system refused memory for a JPEG decoder"));
     }
-    fail(decoder, brim__fail(BRIM_STATUS_CORRUPT,
-                             "is a JPEG that needs more than the %llu bytes that its header says",
-                             (unsigned long long)decoder->memory.bytes));
+    fail(decoder,
+         brim__fail(
+             BRIM_STATUS_CORRUPT,
+             "is a JPEG that needs more memory than the %llu bytes that follow from its header",
+             (unsigned long long)decoder->memory.bytes));
 }
 
 /* Warnings that do not mean that pixels are wrong. */
@@ -114,10 +115,10 @@ static void on_progress(j_common_ptr jpeg) {
         return;
     }
     const char *change =
-        decoder->most_scans < MOST_SCANS ? ": raise decode's max_pixels if that is no mistake" : "";
+        decoder->most_scans < MOST_SCANS ? ": raise decode's max_pixels if the file is right" : "";
     fail(decoder, brim__fail(BRIM_STATUS_CORRUPT,
-                             "is a JPEG of %ux%u pixels and more than %d scans, each of which goes "
-                             "through all of them: a scan bomb%s",
+                             "is a JPEG of %ux%u pixels and more than %d scans, each of which "
+                             "processes all pixels: a scan bomb%s",
                              decoder->decoding->info->width, decoder->decoding->info->height,
                              decoder->most_scans, change));
 }
@@ -233,7 +234,7 @@ static void check_header(struct decoder *decoder) {
     }
     if (!same) {
         fail(decoder, brim__fail(BRIM_STATUS_CORRUPT,
-                                 "is a JPEG whose header has changed since it was read first"));
+                                 "is a JPEG whose header has changed since it was first read"));
     }
 }
 
@@ -350,7 +351,7 @@ static brim_status decode(struct decoder *decoder, brim__row_sink *sink, void *u
             }
         }
     }
-    /* who takes the last row wants to know whether the file ends as it should */
+    /* the consumer of the last row must know whether the file ends correctly */
     if (jpeg->output_scanline == jpeg->output_height && !decoding->damaged) {
         jpeg_finish_decompress(jpeg);
     }

@@ -1,16 +1,16 @@
 /*
  * jpeg_info.c: the header of a JPEG file.
  *
- * A JPEG is a chain of segments: FF, a marker, and for most of them a length of two
- * bytes and so much data. The header ends with the first SOS, behind which the pixels
- * begin. Segments are jumped over; only the frame (SOF), the begin of the scan (SOS)
- * and, where it is asked for, the EXIF segment are read:
+ * A JPEG is a chain of segments: FF, a marker, and for most of them a length of two bytes and that
+ * much data. The header ends with the first SOS, after which the pixels begin. Segments are
+ * skipped; only the frame (SOF), the start of the scan (SOS) and, if asked for, the EXIF segment
+ * are read:
  *
  *     SOI | APPn DQT DHT COM ... | SOF | ... | SOS | pixels
  *
- * Where bytes stand between segments the next marker is looked for, as libjpeg does.
- * Both that and the number of segments are limited, so that no file can keep a reader
- * busy. Of what is not decoded the message says what it is.
+ * If there are bytes between segments, the next marker is searched, as in libjpeg. Both that and
+ * the number of segments are limited, so that no file can keep a reader busy. For a file that
+ * cannot be decoded the message names its kind.
  */
 #include "image/jpeg_memory.h"
 
@@ -50,7 +50,7 @@ static uint32_t read_16(const uint8_t *data) {
     return (uint32_t)data[0] << 8 | data[1];
 }
 
-/* The marker at or behind `at`, which then stands behind it. */
+/* The marker at or after `at`; `at` is then after the marker. */
 static brim_status next_marker(struct walk *walk, uint8_t *marker) {
     bool after_ff = false;
     for (uint32_t i = 0;; i++) {
@@ -129,7 +129,7 @@ static brim_status check_sampling(const struct brim__image_info *info) {
     return BRIM_OK;
 }
 
-/* data: the frame's segment behind its length, `bytes` of it. */
+/* data: the frame's segment after its length, `bytes` of it. */
 static brim_status read_frame(const uint8_t *data, size_t bytes, struct brim__image_info *info) {
     if (bytes < 6) {
         return brim__fail(BRIM_STATUS_CORRUPT, "is a damaged JPEG: its frame header has %zu bytes",
@@ -146,9 +146,9 @@ static brim_status read_frame(const uint8_t *data, size_t bytes, struct brim__im
         return brim__fail(BRIM_STATUS_CORRUPT, "is a damaged JPEG: its width is 0");
     }
     if (info->height == 0) {
-        return brim__fail(BRIM_STATUS_CORRUPT,
-                          "is a JPEG that says its height behind its pixels (DNL), "
-                          "which cannot be decoded");
+        return brim__fail(
+            BRIM_STATUS_CORRUPT,
+            "is a JPEG that gives its height after its pixels (DNL), which cannot be decoded");
     }
     if (info->width > LONGEST_SIDE || info->height > LONGEST_SIDE) {
         return brim__fail(BRIM_STATUS_CORRUPT, "is a JPEG of %u x %u pixels; sides may be 1 to %d",
@@ -253,7 +253,7 @@ brim_status brim__jpeg_info(struct brim__input *input, bool orientation,
         return status;
     }
     if (data[0] != 0xff || data[1] != SOI) {
-        return brim__fail(BRIM_STATUS_CORRUPT, "is no JPEG: it begins with %02x %02x", data[0],
+        return brim__fail(BRIM_STATUS_CORRUPT, "is not a JPEG: it begins with %02x %02x", data[0],
                           data[1]);
     }
     for (uint32_t i = 0; i < MOST_SEGMENTS; i++) {

@@ -1,11 +1,10 @@
 /*
- * jpeg_memory.h: all that libjpeg takes while it decodes, from one piece of memory.
+ * jpeg_memory.h: gives libjpeg all its memory from one block.
  *
- * libjpeg asks a memory manager for everything: small objects, rows of samples,
- * and, where an image comes in several scans, the coefficients of all of it. This
- * manager goes through a piece of memory that was sized by the image's header and
- * gives nothing back: a decoder lives for one image. brim__jpeg_memory_bound says
- * how large the piece must be.
+ * libjpeg asks a memory manager for everything: small objects, rows of samples, and, where an image
+ * comes in several scans, the coefficients of all of it. This manager takes from a block that was
+ * sized by the image's header, and frees nothing: a decoder exists for one image.
+ * brim__jpeg_memory_bound says how large the piece must be.
  */
 #ifndef BRIM_JPEG_MEMORY_H
 #define BRIM_JPEG_MEMORY_H

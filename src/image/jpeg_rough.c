@@ -1,16 +1,15 @@
 /*
- * jpeg_rough.c: passing over coefficients; see jpeg_rough.h.
+ * jpeg_rough.c: skipping coefficients; see jpeg_rough.h.
  *
- * A code is looked up by its next 11 bits. The entry says at once how many bits code and
- * number take together and how many coefficients they are. Longer codes, which are rare,
- * are found by comparing with the largest code of each length. What is only passed over is
- * looked up by 12 bits, for all codes at once that lie in them with their numbers, so that
- * several coefficients cost one look and one shift. Near the end of a block these may be
- * too many: there they are taken one by one.
+ * A code is looked up by its next 11 bits. The entry says at once how many bits code and number
+ * take together and how many coefficients they are. Longer codes, which are rare, are found by
+ * comparing with the largest code of each length. Coefficients that are skipped are looked up by 12
+ * bits, for all complete codes and numbers in them, so that several coefficients cost one lookup
+ * and one shift. Near the end of a block these may be too many: there they are taken one by one.
  *
- * Bits are read ahead into a word; reading stops at a marker, behind which there are only
- * zeros. `count` then goes below 0 when bits are used that the file does not have, which
- * is looked at once for each block.
+ * Bits are read ahead into a word; reading stops at a marker, after which there are only zeros.
+ * `count` goes below 0 when bits are used that the file does not have; this is checked once for
+ * each block.
  */
 #include "image/jpeg_rough.h"
 
@@ -51,7 +50,7 @@ struct component {
     const struct table *first, *rest;
     const UINT16 *quantum;
     int32_t mean;
-    int32_t slope[SLOPES]; /* the coefficients behind it, in the order of the file */
+    int32_t slope[SLOPES]; /* the coefficients after it, in the order of the file */
     uint32_t h, v;         /* blocks in an MCU */
     uint8_t *rows;         /* of a row of MCUs */
     uint32_t width;        /* of each */
@@ -59,7 +58,7 @@ struct component {
 
 /* ------------------------------------------------------------------ tables */
 
-/* What a code means: the bits behind it, and the coefficients that it is. */
+/* The meaning of a code: the bits after it, and its coefficients. */
 static uint32_t entry_of(const struct table *table, uint32_t length, uint8_t value) {
     const uint32_t bits = value & 15, run = value >> 4;
     if (table->first) {
@@ -203,7 +202,7 @@ static inline uint32_t look(const struct table *table, uint64_t bits) {
     return BRIM__UNLIKELY(entry == 0) ? find_long(table, bits) : entry;
 }
 
-/* The number behind a code, whose entry was looked up in `bits`. */
+/* The number after a code, whose entry was looked up in `bits`. */
 static inline int32_t number_of(uint32_t entry, uint64_t bits) {
     const uint32_t size = entry >> SIZE_SHIFT;
     if (size == 0) {

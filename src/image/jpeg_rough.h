@@ -2,10 +2,9 @@
  * jpeg_rough.h: a JPEG at a quarter or an eighth of its size, from the lowest coefficients of
  * its blocks alone.
  *
- * The first coefficient of a block of 8 x 8 pixels is their mean: the whole picture at an
- * eighth. With the three next to it there are the means of its quarters. All others need
- * only be passed over, which is most of what decoding a large photograph costs, and can be
- * done faster than reading them.
+ * The first coefficient of a block of 8 x 8 pixels is their mean: the whole picture at an eighth.
+ * With the three next to it there are the means of its quarters. All others are skipped, which is
+ * faster than reading them; they are most of the cost of decoding a large photograph.
  */
 #ifndef BRIM_JPEG_ROUGH_H
 #define BRIM_JPEG_ROUGH_H

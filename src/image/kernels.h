@@ -1,5 +1,5 @@
 /*
- * kernels.h: the loops over pixels that everything else here waits for.
+ * kernels.h: the inner loops over pixels.
  *
  * One table for each instruction set; all variants give the same bits. No kernel reads
  * or writes beyond what its comment says, at any alignment. Input and output do not

@@ -1,6 +1,6 @@
 /*
- * libraries.c: which decoders these are. Two versions of one may differ in a bit of a
- * pixel, and who keeps pixels must know.
+ * libraries.c: the versions of the decoders. Two versions may differ in a bit of a pixel, and a
+ * cache of pixels must know.
  */
 #include "image/decode.h"
 

@@ -1,10 +1,9 @@
 /*
- * pixels.h: what can be done to an image that lies in memory.
+ * pixels.h: operations on an image in memory.
  *
- * Definitions are Pillow's (ImageEnhance, ImageOps, Image.rotate) or torchvision's where
- * Pillow has none, bit for bit but for the blur. Where a function does not say otherwise
- * it works in place on 1- or 4-byte pixels and leaves the fourth byte alone. Nothing here
- * takes memory.
+ * Definitions are Pillow's (ImageEnhance, ImageOps, Image.rotate) or torchvision's where Pillow has
+ * none, bit-identical except for the blur. Unless a function says otherwise, it works in place on
+ * 1- or 4-byte pixels and does not change the fourth byte. Nothing here takes memory.
  */
 #ifndef BRIM_PIXELS_H
 #define BRIM_PIXELS_H

@@ -7,17 +7,16 @@
  *
  *     image row y + half --(across)--> ring of `size` rows --(down)--> image row y
  *
- * Values have 7 bits behind the point: the sum of two of them, of the two rows or columns
- * at one distance, fits into 16 bits, and the upper half of its product with a weight of
- * 16 bits is a value again. So eight lie in the smallest of vector registers, and the
- * bits are the same everywhere. Each product is cut off, losing half a unit on average,
- * which the sum is given back at its start: with 63 taps a result is off by less than
- * 0.3 of 255 before it is rounded.
+ * Values have 7 fractional bits: the sum of two of them, of the two rows or columns at one
+ * distance, fits into 16 bits, and the upper half of its product with a weight of 16 bits is a
+ * value again. So eight fit in the smallest vector registers, and the bits are the same everywhere.
+ * Each product is truncated, losing half a unit on average, which is added to the sum at its start:
+ * with 63 taps a result is off by less than 0.3 of 255 before it is rounded.
  */
 #include "base/real.h"
 #include "image/pixels.h"
 
-#define POINT 7 /* bits behind the point */
+#define POINT 7 /* fractional bits */
 #define HALF  (BRIM__BLUR_MOST / 2)
 
 struct kernel {

@@ -1,11 +1,10 @@
 /*
  * pixels_color.c: operations that change the colour of each pixel.
  *
- * Most of them map a byte to a byte, the same everywhere in the image, so that they are
- * a table of 256 for each channel, filled by the definition and applied once. Those that
- * look at a whole pixel (saturation, hue, gray) or at its neighbours (sharpness) have a
- * loop of their own. All of it equals Pillow bit for bit: its blending is in float32, cut
- * off and not rounded, and so is ours.
+ * Most of them map a byte to a byte, the same everywhere in the image, so that they are a table of
+ * 256 for each channel, filled by the definition and applied once. Those that look at a whole pixel
+ * (saturation, hue, gray) or at its neighbours (sharpness) have a loop of their own. All of it is
+ * bit-identical to Pillow, whose blending is in float32, truncated and not rounded.
  */
 #include "image/pixels.h"
 

@@ -1,12 +1,12 @@
 /*
- * pixels_geometry.c: operations that move pixels and leave their colours alone.
+ * pixels_geometry.c: operations that move pixels and do not change their colours.
  *
  * Pixels are moved as a byte or as four at once (move_pixel); images need not be aligned.
  *
  * The affine transform follows Pillow's three ways, because each of them rounds in its
  * own manner and that decides which pixel is taken:
  *
- *     bilinear                    positions in double, computed anew for each pixel
+ *     bilinear                    positions in double, computed for each pixel
  *     nearest, small coordinates  16.16 fixed point, summed along a row
  *     nearest, pure scaling or    double, summed along a row
  *       larger coordinates
@@ -280,9 +280,9 @@ void brim__image_affine(const struct brim__image *from, const struct brim__image
     }
 }
 
-/* To 15 digits behind the point, as Pillow does, so that a right angle is one. |x| <= 1.
- * In integers, because the product of doubles would have been rounded before: it is
- * sin 45 and cos 45 that lie on the two sides of a half. */
+/* To 15 decimal places, as Pillow does, so that a right angle is one. |x| <= 1. In integers,
+ * because the product of doubles would have been rounded before: it is sin 45 and cos 45 that lie
+ * on the two sides of a half. */
 static double round_digits(double x) {
     __extension__ typedef unsigned __int128 wide;
     const uint64_t digits = 1000000000000000u;

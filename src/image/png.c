@@ -1,25 +1,23 @@
 /*
  * png.c: the pixels of a PNG, by libspng.
  *
- * libspng inflates and unfilters rows; what they mean is decided here. It is shown
- * a file of its own: the header, a palette that stands in for the real one, the
- * image data of the input, and an end. So none of the other chunks, before or
- * behind the data, can make it take time or memory.
+ * libspng inflates and unfilters rows; their meaning is decided here. libspng sees a synthetic
+ * file: the header, a substitute for the palette, the image data of the input, and an end. So none
+ * of the other chunks, before or after the data, can make it take time or memory.
  *
- * Its memory, and zlib's below it, comes from the caller's. The hooks have no
- * argument of the user, so the arena is the thread's for the time of the call. The
- * libraries take what they need once and give it back at the end: the arena only
- * grows, and freeing does nothing.
+ * Its memory, and zlib's below it, comes from the caller's. The hooks have no argument of the user,
+ * so the arena belongs to the thread during the call. The libraries allocate once and free at the
+ * end: the arena only grows, and freeing does nothing.
  *
  *     | pixels of a row | stored row, or all of them | libspng's ... |
  *
- * Rows come in order where the image is not interlaced, and only the last one is
- * held. Rows behind the region are not looked at.
+ * Rows come in order where the image is not interlaced, and only the last one is held. Rows after
+ * the region are not read.
  *
- * Pixels are those of Pillow's convert, also where one could think of others: of
- * 16-bit colours the high byte, 16-bit gray cut off at 255, and which colour is
- * transparent compared by a byte. MASK is the number in the file: of palette
- * images the index, of gray ones the value, 1-, 2- and 4-bit values not stretched.
+ * Pixels are those of Pillow's convert, also in these cases: of 16-bit colours the high byte,
+ * 16-bit gray cut off at 255, and which colour is transparent compared by a byte. MASK is the
+ * number in the file: of palette images the index, of gray ones the value, 1-, 2- and 4-bit values
+ * not stretched.
  */
 #include "image/png.h"
 
@@ -69,7 +67,7 @@ static void give_back(void *taken) {
 /* A palette of one black entry; indices are not looked up by libspng. */
 static const uint8_t palette_chunk[] = { 0, 0, 0, 3,    'P',  'L',  'T', 'E',
                                          0, 0, 0, 0xa7, 0x7a, 0x3d, 0xda };
-/* An end, behind a checksum for a chunk that lost its own. */
+/* An end, after a checksum for a chunk that lost its own. */
 static const uint8_t end_chunks[] = { 0,   0,   0,   0,   0,    0,    0,    0,
                                       'I', 'E', 'N', 'D', 0xae, 0x42, 0x60, 0x82 };
 enum { CHECKSUM = 4, AROUND = 12 };

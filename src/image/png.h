@@ -1,6 +1,6 @@
 /*
- * png.h: what the two files of the PNG decoder share: all that stands before the
- * image data.
+ * png.h: declarations for the two files of the PNG decoder: the part of a file before the image
+ * data.
  *
  *     signature  IHDR  ...  PLTE  ...  tRNS  ...  | IDAT IDAT IDAT ...
  *     \________ png_info.c: own code ____________/ \_ png.c: libspng _/

@@ -1,15 +1,13 @@
 /*
- * png_info.c: what stands before a PNG's image data, and the memory it will need.
+ * png_info.c: reads the part of a PNG before its image data, and computes the memory that it needs.
  *
- * Chunks are walked by their lengths up to the first IDAT; only those that pixels
- * depend on are looked at. The others (text, colour profiles, whatever a file has)
- * are jumped over and never reach libspng, so that a compressed megabyte of text
- * costs neither time nor memory. Their number is limited, so that no file can keep a
- * reader busy.
+ * Chunks are walked by their lengths up to the first IDAT; only those that pixels depend on are
+ * read. The others (text, colour profiles and so on) are skipped and never reach libspng, so that a
+ * compressed megabyte of text costs neither time nor memory. Their number is limited, so that no
+ * file can keep a reader busy.
  *
- * Colours are Pillow's: no gamma, no profile; an index behind the end of the
- * palette is black, and which colour is transparent is decided by the low byte of
- * what tRNS says.
+ * Colours are Pillow's: no gamma, no profile; an index beyond the end of the palette is black, and
+ * the low byte of tRNS decides which colour is transparent.
  */
 #include "image/png.h"
 

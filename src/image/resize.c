@@ -1,9 +1,8 @@
 /*
  * resize.c: rows in, resampled rows out.
  *
- * An axis is passed on as it is (SAME), picked from (PICK: nearest) or weighed. Only
- * weighing rows needs more than one of them at a time. It is done in one of two ways,
- * which give the same bits:
+ * An axis is copied (SAME), picked from (PICK: nearest) or weighted. Only weighting rows needs more
+ * than one of them at a time. It is done in one of two ways, which give the same bits:
  *
  *     few rows to an output:   a ring of the last rows; an output is made from them when
  *                              its last one has come

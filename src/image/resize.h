@@ -8,9 +8,9 @@
  *
  *     row --(horizontal)--> ring of rows --(vertical)--> sink
  *
- * vertical_first turns the two around (images much taller than wide; images that
- * are stored transposed). Only the window of the result that somebody wants is
- * computed, from only those rows and columns of the input that it needs.
+ * vertical_first turns the two around (images much taller than wide; images that are stored
+ * transposed). Only the requested window of the result is computed, from only the rows and columns
+ * of the input that it needs.
  */
 #ifndef BRIM_RESIZE_H
 #define BRIM_RESIZE_H

@@ -6,11 +6,11 @@
  *
  *     | encoded image | pixels of the region's surroundings | a row |
  *
- * It is told to decode only what the region needs. At the edges of what it decodes,
- * chroma is enlarged without its neighbours; two pixels more on each side make the
- * region equal to that of the whole image. Where alpha stands apart, rows and columns
- * before the region are decoded too: libwebp 1.2.4 filters alpha wrongly without. What libwebp takes by itself is bounded
- * by webp_info.c; it uses no threads.
+ * It is told to decode only what the region needs. At the edges of what it decodes, chroma is
+ * enlarged without its neighbours; two pixels more on each side make the region equal to that of
+ * the whole image. If alpha is separate, rows and columns before the region are decoded too,
+ * because libwebp 1.2.4 filters alpha wrongly otherwise. webp_info.c bounds the memory that libwebp
+ * allocates by itself; it uses no threads.
  *
  * A large image is given to it piece by piece, so that it can be interrupted in between.
  *

@@ -1,6 +1,6 @@
 /*
- * webp.h: what the files of the WebP decoder share: where the image lies in the
- * file, and what libwebp will take for it.
+ * webp.h: declarations for the files of the WebP decoder: where the image is in the file, and the
+ * memory that libwebp will take for it.
  *
  *     RIFF [VP8X ...] [ALPH] VP8  [EXIF ...]          still, lossy
  *     RIFF [VP8X ...]        VP8L [EXIF ...]          still, lossless
@@ -37,8 +37,8 @@ static inline bool brim__webp_is_large(const struct brim__webp *webp) {
 
 brim_status brim__webp_find(struct brim__input *input, bool exif, struct brim__webp *webp);
 
-/* What libwebp takes for a lossless image at [at, at + bytes) of width x height pixels,
- * at most. `at` is behind the image's own header. BRIM_STATUS_CORRUPT: it cannot be decoded. */
+/* What libwebp takes for a lossless image at [at, at + bytes) of width x height pixels, at most.
+ * `at` is after the image's own header. BRIM_STATUS_CORRUPT: it cannot be decoded. */
 brim_status brim__webp_lossless_bytes(struct brim__input *input, uint64_t at, uint64_t bytes,
                                       uint32_t width, uint32_t height, uint64_t *taken);
 

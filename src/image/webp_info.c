@@ -1,14 +1,14 @@
 /*
- * webp_info.c: where the image lies in a WebP file, and the memory it will need.
+ * webp_info.c: finds the image in a WebP file, and the memory that it needs.
  *
- * The file is a list of chunks (RIFF); only those of the image and its EXIF matter.
- * Of an animation the first frame is found, as it stands on its canvas. The number of
- * chunks that are passed is limited, so that no file can keep a reader busy.
+ * The file is a list of chunks (RIFF); only those of the image and its EXIF matter. Of an animation
+ * the first frame is found, at its position on the canvas. The number of chunks is limited, so that
+ * no file can keep a reader busy.
  */
 #include "image/webp.h"
 
 #define HEADER      8     /* bytes of a chunk before its data */
-#define MOST_CHUNKS 65536 /* EXIF stands behind all frames of an animation, a chunk each */
+#define MOST_CHUNKS 65536 /* EXIF comes after all frames of an animation, a chunk each */
 
 #define FLAG_ANIMATED 0x02
 #define FLAG_EXIF     0x08
@@ -43,7 +43,7 @@ struct chunk {
     uint64_t at;    /* of its name */
     uint64_t data;  /* of its data */
     uint64_t bytes; /* of its data, as far as they are there */
-    uint64_t next;  /* of the chunk behind it */
+    uint64_t next;  /* of the chunk after it */
     bool cut;       /* some of its data is not there */
 };
 
@@ -118,7 +118,7 @@ static brim_status read_lossless(struct brim__input *input, const struct chunk *
     return BRIM_OK;
 }
 
-/* Finds the image among the chunks of [at, end); *next: behind it. */
+/* Finds the image among the chunks of [at, end); *next: after it. */
 static brim_status find_image(struct walk *walk, uint64_t at, uint64_t end, struct brim__webp *webp,
                               uint64_t *next) {
     struct chunk chunk;

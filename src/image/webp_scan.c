@@ -1,19 +1,17 @@
 /*
  * webp_scan.c: how much libwebp will allocate for a lossless image.
  *
- * libwebp has no hook for memory, so that what it takes must be known before. For
- * lossless images the size does not tell: the image may be divided into blocks that
- * use different sets of Huffman codes, and libwebp makes tables of 12 to 20 KB for
- * each set. A small file can ask for a gigabyte; usual files have a few dozen sets.
- * How many there are stands behind compressed data:
+ * libwebp has no hook for memory, so its need must be known before. For lossless images the size is
+ * not enough: the image may be divided into blocks that use different sets of Huffman codes, and
+ * libwebp makes tables of 12 to 20 KB for each set. A small file can ask for a gigabyte; usual
+ * files have a few dozen sets. Their number is in compressed data:
  *
  *     transforms  cache  | image of set numbers | codes of each set | pixels
  *     (with images)
  *     \_________ read here ____________________/ \_ of the first set _/
  *
- * So these few small images are parsed here, which takes no memory: pixels need not
- * be known in order to find the end of them, and the largest set number is one that
- * was written out as it is.
+ * So these few small images are parsed here, which takes no memory: pixels need not be known in
+ * order to find the end of them, and the largest set number is one that is in the data literally.
  *
  * libwebp's own tables must fit the bound in the versions that matter: the sizes
  * below follow its table sizes and structures (1.2.4 and 1.3.2), and were compared
@@ -187,7 +185,7 @@ static void read_lengths(struct bits *bits, uint8_t *lengths, uint32_t symbols) 
                                 : symbol == 17 ? 3 + read_bits(bits, 3)
                                                : 11 + read_bits(bits, 7);
         if (repeat > symbols - i) {
-            refuse(bits, "code lengths go on behind the last symbol");
+            refuse(bits, "code lengths go on after the last symbol");
             return;
         }
         memset(lengths + i, symbol == 16 ? previous : 0, repeat);
@@ -269,7 +267,7 @@ static void pass_image(struct bits *bits, uint64_t pixels, struct set *set, uint
             const uint32_t length = read_number(bits, green - LITERALS);
             (void)read_number(bits, read_symbol(bits, &codes[DISTANCE]));
             if (length > pixels - i) {
-                refuse(bits, "a copy goes on behind the last pixel");
+                refuse(bits, "a copy goes on after the last pixel");
             }
             i += length;
         } else {

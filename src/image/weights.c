@@ -1,10 +1,10 @@
 /*
  * weights.c: tables of weights, equal to Pillow's bit for bit.
  *
- * Equal weights need the same operations on doubles in the same order: centre, reach,
- * filter, sum, quotient, rounding. Nothing here may be rearranged, and a quotient must
- * not become a product with the inverse. A new crop comes with every image, so tables
- * must be quick: a filter's loop has the filter compiled in.
+ * Equal weights need the same operations on doubles in the same order: centre, reach, filter, sum,
+ * quotient, rounding. Nothing here may be rearranged, and a quotient must not become a product with
+ * the inverse. A new crop comes with every image, so tables must be made quickly: a filter's loop
+ * has the filter compiled in.
  *
  * A mirrored axis is computed as if pixel 0 were the last one, and then turned around:
  * what is computed is `place` of the mirrored output.

@@ -2,9 +2,9 @@
  * weights.h: an axis of a resize as a table: which input pixels make an output, and
  * how much of each.
  *
- * The weights are Pillow's, made in doubles and rounded to 22 bits behind the point.
- * A weight k is stored as two halves for multipliers of 16 bits, k = high * 2048 + low
- * with low in [0, 2047], and those of four taps together:
+ * The weights are Pillow's, made in doubles and rounded to 22 fractional bits. A weight k is stored
+ * as two halves for multipliers of 16 bits, k = high * 2048 + low with low in [0, 2047], and those
+ * of four taps together:
  *
  *     output j:  | h0 h1 l0 l1 h2 h3 l2 l3 | h4 h5 l4 l5 ... |     `groups` of them
  *                 '------- group 0 -------'
@@ -12,8 +12,8 @@
  * so that one multiply-and-add does two taps. All outputs of a table have as many
  * pairs and groups; the weights that an output does not need are 0.
  *
- * A table of one group, the usual one, may also be had spread out for the four channels
- * of two outputs a and b, as vectors take it:
+ * A table of one group, the usual one, is also available spread out for the four channels of two
+ * outputs a and b, as vectors take it:
  *
  *     | a: h0 h1 h0 h1 h0 h1 h0 h1  b: h0 h1 ... | l0 l1 | h2 h3 | l2 l3 |     two outputs
  */

@@ -8,16 +8,15 @@
  *       ^ aligned to 64     ^ aligned to 64
  *       |<------- charged: header + memory, to 16 bytes ------->|
  *
- * The charge comes first and is given back if the system refuses. Freeing goes
- * the other way round: the memory leaves before the charge does, so that the
- * charge is never below what is held.
+ * The charge comes first and is returned if the system refuses. Freeing works in reverse: the
+ * memory is freed before the charge is returned, so the charge is never less than the memory.
  *
- * Shared pages are a memory file of their own and its map. The number that tells
- * them from all others is never given twice: who has mapped the file of a number
- * may keep the map for as long as that number comes.
+ * Shared pages are a separate memory file and its map. The number that identifies them is never
+ * used twice: a process that has mapped the file of a number may keep the map for as long as that
+ * number is used.
  *
- * Once addresses are kept, pages that are freed are replaced in one step by empty
- * ones: nobody else can get the addresses in between.
+ * Once addresses are kept, pages that are freed are replaced by empty ones in one step, so that no
+ * other map can get the addresses in between.
  */
 #include "memory/alloc.h"
 #include "base/fault.h"
@@ -230,7 +229,7 @@ void brim_keep_addresses(void) {
     atomic_store(&keep_addresses, true);
 }
 
-/* Empty pages in the place of others; false: these are as they were. */
+/* Replaces pages by empty ones; false: they are unchanged. */
 static bool empty(uint8_t *memory, size_t bytes) {
     return !brim__fault(BRIM__FAULT_MAP) &&
            mmap(memory, bytes, PROT_READ | PROT_WRITE,
@@ -255,7 +254,7 @@ void brim__pages_free(struct brim__pages *pages) {
         munmap(memory, bytes);
     }
     if (pages->number) { /* after the map, through which cut pages would be a SIGBUS */
-        /* else they would stay for as long as any process maps them, charged to nobody */
+        /* else they would stay for as long as any process maps them, charged to no budget */
         const int cut = ftruncate(pages->file, 0);
         assert(cut == 0);
         (void)cut;

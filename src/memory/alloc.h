@@ -1,10 +1,9 @@
 /*
- * alloc.h: the only door to malloc, to anonymous maps and to memory files.
+ * alloc.h: the only access to malloc, to anonymous maps and to memory files.
  *
- * Everything is charged to a budget before the system is asked, and knows the
- * budget that it goes back to. budget NULL: not counted; only for what exists
- * before any budget does (pipelines, whose size their text bounds, and the
- * runtime's own object).
+ * All memory is charged to a budget before the system is asked, and knows the budget that it is
+ * returned to. budget NULL: not counted; only for objects that exist before any budget does
+ * (pipelines, whose size their text bounds, and the runtime object).
  */
 #ifndef BRIM_ALLOC_H
 #define BRIM_ALLOC_H
@@ -41,7 +40,7 @@ brim_status brim__pages_new_shared(struct brim__pages *pages, brim_budget *budge
 /* How others find them; of private pages, or none: none. */
 brim_region brim__pages_region(const struct brim__pages *pages);
 void brim__pages_free(struct brim__pages *pages); /* harmless twice */
-/* Has the system put memory behind all of them now, which costs less than page by page. */
+/* Makes the system allocate memory for all of them now, which costs less than page by page. */
 void brim__pages_populate(const struct brim__pages *pages);
 
 /* A bump allocator for what lives as long as one object. Takes whole pages

@@ -3,10 +3,9 @@
  *
  *     blocks ─► | block | taken ... | free |  ─►  | block | taken ......... |
  *
- * The first block is one page, later ones are four, and a request that does not
- * fit such a block gets one of its own size. So what an arena charges depends
- * on the requests and on nothing else, and a plan can foretell it by making
- * the same requests. The block with the most room stays in front.
+ * The first block is one page, later ones are four, and a request that does not fit such a block
+ * gets one of its own size. So the charge of an arena depends only on the requests, and a plan can
+ * predict it by making the same requests. The block with the most room stays first.
  */
 #include "base/platform.h"
 #include "memory/alloc.h"
@@ -39,8 +38,8 @@ static size_t room(const struct brim__arena_block *block) {
     return block->pages.bytes - block->taken;
 }
 
-/* Bytes of the block that are behind its taken ones and before the next
- * aligned one: blocks begin at a page. */
+/* Bytes of the block that are after its taken ones and before the next aligned one: blocks begin at
+ * a page. */
 static size_t gap(const struct brim__arena_block *block, size_t alignment) {
     return brim__align(block->taken, alignment) - block->taken;
 }

@@ -1,11 +1,10 @@
 /*
- * budget.c: the nodes of the tree: their lives, and the calls that charge them.
+ * budget.c: the nodes of the tree: their lifetime, and the calls that charge them.
  *
- * Life of a node. Handles are counted (refs). When the last goes, what is still
- * charged through them is returned up the tree. brim's own memory (alloc.c) is
- * not: it stays charged until it is freed, and keeps its node, and so do living
- * children, whose nodes are such memory of their parents. Nobody can therefore
- * uncharge on a node that is gone, other than through a handle that was freed.
+ * Life of a node. Handles are counted (refs). When the last one is freed, the bytes that are still
+ * charged through them are returned up the tree. Memory that brim allocated (alloc.c) is not: it
+ * stays charged until it is freed, and keeps its node. So do living children, whose nodes are such
+ * memory of their parents. Therefore only a freed handle could uncharge on a node that is gone.
  *
  * After a fork the child touches no lock: the parent may have held it. Reading
  * and charging say BRIM_STATUS_FORKED; freeing and returning do nothing.
@@ -80,8 +79,8 @@ brim_status brim__budget_root(const char *label, const uint64_t limits[BRIM_MEMO
     if (limits[BRIM_MEMORY_HOST] < bytes) {
         char limit[BRIM__SIZE_TEXT];
         return brim__fail(BRIM_STATUS_BUDGET,
-                          "budget \"%s\" (limit %s) cannot even hold itself; raise the limit to at "
-                          "least %llu bytes",
+                          "budget \"%s\" (limit %s) is too small for its own records; raise the "
+                          "limit to at least %llu bytes",
                           label, brim__size_text(limits[BRIM_MEMORY_HOST], limit),
                           (unsigned long long)bytes);
     }
@@ -229,7 +228,7 @@ brim_status brim_budget_set(brim_budget *budget, brim_memory kind, uint64_t limi
     }
     if (budget->parent == NULL && minimum > 0) {
         return brim__fail(BRIM_STATUS_INVALID,
-                          "budget \"%s\" has no parent that could set a minimum aside",
+                          "budget \"%s\" has no parent, so it cannot have a minimum",
                           budget->label);
     }
     return brim__add_firmly(&(struct brim__request){ .kind = kind,
@@ -321,7 +320,7 @@ static brim_status charge(brim_budget *budget, brim_memory kind, enum brim__colu
                                                      .block = block });
 }
 
-/* More than is there is a mistake of the caller: what is there goes. */
+/* More than is charged is an error of the caller: all of it is uncharged. */
 static void uncharge(brim_budget *budget, brim_memory kind, enum brim__column column,
                      uint64_t bytes) {
     if (budget == NULL || (unsigned)kind >= BRIM_MEMORY_KINDS || brim__budget_forked(budget)) {

@@ -1,22 +1,20 @@
 /*
  * budget.h: the tree of limits, inside the library.
  *
- * A budget counts, for each kind of memory, what is charged (firm and elastic)
- * and what is reserved, and passes what exceeds its own minimum on to its
- * parent:  counted at the parent = max(minimum, charged + reserved), where what
- * its own children count at it is among its charged. brim_budget_info shows
- * what is really taken at a budget and below it, minimums that are not filled
- * left out.
- * One mutex, the root's, guards the whole tree: charging is rare (opening,
+ * A budget counts, for each kind of memory, what is charged (firm and elastic) and what is
+ * reserved, and passes the part that exceeds its own minimum on to its parent: counted at the
+ * parent = max(minimum, charged + reserved), where what its own children count at it is among its
+ * charged. brim_budget_info shows the memory that is really taken at a budget and below it, without
+ * unused minimums. One mutex, the root's, guards the whole tree: charging is rare (opening,
  * growing, trimming), never in the steady state.
  *
- * Firm charges may take memory from elastic holders: a holder registers a
- * brim__revoke function at its budget; the thread that needs the memory calls
- * it. While a firm charge is collecting, elastic charges in the same tree are
- * refused, so that no other holder takes what was just given up.
+ * Firm charges may take memory from elastic holders: a holder registers a brim__revoke function at
+ * its budget; the thread that needs the memory calls it. While a firm charge is collecting, elastic
+ * charges in the same tree are refused, so that no other holder takes the memory that was just
+ * revoked.
  *
- * The lock order stands in docs/design.md: a firm charge is never made while a pool
- * or loader lock is held, and a revoke function may take these locks and uncharge.
+ * The lock order is in docs/design.md: a firm charge is never made while a pool or loader lock is
+ * held, and a revoke function may take these locks and uncharge.
  */
 #ifndef BRIM_BUDGET_H
 #define BRIM_BUDGET_H
@@ -86,11 +84,11 @@ void brim__budget_on_revoke(brim_budget *budget, brim__revoke *revoke, void *hol
 enum brim__yield {
     BRIM__YIELDS_LAST,  /* in use: only to firm charges */
     BRIM__YIELDS_CACHE, /* what a cache keeps, which costs an epoch to make again */
-    BRIM__YIELDS_IDLE,  /* of somebody whose consumer does not come: made again in no time */
+    BRIM__YIELDS_IDLE,  /* of a loader whose consumer does not come: it can be made again in time */
 };
 void brim__budget_yields(brim_budget *budget, enum brim__yield yield);
-/* Asks those who give way, but for BRIM__YIELDS_LAST, until `bytes` could be charged
- * elastically to `budget`, or they have no more: for what somebody waits for now. */
+/* Asks the holders that give way, except for BRIM__YIELDS_LAST, until `bytes` could be charged
+ * elastically to `budget`, or they have no more: for memory that a consumer waits for now. */
 void brim__budget_make_free(brim_budget *budget, brim_memory kind, uint64_t bytes);
 /* Asks the holders below and at `budget`, each once, for `wanted` bytes in all;
  * what they gave. */
@@ -106,8 +104,8 @@ uint64_t brim__budget_free_now(brim_budget *budget, brim_memory kind);
 uint64_t brim__budget_used(brim_budget *budget, brim_memory kind);
 /* The tightest limit on the way to the root. */
 uint64_t brim__budget_limit(brim_budget *budget, brim_memory kind);
-/* The node on the way to the root that has the least left for a firm charge:
- * who holds what there is what stands in the way. Valid as long as `budget`. */
+/* The node on the way to the root that has the least left for a firm charge: the holders there are
+ * the reason. Valid as long as `budget`. */
 brim_budget *brim__budget_tightest(brim_budget *budget, brim_memory kind);
 /* At or below. */
 bool brim__budget_is_below(brim_budget *budget, const brim_budget *root);

@@ -1,17 +1,16 @@
 /*
  * charge.c: the arithmetic of the tree, and collecting from elastic holders.
  *
- * A change is checked all the way to the root before anything is changed, and
- * both happen under one lock, so no instant shows a limit exceeded. A firm
- * charge that is refused collects: it takes the revoke lock, has elastic
- * charges refused meanwhile, and asks the holders below the node that refused
- * for exactly what is missing, the readiest and then those with the most first, until it
- * fits or nobody has more to give. What lies below a minimum frees nothing for others,
- * so it is not asked for.
+ * A change is checked all the way to the root before anything is changed, and both happen under one
+ * lock, so no instant shows a limit exceeded. A firm charge that is refused collects: it takes the
+ * revoke lock, has elastic charges refused meanwhile, and asks the holders below the node that
+ * refused for exactly what is missing, the readiest and then those with the most first, until it
+ * fits or no holder has more to give. Memory inside a minimum frees nothing for others, so it is
+ * not revoked.
  *
- * Where processes share a budget, what comes to the root is claimed there as the last step
- * of looking whether it fits. A process collects from its own holders only, and keeps what
- * they gave up claimed until it has used it, so that no other process gets it.
+ * Where processes share a budget, what comes to the root is claimed there as the last step of
+ * looking whether it fits. A process collects only from its own holders, and keeps the revoked
+ * memory claimed until it has used it, so that no other process gets it.
  *
  * Everything above "collecting" is called with the tree's lock held.
  */
@@ -263,15 +262,15 @@ static uint64_t gain(const brim_budget *node, const struct brim__request *reques
     return most;
 }
 
-/* Who gives way more readily is asked first, then who has most. */
+/* Holders that give way more readily are asked first, then those with the most. */
 static bool is_before(const brim_budget *a, const brim_budget *b, brim_memory kind) {
     return a->yields != b->yields ? a->yields > b->yields
                                   : a->counts[kind].elastic > b->counts[kind].elastic;
 }
 
-/* The holder below or at `top` to ask next: the readiest among those who help the
- * request, and of these the one with the most elastic memory of its own. Without a
- * request (trimming) everyone does. */
+/* The holder below or at `top` to ask next: the readiest among those that help the request, and of
+ * these the one with the most elastic memory of its own. Without a request (trimming) everyone
+ * does. */
 static brim_budget *pick_holder(brim_budget *top, brim_memory kind,
                                 const struct brim__request *request) {
     brim_budget *picked = NULL;
@@ -324,8 +323,8 @@ static void end_collecting(struct brim__tree *tree) {
     brim__unlock(&tree->revoke_lock);
 }
 
-/* Asks the next holder who would bring the request nearer to fitting, for what is
- * missing; those who are in use only if `firmly`. false: there is none. */
+/* Asks the next holder whose memory helps the request to fit, for what is missing; those that are
+ * in use only if `firmly`. false: there is none. */
 static bool collect(const struct brim__request *request, const struct brim__refusal *refusal,
                     bool firmly) {
     brim_budget *holder = pick_holder(refusal->by, request->kind, request);

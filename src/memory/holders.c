@@ -1,12 +1,11 @@
 /*
- * holders.c: looking at the tree of budgets: walking it, reading it, saying what is left
- * and who holds what, and checking it.
+ * holders.c: reading the tree of budgets: walking it, its numbers, the free memory, the list of
+ * holders, and checking it.
  *
- * Holders are listed by what each node holds itself: its own charges and
- * reservations and the unused part of its minimum. These add up to what the
- * node at the top has in use, so a refusal's list accounts for every byte.
- * The list is made without memory, by looking for the next largest again and
- * again; it ends where the text does.
+ * Holders are listed by the bytes that each node holds itself: its own charges and reservations and
+ * the unused part of its minimum. These add up to the bytes in use at the top node, so the list in
+ * a refusal accounts for every byte. The list is made without memory, by searching for the next
+ * largest each time; it ends when the text is full.
  */
 #include "base/struct.h"
 #include "memory/node.h"
@@ -198,7 +197,7 @@ void brim__budget_list(const brim_budget *top, brim_memory kind, char *text, siz
     }
 }
 
-/* Processes, and who holds what in this one; the former get two thirds of the text. */
+/* Processes, and the holders in this one; the former get two thirds of the text. */
 static void list_processes(const brim_budget *root, brim_memory kind, char *text, size_t bytes) {
     static const char between[] = "; in this process ";
     brim__shared_list(&root->tree->shared, kind, text, bytes / 3 * 2);
@@ -283,7 +282,7 @@ void brim__budget_explain(const struct brim__request *request, const struct brim
     if (refusal->passed == 0) { /* a limit below what is in use */
         snprintf(text, BRIM__DETAIL_BYTES,
                  "budget \"%s\" cannot be limited to %s%s: %s (%llu bytes) is in use; held by %s; "
-                 "close one of them or leave it more",
+                 "close one of them or choose a higher limit",
                  by->label, brim__size_text(request->limit, limit), of_kind, used,
                  (unsigned long long)count->used, holders);
         return;

@@ -1,16 +1,16 @@
 /*
- * node.h: what a budget is made of; for budget.c, charge.c and holders.c alone.
+ * node.h: the parts of a budget; only for budget.c, charge.c and holders.c.
  *
  *     tree ── lock, revoke lock, process
  *      └ root node ─ counts[kind]: own   firm, elastic, reserved
  *          ├ node                  sums  charged, elastic, reserved of all below
  *          └ node                  used  what the limit is checked against
  *
- * used is a node's own firm + elastic + reserved and, for each child, the larger
- * of the child's minimum and its used. kept is the same without anything
- * elastic: what would still be used if every holder gave way. Both are kept up
- * to date on every change, so that a charge costs a walk to the root and no
- * more. charged + reserved <= used <= limit at every node, at every instant.
+ * used is a node's own firm + elastic + reserved and, for each child, the larger of the child's
+ * minimum and its used. kept is the same without anything elastic: the bytes that would still be
+ * used if every holder gave way. Both are kept up to date on every change, so that a charge costs a
+ * walk to the root and no more. charged + reserved <= used <= limit at every node, at every
+ * instant.
  */
 #ifndef BRIM_NODE_H
 #define BRIM_NODE_H
@@ -38,8 +38,8 @@ struct brim_budget {
     char label[BRIM_NAME_BYTES];
     /* all others: the tree's lock */
     uint32_t refs; /* handles; at 0 what they charged is returned */
-    /* bytes of brim's own memory charged here, the children's nodes among it:
-     * the node stays while there are any */
+    /* bytes of memory that brim allocated, charged here, the children's nodes among it: the node
+     * stays while there are any */
     uint64_t blocks, elastic_blocks;
     brim_budget *first, *last;    /* children, oldest first */
     brim_budget *previous, *next; /* siblings */
@@ -79,7 +79,7 @@ struct brim__request {
     enum brim__column column;
     uint64_t bytes;
     const char *who; /* for whom, in a refusal */
-    bool block;      /* memory of brim's own (alloc.c) */
+    bool block;      /* memory that brim allocated (alloc.c) */
     /* BRIM__BOUNDS: of this node; `at` and `bytes` follow from them and from what is used
      * at the moment, and are set when it is looked whether they fit */
     brim_budget *bounded;
@@ -108,7 +108,7 @@ void brim__lower_used(brim_budget *node, brim_memory kind, uint64_t less);
 void brim__lower_kept(brim_budget *node, brim_memory kind, uint64_t less);
 /* Tells other processes what of the root's memory is elastic. */
 void brim__tell_elastic(struct brim__tree *tree, brim_memory kind);
-/* What a column counts other than memory of brim's own. */
+/* What a column counts besides memory that brim allocated. */
 uint64_t brim__loose(brim_budget *node, brim_memory kind, enum brim__column column);
 uint64_t *brim__own_blocks(brim_budget *node, enum brim__column column);
 
@@ -121,7 +121,7 @@ brim_budget *brim__budget_after(const brim_budget *node, const brim_budget *top)
 /* What is left at a node if `taken` is all that is taken there; at the root also of what
  * processes share. `elastic`: for elastic charges. The tree's lock is held. */
 uint64_t brim__budget_left(const brim_budget *node, brim_memory kind, uint64_t taken, bool elastic);
-/* Who holds what below and at `top`, largest first. The tree's lock is held. */
+/* The holders below and at `top`, largest first. The tree's lock is held. */
 void brim__budget_list(const brim_budget *top, brim_memory kind, char *text, size_t bytes);
 /* Writes why a request was refused. The tree's lock is held. */
 void brim__budget_explain(const struct brim__request *request, const struct brim__refusal *refusal,

@@ -1,8 +1,8 @@
 /*
- * process.h: who a process is, so that others can tell when it is gone.
+ * process.h: the identity of a process, so that others can tell when it is gone.
  *
- * A number of a process is used again, and means something only in one namespace of
- * numbers. So a process is its number, the time at which it started, and its namespaces.
+ * The number of a process is reused, and is valid only in one PID namespace. So a process is
+ * identified by its number, its start time, and its namespaces.
  */
 #ifndef BRIM_PROCESS_H
 #define BRIM_PROCESS_H
@@ -12,9 +12,9 @@
 #define BRIM__COMMAND_BYTES 16
 
 struct brim__identity {
-    uint64_t number; /* 0: nobody */
+    uint64_t number; /* 0: no process */
     uint64_t start;  /* clock ticks since the machine started, as its namespace has it */
-    uint64_t space;  /* its namespaces of numbers and times; 0: unknown, nobody can judge */
+    uint64_t space;  /* its namespaces of numbers and times; 0: unknown */
 };
 
 static inline bool brim__identity_equals(const struct brim__identity *a,

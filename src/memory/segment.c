@@ -1,21 +1,20 @@
 /*
  * segment.c: making, opening and deleting the memory that processes share.
  *
- * Life. A process that opens a name makes the file if there is none, looks at its owner, and
- * then locks it (flock): a file of another user is neither locked nor made larger.
- * With that lock held, no other process makes, joins or leaves: so a file whose magic is not
- * there yet was left by one that was killed while making it, and is made again. The last that
- * leaves deletes the name: nothing stays behind where processes end as they should.
- * One that waited for the lock of a file that was deleted meanwhile finds it without a
- * name, and begins again. A file that killed processes have left is taken over by the next, as
- * if it were new.
+ * Lifetime. A process that opens a name makes the file if there is none, checks its owner, and then
+ * locks it (flock): a file of another user is neither locked nor made larger. With that lock held,
+ * no other process makes, joins or leaves: so a file without its magic was left by a process that
+ * was killed while making it, and is made again. The last process that leaves deletes the name: no
+ * file is left if processes end normally. A process that waited for the lock of a file that was
+ * deleted meanwhile finds it without a name, and begins again. A file that killed processes have
+ * left is taken over by the next process, as if it were new.
  *
- * The pages are taken when the file is made: one that was missing later would be a SIGBUS.
- * The file's descriptor is kept no longer than its lock. The lock goes with an explicit
- * call, because a child of a fork may have got a copy of the descriptor.
+ * The pages are allocated when the file is made: a page that was missing later would be a SIGBUS.
+ * The file's descriptor is kept no longer than its lock. The lock is released with an explicit
+ * call, because a forked child may have a copy of the descriptor.
  *
- * A process that is stopped while it has the lock keeps the others from it: they give up
- * after some seconds, and say so.
+ * A process that is stopped while it has the lock keeps the others from it: they fail after some
+ * seconds, with an error that says so.
  */
 #include "memory/segment.h"
 
@@ -54,8 +53,8 @@ static brim_status check_name(const char *name) {
     const size_t length = strnlen(name, BRIM__SHARED_NAME_BYTES);
     if (length == 0 || length >= BRIM__SHARED_NAME_BYTES || strspn(name, allowed) != length) {
         return brim__fail(BRIM_STATUS_INVALID,
-                          "the name of a shared budget has 1 to %d letters, digits, '-', '_' and "
-                          "'.': \"%.80s\" has not",
+                          "the name of a shared budget is 1 to %d letters, digits, '-', '_' and "
+                          "'.', not \"%.80s\"",
                           BRIM__SHARED_NAME_BYTES - 1, name);
     }
     return BRIM_OK;
@@ -76,11 +75,10 @@ static brim_status refuse(const char *name, const char *what, int error) {
 
 static brim_status damaged(const char *name, const char *what) {
     char path[BRIM__SEGMENT_PATH];
-    return brim__fail(
-        BRIM_STATUS_CORRUPT,
-        "shared budget \"%s\": %s %s; when no process uses it any more, delete it, or "
-        "take another name",
-        name, brim__segment_path(name, path), what);
+    return brim__fail(BRIM_STATUS_CORRUPT,
+                      "shared budget \"%s\": %s %s; when no process uses it any more, delete it, "
+                      "or use another name",
+                      name, brim__segment_path(name, path), what);
 }
 
 /* As shm_open does, which older C libraries have in a library of its own. */
@@ -181,7 +179,7 @@ static brim_status open_locked(const char *name, int *file, struct stat *facts) 
         if (status != BRIM_OK || facts->st_nlink > 0) {
             return status;
         }
-        brim__segment_unlock(*file); /* the last who used it has just deleted it */
+        brim__segment_unlock(*file); /* the last process that used it has just deleted it */
     }
 }
 

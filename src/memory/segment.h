@@ -1,18 +1,18 @@
 /*
- * segment.h: the memory in which processes count what they share, and its life.
+ * segment.h: the memory in which processes count a shared budget, and its lifetime.
  *
  *     | magic, format | limits | lock, its holder | entry | entry | ... 256 |
  *                                                   process, command, bytes of each kind
  *
- * It is a file of /dev/shm, of one user and for that user alone: brim-<user>-<name>. What
- * brim keeps in it is no pointer, index or size, and is checked before it is used: wrong
- * numbers lead to wrong sums and refusals, no further. The lock is another matter. It is the
- * C library's, and a robust one has pointers in it, which the C library follows. So processes
- * of one user trust each other this far: one that scribbles over the lock, or cuts the file
- * short, can make the others crash.
+ * It is a file of /dev/shm that belongs to one user, for that user alone: brim-<user>-<name>.
+ * brim's data in it are no pointers, indexes or sizes, and are checked before they are used: wrong
+ * numbers lead only to wrong sums and refusals. The lock is different. It is the C library's, and a
+ * robust lock contains pointers, which the C library follows. So processes of one user must trust
+ * each other this far: a process that overwrites the lock, or truncates the file, can make the
+ * others crash.
  *
- * An entry belongs to one budget (a runtime) of one process. Who takes it writes its
- * number last, and who gives it up clears it first, each with one store: a process may be
+ * An entry belongs to one budget (a runtime) of one process. A process that takes it writes its
+ * number last, and clears it first when it gives it up, each with one store: a process may be
  * killed anywhere in between and leaves an entry that is in use or is not.
  */
 #ifndef BRIM_SEGMENT_H
@@ -27,7 +27,7 @@
 #define BRIM__SHARED_NAME_BYTES 65
 
 struct brim__shared_entry {
-    /* the owner: `number` is 0 in an entry that nobody has */
+    /* the owner: `number` is 0 in a free entry */
     _Atomic uint64_t number, start, space; /* written with the lock */
     char command[BRIM__COMMAND_BYTES];     /* written and read with the lock; any bytes */
     /* Raised with the lock, lowered by the owner at any time. */
@@ -37,7 +37,7 @@ struct brim__shared_entry {
 };
 
 struct brim__shared_segment {
-    _Atomic uint64_t magic; /* written last: 0 where somebody was killed while making it */
+    _Atomic uint64_t magic; /* written last: 0 if a process was killed while making it */
     uint32_t format, mutex_bytes, kinds, entries;
     uint64_t limits[BRIM_MEMORY_KINDS]; /* of the first; written with the file's lock */
     pthread_mutex_t lock;               /* robust: the next one takes it from a dead owner */
@@ -45,10 +45,10 @@ struct brim__shared_segment {
     struct brim__shared_entry entry[BRIM__SHARED_ENTRIES];
 };
 
-/* Opens the segment of a name, or makes it, and locks its file, so that nobody joins or
- * leaves meanwhile; *file is closed by brim__segment_unlock. Waits for others for some
- * seconds. BRIM_STATUS_INVALID: no such name is allowed; BRIM_STATUS_CORRUPT: it is not a segment, and
- * the text says what to delete; BRIM_STATUS_IO: the system refuses. */
+/* Opens the segment of a name, or makes it, and locks its file, so that no process joins or leaves
+ * meanwhile; *file is closed by brim__segment_unlock. Waits for others for some seconds.
+ * BRIM_STATUS_INVALID: no such name is allowed; BRIM_STATUS_CORRUPT: it is not a segment, and the
+ * text says what to delete; BRIM_STATUS_IO: the system refuses. */
 brim_status brim__segment_open(const char *name, struct brim__shared_segment **segment, int *file);
 /* The file of an open segment, locked, for its end; -1: it is not to be had soon, or was
  * deleted. */

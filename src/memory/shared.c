@@ -1,20 +1,20 @@
 /*
  * shared.c: claims of processes on one budget.
  *
- * The sum of what all entries claim is computed anew for each claim, with the segment's
- * lock held, and nothing else is kept. So a process that is killed at any instant leaves
- * nothing to be repaired: each entry is what its owner last stored, and the lock is taken
- * over from the dead. Raising a claim needs the lock, lowering it is a single store of the
- * owner: the sum that another one reads with the lock is at least the true one.
+ * The sum of the claims of all entries is computed again for each claim, with the segment's lock
+ * held, and nothing else is kept. So a process that is killed at any instant leaves nothing to be
+ * repaired: each entry is what its owner last stored, and the lock of a dead process is taken over.
+ * Raising a claim needs the lock, lowering it is a single store of the owner: the sum that another
+ * process reads with the lock is at least the true sum.
  *
- * An entry of a process that was killed counts until somebody looks for the dead: when a
- * firm claim would be refused, now and then when an elastic one is, and when somebody joins
- * or leaves. Looking reads /proc, so it happens without the lock: the candidates are
- * noted, judged, and then freed with the lock if they are still the same.
+ * An entry of a killed process counts until a process looks for dead ones: before a firm claim is
+ * refused, sometimes when an elastic one is, and when a process joins or leaves. The search reads
+ * /proc, so it runs without the lock: the candidates are noted, checked, and then freed with the
+ * lock if they are still the same.
  *
- * The lock is not waited for for ever: its owner may have been stopped by a signal. Then
- * claims are refused, and say so. A claim looks for some milliseconds only, since the lock of
- * the tree is held meanwhile; callers who can wait do so without it and try again.
+ * Waiting for the lock has a limit, because its owner may have been stopped by a signal. Then
+ * claims are refused, with an error that says so. A claim waits only some milliseconds, because the
+ * lock of the tree is held meanwhile; callers that can wait longer do so without it and try again.
  */
 #include "memory/shared.h"
 
@@ -72,15 +72,14 @@ void brim__shared_explain(const struct brim__shared *shared, enum brim__claim wh
     brim__refusal_note()->blocked = true;
     if (why == BRIM__CLAIM_BUSY && holder != 0) {
         snprintf(text, BRIM__DETAIL_BYTES,
-                 "shared budget \"%s\": its lock is held by process %llu, which does not go on: "
+                 "shared budget \"%s\": its lock is held by process %llu, which is not running: "
                  "continue it (kill -CONT %llu) or end it",
                  shared->name, (unsigned long long)holder, (unsigned long long)holder);
     } else if (why == BRIM__CLAIM_BUSY) {
-        snprintf(
-            text, BRIM__DETAIL_BYTES,
-            "shared budget \"%s\": its lock is held by a process that does not go on: continue "
-            "or end those that have %s open",
-            shared->name, path);
+        snprintf(text, BRIM__DETAIL_BYTES,
+                 "shared budget \"%s\": its lock is held by a process that is not running: "
+                 "continue or end the processes that have %s open",
+                 shared->name, path);
     } else {
         snprintf(text, BRIM__DETAIL_BYTES,
                  "shared budget \"%s\": %s was damaged: end the processes that share it, and "
@@ -246,7 +245,7 @@ struct share {
     char command[BRIM__COMMAND_BYTES];
 };
 
-/* Those who hold something of a kind. `locked`: the lock is held, which is only for the
+/* The processes that hold memory of a kind. `locked`: the lock is held, which is only for the
  * commands; without it there are none. */
 static uint32_t read_shares(const struct brim__shared *shared, brim_memory kind, bool locked,
                             struct share shares[BRIM__SHARED_ENTRIES]) {
@@ -314,7 +313,7 @@ void brim__shared_list(const struct brim__shared *shared, brim_memory kind, char
 
 /* ------------------------------------------------------- joining and leaving */
 
-/* With the segment's lock: whether anybody is in it. */
+/* With the segment's lock: whether any process is in it. */
 static bool is_empty(const struct brim__shared_segment *segment) {
     uint32_t i = 0;
     while (i < BRIM__SHARED_ENTRIES && !is_used(&segment->entry[i])) {
@@ -326,10 +325,10 @@ static bool is_empty(const struct brim__shared_segment *segment) {
 static brim_status begin_limits(const char *name, const uint64_t given[BRIM_MEMORY_KINDS],
                                 uint64_t limits[BRIM_MEMORY_KINDS]) {
     if (given[BRIM_MEMORY_HOST] == 0) {
-        return brim__fail(BRIM_STATUS_INVALID,
-                          "shared budget \"%s\": nobody shares it yet: the first must say how much "
-                          "it has in all",
-                          name);
+        return brim__fail(
+            BRIM_STATUS_INVALID,
+            "shared budget \"%s\": no process uses it yet: the first process must give its size",
+            name);
     }
     for (size_t kind = 0; kind < BRIM_MEMORY_KINDS; kind++) {
         limits[kind] = given[kind] > 0              ? given[kind]
@@ -350,8 +349,8 @@ static brim_status check_limits(const char *name, const uint64_t given[BRIM_MEMO
         if (given[kind] > 0 && limited && given[kind] != limits[kind]) {
             return brim__fail(
                 BRIM_STATUS_INVALID,
-                "shared budget \"%s\": a limit of %llu bytes%s was given, but %llu bytes hold as "
-                "long as other processes share it: give the same, or leave it out",
+                "shared budget \"%s\": a limit of %llu bytes%s was given, but the limit is %llu "
+                "bytes as long as other processes use it: give the same limit, or none",
                 name, (unsigned long long)given[kind],
                 kind == BRIM_MEMORY_HOST ? ""
                 : kind == BRIM_MEMORY_PINNED
@@ -381,14 +380,13 @@ static brim_status refuse_claim(const struct brim__shared *shared, brim_memory k
     if (others == 0) {
         return brim__fail(BRIM_STATUS_BUDGET,
                           "shared budget \"%s\" (limit %s%s) is too small: a process needs %s to "
-                          "begin with; give it at least %llu bytes",
+                          "start; give it at least %llu bytes",
                           shared->name, limit, where, asked, (unsigned long long)needed);
     }
     write_shares(shares, read_shares(shared, kind, true, shares), holders, sizeof holders);
     return brim__fail(BRIM_STATUS_BUDGET,
                       "shared budget \"%s\" (limit %s%s) has no room for another process, which "
-                      "needs %s to begin with, beside %llu bytes that are in use; held by "
-                      "%s; " BRIM__SHARED_ADVICE,
+                      "needs %s to start; %llu bytes are in use; held by %s; " BRIM__SHARED_ADVICE,
                       shared->name, limit, where, asked, (unsigned long long)others, holders,
                       (unsigned long long)needed);
 }
@@ -416,8 +414,7 @@ static brim_status take_entry(struct brim__shared *shared, struct brim__shared_s
     if (i == BRIM__SHARED_ENTRIES) {
         brim__refusal_note()->blocked = true;
         return brim__fail(BRIM_STATUS_BUDGET,
-                          "shared budget \"%s\": %d runtimes share it already, which "
-                          "is the most",
+                          "shared budget \"%s\": %d runtimes use it already, which is the maximum",
                           shared->name, BRIM__SHARED_ENTRIES);
     }
     struct brim__shared_entry *entry = &segment->entry[i];

@@ -5,16 +5,16 @@
  * it uses it, and gives back what it uses no longer. The claims of all are never more than
  * the limits, which the first process gave.
  *
- * Nobody is made to give up memory by another process. A claim that does not fit is refused,
- * after the process's own elastic memory has given way and the shares of processes that are
- * gone have been found. So elastic claims leave a part of the limit alone: otherwise the
- * first process's caches would keep all others from even beginning.
+ * A process cannot revoke memory of another process. A claim that does not fit is refused, after
+ * the process's own elastic memory has been revoked and the claims of processes that are gone have
+ * been freed. So elastic claims leave a part of the limit free: otherwise the first process's
+ * caches would keep all others from starting.
  *
- * All but brim__shared_reap and brim__shared_await: the lock of the tree that has joined is
- * held. The segment's lock is the last of the lock order (docs/design.md). It is held
- * for arithmetic over 256 entries, never while /proc is read. Giving back takes no lock at all.
- * Whoever has to wait for the segment's lock for longer does so in brim__shared_await, so
- * that the tree's lock is free meanwhile.
+ * All functions except brim__shared_reap and brim__shared_await: the lock of the tree that has
+ * joined is held. The segment's lock is the last of the lock order (docs/design.md). It is held for
+ * arithmetic over 256 entries, never while /proc is read. Returning memory takes no lock. A caller
+ * that must wait longer for the segment's lock does so in brim__shared_await, so that the tree's
+ * lock is free meanwhile.
  */
 #ifndef BRIM_SHARED_H
 #define BRIM_SHARED_H
@@ -42,8 +42,8 @@ enum brim__claim {
 };
 
 /* The end of a refusal; with the bytes that a larger limit would need. */
-#define BRIM__SHARED_ADVICE                                                                   \
-    "end one of them, give processes less memory each or their caches a limit, or begin the " \
+#define BRIM__SHARED_ADVICE                                                                 \
+    "end one of them, give each process less memory or their caches a limit, or start the " \
     "shared budget with at least %llu bytes"
 
 /* That the lock is waited for where waiting is in the way of others. */
@@ -52,10 +52,10 @@ enum brim__claim {
 /* The part of a limit that elastic claims leave alone. */
 #define BRIM__FIRM_PART 8
 
-/* Joins the shared budget of a name, or begins it, with these limits (0: those of the
- * others; of page-locked memory then as much as of host memory, of devices any) and with
- * `claims`. A limit of a kind for which the first gave none is the caller's own affair.
- * BRIM_STATUS_INVALID: other limits hold; BRIM_STATUS_BUDGET: the claims do not fit. */
+/* Joins the shared budget of a name, or begins it, with these limits (0: those of the others; of
+ * page-locked memory then as much as of host memory, of devices any) and with `claims`. A limit of
+ * a kind for which the first gave none limits only the caller. BRIM_STATUS_INVALID: other limits
+ * hold; BRIM_STATUS_BUDGET: the claims do not fit. */
 brim_status brim__shared_join(struct brim__shared *shared, const char *name,
                               const uint64_t limits[BRIM_MEMORY_KINDS],
                               const uint64_t claims[BRIM_MEMORY_KINDS]);

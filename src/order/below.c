@@ -1,9 +1,9 @@
 /*
- * below.c: what stages ask of the order that they stand on.
+ * below.c: what stages require of the order before them.
  *
- * Classes are read once and hold in every epoch, and the parts of a split must
- * not share samples: both need an order that shows the same sample at the same
- * position in every epoch, the second also one that shows no sample twice.
+ * Classes are read once and are valid in every epoch, and the parts of a split must have no samples
+ * in common. Both need an order that has the same sample at the same position in every epoch; a
+ * split also needs one that shows no sample twice.
  */
 #include "order/concat.h"
 #include "order/numbers.h"
@@ -17,8 +17,9 @@ struct look {
 
 static brim_status refuse(const struct look *look, const char *why) {
     return brim__fail(BRIM_STATUS_INVALID, "%s: after %s %s; put %s first", look->stage, why,
-                      look->once ? "the parts would share samples from epoch to epoch"
-                                 : "samples and their labels stand elsewhere in other epochs",
+                      look->once
+                          ? "the parts would share samples from epoch to epoch"
+                          : "samples and their labels are at other positions in other epochs",
                       look->stage);
 }
 

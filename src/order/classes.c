@@ -1,10 +1,9 @@
 /*
  * classes.c: from labels to classes, in one pass over the labels.
  *
- * Labels are read in blocks. Each new one gets an id, in the order in which they
- * are met; a hash table finds it again. As long as few runs were met, they are
- * noted down; when they become too many for that to be the smaller way, the
- * table of the arena is taken and holds, for now, the id of each sample:
+ * Labels are read in blocks. Each new label gets an id, in the order of first occurrence; a hash
+ * table finds it again. As long as there are few runs, they are kept as a list; when a table is
+ * smaller than the list, it is taken from the arena and first holds the id of each sample:
  *
  *     table[position] = id                while reading
  *     table[position] = rank              after the labels were sorted
@@ -238,7 +237,7 @@ static brim_status collect(struct builder *builder, const struct brim__order_sit
     if (builder->labels == NULL) {
         return status;
     }
-    /* so many that they take no more than the table would */
+    /* as many as take no more than the table would */
     const uint64_t table_bytes =
         brim__min(builder->samples, (uint64_t)1 << 32) * (builder->samples <= NARROW_MOST ? 4 : 8);
     builder->noted_most =

@@ -1,5 +1,5 @@
 /*
- * classes.h: the samples sorted by a label, and where each stands.
+ * classes.h: the samples sorted by a label, and the position of each.
  *
  * Classes are numbered by ascending labels. The members of a class are numbered
  * by ascending positions, and all members of all classes by rank:

@@ -1,5 +1,5 @@
 /*
- * mix.c: weights to a pattern, and positions through it.
+ * mix.c: computes a pattern from weights, and positions from the pattern.
  *
  * The smallest block that gives every weight to within 1e-9 is taken; weights
  * that no block up to MOST_BLOCK gives so exactly are rounded to thousandths by

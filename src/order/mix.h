@@ -1,17 +1,17 @@
 /*
  * mix.h: the pattern by which a mix takes its parts in turn.
  *
- * The weights become whole numbers of a block: weights 0.7 and 0.3 are 7 and 3
- * of 10. The table is as many blocks as fit into BRIM__ORDER_PATTERN entries,
- * each permuted by a key of its own, and repeats for ever:
+ * The weights become whole numbers of a block: weights 0.7 and 0.3 are 7 and 3 of 10. The table is
+ * as many blocks as fit into BRIM__ORDER_PATTERN entries, each permuted by its own key, and repeats
+ * without end:
  *
  *     position   0  1  2  3 ... table-1 | table ...
  *     part       a  b  a  a             | a ...
  *     rank       0  0  1  2             | 0 ...     (of its part, in the table)
  *
- * so the position within a part is  (position / table) * in_table[part] + rank:
- * O(1), and exact proportions in every block. No epoch changes the pattern; what
- * changes is where the parts stand (see brim__mix_place).
+ * so the position within a part is (position / table) * in_table[part] + rank: O(1), and exact
+ * proportions in every block. The pattern is the same in all epochs; only the positions of the
+ * parts change (see brim__mix_place).
  */
 #ifndef BRIM_MIX_H
 #define BRIM_MIX_H

@@ -1,11 +1,10 @@
 /*
  * numbers.c: reading sample numbers from text or npy.
  *
- * Text has one number a line; blank lines and what follows a # do not count.
- * It is walked twice: once to count and to find mistakes, once to keep; nothing
- * is taken before the count is known. Of an npy file only what a list can be is
- * understood: one dimension, integers. Its header is looked at for the two keys
- * that decide that, and everything else in it is left to numpy.
+ * Text has one number a line; blank lines and text after a # are ignored. It is read twice: once to
+ * count and to find errors, once to keep the numbers; no memory is taken before the count is known.
+ * An npy file must have one dimension and integers. Only the two keys of its header that decide
+ * this are read.
  *
  * The fingerprint is that of the numbers as 64-bit integers, in blocks, so a
  * list has the same one as text and as npy of any type.
@@ -68,7 +67,7 @@ static brim_status take_table(struct list *list, uint64_t count, struct brim__ar
     const bool is_narrow = list->bound <= (uint64_t)1 << 32;
     uint64_t bytes;
     if (count == 0) {
-        return brim__fail(BRIM_STATUS_INVALID, "%s: has no numbers in it; name one sample at least",
+        return brim__fail(BRIM_STATUS_INVALID, "%s: contains no numbers; name at least one sample",
                           list->path);
     }
     if (brim__mul_overflows(count, is_narrow ? 4 : 8, &bytes)) {
@@ -113,7 +112,7 @@ static bool is_space(int byte) {
 
 static brim_status bad_line(const struct list *list, uint64_t line) {
     return brim__fail(BRIM_STATUS_INVALID,
-                      "%s: line %llu: is not one whole number of at least 0 (numpy.savetxt writes "
+                      "%s: line %llu: not one whole number of at least 0 (numpy.savetxt writes "
                       "such lines with fmt='%%d')",
                       list->path, (unsigned long long)line);
 }
@@ -249,8 +248,8 @@ static brim_status read_npy_header(const struct brim__file *file, struct npy *np
     npy->data = begin + length;
     if (!read_descr(text, npy) || !read_shape(text, &npy->count)) {
         return brim__fail(BRIM_STATUS_UNSUPPORTED,
-                          "%s: byte %llu: not an array of integers in one dimension, which a list "
-                          "of samples is; of a mask save numpy.flatnonzero(mask)",
+                          "%s: byte %llu: a list of samples is an array of integers in one "
+                          "dimension, which this is not; for a mask save numpy.flatnonzero(mask)",
                           file->path, (unsigned long long)begin);
     }
     uint64_t bytes;
@@ -291,8 +290,7 @@ static brim_status read_npy(const struct brim__file *file, struct brim__arena *a
             bool negative;
             const uint64_t number = element(&npy, buffer + i * npy.bytes, &negative);
             status = negative ? brim__fail(BRIM_STATUS_INVALID,
-                                           "%s: element %llu: is negative; numbers go from 0 to "
-                                           "%llu",
+                                           "%s: element %llu: negative; numbers go from 0 to %llu",
                                            file->path, (unsigned long long)done,
                                            (unsigned long long)list->bound - 1)
                               : put(list, number, "element", done);
@@ -324,8 +322,7 @@ brim_status brim__numbers_read(const char *path, uint64_t bound, struct brim__ar
     struct list list = { .path = path, .bound = bound };
     struct brim__numbers *kept;
     if (bound == 0) {
-        return brim__fail(BRIM_STATUS_INVALID,
-                          "%s: before this stage there are no samples to name by number", path);
+        return brim__fail(BRIM_STATUS_INVALID, "%s: there are no samples before this stage", path);
     }
     brim_status status = brim__file_open(&file, path);
     if (status == BRIM_OK) {

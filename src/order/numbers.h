@@ -1,8 +1,8 @@
 /*
  * numbers.h: a list of sample numbers that was read from a file.
  *
- * The one order that is not arithmetic: somebody has chosen the samples. Four
- * bytes for each number where they suffice, else eight.
+ * The only order that is not arithmetic: the file chooses the samples. Four bytes for each number
+ * if they suffice, else eight.
  */
 #ifndef BRIM_NUMBERS_H
 #define BRIM_NUMBERS_H

@@ -1,14 +1,12 @@
 /*
  * order.c: building an order, and locating samples in it.
  *
- * Locating takes a run of positions through the operations from the top down
- * to the leaves. The run travels as lanes: parallel arrays of epoch, position
- * and the index of the result. Arithmetic is done for all lanes of
- * an operation before the next operation is looked at, so a permutation is set
- * up once for each (operation, epoch) in the run, however the lanes lie, and
- * evaluations that do not depend on each other stand side by side for the CPU.
- * A mix or a concat deals its lanes out to its parts and walks each part; the
- * recursion is as deep as they are nested.
+ * Locating takes a run of positions through the operations from the top down to the leaves. The run
+ * travels as lanes: parallel arrays of epoch, position and the index of the result. Arithmetic is
+ * done for all lanes of an operation before the next operation is looked at, so a permutation is
+ * set up once for each (operation, epoch) in the run, however the lanes lie, and the CPU can run
+ * independent evaluations at the same time. A mix or a concat distributes its lanes to its parts
+ * and walks each part; the recursion is as deep as they are nested.
  *
  * Epochs are numbers of 64 bits: what repeat and mix make of them wraps at 2^64,
  * which changes keys and nothing else. Counts are at most 2^63.
@@ -94,7 +92,7 @@ brim_status brim__order_repeat(struct brim__order *order, uint64_t times) {
     if (brim__mul_overflows(once, times, &count) || count > MOST_COUNT) {
         return brim__fail(BRIM_STATUS_INVALID,
                           "repeat: %llu times %llu samples are more than 2^63; repeat fewer times, "
-                          "or let the loader run for more epochs",
+                          "or run the loader for more epochs",
                           (unsigned long long)times, (unsigned long long)once);
     }
     return push(order, (struct brim__order_op){

@@ -1,5 +1,5 @@
 /*
- * order.h: which sample stands at a position of an epoch.
+ * order.h: which sample is at a position of an epoch.
  *
  * An order is a small tree of operations, each a bijection or an injection on
  * positions. Locating a sample walks from the last operation to a leaf (a
@@ -14,10 +14,9 @@
  * and `weighted`, which may show a sample twice in an epoch, count likewise.
  * These numbers wrap at 2^64, which changes keys and nothing else.
  *
- * Most operations are arithmetic and take no memory. What cannot be (a list of
- * numbers, the members of a class) lies in tables that a stage makes when the
- * order is built. Locating neither allocates nor reads. An order is built once
- * and read by any thread.
+ * Most operations are arithmetic and take no memory. Data that cannot be computed (a list of
+ * numbers, the members of a class) are in tables that a stage makes when the order is built.
+ * Locating neither allocates nor reads. An order is built once and read by any thread.
  */
 #ifndef BRIM_ORDER_H
 #define BRIM_ORDER_H

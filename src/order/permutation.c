@@ -6,16 +6,15 @@
  *
  *     left ^= round(right, key 0);  right ^= round(left, key 1);  ...   8 rounds
  *
- * Each step undoes itself, so the whole is a bijection on [0, 2^bits) whatever
- * the round function is. A value at or above count is put in again until it
- * falls below it: this follows the cycle of the bijection, and the first member
- * below count belongs to one position only. With more than half of the values
- * below count a position needs less than two passes on average.
+ * Each step undoes itself, so the whole is a bijection on [0, 2^bits) whatever the round function
+ * is. A value at or above count is permuted again until it is below count: this follows the cycle
+ * of the bijection, and the first member below count belongs to one position only. With more than
+ * half of the values below count a position needs less than two passes on average.
  *
- * Below 2^8 the halves would be too few bits to mix well and the walks long, so
- * that tiny counts get a table, shuffled by exchanges when it is set up.
+ * Below 2^8 the halves would have too few bits to mix well and the walks would be long, so tiny
+ * counts get a table, shuffled by exchanges when it is set up.
  *
- * The output is part of the format: a resumed run must meet the same order.
+ * The output is part of the format: a resumed run must have the same order.
  */
 #include "order/permutation.h"
 

@@ -1,5 +1,5 @@
 /*
- * permutation.h: a keyed bijection on [0, count), in no memory.
+ * permutation.h: a keyed bijection on [0, count), without memory.
  *
  * A shuffled table for tiny counts; else a Feistel network over the bits of
  * count - 1 with cycle-walking. Both directions cost O(1).

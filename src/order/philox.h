@@ -1,10 +1,9 @@
 /*
  * philox.h: Philox4x32-10, a counter-based random generator.
  *
- * The numbers depend on key and counter alone, so that a sample's randomness
- * is the same whatever thread makes it. Counter = (sample 64 bits, epoch 32
- * bits, draw 32 bits), key = hash64(seed, stage's place, branch). Epochs wrap at
- * 2^32 here.
+ * The numbers depend on key and counter alone, so that a sample's randomness is the same whatever
+ * thread makes it. Counter = (sample 64 bits, epoch 32 bits, draw 32 bits), key = hash64(seed,
+ * stage's position, branch). Epochs wrap at 2^32 here.
  */
 #ifndef BRIM_PHILOX_H
 #define BRIM_PHILOX_H

@@ -38,8 +38,8 @@ brim_status brim__sampling_balanced(const struct brim__order_site *site,
     if (length == 0 &&
         (brim__mul_overflows(classes->count, classes->largest, &length) || length > MOST_COUNT)) {
         return brim__fail(BRIM_STATUS_INVALID,
-                          "balance: %u classes as often as the largest has members (%llu) are more "
-                          "than 2^63 samples; give a length",
+                          "balance: %u classes times %llu members of the largest are more than "
+                          "2^63 samples; give a length",
                           classes->count, (unsigned long long)classes->largest);
     }
     assert(length <= MOST_COUNT);

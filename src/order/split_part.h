@@ -1,19 +1,18 @@
 /*
  * split_part.h: a part of the samples, for a stratified split and for folds.
  *
- * A part chooses from ranks 0 .. whole - 1 by arithmetic. Without classes a rank
- * is a place in one permutation of all samples. With classes the ranks are those
- * of classes.h, the members of each class permuted; every choice below is spread
- * evenly over the ranks, and so over each class:
+ * A part chooses from ranks 0 .. whole - 1 by arithmetic. Without classes a rank is an index in one
+ * permutation of all samples. With classes the ranks are those of classes.h, the members of each
+ * class permuted; every choice below is spread evenly over the ranks, and so over each class:
  *
  *     spread   v of n: rank g is chosen if (g + 1) v / n, rounded down, is more
  *              than g v / n is. Any m neighbours hold v m / n, up or down.
  *     fold     i of n: every rank that leaves i when divided by n. Any m
  *              neighbours hold m / n, up or down.
  *
- * `validation` is spread over all ranks, `test` over what that leaves, `train` is
- * the rest. So the parts of one division are disjoint and cover everything, and
- * their sizes are the same with and without classes.
+ * `validation` is spread over all ranks, `test` over the rest, `train` is the rest. So the parts of
+ * one division are disjoint and cover everything, and their sizes are the same with and without
+ * classes.
  */
 #ifndef BRIM_SPLIT_PART_H
 #define BRIM_SPLIT_PART_H

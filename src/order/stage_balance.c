@@ -14,7 +14,7 @@ static const brim_argument_info arguments[] = {
         .fallback = "0",
         .least = 0,
         .most = BRIM__ORDER_MOST_ARGUMENT,
-        .help = "samples in an epoch; 0: so many that every sample comes at least once",
+        .help = "samples in an epoch; 0: as many as needed for every sample to come at least once",
     },
     [SEED] = BRIM__ORDER_SEED_ARGUMENT("another order"),
 };

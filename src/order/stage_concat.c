@@ -13,7 +13,7 @@ static const brim_argument_info arguments[] = {
         .name = "parts",
         .type = BRIM_TYPE_PIPELINE,
         .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL | BRIM_ARGUMENT_LIST,
-        .help = "pipelines that give the same fields; the samples of the first come first",
+        .help = "pipelines with the same fields; the samples of the first come first",
     },
 };
 

@@ -1,8 +1,8 @@
 /*
  * stage_fold.c: folds for cross-validation.
  *
- * As with split, the key comes from the seed alone: all pipelines over the same
- * samples agree on the folds, wherever the stage stands in them.
+ * As with split, the key comes from the seed alone: all pipelines over the same samples agree on
+ * the folds, wherever the stage is in them.
  */
 #include "order/split_part.h"
 #include "order/stages.h"
@@ -17,7 +17,7 @@ static const brim_argument_info arguments[] = {
         .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
         .least = 0,
         .most = BRIM__ORDER_MOST_ARGUMENT,
-        .help = "which fold is held out: 0 to the number of folds less 1",
+        .help = "which fold is held out: 0 to the number of folds minus 1",
     },
     [OF] = {
         .name = "of",
@@ -37,10 +37,10 @@ static const brim_argument_info arguments[] = {
     [STRATIFY] = {
         .name = "stratify",
         .type = BRIM_TYPE_WORD,
-        .help = "field whose values are divided alike over the folds; all are read when the "
-                "pipeline is opened",
+        .help = "field whose values are divided evenly over the folds; all values are read when "
+                "the pipeline is opened",
     },
-    [SEED] = BRIM__ORDER_SEED_ARGUMENT("other folds; all pipelines over one source need the same"),
+    [SEED] = BRIM__ORDER_SEED_ARGUMENT("other folds; all pipelines over one source need the same number"),
 };
 
 static brim_status add(const struct brim__use *use, const struct brim__order_site *site) {

@@ -1,8 +1,8 @@
 /*
  * stage_shuffle.c: a random order, as arithmetic: no buffer, no list.
  *
- * The seed is mixed into the key of the stage's place, so that two shuffles of
- * one pipeline differ without being given seeds.
+ * The seed is mixed into the key of the stage's position, so that two shuffles of one pipeline
+ * differ without seeds.
  */
 #include "order/order.h"
 #include "order/stages.h"
@@ -18,14 +18,14 @@ static const brim_argument_info arguments[] = {
         .fallback = "0",
         .least = 0,
         .most = BRIM__ORDER_MOST_ARGUMENT,
-        .help = "shuffle blocks of so many neighbouring samples, then inside groups of 16 blocks: "
-                "for disks where single random reads are slow; 0 shuffles single samples",
+        .help = "shuffle blocks of this many neighbouring samples, then inside groups of 16 "
+                "blocks: for disks where single random reads are slow; 0 shuffles single samples",
     },
     [EACH_EPOCH] = {
         .name = "each_epoch",
         .type = BRIM_TYPE_YESNO,
         .fallback = "yes",
-        .help = "a new order in every epoch; no: the same in all",
+        .help = "yes: a new order in every epoch; no: the same order in all epochs",
     },
     [BUFFER] = {
         .name = "buffer",
@@ -33,8 +33,8 @@ static const brim_argument_info arguments[] = {
         .fallback = "0",
         .least = 0,
         .most = 1099511627776.0, /* 2^40 */
-        .help = "only for streams and behind filters, where no sample has a number: memory among "
-                "whose samples to shuffle; half of it is filled while the other half is given out",
+        .help = "memory for samples to shuffle, only for streams and after filters, where samples "
+                "have no numbers; half of it is filled while the other half is delivered",
     },
 };
 
@@ -46,8 +46,8 @@ static uint64_t shuffle_key(const struct brim__use *use, uint64_t key) {
 static brim_status add(const struct brim__use *use, const struct brim__order_site *site) {
     if (brim__item(use, BUFFER)->integer != 0) {
         return brim__fail(BRIM_STATUS_INVALID,
-                          "shuffle: buffer= is for streams and behind filters; here every sample "
-                          "has a number, and all of them are shuffled in no memory: leave it out");
+                          "shuffle: buffer= is for streams and after filters; here every sample "
+                          "has a number, and shuffle needs no memory: leave it out");
     }
     return brim__order_shuffle(site->order, shuffle_key(use, site->key),
                                (uint64_t)brim__item(use, BLOCK)->integer,
@@ -58,10 +58,9 @@ static brim_status add_unnumbered(const struct brim__use *use,
                                   const struct brim__unnumbered_site *site) {
     const uint64_t buffer = (uint64_t)brim__item(use, BUFFER)->integer;
     if (buffer == 0) {
-        return brim__fail(
-            BRIM_STATUS_INVALID,
-            "shuffle: here samples have no numbers (a stream, or behind a filter), so "
-            "it needs memory: say buffer=64MiB, or put shuffle before the filter");
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "shuffle: here samples have no numbers (a stream, or after a filter), so "
+                          "it needs memory: give buffer=64MiB, or put shuffle before the filter");
     }
     if (brim__item(use, BLOCK)->integer != 0) {
         return brim__fail(BRIM_STATUS_INVALID, "shuffle: block= and buffer= exclude each other");
@@ -73,7 +72,7 @@ static brim_status add_unnumbered(const struct brim__use *use,
 const struct brim__stage brim__stage_shuffle = {
     .info = {
         .name = "shuffle",
-        .summary = "a random order of all samples, in no memory",
+        .summary = "a random order of all samples, without a buffer",
         .example = "shuffle seed=7",
         .room = BRIM_ROOM_ORDER,
         .version = 1,

@@ -1,5 +1,5 @@
 /*
- * stage_skip.c: all but the first samples. More than there are leaves none.
+ * stage_skip.c: all but the first samples. A larger count leaves none.
  */
 #include "order/order.h"
 #include "order/stages.h"
@@ -14,7 +14,7 @@ static const brim_argument_info arguments[] = {
         .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
         .least = 0,
         .most = BRIM__ORDER_MOST_ARGUMENT,
-        .help = "samples to leave out at the beginning; more than there are leaves none",
+        .help = "samples to leave out at the beginning; a larger count leaves none",
     },
 };
 

@@ -6,11 +6,10 @@
  *     0        validation       + test                      count
  *     |-- validation --|-- test --|---------- train ----------|
  *
- * Its key comes from the seed alone, not from the stage's place: two pipelines
- * that split the same samples agree on the parts wherever the stage stands in
- * them. For the same reason a split stands before anything that shows a sample
- * at another position in another epoch or twice in one: else what was held out
- * in one epoch would be trained on in the next.
+ * Its key comes from the seed alone, not from the stage's position: two pipelines that split the
+ * same samples agree on the parts wherever the stage is in them. For the same reason a split comes
+ * before all stages that show a sample at another position in another epoch or twice in one:
+ * otherwise a sample that was held out in one epoch would be trained on in the next.
  *
  * Fractions are taken as decimals of 15 digits and multiplied as integers, so
  * 0.3 of 5 samples is 1.5 and rounds to 2, for every count. Two fractions round
@@ -34,7 +33,7 @@ static const brim_argument_info arguments[] = {
         .type = BRIM_TYPE_CHOICE,
         .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
         .choices = "train|validation|test",
-        .help = "which part to keep; train is what the other two leave",
+        .help = "which part to keep; train is the rest after the other two",
     },
     [VALIDATION] = {
         .name = "validation",
@@ -54,12 +53,12 @@ static const brim_argument_info arguments[] = {
         .help = "size of the test part: below 1 a fraction of the samples, else a number of "
                 "samples",
     },
-    [SEED] = BRIM__ORDER_SEED_ARGUMENT("other parts; all pipelines over one source need the same"),
+    [SEED] = BRIM__ORDER_SEED_ARGUMENT("other parts; all pipelines over one source need the same number"),
     [STRATIFY] = {
         .name = "stratify",
         .type = BRIM_TYPE_WORD,
-        .help = "field whose values are divided alike over the parts; all are read when the "
-                "pipeline is opened",
+        .help = "field whose values are divided evenly over the parts; all values are read when "
+                "the pipeline is opened",
     },
 };
 

@@ -1,7 +1,7 @@
 /*
  * stage_subset.c: the samples whose numbers a file names, in its order.
  *
- * The file's path is no part of a fingerprint, what it names is.
+ * The file's path is not part of a fingerprint; the numbers are.
  */
 #include "order/numbers.h"
 #include "order/stages.h"

@@ -1,5 +1,5 @@
 /*
- * stage_take.c: the first samples only. More than there are takes all.
+ * stage_take.c: only the first samples. A larger count takes all.
  */
 #include "order/order.h"
 #include "order/stages.h"
@@ -14,7 +14,7 @@ static const brim_argument_info arguments[] = {
         .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
         .least = 0,
         .most = BRIM__ORDER_MOST_ARGUMENT,
-        .help = "samples to take; more than there are takes all",
+        .help = "samples to take; a larger count takes all",
     },
 };
 

@@ -14,8 +14,8 @@ static const brim_argument_info arguments[] = {
         .flags = BRIM_ARGUMENT_LIST,
         .least = 0,
         .most = 1e300,
-        .help = "how often each class is drawn, relative to their sum, in ascending order of the "
-                "classes; not given: all equally often, so that a sample weighs one over the "
+        .help = "how often each class is drawn, relative to the sum, in ascending order of the "
+                "classes; default: all equally often, so that a sample weighs one over the "
                 "frequency of its class",
     },
     [LENGTH] = {

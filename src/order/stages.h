@@ -1,5 +1,5 @@
 /*
- * stages.h: the order room's rows of the stage table, one file for each.
+ * stages.h: the rows of the stage table for order stages; each is defined in its own file.
  */
 #ifndef BRIM_ORDER_STAGES_H
 #define BRIM_ORDER_STAGES_H
@@ -15,11 +15,12 @@
         .name = "seed", .type = BRIM_TYPE_INTEGER, .fallback = "0", \
         .help = "another number gives " what                        \
     }
-#define BRIM__LABEL_ARGUMENT                                                                   \
-    {                                                                                          \
-        .name = "label", .type = BRIM_TYPE_WORD,                                               \
-        .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,                            \
-        .help = "field whose values are the classes; all are read when the pipeline is opened" \
+#define BRIM__LABEL_ARGUMENT                                                                      \
+    {                                                                                             \
+        .name = "label", .type = BRIM_TYPE_WORD,                                                  \
+        .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,                               \
+        .help =                                                                                   \
+            "field whose values are the classes; all values are read when the pipeline is opened" \
     }
 
 extern const struct brim__stage brim__stage_shuffle;

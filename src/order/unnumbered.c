@@ -1,5 +1,5 @@
 /*
- * unnumbered.c: recording what order stages ask for; see unnumbered.h.
+ * unnumbered.c: records the requests of order stages; see unnumbered.h.
  */
 #include "order/unnumbered.h"
 
@@ -10,10 +10,10 @@ void brim__unnumbered_init(struct brim__unnumbered *order) {
 /* Rows are counted before they are shuffled or packed. */
 static brim_status check_bound(const struct brim__unnumbered_site *site, const char *stage) {
     if (site->order->shuffled || site->packed) {
-        return brim__fail(BRIM_STATUS_UNSUPPORTED,
-                          "%s: behind shuffle with buffer= or pack_sequences it is not supported; "
-                          "put it before them",
-                          stage);
+        return brim__fail(
+            BRIM_STATUS_UNSUPPORTED,
+            "%s: not supported after shuffle with buffer= or pack_sequences; put it before them",
+            stage);
     }
     site->order->bounded = true;
     return BRIM_OK;

@@ -1,14 +1,13 @@
 /*
- * unnumbered.h: what order stages ask for where samples have no numbers.
+ * unnumbered.h: the requests of order stages if samples have no numbers.
  *
- * The samples of a stream have no numbers, and neither have those after a filter or an
- * expansion: how many there are shows only while they are made. There is no position to
- * do arithmetic with, so take, skip and shuffle are carried out on the rows as they come,
- * in this order:
+ * The samples of a stream have no numbers, and neither have those after a filter or an expansion:
+ * their count is known only after they are made. There is no position to do arithmetic with, so
+ * take, skip and shuffle act on the rows as they are made, in this order:
  *
  *     rows ─► skip ─► take ─► shuffle, a buffer of rows at a time
  *
- * The stages record what they ask for here; plan/sequence.c plans it.
+ * The stages record their requests here; plan/sequence.c plans them.
  */
 #ifndef BRIM_UNNUMBERED_H
 #define BRIM_UNNUMBERED_H

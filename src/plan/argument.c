@@ -312,14 +312,14 @@ void brim__value_wanted(const brim_argument_info *info, char wanted[BRIM__WANTED
         snprintf(wanted, BRIM__WANTED, "a path");
         break;
     case BRIM_TYPE_BINDING:
-        snprintf(wanted, BRIM__WANTED, "a name bound by the caller, such as @data");
+        snprintf(wanted, BRIM__WANTED, "a name bound by the program, such as @data");
         break;
     case BRIM_TYPE_PIPELINE:
         snprintf(wanted, BRIM__WANTED, "a pipeline in parentheses");
         break;
     case BRIM_TYPE_WEIGHTED:
         range_text(info, range, sizeof range);
-        snprintf(wanted, BRIM__WANTED, "a weight%s and then a pipeline in parentheses", range);
+        snprintf(wanted, BRIM__WANTED, "a weight%s, followed by a pipeline in parentheses", range);
         break;
     }
 }

@@ -1,12 +1,12 @@
 /*
- * batches.c: stages that act on whole batches, behind `batch` or `bucket`.
+ * batches.c: stages that act on whole batches, after `batch` or `bucket`.
  *
- * What they act on is known only when all parts of the pipeline agree on their
- * fields and batches are laid out; so compiling notes them, and adds them at its end.
+ * Their fields are known only when all parts of the pipeline agree on fields and batches are laid
+ * out; so compiling notes the stages, and adds them at its end.
  *
- * They enter the order's fingerprint, though they move no sample: a state belongs
- * to a run, and one that goes on with other mixing is another run. What replaces a
- * bad sample is keyed by that fingerprint as it was before.
+ * They are part of the order fingerprint, though they move no sample: a state belongs to a run, and
+ * a run that goes on with other mixing is another run. The replacement of a bad sample is keyed by
+ * that fingerprint without these stages.
  */
 #include "plan/compile.h"
 
@@ -15,11 +15,11 @@
 brim_status brim__compile_late(struct brim__compiler *compiler, const struct brim__use *use,
                                uint32_t index, uint64_t key) {
     if (!compiler->has_batch) {
-        return brim__fail(BRIM_STATUS_SYNTAX, "'%s' acts on whole batches: put it behind batch",
+        return brim__fail(BRIM_STATUS_SYNTAX, "'%s' acts on whole batches: put it after batch",
                           use->stage->info.name);
     }
     if (compiler->late_count == BRIM__BATCH_STEPS) {
-        return brim__fail(BRIM_STATUS_UNSUPPORTED, "more than %d stages behind '%s'",
+        return brim__fail(BRIM_STATUS_UNSUPPORTED, "more than %d stages after '%s'",
                           BRIM__BATCH_STEPS, compiler->plan->batch_stage->name);
     }
     compiler->late[compiler->late_count++] = (struct brim__late_stage){ use, index, key };

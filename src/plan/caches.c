@@ -1,10 +1,9 @@
 /*
  * caches.c: the `cache` stages of a plan.
  *
- * A cache is keyed by what its samples are made of: the sources' identities and the
- * stages before it, of its own leaves alone. So a stage behind it may change, and so
- * may the other parts of a mix. What differs from one format of entries to the next, or
- * from one version of an image library, enters too.
+ * A cache is keyed by what its samples are made of: the sources' identities and the stages before
+ * it, of its own leaves alone. So a stage after it may change, and so may the other parts of a mix.
+ * The format of entries and the versions of the image libraries are part of the key too.
  */
 #include "cache/residents.h"
 #include "plan/compile.h"
@@ -32,7 +31,7 @@ static brim_status set_text(struct brim__compiler *compiler, struct brim__cache 
     return brim__arena_text(&compiler->plan->arena, text, &cache->pipeline);
 }
 
-/* Where nobody looks at the files, data of equal shapes are told apart by their paths. */
+/* If files are not checked, data of equal shapes are distinguished by their paths. */
 static brim_status enter_paths(struct brim__compiler *compiler, const brim_pipeline *pipeline,
                                uint64_t *fingerprint) {
     char *text;
@@ -47,21 +46,20 @@ static brim_status enter_paths(struct brim__compiler *compiler, const brim_pipel
 }
 
 static brim_status without_numbers(const brim_plan *plan) {
-    return plan->sequence.stream
-               ? brim__fail(BRIM_STATUS_UNSUPPORTED,
-                            "cache: the samples of a stream have no numbers by which they could "
-                            "be found again: read a file")
-               : brim__fail(BRIM_STATUS_UNSUPPORTED,
-                            "cache: behind '%s' samples have no numbers by which they could be "
-                            "found again: put the cache before it",
-                            plan->sequence.cause);
+    return plan->sequence.stream ? brim__fail(BRIM_STATUS_UNSUPPORTED,
+                                              "cache: the samples of a stream have no numbers, so "
+                                              "they cannot be found again: read a file")
+                                 : brim__fail(BRIM_STATUS_UNSUPPORTED,
+                                              "cache: after '%s' samples have no numbers, so they "
+                                              "cannot be found again: put the cache before it",
+                                              plan->sequence.cause);
 }
 
 /* Of a cache on a device, which keeps rows as they are delivered. */
 static brim_status check_device_cache(const brim_plan *plan, const struct brim__site *site) {
     return site->nested ? brim__fail(BRIM_STATUS_SYNTAX,
                                      "cache device: it keeps samples as they are delivered, and "
-                                     "cannot stand inside parentheses: put it at the end of the "
+                                     "cannot be inside parentheses: put it at the end of the "
                                      "pipeline, before batch")
            : plan->residents != NULL
                ? brim__fail(BRIM_STATUS_SYNTAX, "cache device: there is one already")
@@ -74,10 +72,10 @@ brim_status brim__check_residents(const struct brim__compiler *compiler) {
         return BRIM_OK;
     }
     if (plan->sequence.on) {
-        return brim__fail(BRIM_STATUS_UNSUPPORTED,
-                          "cache device: samples are placed one after the other here, because of "
-                          "'%s': use 'cache memory' before it",
-                          plan->sequence.cause);
+        return brim__fail(
+            BRIM_STATUS_UNSUPPORTED,
+            "cache device: the plan is sequenced, because of '%s': use 'cache memory' before it",
+            plan->sequence.cause);
     }
     if (compiler->late_count > 0) {
         return brim__fail(BRIM_STATUS_SYNTAX,
@@ -90,7 +88,7 @@ brim_status brim__check_residents(const struct brim__compiler *compiler) {
         if (field->form != BRIM_FORM_DENSE) {
             return brim__fail(BRIM_STATUS_UNSUPPORTED,
                               "cache device: samples of field '%s' differ in length: use 'cache "
-                              "memory', or give pad to= for all the same",
+                              "memory', or give them one length with pad to=",
                               field->name);
         }
     }
@@ -103,7 +101,7 @@ static brim_status check_content(const struct brim__leaf *leaf) {
         if (leaf->source[s]->callback) {
             return brim__fail(BRIM_STATUS_UNSUPPORTED,
                               "cache verify=content: '%s' makes its samples and has no records to "
-                              "read and compare: leave verify= out, and give it version=",
+                              "compare: leave verify= out, and give it version=",
                               leaf->source[s]->maker == NULL ? "a callback"
                                                              : leaf->source[s]->maker);
         }

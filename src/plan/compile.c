@@ -1,13 +1,12 @@
 /*
  * compile.c: from stages to sources, an order, and a program for each leaf.
  *
- * A chain is one pipeline, the whole text or what stands in parentheses. Its
- * first stage opens sources (one, several side by side in `zip`, or the chains
- * of a `mix`) and so makes leaves; the stages after it act on the order and on
- * the programs of all leaves of the chain.
+ * A chain is one pipeline, the whole text or the text in parentheses. Its first stage opens sources
+ * (one, several side by side in `zip`, or the chains of a `mix`) and so makes leaves; the stages
+ * after it act on the order and on the programs of all leaves of the chain.
  *
- * Random keys come from a stage's place among the stages of its room and from
- * its branch, so that a transform added to a pipeline does not change its order.
+ * Random keys come from a stage's position among the stages of its room and from its branch, so
+ * that a transform added to a pipeline does not change its order.
  */
 #include "plan/compile.h"
 
@@ -71,14 +70,14 @@ static brim_status compile_order(struct brim__compiler *compiler, const struct b
     return status == BRIM_OK ? brim__effect_of_order(compiler, index) : status;
 }
 
-/* A transform after which nobody can tell how many samples there are. */
+/* A transform after which the number of samples is not known. */
 static brim_status compile_unplaced(struct brim__compiler *compiler, const struct brim__use *use,
                                     bool expands, bool nested) {
     brim_plan *plan = compiler->plan;
     const struct brim__unnumbered *asked = &plan->sequence.asked;
     if (asked->bounded || (expands && asked->shuffled)) {
         return brim__fail(BRIM_STATUS_UNSUPPORTED,
-                          "'%s' cannot stand behind %s of samples without numbers: put it before",
+                          "'%s' cannot come after %s of samples without numbers: put it before",
                           use->stage->info.name,
                           asked->bounded ? "take or skip" : "shuffle with buffer=");
     }
@@ -151,10 +150,10 @@ static brim_status compile_batching(struct brim__compiler *compiler, const struc
                                     uint32_t index, uint64_t key, bool nested) {
     brim_plan *plan = compiler->plan;
     if (nested) {
-        return brim__fail(BRIM_STATUS_SYNTAX,
-                          "'%s' cannot stand inside parentheses: put it at the end of the whole "
-                          "pipeline",
-                          use->stage->info.name);
+        return brim__fail(
+            BRIM_STATUS_SYNTAX,
+            "'%s' cannot be inside parentheses: put it at the end of the whole pipeline",
+            use->stage->info.name);
     }
     if (use->stage->add_batch != NULL) {
         return brim__compile_late(compiler, use, index, key);
@@ -181,13 +180,13 @@ static brim_status compile_stage(struct brim__compiler *compiler, const struct b
     if (use->stage->add_transform != NULL) {
         if (compiler->plan->residents != NULL) {
             return brim__fail(BRIM_STATUS_SYNTAX,
-                              "'%s' stands behind 'cache device', which keeps samples as they are "
+                              "'%s' comes after 'cache device', which keeps samples as they are "
                               "delivered: put it before",
                               use->stage->info.name);
         }
         return compiler->plan->batching.pack.on
                    ? brim__fail(BRIM_STATUS_SYNTAX,
-                                "'%s' stands behind 'pack_sequences': put it before",
+                                "'%s' comes after 'pack_sequences': put it before",
                                 use->stage->info.name)
                    : compile_transform(compiler, use, site->index, site->key, site->first_leaf,
                                        site->nested);
@@ -198,9 +197,10 @@ static brim_status compile_stage(struct brim__compiler *compiler, const struct b
     if (use->stage->make_cache != NULL) {
         return brim__compile_cache(compiler, site);
     }
-    return brim__fail(BRIM_STATUS_SYNTAX,
-                      "'%s' can only begin a pipeline; several sources go into zip, mix or concat",
-                      use->stage->info.name);
+    return brim__fail(
+        BRIM_STATUS_SYNTAX,
+        "'%s' can only be the first stage; join several sources with zip, mix or concat",
+        use->stage->info.name);
 }
 
 static brim_status compile_chain(struct brim__compiler *compiler, const brim_pipeline *pipeline,
@@ -223,8 +223,8 @@ static brim_status compile_chain(struct brim__compiler *compiler, const brim_pip
         const uint64_t key = brim__hash_words(room, counted[room]++, branch);
         if (compiler->has_batch && use->stage->add_batch == NULL) {
             return brim__fail(BRIM_STATUS_SYNTAX,
-                              "'%s' stands after '%s', behind which only stages that act on whole "
-                              "batches may stand, as mixup",
+                              "'%s' comes after '%s', where only stages that act on whole batches "
+                              "may come, such as mixup",
                               use->stage->info.name, compiler->plan->batch_stage->name);
         }
         const struct brim__site site = { .use = use,

@@ -1,7 +1,7 @@
 /*
- * compile.h: what the files that compile a pipeline share: compile.c (chains of
- * stages), leaves.c (sources), batches.c (stages that act on whole batches), describe.c
- * (what `brim plan` shows of each stage), caches.c.
+ * compile.h: declarations for the files that compile a pipeline: compile.c (chains of stages),
+ * leaves.c (sources), batches.c (stages that act on whole batches), describe.c (what `brim plan`
+ * shows of each stage), caches.c.
  */
 #ifndef BRIM_COMPILE_H
 #define BRIM_COMPILE_H
@@ -10,7 +10,7 @@
 
 #define BRIM__EFFECT_BYTES 1024
 
-/* A stage behind `batch`: added when it is known how batches lie in memory. */
+/* A stage after `batch`: added when the layout of batches is known. */
 struct brim__late_stage {
     const struct brim__use *use;
     uint32_t index;
@@ -56,8 +56,8 @@ brim_status brim__enter_stage(struct brim__compiler *compiler, uint64_t *fingerp
 brim_status brim__open_leaf(struct brim__compiler *compiler, const struct brim__use *use,
                             uint32_t index, uint64_t branch, bool nested);
 
-/* caches.c: a cache behind what the chain's leaves have so far; and whether one could
- * stand behind a stage. */
+/* caches.c: a cache after the current steps of the chain's leaves; and whether a cache is allowed
+ * after a stage. */
 brim_status brim__compile_cache(struct brim__compiler *compiler, const struct brim__site *site);
 void brim__cacheable(brim_plan *plan, uint32_t index, uint32_t first_leaf);
 /* All stages are known: whether a cache on the device may be among them. */

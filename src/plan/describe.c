@@ -1,6 +1,5 @@
 /*
- * describe.c: what a plan says of each stage, and what it enters into the
- * fingerprints.
+ * describe.c: the plan's text for each stage, and its part of the fingerprints.
  */
 #include "plan/compile.h"
 
@@ -87,7 +86,7 @@ brim_status brim__effect_of_order(struct brim__compiler *compiler, uint32_t inde
     char text[BRIM__EFFECT_BYTES];
     const uint64_t count = brim__order_count(&compiler->plan->order);
     if (compiler->plan->sequence.on) {
-        return BRIM_OK; /* nobody can tell */
+        return BRIM_OK; /* not known */
     }
     compiler->plan->stage[index].samples = count;
     snprintf(text, sizeof text, "%llu samples", (unsigned long long)count);

@@ -191,7 +191,7 @@ brim_status brim__device_lay_out(brim_plan *plan, const struct brim__device *dev
         char size[BRIM__SIZE_TEXT], most[BRIM__SIZE_TEXT];
         status =
             brim__fail(BRIM_STATUS_BUDGET,
-                       "a batch of %s is more than %s:%u gives at once (%s): make the batch "
+                       "a batch of %s is more than %s:%u allocates at once (%s): make the batch "
                        "smaller, or use micro-batches",
                        brim__size_text(on_device->slot_bytes, size), brim_device_name(device->kind),
                        device->index, brim__size_text(device->largest, most));

@@ -5,10 +5,10 @@
  *     | field 0 | field 1 | numbers | valid |   | field 0 | field 1 |      + a tail on the host:
  *                                                                          numbers, valid, offsets
  *
- * A field of pixels whose last change is a table's (uint8 to a float type, by scale and
- * bias) is left as uint8 on the host, in the order in which it lies there, where the
- * device can do the rest: a quarter of the bytes are copied. It goes through memory that
- * all slots share (fixed), because copies and conversions follow each other in one queue.
+ * A field of pixels whose last change is a table's (uint8 to a float type, by scale and bias) stays
+ * uint8 on the host, in its order there, if the device can do the rest: then a quarter of the bytes
+ * are uploaded. It goes through memory that all slots use in turn (fixed), because copies and
+ * conversions follow each other in one queue.
  */
 #ifndef BRIM_DEVICE_LAYOUT_H
 #define BRIM_DEVICE_LAYOUT_H

@@ -2,10 +2,10 @@
  * draft.c: the values of one stage, collected in the order in which they are
  * written.
  *
- * Values without a key fill the POSITIONAL arguments in their order; a list
- * takes all that follow until a key=value. WEIGHTED takes a number and then a
- * pipeline, which together are one item. What was not given gets its default at
- * the end, so that a use has the values of all arguments.
+ * Values without a key fill the POSITIONAL arguments in their order; a list takes all that follow
+ * until a key=value. WEIGHTED takes a number and then a pipeline, which together are one item.
+ * Arguments that were not given get their defaults at the end, so that a use has the values of all
+ * arguments.
  */
 #include "plan/parse.h"
 
@@ -65,14 +65,14 @@ static brim_status refuse(const struct brim__draft *draft, const brim_argument_i
                  raw->text[1] == '\0' ? "; a name must follow the '@'"
                  : info->type == BRIM_TYPE_BINDING
                      ? "; letters, digits, '_', '.' and '-' make a name"
-                     : "; text that begins with '@' is put in quotes");
+                     : "; put text that begins with '@' in quotes");
     } else if (outcome == BRIM__TOO_LARGE) {
         snprintf(hint, sizeof hint, ", which is too large");
     } else if (info->type == BRIM_TYPE_CHOICE) {
         meant_choice(info->choices, raw->text, hint, sizeof hint);
         const char *path = path_argument(&draft->stage->info);
         if (hint[0] == '\0' && path != NULL) {
-            snprintf(hint, sizeof hint, "; a path is given as %s=", path);
+            snprintf(hint, sizeof hint, "; give a path as %s=", path);
         }
     }
     return brim__complain(draft->reading, raw->at, "%s: %s must be %s, not '%s'%s",
@@ -120,9 +120,10 @@ brim_status brim__draft_next(struct brim__draft *draft, size_t at, size_t *argum
         return brim__complain(draft->reading, at, "%s: too many values: it takes none",
                               stage->name);
     }
-    return brim__complain(draft->reading, at,
-                          "%s: too many values: %s%s may stand without a key; its arguments are %s",
-                          stage->name, keyless[0] == '\0' ? "none" : "only ", keyless, all);
+    return brim__complain(
+        draft->reading, at,
+        "%s: too many values: %s%s may be given without a key; its arguments are %s", stage->name,
+        keyless[0] == '\0' ? "none" : "only ", keyless, all);
 }
 
 static brim_status unknown_argument(const struct brim__draft *draft, const char *key, size_t at) {
@@ -141,7 +142,7 @@ static brim_status unknown_argument(const struct brim__draft *draft, const char 
     return brim__complain(
         draft->reading, at, "%s: unknown argument '%s'; %sits arguments are %s%s", stage->name,
         brim__show(shown, key), hint, all[0] == '\0' ? "none" : all,
-        draft->reading->text == NULL ? "" : "; a value that holds '=' is put in quotes");
+        draft->reading->text == NULL ? "" : "; put a value that contains '=' in quotes");
 }
 
 brim_status brim__draft_key(struct brim__draft *draft, const char *key, size_t at, bool again,
@@ -176,14 +177,14 @@ brim_status brim__draft_opens(const struct brim__draft *draft, size_t argument, 
         return BRIM_OK;
     }
     if (info->type == BRIM_TYPE_WEIGHTED) {
-        return brim__complain(draft->reading, at, "%s: %s: a weight must stand before the pipeline",
+        return brim__complain(draft->reading, at, "%s: %s: a weight must come before the pipeline",
                               stage->name, info->name);
     }
     char wanted[BRIM__WANTED];
     brim__value_wanted(info, wanted);
     return brim__complain(
         draft->reading, at, "%s: %s must be %s, not a pipeline%s", stage->name, info->name, wanted,
-        draft->reading->text == NULL ? "" : "; a value that holds parentheses is put in quotes");
+        draft->reading->text == NULL ? "" : "; put a value that contains parentheses in quotes");
 }
 
 /* A place for one more item at the end of a list. */

@@ -1,17 +1,17 @@
 /*
- * fit.c: how much of a plan the budget holds.
+ * fit.c: fits a plan into the budget.
  *
  *     minimum = what was there + arena + what sources hold + (hold + 1) slots + 1 scratch + window
  *     planned = minimum + workers x (stack, if not running, + scratch) + more slots + caches
  *
- * Above the minimum first come workers, up to what the runtime runs, then slots:
- * two more, and of small ones one for each of up to four workers, because there
- * waking a thread costs as much as making a batch and a longer ring needs it less often.
- * What others hold elastically counts as free: it gives way.
+ * Above the minimum first come workers, up to what the runtime runs, then slots: two more, and of
+ * small ones one for each of up to four workers, because there waking a thread costs as much as
+ * making a batch and a longer ring needs it less often. Elastic memory of others counts as free,
+ * because it can be revoked.
  *
- * On a device slots are only filled and copied from: two of them are the minimum, in
- * page-locked memory, and hold + 1 on the device. Host, page-locked and device memory
- * must each hold their part.
+ * On a device the host's slots are staging slots: the minimum has two of them, in page-locked
+ * memory, and hold + 1 device slots. Host, page-locked and device memory must each have room for
+ * their part.
  */
 #include "cache/residents.h"
 #include "plan/plan.h"
@@ -113,13 +113,13 @@ static void explain(const brim_plan *plan, uint64_t needed, uint64_t available, 
                  brim__size_text(info->window_bytes, sizes[4]));
     }
     snprintf(text, REASON_BYTES,
-             "needs at least %s more (%u slots of %s%s%s of scratch%s), but only %s can be had%s; "
-             "held by: %s; alone it fits into a budget of %llu bytes; make the batch smaller, use "
-             "micro-batches, or raise the budget",
+             "needs at least %s more (%u slots of %s%s%s of scratch%s), but only %s is "
+             "available%s; held by: %s; alone it fits in a budget of %llu bytes; make the batch "
+             "smaller, use micro-batches, or raise the budget",
              brim__size_text(needed, sizes[0]), info->minimum_slots,
              brim__size_text(info->slot_bytes, sizes[1]), window[0] != '\0' ? ", " : " and ",
              brim__size_text(info->scratch_bytes, sizes[2]), window,
-             brim__size_text(available, sizes[3]), file, holders[0] != '\0' ? holders : "nobody",
+             brim__size_text(available, sizes[3]), file, holders[0] != '\0' ? holders : "no budget",
              (unsigned long long)info->minimum_bytes);
 }
 
@@ -130,15 +130,16 @@ static void explain_kind(const brim_plan *plan, brim_memory kind, uint64_t neede
     const brim_plan_info *info = &plan->info;
     const bool pinned = kind == BRIM_MEMORY_PINNED;
     brim__budget_holders(brim__budget_tightest(plan->budget, kind), kind, holders, sizeof holders);
-    snprintf(text, REASON_BYTES,
-             "needs at least %s%s (%llu bytes: %u slots of %s%s), but only %s (%llu bytes) can be "
-             "had; held by: %s; make the batch smaller, use micro-batches, %sor raise the limit",
-             brim__size_text(needed, sizes[0]), brim__memory_text(kind, where),
-             (unsigned long long)needed, pinned ? info->minimum_slots : info->minimum_device_slots,
-             brim__size_text(pinned ? info->slot_bytes : info->device_slot_bytes, sizes[1]),
-             !pinned && info->device_fixed_bytes > 0 ? ", and what they share" : "",
-             brim__size_text(available, sizes[2]), (unsigned long long)available,
-             holders[0] != '\0' ? holders : "nobody", pinned ? "" : "hold fewer, ");
+    snprintf(
+        text, REASON_BYTES,
+        "needs at least %s%s (%llu bytes: %u slots of %s%s), but only %s (%llu bytes) is "
+        "available; held by: %s; make the batch smaller, use micro-batches, %sor raise the limit",
+        brim__size_text(needed, sizes[0]), brim__memory_text(kind, where),
+        (unsigned long long)needed, pinned ? info->minimum_slots : info->minimum_device_slots,
+        brim__size_text(pinned ? info->slot_bytes : info->device_slot_bytes, sizes[1]),
+        !pinned && info->device_fixed_bytes > 0 ? ", and what they share" : "",
+        brim__size_text(available, sizes[2]), (unsigned long long)available,
+        holders[0] != '\0' ? holders : "no budget", pinned ? "" : "hold fewer, ");
 }
 
 /* What a plan needs of a device and of page-locked memory. */

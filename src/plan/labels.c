@@ -1,5 +1,5 @@
 /*
- * labels.c: the labels of samples, for order stages that go by them.
+ * labels.c: the labels of samples, for order stages that use them.
  *
  * A label is the value of a field as the source gives it: an integer or a bool, or
  * a hash of its text. Neighbours are fetched together, through a buffer that is
@@ -23,7 +23,7 @@ static brim_status find_field(const struct brim__leaf *leaf, const char *name, u
                 (found->view.shape.rank != 0 || (!brim__dtype_is_integer(found->view.dtype) &&
                                                  found->view.dtype != BRIM_DTYPE_BOOL))) {
                 return brim__fail(BRIM_STATUS_INVALID,
-                                  "field '%s' is no label: a label is one integer, or a text",
+                                  "field '%s' is not a label: a label is one integer, or a text",
                                   name);
             }
             *source = s;
@@ -31,10 +31,9 @@ static brim_status find_field(const struct brim__leaf *leaf, const char *name, u
             return BRIM_OK;
         }
     }
-    return brim__fail(BRIM_STATUS_INVALID,
-                      "the source has no field '%s' to go by: labels are taken as the source gives "
-                      "them, before transforms",
-                      name);
+    return brim__fail(
+        BRIM_STATUS_INVALID,
+        "the source has no field '%s': labels are read from the source, before transforms", name);
 }
 
 static void read_label(const struct brim__source_field *field, struct brim__conversion *conversion,

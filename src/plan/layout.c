@@ -1,6 +1,6 @@
 /*
- * layout.c: the second half of compiling: what the leaves give is the same, each
- * program writes into rows, and slots and scratch are measured.
+ * layout.c: the second half of compiling: checks that all leaves give the same fields, makes each
+ * program write into rows, and computes the size of slots and scratch.
  */
 #include "plan/plan.h"
 
@@ -52,8 +52,8 @@ static brim_status check_same_fields(const brim_plan *plan, uint32_t other) {
                            b->field[f].pending.to, &b->field[f].pending.from.shape);
     }
     return brim__fail(BRIM_STATUS_INVALID,
-                      "the parts of a mix or concat must give the same fields, but source 1 gives "
-                      "(%s) and source %u gives (%s)",
+                      "the parts of a mix or concat must have the same fields, but source 1 has "
+                      "(%s) and source %u has (%s)",
                       left, other + 1, right);
 }
 

@@ -1,14 +1,13 @@
 /*
- * layout.h: how rows lie in memory: of a slot, or of a chunk of samples on their
- * way to one.
+ * layout.h: the layout of rows in memory: in a slot, or in a chunk.
  *
  *     | field 0: rows x row_bytes | its lengths | field 1 ... | numbers | valid | outcome |
  *
- * While rows are made, every field has its rows at equal distances, those that
- * are not dense at the distance of their bound, with the number of elements of
- * each in `lengths`. When a batch is complete they are brought into the form that
- * the user sees (engine/place.c). Stages on whole batches may put other fields behind
- * the page that ends all this (batching/batch_program.h); then the user sees those.
+ * While rows are made, every field has its rows at equal distances, those that are not dense at the
+ * distance of their bound, with the number of elements of each in `lengths`. When a batch is
+ * complete they are brought into the form that the user sees (engine/place.c). Stages on whole
+ * batches may put other fields after the page that ends all this (batching/batch_program.h); then
+ * the consumer sees those.
  */
 #ifndef BRIM_LAYOUT_H
 #define BRIM_LAYOUT_H
@@ -43,15 +42,15 @@ enum brim__row_outcome {
     BRIM__ROW_MADE = 0,
     BRIM__ROW_BAD = 1,
     BRIM__ROW_DROPPED = 2, /* by a filter, or there is no such row of an expansion */
-    BRIM__ROW_FAILED = 3,  /* sequenced: whoever comes to it must fail */
+    BRIM__ROW_FAILED = 3,  /* sequenced: delivering it must fail */
 };
 
 /* Fills in the offsets of outputs whose name, dtype, form, shape and padding are
  * set. area: 0, or elements of the first dimension that padded fields have in a
  * whole batch, whatever its rows. */
 brim_status brim__layout_place(struct brim__layout *layout, uint64_t rows, uint64_t area);
-/* The same for outputs, all dense, that have taken the place of those of a layout: they
- * lie behind all that it had, and have as many rows. What it says of rows stays. */
+/* The same for outputs, all dense, that have taken the place of those of a layout: they come after
+ * all its fields, and have as many rows. Its data about rows stay. */
 brim_status brim__layout_append(struct brim__layout *layout);
 
 static inline uint64_t *brim__layout_ids(const struct brim__layout *layout, uint8_t *memory) {

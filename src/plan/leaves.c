@@ -87,8 +87,8 @@ static brim_status open_part(void *user, const brim_pipeline *part, size_t numbe
     struct brim__leaf *leaf = zipping->leaf;
     if (part->use_count != 1 || part->use[0].stage->open == NULL) {
         return brim__fail(BRIM_STATUS_INVALID,
-                          "%s: part %zu must be one source alone; put the other stages "
-                          "behind %s, with on= for single fields",
+                          "%s: part %zu must be one source alone; put the other stages after %s, "
+                          "with on= for single fields",
                           zipping->stage, number, zipping->stage);
     }
     uint32_t index;
@@ -120,11 +120,10 @@ static brim_status open_sources(struct brim__compiler *compiler, const struct br
 static brim_status begin_stream(brim_plan *plan, const struct brim__source *source,
                                 const struct brim__use *use, bool nested) {
     if (nested) {
-        return brim__fail(
-            BRIM_STATUS_UNSUPPORTED,
-            "'%s' is a stream here, which cannot stand inside parentheses, where every "
-            "sample needs a number: read a file",
-            use->stage->info.name);
+        return brim__fail(BRIM_STATUS_UNSUPPORTED,
+                          "'%s' is a stream here, which cannot be inside parentheses, where every "
+                          "sample needs a number: read a file",
+                          use->stage->info.name);
     }
     const brim_status status = brim__sequence_begin(plan, use->stage->info.name, false);
     plan->sequence.stream = true;

@@ -1,12 +1,12 @@
 /*
- * names.c: what a sample is called, by the number that batches give it.
+ * names.c: the name of a sample, by the number that batches give it.
  *
- * The samples of all leaves are numbered through. A sample whose file is read by
- * name is called by that file's path; of sources side by side (zip) the first that
- * reads files by name has the say. Any other is called what messages call it.
+ * The samples of all leaves are numbered consecutively. The name of a sample that is a file is the
+ * file's path; in a zip the first source that reads files by name decides. Other samples have the
+ * name that messages use.
  *
- * Only what does not change once a plan is made is looked at, and files are read
- * by position: safe from any thread while a loader runs.
+ * It uses only data that do not change after a plan is made, and reads files by position, so it is
+ * safe from any thread while a loader runs.
  */
 #include "base/struct.h"
 #include "plan/plan.h"
@@ -44,8 +44,8 @@ brim_status brim_plan_sample_name(const brim_plan *plan, uint64_t sample, char *
     }
     if (plan->sequence.stream) {
         return brim__fail(BRIM_STATUS_UNSUPPORTED,
-                          "sample %llu: the samples of a stream have no names: read a file, whose "
-                          "samples have",
+                          "sample %llu: the samples of a stream have no names; read a file, whose "
+                          "samples have names",
                           (unsigned long long)sample);
     }
     const struct brim__leaf *leaf = find_leaf(plan, sample);

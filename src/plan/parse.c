@@ -6,11 +6,10 @@
  *     item     := value | key '=' value (',' value)*
  *     value    := word | "quoted" | 'quoted' | '(' pipeline ')' | @name
  *
- * White space separates; '#' where a word could begin starts a comment that
- * lasts to the end of the line. A word runs to white space or one of | ( ) =,
- * and in arguments that take several values to a comma. In quotes a backslash
- * stands before a quote or a backslash to make it an ordinary character; before
- * anything else it is itself one.
+ * White space separates; '#' where a word could begin starts a comment that lasts to the end of the
+ * line. A word runs to white space or one of | ( ) =, and in arguments that take several values to
+ * a comma. In quotes a backslash before a quote or a backslash makes it an ordinary character;
+ * before any other character the backslash is an ordinary character.
  *
  * Which characters end a word depends on the argument that it is for, so there
  * are no separate tokens: the parser walks over the text once and knows at each
@@ -274,7 +273,7 @@ static brim_status refuse_control(const struct parser *parser) {
         return BRIM_OK;
     }
     return brim__complain(&parser->reading, parser->at,
-                          "control character 0x%02x; put a value that holds one in quotes",
+                          "control character 0x%02x; put a value that contains it in quotes",
                           (unsigned)(unsigned char)c);
 }
 
@@ -356,9 +355,9 @@ static brim_status value_missing(const struct parser *parser) {
                               "a value must follow ',' without white space; an empty one is \"\"");
     }
     if (peek(parser) == ',') {
-        return brim__complain(&parser->reading, at, "no value stands before ','");
+        return brim__complain(&parser->reading, at, "there is no value before ','");
     }
-    return brim__complain(&parser->reading, at, "no key stands before '='");
+    return brim__complain(&parser->reading, at, "there is no key before '='");
 }
 
 static brim_status parse_value(struct parser *parser, size_t depth, struct brim__draft *draft,
@@ -387,7 +386,7 @@ static brim_status parse_value(struct parser *parser, size_t depth, struct brim_
     }
     if (status == BRIM_OK && peek(parser) == '=') {
         return brim__complain(&parser->reading, parser->at,
-                              "a value that holds '=' is put in quotes");
+                              "put a value that contains '=' in quotes");
     }
     return status == BRIM_OK ? brim__draft_put(draft, argument, &raw) : status;
 }
@@ -429,7 +428,7 @@ static brim_status parse_item(struct parser *parser, size_t depth, struct brim__
     } else if (end == begin && peek(parser) != '(') {
         return value_missing(parser);
     } else if (word && parser->reading.text[after] == '=') {
-        return brim__complain(&parser->reading, after, "no white space may stand before '='");
+        return brim__complain(&parser->reading, after, "white space is not allowed before '='");
     } else {
         status = brim__draft_next(draft, begin, &argument);
     }
@@ -493,7 +492,7 @@ static brim_status parse_stages(struct parser *parser, size_t depth, brim_pipeli
                                   BRIM__PIPELINE_STAGES);
         }
         if (peek(parser) == '|') {
-            return brim__complain(&parser->reading, parser->at, "no stage stands before '|'");
+            return brim__complain(&parser->reading, parser->at, "there is no stage before '|'");
         }
         struct brim__use *use;
         brim_status status = brim__pipeline_room(parser->reading.arena, pipeline, &use);
@@ -510,7 +509,7 @@ static brim_status parse_stages(struct parser *parser, size_t depth, brim_pipeli
         const size_t bar = parser->at++;
         skip_blank(parser);
         if (stage_ends(parser)) {
-            return brim__complain(&parser->reading, bar, "no stage follows '|'");
+            return brim__complain(&parser->reading, bar, "there is no stage after '|'");
         }
     }
 }
@@ -519,15 +518,15 @@ static brim_status parse_text(struct parser *parser, brim_pipeline *pipeline) {
     skip_blank(parser);
     if (at_end(parser)) {
         return brim__complain(&parser->reading, 0,
-                              "the text is empty; a pipeline is written like "
-                              "'npy images.npy | shuffle seed=7 | batch 64'");
+                              "the text is empty; write a pipeline like 'npy images.npy | shuffle "
+                              "seed=7 | batch 64'");
     }
     brim_status status = BRIM_OK;
     if (peek(parser) != ')') {
         status = parse_stages(parser, 0, pipeline);
     }
     if (status == BRIM_OK && peek(parser) == ')') {
-        return brim__complain(&parser->reading, parser->at, "no ( stands before this )");
+        return brim__complain(&parser->reading, parser->at, "there is no ( before this )");
     }
     return status;
 }

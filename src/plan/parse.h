@@ -1,15 +1,15 @@
 /*
  * parse.h: from spelled values to the arguments of a stage.
  *
- * Text and the builder meet here, so that both pass the same checks:
+ * Text and the builder both come here, so that they have the same checks:
  *
  *     text             --parse.c-----+
  *                                    +--> raw values --draft.c--> brim__use
  *     brim_argument[]  --pipeline.c--+
  *
- * A draft collects the values of one stage in the order in which they are
- * written, finds the argument that each belongs to, checks it, and at its end
- * adds the defaults. Places are bytes of the text; messages count characters.
+ * A draft collects the values of one stage in the order in which they are written, finds the
+ * argument that each belongs to, checks it, and at its end adds the defaults. Positions are bytes
+ * of the text; messages count characters.
  */
 #ifndef BRIM_PARSE_H
 #define BRIM_PARSE_H

@@ -1,13 +1,12 @@
 /*
  * pipeline.c: pipelines as objects: made, built stage by stage, cut, copied, freed.
  *
- * A pipeline and all that its values point to live in one arena; a nested
- * pipeline is a struct in the arena of the outermost one and has none of its
- * own, nor a text. The text of the outermost is made whenever it changes, so
- * that reading it is safe from any thread.
+ * A pipeline and all that its values point to live in one arena; a nested pipeline is a struct in
+ * the arena of the outermost one and has neither its own arena nor a text. The text of the
+ * outermost is made whenever it changes, so that reading it is safe from any thread.
  *
- * Adding a stage works in an arena of its own until nothing but memory can
- * fail, so that what was refused leaves no trace.
+ * Adding a stage uses a separate arena until only memory can fail, so that a refused stage changes
+ * nothing.
  */
 #include "base/struct.h"
 #include "plan/parse.h"
@@ -345,8 +344,7 @@ brim_status brim_pipeline_cut(brim_pipeline *pipeline, size_t count) {
     }
     if (count > pipeline->use_count) {
         return brim__fail(BRIM_STATUS_INVALID,
-                          "brim_pipeline_cut: the pipeline has %zu stages: %zu of them cannot be "
-                          "kept",
+                          "brim_pipeline_cut: the pipeline has %zu stages, so it cannot keep %zu",
                           pipeline->use_count, count);
     }
     /* what is kept is copied, so that the memory stays bounded by the text */

@@ -1,8 +1,8 @@
 /*
  * pipeline.h: a pipeline as a list of stage uses, and its text.
  *
- * A pipeline is immutable to all but brim_pipeline_add and brim_pipeline_cut. Its memory is bounded
- * by its text, which is bounded by BRIM__PIPELINE_BYTES.
+ * Only brim_pipeline_add and brim_pipeline_cut change a pipeline. Its memory is bounded by its
+ * text, which is bounded by BRIM__PIPELINE_BYTES.
  */
 #ifndef BRIM_PIPELINE_H
 #define BRIM_PIPELINE_H

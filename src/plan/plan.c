@@ -1,6 +1,6 @@
 /*
- * plan.c: making and freeing a plan. The plan lives in its own arena, so that
- * freeing it is closing what it opened and giving the arena back.
+ * plan.c: making and freeing a plan. The plan is in its own arena, so freeing it means closing its
+ * files and freeing the arena.
  */
 #include "plan/plan.h"
 

@@ -1,12 +1,11 @@
 /*
  * plan.h: a pipeline fitted into a budget.
  *
- * Building a plan opens the sources, composes the order, compiles one program for each
- * leaf, lays out a slot, and works out the minimum and how many threads and slots fit
- * above it. Of a source only headers are read, and labels if the order needs them; what
- * the source will hold in memory is counted now and taken when the loader loads it. What
- * the plan needs for good lies in one arena, charged to the budget of the loader-to-be;
- * a loader takes the plan over.
+ * Building a plan opens the sources, composes the order, compiles one program for each leaf, lays
+ * out a slot, and works out the minimum and how many threads and slots fit above it. Of a source
+ * only headers are read, and labels if the order needs them; memory that the source will hold is
+ * counted now and taken when the loader loads it. The plan's permanent data are in one arena,
+ * charged to the budget of the future loader; a loader takes the plan over.
  *
  *     leaf 0: sources side by side ─ program ─┐
  *     leaf 1: (another part of a mix) ────────┴─► rows of a slot:
@@ -148,7 +147,7 @@ void brim__append_field(char *text, size_t bytes, const char *name, brim_form fo
 #define BRIM__MOST_HOLD    1024u
 #define BRIM__MOST_SLOTS   (BRIM__MOST_HOLD + 8)
 
-/* Stacks: small for brim's own code, as large as usual where users' code runs. */
+/* Stacks: small for brim's code, of the usual size if functions of the program run. */
 #define BRIM__STACK_OWN      (256u << 10)
 #define BRIM__STACK_CALLBACK (8u << 20)
 

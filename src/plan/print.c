@@ -3,14 +3,13 @@
  *
  *     name value... key=value...
  *
- * Arguments stand in the order of the row: those that may go without a key
- * first, without it, then the others. What equals the default is left out, or,
- * in the full form, spelled out. The text depends on the values alone, not on
- * how they were written: reading it gives the same values, and printing those
- * the same text. The full form is hashed into fingerprints, so that changing it
+ * Arguments are in the order of the row: first the positional ones, without keys, then the others.
+ * Values that equal the default are left out, or, in the full form, written out. The text depends
+ * on the values alone, not on how they were written: reading it gives the same values, and printing
+ * those gives the same text. The full form is hashed into fingerprints, so that changing it
  * invalidates caches and states.
  *
- * Writing follows snprintf: all is counted, and what fits is written.
+ * Writing follows snprintf: everything is counted, and as much as fits is written.
  */
 #include "plan/parse.h"
 

@@ -1,5 +1,5 @@
 /*
- * sequence.c: planning what is placed one after the other; see sequence.h.
+ * sequence.c: planning of sequenced plans; see sequence.h.
  */
 #include "plan/plan.h"
 
@@ -13,8 +13,8 @@
 brim_status brim__sequence_begin(brim_plan *plan, const char *stage, bool nested) {
     if (nested) {
         return brim__fail(BRIM_STATUS_UNSUPPORTED,
-                          "'%s' cannot stand inside parentheses, where every sample needs a "
-                          "number: put it behind them",
+                          "'%s' cannot be inside parentheses, where every sample needs a number: "
+                          "put it after them",
                           stage);
     }
     if (!plan->sequence.on) {
@@ -78,8 +78,8 @@ static brim_status lay_out_pack(brim_plan *plan) {
         output->shape = (struct brim__shape){ .rank = 1, .dim = { pack->length } };
         if (i > 0 && strcmp(names[i], from->name) == 0) {
             return brim__fail(BRIM_STATUS_INVALID,
-                              "pack_sequences: the field to pack is called '%s', as one that it "
-                              "adds: give it another name",
+                              "pack_sequences: the field to pack is called '%s', like a field that "
+                              "it adds: give it another name",
                               from->name);
         }
     }
@@ -99,9 +99,9 @@ static brim_status check_bucket(const brim_plan *plan) {
     const struct brim__bucketing *bucket = &plan->batching.bucket;
     bool padded = false;
     if (plan->sequence.asked.shuffled || plan->sequence.pack) {
-        return brim__fail(BRIM_STATUS_UNSUPPORTED,
-                          "bucket gathers samples itself: leave out shuffle with buffer= and "
-                          "pack_sequences");
+        return brim__fail(
+            BRIM_STATUS_UNSUPPORTED,
+            "bucket collects samples itself: leave out shuffle with buffer= and pack_sequences");
     }
     for (uint32_t f = 0; f < plan->made.output_count; f++) {
         const struct brim__output *output = &plan->made.output[f];
@@ -128,14 +128,13 @@ static brim_status check_bucket(const brim_plan *plan) {
 static brim_status check_batching(const brim_plan *plan) {
     const struct brim__batching *batching = &plan->batching;
     if (batching->on_error == BRIM__REPLACE) {
-        return brim__fail(BRIM_STATUS_INVALID,
-                          "on_error=replace needs samples with numbers to choose from: behind a "
-                          "filter or of a stream use on_error=skip");
+        return brim__fail(BRIM_STATUS_INVALID, "on_error=replace needs samples with numbers: after "
+                                               "a filter or for a stream use on_error=skip");
     }
     if (batching->remainder == BRIM__DROP && batching->micro != 0) {
         return brim__fail(BRIM_STATUS_UNSUPPORTED,
-                          "remainder=drop with micro-batches needs to know where the samples end, "
-                          "which here shows only at the end: leave out one of them");
+                          "remainder=drop with micro-batches needs the number of samples, which is "
+                          "not known here before the end: leave out one of them");
     }
     return BRIM_OK;
 }
@@ -169,7 +168,7 @@ static brim_status size_chunks(brim_plan *plan) {
         }
     }
     if (brim__mul_overflows(sample, plan->rows_per_sample, &sample)) {
-        return brim__fail(BRIM_STATUS_INVALID, "what one sample becomes is too large");
+        return brim__fail(BRIM_STATUS_INVALID, "the result of one sample is too large");
     }
     const uint64_t samples =
         brim__max(1, brim__min(CHUNK_SAMPLES, CHUNK_BYTES / brim__max(1, sample)));
@@ -180,7 +179,7 @@ static brim_status size_chunks(brim_plan *plan) {
         status = brim__layout_place(&plan->made, samples * plan->rows_per_sample, 0);
     }
     if (status == BRIM_OK && plan->made.bytes > UINT64_MAX / 64) {
-        return brim__fail(BRIM_STATUS_INVALID, "what one sample becomes is too large");
+        return brim__fail(BRIM_STATUS_INVALID, "the result of one sample is too large");
     }
     plan->sequence.chunks = plan->made.bytes <= SMALL_CHUNK ? MANY_CHUNKS : FEW_CHUNKS;
     return status;

@@ -1,6 +1,6 @@
 /*
- * sequence.h: the part of a plan that places samples one after the other: those
- * of a stream, behind a filter, of an expansion, packed or sorted by length.
+ * sequence.h: the sequenced part of a plan: for samples of a stream, after a filter or an
+ * expansion, packed or sorted by length.
  *
  * Workers make samples into chunks, as they make batches in a direct plan; one
  * sequencer (engine/sequencer.c) takes the rows of the chunks in order:

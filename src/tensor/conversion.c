@@ -1,11 +1,10 @@
 /*
  * conversion.c: from any view to contiguous elements, in one pass.
  *
- * Preparing separates the two sides of a conversion. The source side is the
- * walk: the view's dimensions in the destination's order, without those of 1,
- * and merged where they lie together, so that a whole image is often a single
- * run. The destination side is a count: it is written from front to back, so an
- * element's channel follows from its number alone,
+ * Preparing separates the two sides of a conversion. The source side is the walk: the view's
+ * dimensions in the destination's order, without those of 1, and merged if they are contiguous, so
+ * that a whole image is often a single run. The destination side is a count: it is written from
+ * front to back, so an element's channel follows from its number alone,
  *
  *     channel = number / channel_run % channels
  *
@@ -17,17 +16,16 @@
  *     run_planes3     interleaved uint8 pixels to float32 planes
  *     run_moves       same dtype from any view, or with bytes swapped
  *     run_pieces      pieces of one channel through a kernel
- *     run_pattern     channels that change too quickly for that (innermost)
+ *     run_pattern     channels that change from element to element (innermost)
  *
- * A piece is taken from where it lies if it lies together and in this machine's
- * byte order; else it is gathered into a buffer on the stack and swapped there.
- * Offsets are only computed to elements that exist, so that hostile strides
- * that the source has checked stay inside the record at all times.
+ * A piece is read in place if it is contiguous and in this machine's byte order; else it is
+ * collected in a buffer on the stack and swapped there. Offsets are only computed for elements that
+ * exist, so hostile strides that the source has checked always stay inside the record.
  */
 #include "tensor/tensor.h"
 
-#define PIECE       512 /* elements gathered at a time: in cache, and worth a kernel's call */
-#define DIRECT      64  /* a run shorter than this is gathered together with the next ones */
+#define PIECE       512 /* elements collected at a time: in cache, and worth a kernel's call */
+#define DIRECT      64  /* a run shorter than this is collected together with the next ones */
 #define PATTERN     64  /* least length of a repeated pattern: some vectors */
 #define QUICK       16  /* channel runs shorter than this are done by pattern */
 #define KERNEL_SIZE 8   /* bytes of the largest element that kernels convert */
@@ -190,8 +188,8 @@ static void run_contiguous(const struct brim__conversion *conversion, const uint
                                                                          conversion->elements);
 }
 
-/* The walk behind its first dimension, the channels, goes over whole pixels:
- * elements of three bytes, wherever crops and flips have put them. */
+/* The walk after its first dimension, the channels, goes over whole pixels: elements of three
+ * bytes, wherever crops and flips have put them. */
 static void run_planes3(const struct brim__conversion *conversion, const uint8_t *source,
                         uint8_t *destination) {
     /* Times one plus zero changes no uint8: the change of layout alone. */
@@ -395,10 +393,10 @@ static brim_status check(const struct brim__conversion *conversion) {
 static brim_status check_affine(const struct brim__conversion *conversion) {
     const struct brim__shape *const shape = &conversion->from.shape;
     if (!brim__dtype_is_float(conversion->to)) {
-        return brim__fail(BRIM_STATUS_INVALID,
-                          "scale and bias cannot put out %s: choose float16, bfloat16, float32 or "
-                          "float64",
-                          brim_dtype_name(conversion->to));
+        return brim__fail(
+            BRIM_STATUS_INVALID,
+            "scale and bias cannot give %s: choose float16, bfloat16, float32 or float64",
+            brim_dtype_name(conversion->to));
     }
     if (conversion->channels != 1) {
         char text[BRIM__SHAPE_TEXT];

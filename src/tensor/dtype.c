@@ -122,9 +122,9 @@ bool brim__dtype_is_complex(brim_dtype dtype) {
 bool brim__dtype_holds(brim_dtype to, brim_dtype from) {
     const struct properties *const t = of(to);
     const struct properties *const f = of(from);
-    /* The kinds are in the order in which one can hold another. An integer of
-     * n bits fits a significand of n bits, also its least value, a power of
-     * two; no float type of ours has digits enough but too small a range. */
+    /* The kinds are in the order in which one can hold another. An integer of n bits fits a
+     * significand of n bits, also its least value, a power of two; no float type here has enough
+     * digits but too small a range. */
     return f->kind != UNKNOWN && t->kind >= f->kind && t->digits >= f->digits &&
            t->exponent_bits >= f->exponent_bits && (t->negative || !f->negative);
 }

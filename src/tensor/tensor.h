@@ -1,12 +1,11 @@
 /*
- * tensor.h: how elements lie in memory, and the one pass that converts them.
+ * tensor.h: the layout of elements in memory, and the one pass that converts them.
  *
- * A view says where the elements of one sample's field lie in a record (strides
- * may be any: Fortran order, transposed, reversed). A conversion takes a view to
- * a contiguous row-major destination in one pass: byte swap, change of dtype,
- * per-channel scale and bias, and any permutation of dimensions at once. Stages
- * (cast, normalize, layout, reshape) edit a conversion until something forces it
- * to be carried out, so that a row is written once.
+ * A view says where the elements of one sample's field are in a record (strides may be any: Fortran
+ * order, transposed, reversed). A conversion takes a view to a contiguous row-major destination in
+ * one pass: byte swap, change of dtype, per-channel scale and bias, and any permutation of
+ * dimensions at once. Stages (cast, normalize, layout, reshape) edit a conversion until a stage
+ * needs its result, so that a row is written once.
  *
  * Rules of conversion: integer to integer wraps (as numpy's astype); float to
  * integer truncates toward zero and saturates, NaN gives 0; to bool: non-zero;

@@ -1,13 +1,13 @@
 /*
- * boxes.c: boxes that go with an image.
+ * boxes.c: boxes that belong to an image.
  *
- * A field of boxes (x0, y0, x1, y1 in pixels of the decoded image) that a stage names
- * beside a picture is moved as the image is: by the acts that the stage's operation
- * decided on for this sample. A box becomes the smallest upright one that holds its
- * four moved corners, cut at the edges of the image. Boxes are never left out: one
- * that lies outside ends with no area, so that their labels stay in step.
+ * A field of boxes (x0, y0, x1, y1 in pixels of the decoded image) that a stage names beside a
+ * picture is moved like the image: by the acts that the stage's operation decided on for this
+ * sample. A box becomes the smallest upright one that holds its four moved corners, cut at the
+ * edges of the image. Boxes are never removed: a box that is outside gets no area, so that labels
+ * still match their boxes.
  *
- * The step stands behind the picture's, whose acts are still in scratch then.
+ * The step comes after the picture's, whose acts are still in scratch then.
  */
 #include "transform/picture.h"
 

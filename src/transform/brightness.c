@@ -1,7 +1,7 @@
 /*
- * brightness.c: `brightness DELTA` or `brightness max=M`: adds the same to every channel,
- * as tf.image.adjust_brightness and random_brightness, where 1 is the full range. What
- * multiplies instead, as in Pillow and torchvision, is color_jitter.
+ * brightness.c: `brightness DELTA` or `brightness max=M`: adds the same to every channel, as
+ * tf.image.adjust_brightness and random_brightness, where 1 is the full range. color_jitter
+ * multiplies instead, as Pillow and torchvision do.
  */
 #include "transform/geometry.h"
 #include "transform/stages.h"
@@ -63,12 +63,12 @@ static const brim_argument_info arguments[] = {
                 .flags = BRIM_ARGUMENT_POSITIONAL,
                 .least = -1,
                 .most = 1,
-                .help = "what is added; 1 is the full range" },
+                .help = "the value to add; 1 is the full range" },
     [MAX] = { .name = "max",
               .type = BRIM_TYPE_REAL,
               .least = 0,
               .most = 1,
-              .help = "instead: something random from -max to max is added" },
+              .help = "instead: a random value from -max to max is added" },
     [P] = BRIM__P_ARGUMENT("1"),
     [SEED] = BRIM__SEED_ARGUMENT,
     [ON] = BRIM__IMAGES_ARGUMENT,
@@ -76,7 +76,7 @@ static const brim_argument_info arguments[] = {
 
 const struct brim__stage brim__stage_brightness = {
     .info = { .name = "brightness",
-              .summary = "adds the same to all channels, fixed or at random",
+              .summary = "adds one value to all channels, fixed or random",
               .example = "brightness max=0.125",
               .room = BRIM_ROOM_TRANSFORM,
               .version = 1,

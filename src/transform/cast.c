@@ -84,12 +84,12 @@ static const brim_argument_info arguments[] = {
     [ON] = { .name = "on",
              .type = BRIM_TYPE_WORD,
              .flags = BRIM_ARGUMENT_LIST,
-             .help = "fields to convert; all but text, bytes and class numbers if not given" },
+             .help = "fields to convert; default: all except text, bytes and class numbers" },
 };
 
 const struct brim__stage brim__stage_cast = {
     .info = { .name = "cast",
-              .summary = "convert elements to another type",
+              .summary = "converts elements to another type",
               .example = "cast int64 on=label",
               .room = BRIM_ROOM_TRANSFORM,
               .version = 1,

@@ -39,7 +39,7 @@ static const brim_argument_info arguments[] = {
     [TO] = { .name = "to",
              .type = BRIM_TYPE_WORD,
              .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
-             .help = "name of the second one" },
+             .help = "name of the second field" },
 };
 
 const struct brim__stage brim__stage_copy = {

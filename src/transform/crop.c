@@ -1,8 +1,8 @@
 /*
  * crop.c: `crop` and `center_crop`: one part of every image.
  *
- * The centre is torchvision's: int(round((side - size) / 2)), halves to even. An
- * image that is smaller than the part is a bad sample, or is filled up with pad=yes.
+ * The centre is torchvision's: int(round((side - size) / 2)), halves to even. An image that is
+ * smaller than the part is a bad sample, or is padded with pad=yes.
  */
 #include "transform/geometry.h"
 #include "transform/stages.h"
@@ -36,7 +36,7 @@ static brim_status resolve(const void *object, const struct brim__picture_draws 
     if (acts->width < right || acts->height < bottom) {
         return brim__fail(BRIM_STATUS_CORRUPT,
                           "%s: the image is %ux%u, too small for a part of %ux%u%s: resize it "
-                          "before, or say pad=yes",
+                          "before, or give pad=yes",
                           self->stage, acts->width, acts->height, self->width, self->height,
                           self->center ? "" : " there");
     }
@@ -77,7 +77,7 @@ static brim_status add_crop(const struct brim__use *use, struct brim__program *p
                : brim__geometry_add(program, &op, pictures, boxes, self->width, self->height);
 }
 
-#define FILL_HELP "the colour for that, 0 to 255; one value or one for each channel"
+#define FILL_HELP "the colour of the padding, 0 to 255; one value or one for each channel"
 
 /* --------------------------------------------------------------------- crop */
 
@@ -106,13 +106,13 @@ static const brim_argument_info arguments[] = {
             .help = "first row" },
     [PAD] = BRIM__PAD_ARGUMENT,
     [FILL] = BRIM__FILL_ARGUMENT(FILL_HELP),
-    [MASK_FILL] = BRIM__MASK_FILL_ARGUMENT("filled up"),
+    [MASK_FILL] = BRIM__MASK_FILL_ARGUMENT("padding"),
     [ON] = BRIM__PICTURES_ARGUMENT,
 };
 
 const struct brim__stage brim__stage_crop = {
     .info = { .name = "crop",
-              .summary = "the same part of every image",
+              .summary = "crops the same part of every image",
               .example = "crop 224 224 x=16 y=16",
               .room = BRIM_ROOM_TRANSFORM,
               .version = 1,
@@ -134,13 +134,13 @@ static const brim_argument_info center_arguments[] = {
     [CENTER_SIZE] = BRIM__SIZE_ARGUMENT("side of a square"),
     [CENTER_PAD] = BRIM__PAD_ARGUMENT,
     [CENTER_FILL] = BRIM__FILL_ARGUMENT(FILL_HELP),
-    [CENTER_MASK_FILL] = BRIM__MASK_FILL_ARGUMENT("filled up"),
+    [CENTER_MASK_FILL] = BRIM__MASK_FILL_ARGUMENT("padding"),
     [CENTER_ON] = BRIM__PICTURES_ARGUMENT,
 };
 
 const struct brim__stage brim__stage_center_crop = {
     .info = { .name = "center_crop",
-              .summary = "the middle of every image",
+              .summary = "crops the middle of every image",
               .example = "center_crop 224",
               .room = BRIM_ROOM_TRANSFORM,
               .version = 1,

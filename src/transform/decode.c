@@ -1,11 +1,11 @@
 /*
  * decode.c: `decode`: encoded images to pictures.
  *
- * What decoding may need of one worker's memory is known before the first image is
- * read: from the index, where the source has looked into every file, or from `room`.
- * An image that needs more is a bad sample, and the error says what room it needs. One of
- * more than max_pixels is a bad sample in any case: nothing is planned for it. The plan
- * names the file that needs the most, because one file may decide the memory of all.
+ * The memory that decoding needs in one worker is known before the first image is read: from the
+ * index, if the source has probed every file, or from `room`. An image that needs more is a bad
+ * sample, and the error says what room it needs. One of more than max_pixels is a bad sample in any
+ * case: nothing is planned for it. The plan names the file that needs the most, because one file
+ * may decide the memory of all.
  */
 #include "transform/picture.h"
 #include "transform/stages.h"
@@ -66,7 +66,7 @@ static brim_status decode(const struct brim__use *use, struct brim__program *pro
     };
     if (field->form != BRIM_FORM_BYTES || field->open != NULL) {
         return brim__fail(
-            BRIM_STATUS_INVALID, "decode: field '%s' holds no encoded images%s", field->name,
+            BRIM_STATUS_INVALID, "decode: field '%s' contains no encoded images%s", field->name,
             field->open != NULL ? ": it is decoded already; give the first decode on= too" : "");
     }
     struct brim__picture_source source = {
@@ -142,14 +142,14 @@ static brim_status choose(const struct brim__use *use, const struct brim__progra
     }
     if (*fields == 0 && decoded != NULL) {
         return brim__fail(BRIM_STATUS_INVALID,
-                          "decode: field '%s' is decoded already: where fields are decoded in two "
+                          "decode: field '%s' is decoded already: if fields are decoded in two "
                           "ways, the first decode needs on= too",
                           decoded);
     }
     if (*fields == 0) {
         return brim__fail(BRIM_STATUS_INVALID,
-                          "decode: no field holds bytes: images come from folder or "
-                          "files, or as bytes from any other source");
+                          "decode: no field contains bytes: images come from folder or files, or "
+                          "as bytes from any other source");
     }
     return BRIM_OK;
 }
@@ -175,38 +175,39 @@ static const brim_argument_info arguments[] = {
     [ORIENT] = { .name = "orient",
                  .type = BRIM_TYPE_YESNO,
                  .fallback = "no",
-                 .help = "turn and mirror as the EXIF orientation says" },
+                 .help = "turn and mirror by the EXIF orientation" },
     [FAST] = { .name = "fast",
                .type = BRIM_TYPE_YESNO,
                .fallback = "no",
-               .help = "JPEG at half, quarter or eighth size where that is enough; other pixels, "
-                       "about as good" },
+               .help = "decode JPEG at half, quarter or eighth size if that is enough; the pixels "
+                       "differ slightly" },
     [DAMAGED] = { .name = "damaged",
                   .type = BRIM_TYPE_CHOICE,
                   .fallback = "fail",
                   .choices = "fail|keep",
-                  .help = "fail: damaged or cut data are a bad sample; keep: take what there is" },
+                  .help = "fail: damaged or cut data are a bad sample; keep: decode as much as "
+                          "possible" },
     [ROOM] = { .name = "room",
                .type = BRIM_TYPE_SIZE,
                .least = 65536,
                .most = 1e15,
-               .help = "memory for decoding one image, in each worker; known from the index, or "
-                       "16MiB, if not given" },
+               .help = "memory for decoding one image, in each worker; default: known from the "
+                       "index, or 16MiB" },
     [MAX_PIXELS] = { .name = "max_pixels",
                      .type = BRIM_TYPE_INTEGER,
                      .fallback = "178956970",
                      .least = 1,
                      .most = 4294836225.0,
-                     .help = "larger images are bad samples, and nothing is planned for them" },
+                     .help = "larger images are bad samples, and the plan has no memory for them" },
     [ON] = { .name = "on",
              .type = BRIM_TYPE_WORD,
              .flags = BRIM_ARGUMENT_LIST,
-             .help = "fields of encoded images; all fields of bytes if not given" },
+             .help = "fields of encoded images; default: all fields of bytes" },
 };
 
 const struct brim__stage brim__stage_decode = {
     .info = { .name = "decode",
-              .summary = "JPEG, PNG and WebP images to pixels, of which only the crop is made",
+              .summary = "decodes JPEG, PNG and WebP images, only the part that later crops need",
               .example = "decode rgb orient=yes",
               .room = BRIM_ROOM_TRANSFORM,
               .version = 1,

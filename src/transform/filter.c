@@ -1,6 +1,6 @@
 /*
- * filter.c: `filter CONDITION...` or `filter by=@name`: samples for which every
- * condition holds, or that a function of the caller keeps; others are left out.
+ * filter.c: `filter CONDITION...` or `filter by=@name`: keeps samples for which every condition
+ * holds, or that a function of the program keeps.
  */
 #include "transform/filter.h"
 
@@ -111,13 +111,13 @@ static const brim_argument_info arguments[] = {
     [SEED] = { .name = "seed",
                .type = BRIM_TYPE_INTEGER,
                .fallback = "0",
-               .help = "another seed gives the function's brim_call_random other numbers" },
-    [VERSION] = BRIM__FUNCTION_VERSION_ARGUMENT("keeps other samples"),
+               .help = "another seed gives brim_call_random other numbers" },
+    [VERSION] = BRIM__FUNCTION_VERSION_ARGUMENT("the function keeps other samples"),
 };
 
 const struct brim__stage brim__stage_filter = {
     .info = { .name = "filter",
-              .summary = "leave out samples for which a condition does not hold",
+              .summary = "keeps samples for which all conditions hold",
               .example = "filter \"label == 3\" \"score > 0.5\"",
               .room = BRIM_ROOM_TRANSFORM,
               .version = 1,

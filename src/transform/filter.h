@@ -7,8 +7,8 @@
  *     operator  := == != < <= > >=
  *     literal   := number | 'text' | "text"
  *
- * Blanks may stand between the parts. A text runs from its quote to the same
- * quote at the condition's end; what lies between is taken as it is.
+ * Blanks are allowed between the parts. A text runs from its quote to the same quote at the
+ * condition's end; there are no escapes.
  */
 #ifndef BRIM_FILTER_H
 #define BRIM_FILTER_H

@@ -1,10 +1,9 @@
 /*
  * filter_comparison.c: reading conditions, and comparing. See filter.h.
  *
- * No rounding surprises: integers are compared with the number as it is written,
- * however many digits it has, also a fraction; reals with the value of their own
- * type that is nearest to it, so that a float32 that was stored as 0.1 equals
- * "0.1". NaN equals nothing and is neither less nor more.
+ * Comparisons do not round: integers are compared with the number as it is written, with any number
+ * of digits and fractions; reals with the value of their own type that is nearest to it, so that a
+ * float32 that was stored as 0.1 equals "0.1". NaN equals nothing and is neither less nor more.
  */
 #include "transform/filter.h"
 
@@ -36,10 +35,10 @@ static brim_status malformed(const struct parts *parts, const char *why) {
                       why);
 }
 
-/* Something stands behind the value that ends at `rest`. */
+/* There is text after the value that ends at `rest`. */
 static brim_status left_over(const struct parts *parts, const char *rest) {
     return brim__fail(BRIM_STATUS_SYNTAX,
-                      "filter \"%.80s\": '%.60s' is left over behind the value; give several "
+                      "filter \"%.80s\": '%.60s' is left over after the value; give several "
                       "conditions as several arguments, as in \"label == 3\" \"score > 0.5\"",
                       parts->whole, rest);
 }
@@ -57,7 +56,7 @@ static size_t name_length(const char *at) {
     return strspn(at, letters);
 }
 
-/* field | length(field); *at moves behind it. */
+/* field | length(field); *at moves past it. */
 static brim_status read_operand(struct parts *parts, const char **at) {
     size_t length = name_length(*at);
     const char *after = skip_blank(*at + length);
@@ -105,7 +104,7 @@ static brim_status read_literal(struct parts *parts, const char *at) {
         bytes--;
     }
     if (bytes == 0) {
-        return malformed(parts, "nothing to compare with stands after the operator");
+        return malformed(parts, "there is no value after the operator");
     }
     parts->quoted = at[0] == '\'' || at[0] == '"';
     if (parts->quoted && (bytes == 1 || at[bytes - 1] != at[0])) {
@@ -193,14 +192,14 @@ static brim_status no_number(const struct parts *parts) {
     const size_t bytes = (size_t)(rest - parts->literal);
     return bytes < parts->literal_bytes && brim__parse_real(parts->literal, bytes, &value)
                ? left_over(parts, rest)
-               : malformed(parts, "no number stands after the operator");
+               : malformed(parts, "there is no number after the operator");
 }
 
 static brim_status set_number(struct brim__comparison *comparison, const struct parts *parts) {
     const char *text = parts->literal;
     if (parts->quoted) {
         return brim__fail(BRIM_STATUS_INVALID,
-                          "filter \"%.80s\": what it compares is a number: leave out the quotes",
+                          "filter \"%.80s\": the field is a number: leave out the quotes",
                           parts->whole);
     }
     if (comparison->compared == BRIM__AS_REAL) {
@@ -221,10 +220,10 @@ static brim_status set_number(struct brim__comparison *comparison, const struct 
 static brim_status set_text(struct brim__comparison *comparison, struct brim__arena *arena,
                             const struct parts *parts) {
     if (!parts->quoted) {
-        return brim__fail(BRIM_STATUS_INVALID,
-                          "filter \"%.80s\": field '%s' is text: put what it is compared with in "
-                          "quotes, or compare length(%s)",
-                          parts->whole, parts->field, parts->field);
+        return brim__fail(
+            BRIM_STATUS_INVALID,
+            "filter \"%.80s\": field '%s' is text: put the value in quotes, or compare length(%s)",
+            parts->whole, parts->field, parts->field);
     }
     if (parts->accepts != EQUAL && parts->accepts != (LESS | MORE | UNORDERED)) {
         return brim__fail(BRIM_STATUS_INVALID,

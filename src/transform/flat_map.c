@@ -1,12 +1,10 @@
 /*
- * flat_map.c: `flat_map @name`: a function of the caller that makes many samples
- * of one. See function.h.
+ * flat_map.c: `flat_map @name`: a function of the program that makes many samples of one. See
+ * function.h.
  *
- * The function is asked for sample 0, 1, ... of those that the sample becomes,
- * until it says that there are no more or as many were made as its binding
- * allows. Its inputs are put together once. All its calls have the key of the
- * sample, so that what is drawn can be shared among them or, with the index in
- * the draw, not.
+ * The function is called for the new samples 0, 1, ... of one sample, until it says that there are
+ * no more or the limit of its binding is reached. Its inputs are prepared once. All its calls have
+ * the key of the sample, so they draw the same numbers unless the index is part of the draw.
  */
 #include "transform/function.h"
 #include "transform/stages.h"
@@ -47,8 +45,8 @@ static brim_status check_binding(const brim_binding *binding) {
     }
     if (binding->count == 0 || binding->count > MOST_OF_ONE) {
         return brim__fail(BRIM_STATUS_INVALID,
-                          "flat_map @%s: its `count` is %llu; it must be the most samples that it "
-                          "makes of one, 1 to %d",
+                          "flat_map @%s: its `count` is %llu; it must be the most samples that the "
+                          "function makes of one, 1 to %d",
                           binding->name, (unsigned long long)binding->count, MOST_OF_ONE);
     }
     return BRIM_OK;
@@ -88,12 +86,12 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
 static const brim_argument_info arguments[] = {
     [NAME] = BRIM__FUNCTION_ARGUMENT(", with the most samples that it makes of one"),
     [SEED] = BRIM__FUNCTION_SEED_ARGUMENT,
-    [VERSION] = BRIM__FUNCTION_VERSION_ARGUMENT("puts out something else"),
+    [VERSION] = BRIM__FUNCTION_VERSION_ARGUMENT("the output of the function changes"),
 };
 
 const struct brim__stage brim__stage_flat_map = {
     .info = { .name = "flat_map",
-              .summary = "a function of the caller that makes many samples of one",
+              .summary = "calls a function of the program that makes many samples of one",
               .example = "flat_map @windows",
               .room = BRIM_ROOM_TRANSFORM,
               .version = 1,

@@ -1,5 +1,5 @@
 /*
- * flip.c: `flip`: images mirrored, with a probability.
+ * flip.c: `flip`: mirrors images, with a probability.
  */
 #include "transform/geometry.h"
 #include "transform/stages.h"
@@ -45,7 +45,7 @@ static const brim_argument_info arguments[] = {
               .flags = BRIM_ARGUMENT_POSITIONAL,
               .fallback = "horizontal",
               .choices = "horizontal|vertical",
-              .help = "left and right, or top and bottom, change places" },
+              .help = "horizontal: left and right are exchanged; vertical: top and bottom" },
     [P] = BRIM__P_ARGUMENT("0.5"),
     [SEED] = BRIM__SEED_ARGUMENT,
     [ON] = BRIM__PICTURES_ARGUMENT,
@@ -53,7 +53,7 @@ static const brim_argument_info arguments[] = {
 
 const struct brim__stage brim__stage_flip = {
     .info = { .name = "flip",
-              .summary = "images mirrored, with a probability",
+              .summary = "mirrors images, with a probability",
               .example = "flip vertical p=0.1",
               .room = BRIM_ROOM_TRANSFORM,
               .version = 1,

@@ -1,5 +1,5 @@
 /*
- * function.c: calling functions of the caller. See function.h.
+ * function.c: calls functions of the program. See function.h.
  */
 #include "transform/function.h"
 

@@ -1,11 +1,10 @@
 /*
- * function.h: functions of the caller on one sample; what map, filter and
- * flat_map share.
+ * function.h: functions of the program on one sample: the common part of map, filter and flat_map.
  *
- * Inputs are all fields of the sample, contiguous and aligned in scratch;
- * outputs go to scratch, or straight into the row when nothing follows. A
- * function that is not declared BRIM_CALLBACK_CONCURRENT runs under the mutex of its name
- * and no other lock. What it is handed is a description made for that call.
+ * Inputs are all fields of the sample, contiguous and aligned in scratch; outputs go to scratch, or
+ * straight into the row if no stage follows. A function that is not declared
+ * BRIM_CALLBACK_CONCURRENT runs under the mutex of its name and no other lock. Its argument is a
+ * description made for that call.
  */
 #ifndef BRIM_FUNCTION_H
 #define BRIM_FUNCTION_H
@@ -16,7 +15,7 @@ struct brim__function {
     const char *stage, *name; /* "map", and of the binding */
     void *user;
     uint64_t key;
-    bool expanded;       /* behind an expansion: each of its samples has a key of its own */
+    bool expanded;       /* after an expansion: each of its samples has its own key */
     brim__mutex *serial; /* NULL: declared BRIM_CALLBACK_CONCURRENT */
     uint32_t input_count, output_count;
     struct brim__operand input[BRIM__MAX_FIELDS], output[BRIM__MAX_FIELDS];
@@ -38,8 +37,8 @@ brim_status brim__function_init(struct brim__function *function, struct brim__pr
                                 brim_binding_kind kind, brim_binding *binding);
 /* Every field of the sample as an aligned value in scratch, which stays there. */
 brim_status brim__function_inputs(struct brim__function *function, struct brim__program *program);
-/* The fields that the binding declares in the place of all fields. After the
- * step that runs the function has been added. */
+/* The fields that the binding declares replace all fields. After the step that runs the function
+ * has been added. */
 brim_status brim__function_outputs(struct brim__function *function, struct brim__program *program,
                                    const brim_binding *binding);
 
@@ -67,10 +66,7 @@ brim_status brim__function_failed(const struct brim__function *function,
         .name = "seed", .type = BRIM_TYPE_INTEGER, .fallback = "0", \
         .help = "another seed gives brim_call_random other numbers" \
     }
-#define BRIM__FUNCTION_VERSION_ARGUMENT(help_)                      \
-    {                                                               \
-        .name = "version", .type = BRIM_TYPE_WORD, .fallback = "0", \
-        .help = "change it when the function " help_                \
-    }
+#define BRIM__FUNCTION_VERSION_ARGUMENT(help_) \
+    { .name = "version", .type = BRIM_TYPE_WORD, .fallback = "0", .help = "change it when " help_ }
 
 #endif

@@ -80,7 +80,7 @@ static const brim_argument_info arguments[] = {
                 .fallback = "0.1,2",
                 .least = 1e-3,
                 .most = 1e3,
-                .help = "width of the bell in pixels, drawn from low,high; or one value" },
+                .help = "standard deviation in pixels, drawn from low,high; or one value" },
     [P] = BRIM__P_ARGUMENT("1"),
     [SEED] = BRIM__SEED_ARGUMENT,
     [ON] = BRIM__IMAGES_ARGUMENT,
@@ -88,7 +88,7 @@ static const brim_argument_info arguments[] = {
 
 const struct brim__stage brim__stage_gaussian_blur = {
     .info = { .name = "gaussian_blur",
-              .summary = "blurs by a bell of random width",
+              .summary = "blurs with a gaussian of random width",
               .example = "gaussian_blur 23 sigma=0.1,2 p=0.5",
               .room = BRIM_ROOM_TRANSFORM,
               .version = 1,

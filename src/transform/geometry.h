@@ -1,5 +1,5 @@
 /*
- * geometry.h: what the stages that crop, resize and turn images have in common.
+ * geometry.h: the common part of the stages that crop, resize and turn images.
  */
 #ifndef BRIM_GEOMETRY_H
 #define BRIM_GEOMETRY_H
@@ -46,18 +46,19 @@ void brim__act_pad(struct brim__acts *acts, uint32_t left, uint32_t top, uint32_
     {                                                                       \
         .name = "filter", .type = BRIM_TYPE_CHOICE, .fallback = "bilinear", \
         .choices = "nearest|box|bilinear|bicubic|lanczos",                  \
-        .help = "how pixels are weighted; masks: always nearest"            \
+        .help = "how pixels are weighted; masks always use nearest"         \
     }
-#define BRIM__PICTURES_ARGUMENT                                                         \
-    {                                                                                   \
-        .name = "on", .type = BRIM_TYPE_WORD, .flags = BRIM_ARGUMENT_LIST,              \
-        .help = "images, masks and boxes that are changed alike; all images and masks " \
-                "if not given"                                                          \
+#define BRIM__PICTURES_ARGUMENT                                                                 \
+    {                                                                                           \
+        .name = "on", .type = BRIM_TYPE_WORD, .flags = BRIM_ARGUMENT_LIST,                      \
+        .help =                                                                                 \
+            "images, masks and boxes that are changed with the same draw; default: all images " \
+            "and masks"                                                                         \
     }
 #define BRIM__IMAGES_ARGUMENT                                              \
     {                                                                      \
         .name = "on", .type = BRIM_TYPE_WORD, .flags = BRIM_ARGUMENT_LIST, \
-        .help = "images that are changed alike; all if not given"          \
+        .help = "images that are changed with the same draw; default: all" \
     }
 #define BRIM__SIZE_ARGUMENT(one)                                                         \
     {                                                                                    \
@@ -65,10 +66,10 @@ void brim__act_pad(struct brim__acts *acts, uint32_t left, uint32_t top, uint32_
         .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL | BRIM_ARGUMENT_LIST, \
         .least = 1, .most = 32768, .help = one ", or height and width"                   \
     }
-#define BRIM__PAD_ARGUMENT                                                    \
-    {                                                                         \
-        .name = "pad", .type = BRIM_TYPE_YESNO, .fallback = "no",             \
-        .help = "fill up images that are smaller, which else are bad samples" \
+#define BRIM__PAD_ARGUMENT                                            \
+    {                                                                 \
+        .name = "pad", .type = BRIM_TYPE_YESNO, .fallback = "no",     \
+        .help = "pad smaller images, which are bad samples otherwise" \
     }
 #define BRIM__FILL_ARGUMENT(help_)                                                               \
     {                                                                                            \
@@ -78,17 +79,17 @@ void brim__act_pad(struct brim__acts *acts, uint32_t left, uint32_t top, uint32_
 #define BRIM__MASK_FILL_ARGUMENT(what)                                                            \
     {                                                                                             \
         .name = "mask_fill", .type = BRIM_TYPE_INTEGER, .fallback = "0", .least = 0, .most = 255, \
-        .help = "class of what is " what " in masks"                                              \
+        .help = "class of " what " pixels in masks"                                               \
     }
 #define BRIM__P_ARGUMENT(otherwise)                                                        \
     {                                                                                      \
         .name = "p", .type = BRIM_TYPE_REAL, .fallback = otherwise, .least = 0, .most = 1, \
-        .help = "how probable it is; 1: always"                                            \
+        .help = "the probability; 1: always"                                               \
     }
 #define BRIM__SEED_ARGUMENT                                                     \
     {                                                                           \
         .name = "seed", .type = BRIM_TYPE_INTEGER, .fallback = "0", .least = 0, \
-        .most = 9007199254740992.0, .help = "another seed, other draws"         \
+        .most = 9007199254740992.0, .help = "another seed gives other draws"    \
     }
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * grayscale.c: `grayscale`: colours to gray by Pillow's weights, in the same number of
- * channels or in one. With p below 1 it is torchvision's RandomGrayscale.
+ * grayscale.c: `grayscale`: makes colours gray by Pillow's weights, in the same number of channels
+ * or in one. With p below 1 it is torchvision's RandomGrayscale.
  */
 #include "transform/geometry.h"
 #include "transform/stages.h"
@@ -73,7 +73,7 @@ static const brim_argument_info arguments[] = {
                    .type = BRIM_TYPE_CHOICE,
                    .fallback = "keep",
                    .choices = "keep|1",
-                   .help = "keep: as many as before, equal to each other; 1: a single one" },
+                   .help = "keep: the same number of channels, all equal; 1: one channel" },
     [P] = BRIM__P_ARGUMENT("1"),
     [SEED] = BRIM__SEED_ARGUMENT,
     [ON] = BRIM__IMAGES_ARGUMENT,
@@ -81,7 +81,7 @@ static const brim_argument_info arguments[] = {
 
 const struct brim__stage brim__stage_grayscale = {
     .info = { .name = "grayscale",
-              .summary = "colours to gray, always or at random",
+              .summary = "makes colours gray, always or with a probability",
               .example = "grayscale p=0.1",
               .room = BRIM_ROOM_TRANSFORM,
               .version = 1,

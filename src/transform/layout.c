@@ -1,6 +1,6 @@
 /*
- * layout.c: `layout chw`: dimensions in another order. Costs nothing by itself:
- * the conversion into the row walks the source in the new order.
+ * layout.c: `layout chw`: puts dimensions into another order. This costs nothing by itself: the
+ * conversion into the row walks the source in the new order.
  */
 #include "transform/program.h"
 #include "transform/stages.h"
@@ -64,16 +64,16 @@ static const brim_argument_info arguments[] = {
     [FROM] = { .name = "from",
                .type = BRIM_TYPE_WORD,
                .fallback = "hwc",
-               .help = "the same letters in the order that the data have" },
+               .help = "the same letters in the order of the data" },
     [ON] = { .name = "on",
              .type = BRIM_TYPE_WORD,
              .flags = BRIM_ARGUMENT_LIST,
-             .help = "fields to turn; the first if not given" },
+             .help = "fields to reorder; default: the first" },
 };
 
 const struct brim__stage brim__stage_layout = {
     .info = { .name = "layout",
-              .summary = "put dimensions into another order",
+              .summary = "puts dimensions into another order",
               .example = "layout chw from=hwc",
               .room = BRIM_ROOM_TRANSFORM,
               .version = 1,

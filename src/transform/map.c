@@ -1,6 +1,6 @@
 /*
- * map.c: `map @name`: a function of the caller, from all fields of a sample to
- * the fields that it declared. See function.h.
+ * map.c: `map @name`: a function of the program, from all fields of a sample to the fields that it
+ * declared. See function.h.
  */
 #include "transform/function.h"
 #include "transform/stages.h"
@@ -56,12 +56,12 @@ static const brim_argument_info arguments[] = {
     [NAME] = BRIM__FUNCTION_ARGUMENT(""),
     [SEED] = BRIM__FUNCTION_SEED_ARGUMENT,
     [VERSION] = BRIM__FUNCTION_VERSION_ARGUMENT(
-        "puts out something else; a cache file wants one that is not 0"),
+        "the output of the function changes; a cache file needs one other than 0"),
 };
 
 const struct brim__stage brim__stage_map = {
     .info = { .name = "map",
-              .summary = "a function of the caller on each sample",
+              .summary = "calls a function of the program on each sample",
               .example = "map @augment version=2",
               .room = BRIM_ROOM_TRANSFORM,
               .version = 1,

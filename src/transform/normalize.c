@@ -5,9 +5,9 @@
  * bias = -mean / std, both rounded once to float32 when the pipeline is planned,
  * so that the same bits come out of every kernel.
  *
- * max is the range of the field (range.c). `unit` and `imagenet` are for values of 0 to 1 and
- * need to know it. mean= and std= may be numbers of the values as they are: of a type that has
- * no range of its own max is 1, unless that can only be a mistake.
+ * max is the range of the field (range.c). `unit` and `imagenet` are for values of 0 to 1 and need
+ * to know it. mean= and std= may also be for unscaled values: for a type without a range max is 1,
+ * unless that can only be an error.
  */
 #include "transform/program.h"
 #include "transform/stages.h"
@@ -117,11 +117,11 @@ static brim_status find_max(const struct brim__use *use, const struct brim__prog
         return BRIM_OK;
     }
     if (preset->integer != OWN && range == 0) {
-        return brim__fail(BRIM_STATUS_INVALID,
-                          "normalize %s: field '%s' is %s, and nothing says how far its values go: "
-                          "add max=1 if they go from 0 to 1, max=255 if they are pixels from 0 to "
-                          "255",
-                          preset->text, field->name, type);
+        return brim__fail(
+            BRIM_STATUS_INVALID,
+            "normalize %s: field '%s' is %s, and the range of its values is not known: add max=1 "
+            "if they go from 0 to 1, max=255 if they are pixels from 0 to 255",
+            preset->text, field->name, type);
     }
     *max = preset->integer != OWN || brim__range_of_type(field->pending.to) > 0 ? range : 1.0;
     if (*max != range && range > 1 && all_within_unit(mean) && all_within_unit(std)) {
@@ -227,7 +227,7 @@ static const brim_argument_info arguments[] = {
                  .flags = BRIM_ARGUMENT_POSITIONAL,
                  .fallback = "own",
                  .choices = "own|unit|imagenet",
-                 .help = "own (mean= and std=), unit (0 to 1), or imagenet's constants" },
+                 .help = "own (mean= and std=), unit (0 to 1), or the constants of imagenet" },
     [MEAN] = { .name = "mean",
                .type = BRIM_TYPE_REAL,
                .flags = BRIM_ARGUMENT_LIST,
@@ -240,18 +240,18 @@ static const brim_argument_info arguments[] = {
               .type = BRIM_TYPE_REAL,
               .least = 1e-30,
               .most = 1e30,
-              .help = "values are divided by it first; if not given, how far they go: 255 for "
-                      "uint8 and images, 65535 for uint16; else unit and imagenet need it, and "
-                      "mean= and std= take values as they are" },
+              .help = "values are divided by it first; default: the range of the field: 255 for "
+                      "uint8 and images, 65535 for uint16; otherwise unit and imagenet need it, "
+                      "and mean= and std= do not divide" },
     [AXIS] = { .name = "axis",
                .type = BRIM_TYPE_INTEGER,
                .least = -BRIM_MAX_RANK,
                .most = BRIM_MAX_RANK,
-               .help = "dimension of the channels; found by its length if not given" },
+               .help = "dimension of the channels; default: found by its length" },
     [ON] = { .name = "on",
              .type = BRIM_TYPE_WORD,
              .flags = BRIM_ARGUMENT_LIST,
-             .help = "fields to normalise; the first if not given" },
+             .help = "fields to normalise; default: the first" },
 };
 
 const struct brim__stage brim__stage_normalize = {

@@ -1,7 +1,6 @@
 /*
- * one_hot.c: `one_hot CLASSES`: a class number becomes a vector with a one in
- * its place. The field gains a last dimension of CLASSES. A number outside is
- * bad data.
+ * one_hot.c: `one_hot CLASSES`: a class number becomes a vector with a 1 at its index. The field
+ * gains a last dimension of CLASSES. A number outside is bad data.
  */
 #include "transform/program.h"
 #include "transform/stages.h"
@@ -44,7 +43,7 @@ static brim_status encode(const struct brim__use *use, struct brim__program *pro
     }
     if (field->class_count > (uint64_t)brim__item(use, CLASSES)->integer) {
         return brim__fail(BRIM_STATUS_INVALID,
-                          "one_hot: field '%s' has %llu classes: say one_hot %llu", field->name,
+                          "one_hot: field '%s' has %llu classes: use one_hot %llu", field->name,
                           (unsigned long long)field->class_count,
                           (unsigned long long)field->class_count);
     }
@@ -103,7 +102,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
     brim_status status = brim__dtype_parse(brim__item(use, DTYPE)->text, &dtype);
     uint32_t fields = 0;
     if (status == BRIM_OK && brim__dtype_is_complex(dtype)) {
-        status = brim__fail(BRIM_STATUS_UNSUPPORTED, "one_hot: not to complex numbers");
+        status = brim__fail(BRIM_STATUS_UNSUPPORTED, "one_hot: the dtype cannot be complex");
     }
     if (status == BRIM_OK) {
         status = brim__program_on(program, use, ON, BRIM__ON_LAST, true, &fields);
@@ -122,7 +121,7 @@ static const brim_argument_info arguments[] = {
                   .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
                   .least = 1,
                   .most = 1 << 24,
-                  .help = "how many classes there are" },
+                  .help = "number of classes" },
     [DTYPE] = { .name = "dtype",
                 .type = BRIM_TYPE_WORD,
                 .fallback = "float32",
@@ -130,12 +129,12 @@ static const brim_argument_info arguments[] = {
     [ON] = { .name = "on",
              .type = BRIM_TYPE_WORD,
              .flags = BRIM_ARGUMENT_LIST,
-             .help = "fields of class numbers; the last if not given" },
+             .help = "fields of class numbers; default: the last" },
 };
 
 const struct brim__stage brim__stage_one_hot = {
     .info = { .name = "one_hot",
-              .summary = "class numbers to vectors with a one in their place",
+              .summary = "makes class numbers vectors with a 1 at their index",
               .example = "one_hot 10 on=label",
               .room = BRIM_ROOM_TRANSFORM,
               .version = 1,

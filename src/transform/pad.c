@@ -1,10 +1,9 @@
 /*
  * pad.c: `pad on=tokens`: a field whose samples differ in length as one array.
  *
- * With to=N every sample is filled up to N: from here on the field is dense.
- * Without, the batch's longest sample decides, which no sample knows: the field
- * is only marked, and the batch filled up when it is complete. The samples' own
- * lengths become a field beside it.
+ * With to=N every sample is padded to N: from here on the field is dense. Without it, the batch's
+ * longest sample decides, which is not known while samples are made: the field is only marked, and
+ * the batch is padded when it is complete. The samples' own lengths become another field.
  */
 #include "transform/program.h"
 #include "transform/stages.h"
@@ -194,7 +193,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
     if (brim__item(use, CUT)->integer != 0 && brim__item(use, TO)->integer == 0) {
         return brim__fail(BRIM_STATUS_INVALID, "pad: cut=yes needs to=, the length to cut at");
     }
-    const uint32_t count = program->field_count; /* those that are added come behind it */
+    const uint32_t count = program->field_count; /* those that are added come after it */
     for (uint32_t f = 0; status == BRIM_OK && f < count; f++) {
         if ((fields >> f & 1) == 0) {
             continue;
@@ -221,24 +220,23 @@ static const brim_argument_info arguments[] = {
              .fallback = "0",
              .least = 0,
              .most = 1073741824,
-             .help = "length that every sample gets; 0: that of the batch's longest" },
+             .help = "length of every sample; 0: the length of the batch's longest" },
     [VALUE] = { .name = "value",
                 .type = BRIM_TYPE_REAL,
                 .fallback = "0",
-                .help = "what samples are filled up with" },
+                .help = "value of the padding" },
     [CUT] = { .name = "cut",
               .type = BRIM_TYPE_YESNO,
               .fallback = "no",
-              .help = "cut longer samples off at `to`; else they are bad data" },
+              .help = "cut longer samples at `to`; otherwise they are bad samples" },
     [LENGTHS] = { .name = "lengths",
                   .type = BRIM_TYPE_WORD,
-                  .help = "name of the field with the samples' own lengths; NAME_length if not "
-                          "given" },
+                  .help = "name of the field with the samples' own lengths; default: NAME_length" },
 };
 
 const struct brim__stage brim__stage_pad = {
     .info = { .name = "pad",
-              .summary = "fill samples up to one length",
+              .summary = "pads samples to one length",
               .example = "pad on=tokens to=512 value=-1 cut=yes",
               .room = BRIM_ROOM_TRANSFORM,
               .version = 1,

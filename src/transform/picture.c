@@ -1,8 +1,8 @@
 /*
  * picture.c: building pictures; see picture.h for what one is.
  *
- * What a picture needs is counted while operations are added, at the largest that
- * an image can be there, and taken from the program's scratch when it is settled.
+ * The memory of a picture is counted while operations are added, for the largest possible image,
+ * and taken from the program's scratch when the picture is settled.
  */
 #include "transform/picture.h"
 
@@ -118,20 +118,20 @@ static brim_status no_image(const struct brim__program *program, const char *sta
         const struct brim__program_field *field = &program->field[f];
         char shape[BRIM__SHAPE_TEXT];
         if (field->form == BRIM_FORM_BYTES) {
-            return brim__fail(BRIM_STATUS_INVALID, "%s: there is no image yet: put decode before",
-                              stage);
+            return brim__fail(BRIM_STATUS_INVALID,
+                              "%s: there is no image yet: put decode before it", stage);
         }
         if (field->form == BRIM_FORM_DENSE && field->pending.from.shape.rank >= 2) {
-            return brim__fail(
-                BRIM_STATUS_INVALID,
-                "%s: there is no image here: field '%s' is %s %s, and images are uint8 "
-                "with height, width and 1, 3 or 4 channels: put cast uint8, layout hwc "
-                "from=chw or reshape before",
-                stage, field->name, brim_dtype_name(field->pending.to),
-                brim__shape_text(&field->pending.from.shape, shape));
+            return brim__fail(BRIM_STATUS_INVALID,
+                              "%s: there is no image here: field '%s' is %s %s, and images are "
+                              "uint8 with height, width and 1, 3 or 4 channels: put cast uint8, "
+                              "layout hwc from=chw or reshape before it",
+                              stage, field->name, brim_dtype_name(field->pending.to),
+                              brim__shape_text(&field->pending.from.shape, shape));
         }
     }
-    return brim__fail(BRIM_STATUS_INVALID, "%s: there is no image here: put decode before", stage);
+    return brim__fail(BRIM_STATUS_INVALID, "%s: there is no image here: put decode before it",
+                      stage);
 }
 
 /* What a field that a stage names is to it. */
@@ -144,16 +144,15 @@ static brim_status admit(struct brim__program *program, const char *stage, uint3
     }
     if (field->open == NULL && !is_array(field)) {
         return brim__fail(BRIM_STATUS_INVALID,
-                          "%s: field '%s' is no image: put decode before, or cast uint8 and layout "
-                          "hwc for an array of pixels",
+                          "%s: field '%s' is not an image: put decode before it, or cast uint8 and "
+                          "layout hwc for an array of pixels",
                           stage, field->name);
     }
     if (field->open != NULL && !brim__picture_is_open(field)) {
-        return brim__fail(
-            BRIM_STATUS_INVALID,
-            "%s: field '%s' is no longer pixels of 8 bits side by side: put %s before "
-            "normalize, cast, layout, reshape and resize with antialias=no",
-            stage, field->name, stage);
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "%s: field '%s' is no longer interleaved 8-bit pixels: put %s before "
+                          "normalize, cast, layout, reshape and resize with antialias=no",
+                          stage, field->name, stage);
     }
     const brim_status status = field->open == NULL ? take_array(program, f) : BRIM_OK;
     *pictures |= (uint32_t)(status == BRIM_OK) << f;
@@ -179,7 +178,7 @@ brim_status brim__picture_on(struct brim__program *program, const struct brim__u
             brim__picture_of(&program->field[f])->open.mask) {
             status =
                 brim__fail(BRIM_STATUS_INVALID,
-                           "%s: field '%s' is a mask, whose numbers are classes and no colours",
+                           "%s: field '%s' is a mask, whose numbers are classes and not colours",
                            stage, program->field[f].name);
         }
     }
@@ -260,7 +259,7 @@ brim_status brim__picture_add(struct brim__program *program, uint32_t field,
 
 brim_status brim__picture_unsized(const char *stage, const struct brim__program_field *field) {
     return brim__fail(BRIM_STATUS_INVALID,
-                      "%s%sfield '%s': its images differ in size: give them one with "
+                      "%s%sfield '%s': its images differ in size: make them one size with "
                       "random_resized_crop 224, resize 224 224, or resize 256 and center_crop 224",
                       stage, stage[0] != '\0' ? ": " : "", field->name);
 }

@@ -1,25 +1,24 @@
 /*
  * picture.h: an image on its way from its encoded bytes to its row.
  *
- * `decode` makes a field a picture. The image stages behind it (resize, crops,
- * flip, colours) do not run one by one: each adds an operation to the picture. For
- * every sample the operations first say what they will do, from its size and its
- * random draws: a list of acts. Then the acts are carried out together:
+ * `decode` makes a field a picture. The image stages after it (resize, crops, flip, colours) do not
+ * run one by one: each adds an operation to the picture. For every sample the operations first
+ * decide on a list of acts, from its size and its random draws. Then the acts are carried out
+ * together:
  *
  *     bytes --(decode only the crop)--> rows --(resize)--> rows --(convert)--> row
  *                                                      |
  *                  acts on pixels, where there are any: in a buffer
  *
- * Crops, flips and one resize in a run are one pass over rows, whatever their
- * order; so is what the stages behind (cast, normalize, layout) ask for. Only acts
- * on pixels that need their neighbours or all of the image go through a buffer, and
- * then what follows them starts from that buffer.
+ * Crops, flips and one resize in a run are one pass over rows, whatever their order; later stages
+ * (cast, normalize, layout) are part of that pass. Only acts on pixels that need their neighbours
+ * or all of the image go through a buffer, and then what follows them starts from that buffer.
  *
  * An array of uint8 pixels (HWC) becomes a picture in the same way when an image
  * stage names it.
  *
- * A picture is open until something else needs its pixels; then it is settled: its
- * memory is laid out and its step writes to where the field goes.
+ * A picture is open until another stage needs its pixels; then it is settled: its memory is laid
+ * out and its step writes to where the field goes.
  */
 #ifndef BRIM_PICTURE_H
 #define BRIM_PICTURE_H
@@ -263,8 +262,8 @@ brim_status brim__picture_bytes_read(const struct brim__picture_source *source,
                                      const struct brim__span *span, uint32_t *width,
                                      uint32_t *height, const uint8_t **pixels);
 
-/* boxes.c: a step behind the picture's that moves the boxes of `field` as the picture's
- * operation `op` moves the image. */
+/* boxes.c: a step after the picture's that moves the boxes of `field` as the picture's operation
+ * `op` moves the image. */
 brim_status brim__boxes_follow(struct brim__program *program, struct brim__picture *picture,
                                uint32_t op, uint32_t field);
 bool brim__boxes_are(const struct brim__program_field *field);

@@ -1,6 +1,6 @@
 /*
- * picture_acts.c: what operations say they will do to an image, and the random numbers that
- * they say it from; see picture.h.
+ * picture_acts.c: how operations decide on acts for an image, and their random numbers; see
+ * picture.h.
  */
 #include "order/philox.h"
 #include "transform/picture.h"

@@ -1,23 +1,23 @@
 /*
- * picture_bytes.c: images of no one size as bytes that a stage (cache) can keep.
+ * picture_bytes.c: images of different sizes as bytes that a stage (cache) can keep.
  *
  *     | width, 4 bytes | height, 4 bytes | pixels of 1, 3 or 4 bytes, row by row |
  *
- * Making bytes of a picture settles it: all operations so far are carried out on the whole
- * image. What they leave is the source of a new picture. Orientation and colours are those
- * that decode was asked for, so nothing of the file is needed any more.
+ * Making bytes of a picture settles it: all operations so far are carried out on the whole image.
+ * The result is the source of a new picture. Orientation and colours are those that decode asked
+ * for, so the file is no longer needed.
  *
- * Stages behind give the same pixels as they would have without: what is one pass over rows
- * gives the pixels of its acts done one by one (picture_run.c). There is one exception, which is
- * refused: decode fast=yes decodes at the size that the first resize needs, so that the
- * resize must be known before.
+ * Later stages give the same pixels as without the bytes, because one pass over rows gives the same
+ * pixels as its acts one by one (picture_run.c). There is one exception, which is refused: decode
+ * fast=yes decodes at the size that the first resize needs, so that the resize must be known
+ * before.
  *
- * Bytes that come back may be those of a file that was damaged or made up.
+ * Bytes that are read back may come from a file that was damaged or forged.
  */
 #include "transform/picture.h"
 
 #define HEADER 8
-/* Room for such images is taken in every worker: no more than anybody can mean. */
+/* Room for such images is taken in every worker: no more than is reasonable. */
 #define MOST_BYTES (UINT64_C(512) << 20)
 
 struct brim__picture_bytes {
@@ -34,11 +34,11 @@ brim_status brim__picture_check_kept(const char *stage, const struct brim__progr
         resized |= picture->op[i].resizes;
     }
     if (picture->source->fast && !resized) {
-        return brim__fail(BRIM_STATUS_INVALID,
-                          "field '%s': decode fast=yes decodes at the size that the next resize "
-                          "asks for, and the %s stands before that: put resize or "
-                          "random_resized_crop before the %s, or leave out fast=yes",
-                          field->name, stage, stage);
+        return brim__fail(
+            BRIM_STATUS_INVALID,
+            "field '%s': decode fast=yes decodes at the size of the next resize, but the %s comes "
+            "before it: put resize or random_resized_crop before the %s, or leave out fast=yes",
+            field->name, stage, stage);
     }
     return BRIM_OK;
 }
@@ -62,9 +62,8 @@ brim_status brim__picture_to_bytes(struct brim__program *program, const char *st
         char need[BRIM__SIZE_TEXT], most[BRIM__SIZE_TEXT];
         return brim__fail(BRIM_STATUS_INVALID,
                           "field '%s': its images have up to %llu pixels, %s, and are kept whole, "
-                          "for which %s are the most: resize them first, lower decode's "
-                          "max_pixels=, or have their sizes known with probe=yes where they come "
-                          "from",
+                          "but the most is %s: resize them first, lower decode's max_pixels=, or "
+                          "give probe=yes to their source, so that their sizes are known",
                           target->name, (unsigned long long)picture->extent.pixels,
                           brim__size_text(bytes, need), brim__size_text(MOST_BYTES, most));
     }
@@ -139,8 +138,8 @@ brim_status brim__picture_bytes_read(const struct brim__picture_source *source,
     if (area == 0 || size[0] > source->max_width || size[1] > source->max_height ||
         area > source->max_pixels || span->count != HEADER + area * source->channels) {
         return brim__fail(BRIM_STATUS_CORRUPT,
-                          "a %s holds %llu bytes for an image of %ux%u with %u channels, of "
-                          "which there is none here: remove its file",
+                          "a %s holds %llu bytes for an image of %ux%u with %u channels, which "
+                          "this pipeline does not have: remove its file",
                           source->keeper, (unsigned long long)span->count, size[0], size[1],
                           source->channels);
     }

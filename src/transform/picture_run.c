@@ -5,13 +5,12 @@
  * resize among them; it is one pass over the rows of what lies before it: the encoded
  * image, an array, or a buffer. Acts on pixels between groups work on a buffer.
  *
- * Inside a group everything is in the coordinates in which the image is stored. How
- * the image that the acts see differs from the stored one is one of the eight ways to
- * turn and mirror: first flipped along the stored axes, then transposed. EXIF's
- * orientation is where a group begins, flips change it, and crops and sizes are
- * translated through it, so that an image that is stored on its side is decoded by
- * rows all the same. The pixels that come out are those of turning first: a mirrored
- * axis has the mirrored weights, and a transposed image is resized vertically first.
+ * Inside a group everything is in the coordinates in which the image is stored. How the image that
+ * the acts see differs from the stored one is one of the eight ways to turn and mirror: first
+ * flipped along the stored axes, then transposed. EXIF's orientation is where a group begins, flips
+ * change it, and crops and sizes are translated through it, so that an image that is stored on its
+ * side can still be decoded by rows. The pixels are those of turning first: a mirrored axis has the
+ * mirrored weights, and a transposed image is resized vertically first.
  */
 #include "image/decode.h"
 #include "image/kernels.h"
@@ -117,8 +116,8 @@ struct running {
     struct brim__sinking sinking;
 };
 
-/* The buffer that does not hold the image now. It is large enough for whatever the plan
- * foresaw; looked at all the same, because what lies behind it is somebody else's. */
+/* The buffer that does not hold the image now. It is large enough for whatever the plan foresaw;
+ * looked at all the same, because the memory after it is not ours. */
 static brim_status next_buffer(const struct running *run, uint32_t width, uint32_t height,
                                uint32_t pixel, struct brim__image *image) {
     if ((uint64_t)width * height * pixel > run->picture->buffer_bytes) {
@@ -409,7 +408,7 @@ static brim_status resolve(const struct brim__picture *picture, const struct bri
 }
 
 #define CHANGED \
-    "it has changed since it was indexed; touch its folder or manifest to have that done again"
+    "it has changed since it was indexed; touch its folder or manifest to index it again"
 
 /* All memory was sized before the image was seen: one that is larger is a bad sample. */
 static brim_status check_planned(const struct brim__picture_source *source,
@@ -421,33 +420,36 @@ static brim_status check_planned(const struct brim__picture_source *source,
     if (pixels > source->allowed_pixels) {
         return brim__fail(BRIM_STATUS_CORRUPT,
                           "%ux%u are %llu pixels, but at most %llu are allowed: raise decode's "
-                          "max_pixels if that is no mistake",
+                          "max_pixels if the image is right",
                           info->width, info->height, (unsigned long long)pixels,
                           (unsigned long long)source->allowed_pixels);
     }
     if (width > source->max_width || height > source->max_height || pixels > source->max_pixels) {
-        return brim__fail(BRIM_STATUS_CORRUPT, "%ux%u pixels are more than any image had: " CHANGED,
+        return brim__fail(BRIM_STATUS_CORRUPT,
+                          "%ux%u pixels are more than any image had when it was indexed: " CHANGED,
                           info->width, info->height);
     }
     if (source->indexed && info->outside > source->outside && info->memory <= source->memory) {
-        return brim__fail(BRIM_STATUS_CORRUPT, "this %s needs more than any image did: " CHANGED,
-                          brim__image_format_name(info->format));
+        return brim__fail(
+            BRIM_STATUS_CORRUPT,
+            "this %s needs more memory than any image did when it was indexed: " CHANGED,
+            brim__image_format_name(info->format));
     }
     if (info->memory > source->memory || info->outside > source->outside) {
         const uint64_t room = brim__max(info->memory, info->outside);
         const bool held = info->whole && info->format != BRIM__IMAGE_WEBP;
         char need[BRIM__SIZE_TEXT], have[BRIM__SIZE_TEXT];
-        return brim__fail(
-            BRIM_STATUS_CORRUPT,
-            "decoding this %s%s of %ux%u needs %s, but the plan has %s for one image: say decode "
-            "room=%lluKiB%s",
-            !held                             ? ""
-            : info->format == BRIM__IMAGE_PNG ? "interlaced "
-                                              : "progressive ",
-            brim__image_format_name(info->format), info->width, info->height,
-            brim__size_text(room, need), brim__size_text(source->memory, have),
-            (unsigned long long)brim__divide_up(room, 1024),
-            source->indexed ? ", or, if the file is new, touch its folder or manifest" : "");
+        return brim__fail(BRIM_STATUS_CORRUPT,
+                          "decoding this %s%s of %ux%u needs %s, but the plan has %s for one "
+                          "image: give decode room=%lluKiB%s",
+                          !held                             ? ""
+                          : info->format == BRIM__IMAGE_PNG ? "interlaced "
+                                                            : "progressive ",
+                          brim__image_format_name(info->format), info->width, info->height,
+                          brim__size_text(room, need), brim__size_text(source->memory, have),
+                          (unsigned long long)brim__divide_up(room, 1024),
+                          source->indexed ? ", or, if the file is new, touch its folder or manifest"
+                                          : "");
     }
     return BRIM_OK;
 }

@@ -1,10 +1,10 @@
 /*
  * picture_sink.c: rows of pixels to the element type and layout of the field.
  *
- * Rows come one by one, in any order, while they lie in the cache. What the usual
- * pipelines ask for is written at once: pixels side by side (HWC) in any type, and
- * planes (CHW) in any type. Whatever else the stages behind made of the pending
- * conversion is carried out on the whole image at the end, from a copy.
+ * Rows come one by one, in any order, while they lie in the cache. What the usual pipelines ask for
+ * is written at once: pixels side by side (HWC) in any type, and planes (CHW) in any type. Any
+ * other pending conversion of later stages is carried out on the whole image at the end, from a
+ * copy.
  */
 #include "image/kernels.h"
 #include "transform/picture.h"

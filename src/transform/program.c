@@ -53,7 +53,7 @@ static brim_status run_ragged(const struct brim__step *step, const struct brim__
     return BRIM_OK;
 }
 
-/* Bytes that nobody has read yet: all of them, to where they go. */
+/* Bytes that were not read yet: all of them, to their destination. */
 static brim_status run_deferred(const struct brim__step *step, const struct brim__frame *frame) {
     const struct brim__deferred *deferred =
         (const struct brim__deferred *)(const void *)(brim__operand_read(&step->from, frame) +
@@ -161,10 +161,10 @@ void brim__program_set(struct brim__program *program, uint32_t field, brim_form 
 static brim_status emit(struct brim__program *program, uint32_t field, struct brim__operand to) {
     struct brim__program_field *source = &program->field[field];
     if (source->deferred && source->pending.from.shape.dim[0] == UINT32_MAX) {
-        return brim__fail(BRIM_STATUS_INVALID,
-                          "field '%s': nobody knows how long its files are: decode it, or say "
-                          "probe=yes where it comes from",
-                          source->name);
+        return brim__fail(
+            BRIM_STATUS_INVALID,
+            "field '%s': it has no size bound: decode it, or give probe=yes to its source",
+            source->name);
     }
     brim_status status = brim__conversion_prepare(&source->pending);
     if (status != BRIM_OK) {
@@ -276,8 +276,8 @@ brim_status brim__program_init(struct brim__program *program, struct brim__openi
             for (uint32_t i = 0; i < program->field_count; i++) {
                 if (strcmp(program->field[i].name, from->name) == 0) {
                     return brim__fail(BRIM_STATUS_INVALID,
-                                      "two fields are called '%s': give one another name, as in "
-                                      "name=label (of folder: field=label)",
+                                      "two fields are called '%s': give one of them another name, "
+                                      "as in name=label (of folder: field=label)",
                                       from->name);
                 }
             }
@@ -318,7 +318,7 @@ static bool record_is_row(const struct brim__program_field *field,
     uint64_t bytes;
     return field->form == BRIM_FORM_DENSE && field->at.where == BRIM__IN_RECORD &&
            brim__conversion_is_copy(&field->pending) && !source->in_memory &&
-           source->extra_bytes == 0 && /* a row has no room behind it */
+           source->extra_bytes == 0 && /* a row has no room after it */
            source->field_count == 1 && field->pending.from.offset == 0 &&
            !brim__shape_bytes_overflow(&field->pending.from.shape,
                                        brim_dtype_bytes(field->pending.to), &bytes) &&
@@ -363,7 +363,7 @@ static brim_status unable(const char *stage, const struct brim__program_field *f
         return field->open->ops->unsized(stage, field);
     }
     return brim__fail(BRIM_STATUS_INVALID,
-                      "%s: field '%s' differs in length from sample to sample: make it one shape "
+                      "%s: field '%s' differs in length from sample to sample: give it one shape "
                       "first, with pad to=",
                       stage, field->name);
 }
@@ -430,10 +430,10 @@ void brim__program_reader(const struct brim__program *program, uint32_t field,
 
 brim_status brim__program_expand(struct brim__program *program, const char *stage, uint64_t most) {
     if (program->expand != BRIM__NO_EXPAND) {
-        return brim__fail(BRIM_STATUS_UNSUPPORTED,
-                          "%s: a pipeline can make many samples of one only once: leave out the "
-                          "second unbatch or flat_map",
-                          stage);
+        return brim__fail(
+            BRIM_STATUS_UNSUPPORTED,
+            "%s: a pipeline can have only one unbatch or flat_map: leave out the second one",
+            stage);
     }
     for (uint32_t f = 0; f < program->field_count; f++) {
         const brim_status status =
@@ -460,8 +460,9 @@ brim_status brim__program_on(const struct brim__program *program, const struct b
     }
     if (on->count == 0 && fallback == BRIM__ON_FIRST && program->field_count > 0 &&
         program->field[0].deferred) {
-        return brim__fail(BRIM_STATUS_INVALID, "%s: field '%s' is still encoded: put decode before",
-                          stage, program->field[0].name);
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "%s: field '%s' is still encoded: put decode before it", stage,
+                          program->field[0].name);
     }
     if (on->count == 0 && program->field_count > 0 && program->field[0].open != NULL &&
         !is_able(&program->field[0], dense)) {
@@ -469,8 +470,8 @@ brim_status brim__program_on(const struct brim__program *program, const struct b
     }
     if (on->count == 0 && able == 0) {
         return brim__fail(BRIM_STATUS_INVALID,
-                          "%s: every field here differs in length from sample to sample: make "
-                          "one of one shape first, with pad to=",
+                          "%s: every field here differs in length from sample to sample: give one "
+                          "of them one shape first, with pad to=",
                           stage);
     }
     if (on->count == 0) {

@@ -1,5 +1,5 @@
 /*
- * program.h: what happens to one sample between its records and its row.
+ * program.h: the steps of one sample between its records and its row.
  *
  * A program is built stage by stage. A field is somewhere (in a source's
  * record, or in scratch) and has a pending conversion; stages that only change
@@ -11,9 +11,9 @@
  *     record --(cast, normalize, layout: one conversion)--> row
  *     record --(conversion)--> scratch --(map)--> row
  *
- * A value that is not dense lies as a brim__span, in a record or at the begin of
- * its scratch with the elements BRIM__SPAN_ROOM bytes behind; in a row its elements lie
- * in the row and their number in the row's length.
+ * A value that is not dense is a brim__span, in a record or at the beginning of its scratch,
+ * followed by the elements BRIM__SPAN_ROOM bytes later. In a row its elements are in the row and
+ * their number is in the row's length.
  *
  * A step may drop the sample. One stage may expand it: the steps from `expand`
  * on then run for frame->expansion_index = 0, 1, ... and make a row each, until the first
@@ -153,7 +153,7 @@ struct brim__program {
     bool random;              /* some stage draws, or depends on the epoch */
     const char *impure_stage; /* the first such stage, as "map @name" */
     const char *random_stage;
-    const char *unversioned_stage; /* the first with something of the caller's that has no
+    const char *unversioned_stage; /* the first with an object of the program that has no
                                       version; NULL: none */
     bool probed;                   /* the stage in work: its fields were found by trying */
     uint64_t meaning; /* of it: what its samples depend on that its text does not say; or 0 */
@@ -231,8 +231,8 @@ double brim__range(const struct brim__program_field *field);
 double brim__range_of_type(brim_dtype dtype);
 double brim__range_cast(const struct brim__program_field *field, brim_dtype dtype);
 
-/* Where a step finds a field that it only looks at: the value may yet be moved
- * to its row, so who wrote it is asked each time. */
+/* Where a step finds a field that it only looks at: the value may yet be moved to its row, so its
+ * writer is asked each time. */
 struct brim__reader {
     const struct brim__operand *operand; /* NULL: `own` */
     struct brim__operand own;

@@ -1,6 +1,6 @@
 /*
- * random_crop.c: `random_crop`: a part of fixed size at a random place, of the image or
- * of the image with more pixels around it (padding), as torchvision's RandomCrop.
+ * random_crop.c: `random_crop`: a part of fixed size at a random position, of the image or of the
+ * padded image, as torchvision's RandomCrop.
  */
 #include "transform/geometry.h"
 #include "transform/stages.h"
@@ -30,7 +30,7 @@ static brim_status resolve(const void *object, const struct brim__picture_draws 
     const bool reflects = self->edge == BRIM__EDGE_REFLECT;
     if (reflects && (x >= acts->width || y >= acts->height)) {
         return brim__fail(BRIM_STATUS_CORRUPT,
-                          "random_crop: an image of %ux%u cannot be reflected by %u pixels: say "
+                          "random_crop: an image of %ux%u cannot be reflected by %u pixels: give "
                           "edge=constant or resize it before",
                           acts->width, acts->height, (unsigned)brim__max(x, y));
     }
@@ -40,7 +40,7 @@ static brim_status resolve(const void *object, const struct brim__picture_draws 
     if (acts->width < self->width || acts->height < self->height) {
         return brim__fail(BRIM_STATUS_CORRUPT,
                           "random_crop: the image is %ux%u, too small for a part of %ux%u: resize "
-                          "it before, or say pad=yes",
+                          "it before, or give pad=yes",
                           acts->width, acts->height, self->width, self->height);
     }
     const uint64_t left = brim__draw_below(draws, DRAW_X, (uint64_t)acts->width - self->width + 1);
@@ -99,16 +99,16 @@ static const brim_argument_info arguments[] = {
                .type = BRIM_TYPE_CHOICE,
                .fallback = "constant",
                .choices = "constant|edge|reflect|symmetric",
-               .help = "what is added: one colour, the last pixel, or the image mirrored" },
+               .help = "the padding: one colour, the last pixel, or the image mirrored" },
     [FILL] = BRIM__FILL_ARGUMENT("the colour, 0 to 255; one value or one for each channel"),
-    [MASK_FILL] = BRIM__MASK_FILL_ARGUMENT("added"),
+    [MASK_FILL] = BRIM__MASK_FILL_ARGUMENT("padding"),
     [SEED] = BRIM__SEED_ARGUMENT,
     [ON] = BRIM__PICTURES_ARGUMENT,
 };
 
 const struct brim__stage brim__stage_random_crop = {
     .info = { .name = "random_crop",
-              .summary = "a part of the image at a random place",
+              .summary = "crops a part at a random position",
               .example = "random_crop 32 padding=4",
               .room = BRIM_ROOM_TRANSFORM,
               .version = 1,

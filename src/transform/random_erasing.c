@@ -2,9 +2,9 @@
  * random_erasing.c: `random_erasing`: a random rectangle is painted over, as torchvision's
  * RandomErasing, but before normalize: the colour is one of the pixels', 0 to 255.
  *
- * Up to ten times an area and a ratio are drawn, until the rectangle is smaller than the
- * image; if it never is, the image stays as it is. Noise, where it is asked for, comes
- * from a key of its own and the place in the rectangle.
+ * Up to ten times an area and a ratio are drawn, until the rectangle is smaller than the image; if
+ * it never is, the image stays as it is. Noise has its own key and depends on the position in the
+ * rectangle.
  */
 #include "base/real.h"
 #include "order/philox.h"
@@ -132,14 +132,14 @@ static const brim_argument_info arguments[] = {
             .fallback = "0.5",
             .least = 0,
             .most = 1,
-            .help = "how probable it is; 1: always" },
+            .help = "the probability; 1: always" },
     [SCALE] = { .name = "scale",
                 .type = BRIM_TYPE_REAL,
                 .flags = BRIM_ARGUMENT_LIST,
                 .fallback = "0.02,0.33",
                 .least = 0,
                 .most = 1,
-                .help = "the rectangle's part of the image's area, drawn from low,high" },
+                .help = "area of the rectangle, as a share of the image's, drawn from low,high" },
     [RATIO] = { .name = "ratio",
                 .type = BRIM_TYPE_REAL,
                 .flags = BRIM_ARGUMENT_LIST,
@@ -157,7 +157,7 @@ static const brim_argument_info arguments[] = {
     [NOISE] = { .name = "noise",
                 .type = BRIM_TYPE_YESNO,
                 .fallback = "no",
-                .help = "a random colour for each pixel instead" },
+                .help = "yes: a random colour for each pixel instead" },
     [SEED] = BRIM__SEED_ARGUMENT,
     [ON] = BRIM__IMAGES_ARGUMENT,
 };

@@ -2,9 +2,8 @@
  * random_resized_crop.c: `random_resized_crop`: a random part of random area and
  * aspect ratio, resized; torchvision's RandomResizedCrop.
  *
- * Ten tries of an area uniform in `scale` and a ratio log-uniform in `ratio`; the first
- * part that fits is taken, at a uniform place; else the largest in the middle that
- * `ratio` allows.
+ * Ten tries of an area uniform in `scale` and a ratio log-uniform in `ratio`; the first part that
+ * fits is taken, at a uniform position; else the largest part in the middle that `ratio` allows.
  */
 #include "base/real.h"
 #include "transform/geometry.h"
@@ -123,7 +122,7 @@ static const brim_argument_info arguments[] = {
 
 const struct brim__stage brim__stage_random_resized_crop = {
     .info = { .name = "random_resized_crop",
-              .summary = "a random part of random size and shape, resized",
+              .summary = "crops a random part of random size and shape, and resizes it",
               .example = "random_resized_crop 224 scale=0.35,1",
               .room = BRIM_ROOM_TRANSFORM,
               .version = 1,

@@ -1,11 +1,10 @@
 /*
- * range.c: how far the values of a field go: 255 for pixels, whatever their type.
+ * range.c: the range of the values of a field: 255 for pixels, whatever their type.
  *
- * A type tells it of itself: 1 for bool, 255 for uint8, 65535 for uint16; of others, floats
- * above all, it is unknown. A field that has been told keeps what it was told: a cast changes
- * how a value is written and not how large it is. So a field remembers its range where its
- * type does not say the same (brim__program_field.range), and every stage that makes a new
- * value says what becomes of it (brim__program_set):
+ * Some types have a range: 1 for bool, 255 for uint8, 65535 for uint16; for others, such as floats,
+ * it is unknown. A field keeps its range: a cast changes the type of a value and not its size. So a
+ * field remembers its range if its type has another (brim__program_field.range), and every stage
+ * that makes a new value sets its range (brim__program_set):
  *
  *     kept     cast (where the new type holds it), layout, reshape, pad, unbatch, copy, caches,
  *              crops, flips and all other image stages; resize antialias=no, which makes floats

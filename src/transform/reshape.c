@@ -1,6 +1,6 @@
 /*
- * reshape.c: `reshape 28 28 1`: other dimensions over the same elements. Free
- * as long as the elements lie together; else what is pending is done first.
+ * reshape.c: `reshape 28 28 1`: gives the same elements other dimensions. It costs nothing if the
+ * elements are contiguous; otherwise the pending conversion is done first.
  */
 #include "transform/program.h"
 #include "transform/stages.h"
@@ -21,9 +21,7 @@ static brim_status new_shape(const struct brim__values *wanted, uint64_t element
             open = (int)i;
         } else if (dim < 0 || brim__mul_overflows(known, (uint64_t)dim, &known)) {
             return brim__fail(BRIM_STATUS_INVALID,
-                              "reshape: a dimension of %lld cannot be; -1 may stand "
-                              "once",
-                              (long long)dim);
+                              "reshape: a dimension cannot be %lld; one may be -1", (long long)dim);
         } else {
             shape->dim[i] = (uint64_t)dim;
         }
@@ -87,12 +85,12 @@ static const brim_argument_info arguments[] = {
     [ON] = { .name = "on",
              .type = BRIM_TYPE_WORD,
              .flags = BRIM_ARGUMENT_LIST,
-             .help = "fields to reshape; the first if not given" },
+             .help = "fields to reshape; default: the first" },
 };
 
 const struct brim__stage brim__stage_reshape = {
     .info = { .name = "reshape",
-              .summary = "other dimensions over the same elements",
+              .summary = "gives the same elements other dimensions",
               .example = "reshape 28 28 1",
               .room = BRIM_ROOM_TRANSFORM,
               .version = 1,

@@ -4,7 +4,7 @@
  * One number is the shorter side, and the longer one follows as torchvision has it:
  * int(size * long / short). Two numbers are height and width.
  *
- * antialias=no is tf.image.resize as it is by default: float32 values, not rounded.
+ * antialias=no is tf.image.resize with its defaults: float32 values, not rounded.
  */
 #include "transform/geometry.h"
 #include "transform/stages.h"
@@ -46,8 +46,8 @@ static brim_status resolve(const void *object, const struct brim__picture_draws 
     }
     if (large > BRIM__MAX_SIDE) {
         return brim__fail(BRIM_STATUS_CORRUPT,
-                          "resize: an image of %ux%u would become one with a side of %llu pixels: "
-                          "say max= to bound the longer side",
+                          "resize: an image of %ux%u would get a side of %llu pixels: give max= to "
+                          "bound the longer side",
                           acts->width, acts->height, (unsigned long long)large);
     }
     resize(self, acts, tall ? small : large, tall ? large : small);
@@ -73,13 +73,13 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
     self->filter = brim__geometry_filter(use, FILTER);
     if (self->max != 0 && (self->exact || self->max < self->size)) {
         return brim__fail(BRIM_STATUS_INVALID,
-                          self->exact ? "resize: max= goes with one size, the shorter side's"
+                          self->exact ? "resize: max= needs one size, that of the shorter side"
                                       : "resize: max= must not be below the size");
     }
     self->plain = brim__item(use, ANTIALIAS)->integer == 0;
     if (self->plain && (self->filter == BRIM__BOX || self->filter == BRIM__LANCZOS)) {
         return brim__fail(BRIM_STATUS_UNSUPPORTED,
-                          "resize: antialias=no is there for filter=nearest, bilinear and bicubic");
+                          "resize: antialias=no needs filter=nearest, bilinear or bicubic");
     }
     struct brim__op op = { .resolve = resolve,
                            .self = self,
@@ -122,18 +122,18 @@ static const brim_argument_info arguments[] = {
               .type = BRIM_TYPE_INTEGER,
               .least = 1,
               .most = BRIM__MAX_SIDE,
-              .help = "the longer side at most; the shorter one becomes smaller then" },
+              .help = "the most for the longer side; the shorter side then becomes smaller" },
     [ANTIALIAS] = { .name = "antialias",
                     .type = BRIM_TYPE_YESNO,
                     .fallback = "yes",
-                    .help = "no: float32 values as tf.image.resize gives them by default; nearest, "
-                            "bilinear or bicubic" },
+                    .help = "no: float32 values as from tf.image.resize with its defaults; "
+                            "nearest, bilinear or bicubic" },
     [ON] = BRIM__PICTURES_ARGUMENT,
 };
 
 const struct brim__stage brim__stage_resize = {
     .info = { .name = "resize",
-              .summary = "images to another size, as Pillow's resize",
+              .summary = "resizes images, as Pillow does",
               .example = "resize 256 filter=bicubic",
               .room = BRIM_ROOM_TRANSFORM,
               .version = 1,

@@ -1,7 +1,7 @@
 /*
  * rotate.c: `rotate DEGREES`: turned about the centre by a random angle, as torchvision's
- * RandomRotation and Pillow's Image.rotate. The size stays; corners are cut off, and what
- * is uncovered is filled. Masks and boxes turn with the image.
+ * RandomRotation and Pillow's Image.rotate. The size stays; corners are cut off, and uncovered
+ * pixels are filled. Masks and boxes turn with the image.
  *
  * With bilinear and alpha the colours are weighted by it, as Pillow does.
  */
@@ -10,7 +10,7 @@
 
 enum { DEGREES, EXACT, FILTER, FILL, MASK_FILL, P, SEED, ON };
 enum { NEAREST, BILINEAR };
-enum { BY_ALPHA = 6, SMOOTH }; /* numbers of the act, behind the matrix */
+enum { BY_ALPHA = 6, SMOOTH }; /* numbers of the act, after the matrix */
 
 struct rotate {
     double low, high;
@@ -107,13 +107,13 @@ static const brim_argument_info arguments[] = {
     [EXACT] = { .name = "exact",
                 .type = BRIM_TYPE_YESNO,
                 .fallback = "no",
-                .help = "always by this angle" },
+                .help = "yes: always by exactly this angle" },
     [FILTER] = { .name = "filter",
                  .type = BRIM_TYPE_CHOICE,
                  .fallback = "nearest",
                  .choices = "nearest|bilinear",
-                 .help = "how pixels are taken; masks always by nearest" },
-    [FILL] = BRIM__FILL_ARGUMENT("colour of what is uncovered: one value, or one for each channel"),
+                 .help = "how pixels are taken; masks always use nearest" },
+    [FILL] = BRIM__FILL_ARGUMENT("colour of uncovered pixels: one value, or one for each channel"),
     [MASK_FILL] = BRIM__MASK_FILL_ARGUMENT("uncovered"),
     [P] = BRIM__P_ARGUMENT("1"),
     [SEED] = BRIM__SEED_ARGUMENT,
@@ -122,7 +122,7 @@ static const brim_argument_info arguments[] = {
 
 const struct brim__stage brim__stage_rotate = {
     .info = { .name = "rotate",
-              .summary = "turns about the centre, by a random angle or an exact one",
+              .summary = "rotates about the centre, by a random or an exact angle",
               .example = "rotate 15 filter=bilinear",
               .room = BRIM_ROOM_TRANSFORM,
               .version = 1,

@@ -177,14 +177,14 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
 }
 
 static const brim_argument_info arguments[] = {
-    [FILL] = BRIM__FILL_ARGUMENT("colour of what is uncovered: one value, or one for each channel"),
+    [FILL] = BRIM__FILL_ARGUMENT("colour of uncovered pixels: one value, or one for each channel"),
     [SEED] = BRIM__SEED_ARGUMENT,
     [ON] = BRIM__IMAGES_ARGUMENT,
 };
 
 const struct brim__stage brim__stage_trivial_augment = {
     .info = { .name = "trivial_augment",
-              .summary = "one random change of colours or place, of random strength",
+              .summary = "one random colour or geometric operation, of random strength",
               .example = "trivial_augment",
               .room = BRIM_ROOM_TRANSFORM,
               .version = 1,

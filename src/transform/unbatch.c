@@ -72,8 +72,8 @@ static brim_status check_field(const struct brim__program_field *field) {
     if (field->form == BRIM_FORM_TEXT || field->form == BRIM_FORM_BYTES ||
         field->pending.from.shape.rank == 0) {
         return brim__fail(BRIM_STATUS_INVALID,
-                          "unbatch: field '%s' is %s, which has no parts: name the fields that "
-                          "have, as in on=a,b; others are repeated",
+                          "unbatch: field '%s' is %s, which cannot be taken apart: name the fields "
+                          "that can, as in on=a,b; others are repeated",
                           field->name,
                           field->form == BRIM_FORM_TEXT    ? "text"
                           : field->form == BRIM_FORM_BYTES ? "bytes"
@@ -200,12 +200,12 @@ static const brim_argument_info arguments[] = {
     [ON] = { .name = "on",
              .type = BRIM_TYPE_WORD,
              .flags = BRIM_ARGUMENT_LIST,
-             .help = "fields to take apart, others are repeated; all if not given" },
+             .help = "fields to take apart; others are repeated; default: all" },
 };
 
 const struct brim__stage brim__stage_unbatch = {
     .info = { .name = "unbatch",
-              .summary = "many samples of one, along the first dimension of its fields",
+              .summary = "makes many samples of one, along the first dimension of its fields",
               .example = "unbatch on=x,label",
               .room = BRIM_ROOM_TRANSFORM,
               .version = 1,

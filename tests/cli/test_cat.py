@@ -336,7 +336,7 @@ class Npy(Cat):
         self.assertEqual(read_npy(self.out / "text.npy")[1], (3, 4))
         done = brim("cat", source + " | pad on=text | batch 1", "--npy", self.folder / "other")
         self.assertEqual(done.returncode, 2, done)
-        self.assertIn(b"not one shape", done.stderr)
+        self.assertIn(b"differ in shape", done.stderr)
         self.assertEqual(os.listdir(self.folder / "other"), [])
 
     def test_what_numpy_does_not_have(self):

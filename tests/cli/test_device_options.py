@@ -254,7 +254,7 @@ class Shared(Run):
         said = self.brim(*words, code=3).stderr.decode()
         self.assertRegex(said, r"the smallest budget that fits: --shared-memory \d+ ")
         self.assertIn("other processes have ", said)
-        self.assertIn("whose limit holds until all of them have ended", said)
+        self.assertIn("its limit can change only after all of them have ended", said)
         self.assertGreater(self.json(*words, code=3)["minimum_shared_bytes"], 1 << 20)
 
 
@@ -279,7 +279,7 @@ class Mistakes(Run):
 
     def test_options_that_need_another(self):
         for option in ("--device-memory", "--pinned"):
-            self.assertIn("%s is for a device: give --device too" % option,
+            self.assertIn("%s needs a device: give --device too" % option,
                           self.refused(option, "1MiB"))
         self.assertIn("--shared-memory needs --shared NAME",
                       self.refused("--shared-memory", "1MiB"))
