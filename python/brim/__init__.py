@@ -11,8 +11,9 @@
             for batch in epoch:
                 x, y = batch["image"], batch["label"]
 
-A Pipeline says what to do; a Runtime is the budget and its workers; a Loader, opened from both,
-gives batches. `brim.torch`, `brim.keras`, `brim.tensorflow` and `brim.jax` are adapters; each is
+A Pipeline describes what to do; a Runtime is the budget and its workers; a Loader, opened from
+both, returns batches. `brim.torch`, `brim.keras`, `brim.tensorflow` and `brim.jax` are adapters;
+each is
 imported when it is first used, and needs its framework only then.
 """
 
@@ -60,7 +61,7 @@ __version__ = _core.version
 
 _FRAMEWORKS = ("jax", "keras", "tensorflow", "torch")
 
-# All but what would hide a builtin from those who import *: brim.range and brim.zip are there.
+# All names except those of builtins (brim.range, brim.zip), for import *.
 __all__ = [
     "Array",
     "Batch",

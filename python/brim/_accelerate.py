@@ -1,19 +1,19 @@
-"""What accelerate knows of a DataLoader that it has prepared, for a loader that is none.
+"""Gives accelerate the information that it takes from a prepared DataLoader.
 
 accelerate's GradientState asks the loader that is being read whether the batch in hand is the last
 of its epoch (gradients are then applied, however few batches were accumulated) and how many of its
 rows are samples (gather_for_metrics drops the others). `Accelerator.prepare` wraps a DataLoader to
-answer that and to divide it among processes, and gives any other object back as it is. A loader of
-brim's divides by itself, and answers by itself:
+answer that and to divide it among processes, and returns any other object unchanged. A loader of
+brim divides and answers itself:
 
-- `Pass`, a base of the iterator, enters the loader in GradientState with its first
-  batch and takes it out at the end of the epoch, or when the loop is left;
+- `Pass`, a base of the iterator, enters the loader in GradientState with its first batch and
+  removes it at the end of the epoch or of the loop;
 - `Prepared`, the loader's side, has the attributes that accelerate reads;
-- `Steps` stands where skip_first_batches looks for a batch sampler.
+- `Steps` is the batch sampler for skip_first_batches.
 
-Which batch is the last follows from the plan. Where the plan does not tell (streams, filters,
-on_error=skip, an epoch that was resumed with other batches), the next batch is taken to see whether
-there is one, when accelerate asks. The loop then holds two batches: the one in hand and the next.
+The plan gives the number of the last batch. If it does not (streams, filters, on_error=skip, an
+epoch that was resumed with other batches), the next batch is taken to see whether there is one,
+when accelerate asks. The loop then holds two batches: the one in hand and the next.
 
 accelerate is never imported here. Without an Accelerator in the process nothing is noted.
 """
@@ -115,7 +115,7 @@ class Prepared:
     prefetch_factor = None
 
     def _prepare(self, rank: int, world: int, padded: bool) -> None:
-        """padded: rows that only fill a batch up are left in it."""
+        """padded: padding rows are left in a batch."""
         plan = self._core.plan
         self._part = rank, world
         self._padded = padded

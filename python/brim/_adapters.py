@@ -1,13 +1,14 @@
-"""What the adapters for Keras, TensorFlow and JAX share: an open pipeline and its batches' arrays.
+"""The common part of the adapters for Keras, TensorFlow and JAX: an open pipeline and its batches'
+arrays.
 
-These frameworks keep what they are given as long as it suits them: tf.data looks ahead, JAX returns
-before it has computed. An array lies in brim's memory and keeps its slot; what is kept beyond
-`hold` batches are copies, which the budget counts, with one warning. A framework that is only a
-little late is waited for instead: see Source.take. Where the budget has no room for a copy more, it
-is made to wait: a thread that reads ahead is held back until a batch is done with. BudgetError
-comes only when nothing is let go of for a while.
+These frameworks hold batches for some time: tf.data fetches ahead, JAX returns before it has
+computed. An array is in brim's memory and holds its slot; beyond `hold` batches there are copies,
+which the budget counts, with one warning. If a framework releases a batch only a little late, brim
+waits instead: see Source.take. If the budget has no room for another copy, the framework waits: a
+thread that reads ahead waits until a batch is released. BudgetError comes only when no batch is
+released for a while.
 
-Fields of one number for each sample are copied in any case: labels are often kept for longer.
+Fields of one number for each sample are always copied, because labels are often kept for longer.
 """
 
 from __future__ import annotations
@@ -92,14 +93,14 @@ class Source(Opened):
                 )
 
     def pads(self, names: Sequence[str]) -> bool:
-        """Whether rows that only fill a batch up are left in: "valid" tells which they are."""
+        """Whether padding rows are left in: "valid" marks them."""
         return "valid" in names and "valid" not in self.fields
 
     def take(self, ask: Callable[[], T]) -> T:
         """What `ask` gives, which asks for a batch; with patience where memory is short.
 
-        The framework may be about to let go of a batch: a moment's wait saves the copy. If it was
-        in vain, the program keeps its batches: nobody waits again before one has come back."""
+        The framework may be about to release a batch: a moment's wait saves the copy. If no batch
+        is released, there is no other wait before one has been."""
         if self.core.lent < self.core.hold:
             self.patient = True
         elif self.patient:
@@ -117,7 +118,7 @@ class Source(Opened):
                     raise
                 if waited >= UNEASY and not self.uneasy:
                     self.uneasy = True
-                    warnings.warn(f"waiting for a batch to be let go of: {error}", stacklevel=3)
+                    warnings.warn(f"waiting for a batch to be released: {error}", stacklevel=3)
             time.sleep(0.002)
             gc.collect(0)
 
@@ -165,7 +166,7 @@ class Source(Opened):
         ragged: Ragged | None = None,
         rows: int | None = None,
     ) -> list[Any]:
-        """These fields of a batch, of its first rows if so many are named."""
+        """These fields of a batch, of its first rows if a number is given."""
         if rows is None:
             rows = batch.rows if self.pads(names) else batch.valid_rows
         return [self._value(batch, name, rows, ragged) for name in names]

@@ -1,8 +1,8 @@
-"""What C calls for a function of Python's: the trampolines.
+"""The functions that C calls for a Python function: the trampolines.
 
-A trampoline makes numpy arrays of brim's memory, calls the user's function, checks what came back
-against the fields that were declared, and copies it into the row. src/function.c says how each is
-called. They are small and picklable: worker processes get them by value.
+A trampoline makes numpy arrays of brim's memory, calls the user's function, checks the result
+against the declared fields, and copies it into the row. src/function.c says how each is called.
+They are small and picklable: worker processes get them by value.
 
 A declared field is (name, dtype, shape, form): see _functions.read_out.
 """
@@ -181,7 +181,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 class _Thread(threading.local):
-    """A thread's generator, whose state is set anew for each sample."""
+    """A thread's generator, whose state is set for each sample."""
 
     def __init__(self) -> None:
         self.generator = numpy.random.Generator(numpy.random.Philox(0))
@@ -305,7 +305,7 @@ def _put_back(where: Where, views: dict[str, Any], result: Any) -> None:
 
 class FlatMap(Call):
     """Calls the function once for a sample, with copies of its fields, and takes one item of what
-    it gives for each call of C's. A call that does not follow the last one begins anew."""
+    it gives for each call from C. A call that does not follow the last one begins again."""
 
     def __init__(self, *arguments: Any, most: int = 0, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)

@@ -1,22 +1,22 @@
-"""Functions of Python's in pipelines: map, filter, flat_map and batch_map.
+"""Python functions in pipelines: map, filter, flat_map and batch_map.
 
-A function is called with a sample, a dict of numpy arrays that lie in brim's memory (single
-numbers as numpy scalars, text as str, bytes as bytes; bfloat16 as its bits in uint16), and gives
-the fields of a new one. The arrays are read-only and are gone when it returns: what is kept must
-be copied. One that has a parameter named `rng`, or a second one without a default, is given a
-numpy.random.Generator there, which draws the same numbers for a sample whatever thread or process
-it is made in, and others in every epoch.
+A function is called with a sample, a dict of numpy arrays in brim's memory (single numbers as numpy
+scalars, text as str, bytes as bytes; bfloat16 as its bits in uint16), and returns the fields of a
+new one. The arrays are read-only and not valid after it returns: copy what you keep. A function
+with a parameter named `rng`, or a second parameter without a default, gets a numpy.random.Generator
+there, which draws the same numbers for a sample in any thread or process, and others in every
+epoch.
 
-What a function puts out must be known before it runs. It is declared,
+The output of a function must be known before it runs. It is declared,
 
     out={"image": ("uint8", (224, 224, 3)),      # dtype and shape
-         "tokens": ("int32", (512,), "ragged"),  # up to 512, as many as the sample has
+         "tokens": ("int32", (512,), "ragged"),  # at most 512
          "caption": "text",                      # up to 1 KiB; ("text", 4096): up to 4 KiB
          "label": "int64"}                       # a single number
 
-or it is found by calling the function once on the first sample that there is, when the pipeline
-is opened or planned. Every sample must then be so: a field that is missing or unknown, another
-dtype or another shape is an error.
+or it is found by calling the function once on the first sample, when the pipeline is opened or
+planned. Every sample must then have these fields: a field that is missing or unknown, another dtype
+or another shape is an error.
 """
 
 from __future__ import annotations
@@ -465,7 +465,7 @@ def spawner(
 
 
 def _need_samples(pipeline: Pipeline, stage: str) -> None:
-    """Refuses what acts on samples behind where they became a batch."""
+    """Refuses stages on samples after the stage that makes batches."""
     for name in _core.parse(pipeline.text)[1]:
         if table[name]["room"] == "batching":
             instead = ", or use batch_map()" if stage == "map" else ""
@@ -494,26 +494,27 @@ def map(
     timeout: float | None = None,
     concurrent: bool = False,
 ) -> Pipeline:
-    """A function on each sample: fn(sample) or fn(sample, rng), which gives the new sample.
+    """Calls a function on each sample: fn(sample) or fn(sample, rng) returns the new sample.
 
-    sample: a dict of numpy arrays, valid during the call; str for text, bytes for bytes. What it
-    returns takes the place of all fields: a dict, or a bare array where there is one field.
+    sample: a dict of numpy arrays, valid during the call; str for text, bytes for bytes. The result
+        replaces all fields: a dict, or a bare array if there is one field.
 
-    out: what it puts out, such as {"image": ("uint8", (224, 224, 3)), "label": "int64"}, with
-        ("int32", (512,), "ragged") for up to 512 and "text" or ("text", 4096) for text; not given:
+    out: the output fields, such as {"image": ("uint8", (224, 224, 3)), "label": "int64"}, with
+        ("int32", (512,), "ragged") for up to 512 and "text" or ("text", 4096) for text; default:
         found by calling it on the first sample
-    version: changes when the function does; not given: a hash of its code and of what it refers
-        to, if these can be seen (brim._identity says what is)
-    seed: another gives rng other numbers
+    version: changes when the function does; default: a hash of its code and of the objects that it
+        refers to, if these can be seen (brim._identity has the rules)
+    seed: another seed gives rng other numbers
     seed_globals: whether random, numpy.random and torch are seeded for each sample, for functions
-        that draw from these. "auto": in processes they are; here they are not, for the training
-        draws from them too, and a function that is seen to draw is a RandomnessWarning. True: here
-        too, and put back; samples are then made one at a time. False: nowhere, without a warning
-    processes: run it in so many processes, besides the interpreter of this one
-    process_memory: the most that each may take, such as "1GiB"
+        that draw from these. "auto": yes in worker processes; not in this process, because the
+        training draws from them too, and a function that is seen to draw is a RandomnessWarning.
+        True: also in this process, and restored afterwards; samples are then made one at a time.
+        False: never, without a warning
+    processes: run it in this many worker processes
+    process_memory: the most memory that each may take, such as "1GiB"
     timeout: the most seconds that a call may take in its process; a process that takes longer is
-        killed and replaced, and its sample is a bad one; not given: for ever
-    concurrent: it may run on several threads at once: it lets go of the interpreter's lock
+        killed and replaced, and its sample is a bad sample; default: no limit
+    concurrent: it may run on several threads at once: it releases the interpreter's lock
     """
     _need_samples(self, "map")
     function = Function(
@@ -543,9 +544,9 @@ def filter(
     concurrent: bool = False,
 ) -> Pipeline:
     """Leaves out samples: by conditions, filter("label != 3", "length(text) < 100"), which are
-    fast, or by a function, filter(fn), which is called as map's and gives true or false.
+    fast, or by a function, filter(fn), which is called like that of map and returns true or false.
 
-    Other arguments are of a function, and those of map.
+    Other arguments are for a function, and are those of map.
     """
     _need_samples(self, "filter")
     functions = [condition for condition in conditions if not isinstance(condition, str)]
@@ -580,12 +581,13 @@ def flat_map(
     seed_globals: SeedGlobals = "auto",
     concurrent: bool = False,
 ) -> Pipeline:
-    """Many samples of one: fn(sample) gives a list of samples, or yields them.
+    """Makes many samples of one: fn(sample) returns a list of samples, or yields them.
 
-    The function is called once for a sample, with copies of its fields, so that what it yields may
-    be views of them. How many samples an epoch has is then not known before its end.
+    The function is called once for a sample, with copies of its fields, so that it may yield views
+    of them. The number of samples of an epoch is then not known before its end.
 
-    most: samples that it makes of one at most; more are an error. Memory for as many is set aside.
+    most: the most samples that it makes of one; more are an error. Memory for that many is set
+        aside.
     Other arguments are those of map.
     """
     _need_samples(self, "flat_map")
@@ -615,14 +617,14 @@ def batch_map(
     timeout: float | None = None,
     concurrent: bool = False,
 ) -> Pipeline:
-    """A function on each batch: fn(batch) or fn(batch, rng). It stands behind batch().
+    """Calls a function on each batch: fn(batch) or fn(batch, rng). It comes after batch().
 
-    batch: a dict of numpy arrays of all dense fields, the rows first, that may be written. A
-    function that changes them in place returns None, or the dict; one that returns other arrays
-    puts them in the place of all fields, with as many rows.
+    batch: a dict of numpy arrays of all dense fields, the rows first, which it may write to. A
+        function that changes them in place returns None, or the dict; if it returns other arrays,
+        they replace all fields, with the same number of rows.
 
-    out: what it puts out, for one row; {} if it acts in place; not given: found by calling it on
-        the first batch
+    out: the output fields, for one row; {} if it acts in place; default: found by calling it on the
+        first batch
     Other arguments are those of map.
     """
     function = Function(

@@ -1,7 +1,7 @@
 """The identity of functions: a hash that changes when what they do changes.
 
-It becomes `version=` in the text of a pipeline, where caches and resumed states look at it; so it
-must be the same in every process that runs the same program, whatever PYTHONHASHSEED is.
+It becomes `version=` in the text of a pipeline, which caches and resumed states compare; so it must
+be the same in every process that runs the same program, whatever PYTHONHASHSEED is.
 
 It sees
   - the function's byte code, names and constants, those of functions inside it, and its defaults;
@@ -13,9 +13,9 @@ It sees
 It does not see
   - the code of other modules: these functions and classes count by their names alone;
   - what is looked up by name while it runs: attributes of modules, files, the environment;
-  - the Python version, but for the byte code, which differs between versions (3.11, 3.12).
-Where something cannot be seen at all (an open file, a lock, more than 64 MiB of values) there is
-no identity: None.
+  - the Python version, except for the byte code, which differs between versions (3.11, 3.12).
+If an object cannot be hashed at all (an open file, a lock, more than 64 MiB of values), there is no
+identity: None.
 """
 
 from __future__ import annotations

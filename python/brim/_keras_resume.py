@@ -1,17 +1,18 @@
-"""Callbacks of brim.keras with which fit goes on after a restart where it was: Resume and Backup.
+"""Callbacks of brim.keras that let fit go on where it was after a restart: Resume and Backup.
 
-Keras tells a dataset neither its epoch nor its batch, and tells callbacks both. After a restart it
-begins with the epoch that it is told (`initial_epoch`) or that keras.callbacks.BackupAndRestore has
+Keras does not tell a dataset the epoch or the batch, but tells callbacks both. After a restart it
+begins with the epoch `initial_epoch`, or the one that keras.callbacks.BackupAndRestore has
 restored, and with the first batch: a dataset that begins with its own epoch 0 trains on other data.
-So a callback moves the dataset, when an epoch of fit begins and nothing of it was asked for yet.
+So a callback moves the dataset when an epoch of fit begins, before its first batch.
 
-Keras always runs a whole epoch. One that is resumed in its middle is a pass with fewer batches, at
-the end of which Keras takes the data as run out, warns, and goes on with the next epoch. That
-warning is suppressed. TensorFlow finds out inside a step, whose graph has counted it already: what
-does not depend on the batch (the optimizer's iterations, random numbers) is put back.
+Keras always runs a whole epoch. An epoch that is resumed in its middle is a pass with fewer
+batches. At its end Keras assumes that the data ran out, warns, and goes on with the next epoch.
+That warning is suppressed. TensorFlow notices the end inside a step, whose graph has counted it
+already: state that does not depend on the batch (the optimizer's iterations, random numbers) is
+restored.
 
 A backup is a pair of files, N.json and N.weights.h5. The latter gets its name last, when both are
-complete, so a process that is killed leaves the pair before, or this one, never half of it.
+complete, so a killed process leaves the previous pair or this one, never half a pair.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ class Resume(keras.callbacks.Callback):
 
         model.fit(train, epochs=10, initial_epoch=3, callbacks=[brim.keras.Resume(train)])
 
-    dataset: what fit trains on: of brim.keras.dataset, or of brim.tensorflow.dataset
+    dataset: the dataset that fit trains on: from brim.keras.dataset or brim.tensorflow.dataset
 
-    For `initial_epoch=` after ModelCheckpoint, and beside keras.callbacks.BackupAndRestore, which
-    resumes whole epochs. With `steps_per_epoch` an epoch of fit gets the batches that it would have
-    had. Where the number of batches of a pipeline's epoch is not known, those before are made and
-    dropped.
+    For `initial_epoch=` after ModelCheckpoint, and together with keras.callbacks.BackupAndRestore,
+    which resumes whole epochs. With `steps_per_epoch` an epoch of fit gets the same batches as
+    without a restart. If the number of batches of a pipeline's epoch is not known, the batches
+    before are made and dropped.
     """
 
     def __init__(self, dataset: Any) -> None:
@@ -98,21 +99,21 @@ class Resume(keras.callbacks.Callback):
 
 
 class Backup(Resume):
-    """Backs model, optimizer and place in the data up, and restores them when fit begins again.
+    """Backs up model, optimizer and position in the data, and restores them when fit begins again.
 
         backup = brim.keras.Backup(train, "backup", save_freq=100)
         model.fit(train, epochs=10, callbacks=[backup])
 
-    dataset: what fit trains on, of brim.keras.dataset
+    dataset: the dataset that fit trains on, from brim.keras.dataset
     backup_dir: a folder for this run alone; each process has its own
-    save_freq: "epoch": at the end of each epoch of fit; a number: after so many batches too, before
-        the next one is trained on
-    delete_checkpoint: whether the backup goes when fit has come to its end
+    save_freq: "epoch": at the end of each epoch of fit; a number: also after every that many
+        batches, before training on the next one
+    delete_checkpoint: whether the backup is removed when fit ends
 
     Started again, the same program trains on the batches that an uninterrupted run would have
     trained on from the backup on, each once. It replaces keras.callbacks.BackupAndRestore, which
-    forgets at which batch it was, and does what Resume does. Where the number of batches of a
-    pipeline's epoch is not known, there are backups at the ends of fit's epochs only.
+    does not restore the batch, and Resume. If the number of batches of a pipeline's epoch is not
+    known, there are backups only at the ends of fit's epochs.
     """
 
     def __init__(

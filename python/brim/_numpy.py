@@ -1,4 +1,4 @@
-"""numpy, for what cannot do without; importing brim does not need it."""
+"""numpy, for the parts that need it; importing brim does not."""
 
 from __future__ import annotations
 

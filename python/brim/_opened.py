@@ -1,4 +1,5 @@
-"""What every adapter's loader has besides batches: the running pipeline, to look at and to end."""
+"""The common attributes of the adapters' loaders: the running pipeline, its statistics, closing
+it."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ Self = TypeVar("Self", bound="Opened")
 
 
 class Opened:
-    """A running pipeline. Who inherits it sets `_core` and `_pipeline`, and says its own name."""
+    """A running pipeline. Subclasses set `_core`, `_pipeline` and their own name."""
 
     _core: _core.Loader
     _pipeline: Pipeline

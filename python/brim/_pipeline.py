@@ -1,12 +1,11 @@
 """Pipelines: what to do, as an immutable value.
 
-A Pipeline is a text, which C parses, prints and checks, and the objects of Python's that stand
-as @name in it. Each of its methods gives a new one, with one stage more.
+A Pipeline is a text, which C parses, prints and checks, and the Python objects that the text names
+as @name. Each of its methods returns a new one, with one more stage.
 
-A bound object (see _functions and _sources) has `name`, which it would like to have, `bind(name,
-runtime)`, which makes it a _core.Binding, `==`, `hash` and pickling. Under what name it stands is
-the pipeline's business: where two objects want one name, the later is called name_2, and texts
-in parentheses are rewritten so.
+A bound object (see _functions and _sources) has `name`, its preferred name, `bind(name, runtime)`,
+which makes it a _core.Binding, `==`, `hash` and pickling. The pipeline decides its name: if two
+objects prefer one name, the later is called name_2, and texts in parentheses are rewritten.
 """
 
 from __future__ import annotations
@@ -100,12 +99,12 @@ def _enter(bindings: dict[str, Any], wanted: str, bound: Any) -> str:
 
 
 class Pipeline(Stages):
-    """What to do, from reading to batches: a text, and the objects that stand in it as @name.
+    """What to do, from reading to batches: a text, and the objects that it names as @name.
 
     Begin one with `brim.folder`, `brim.npy` and the other sources, or from text with
-    `brim.pipeline`; each method adds a stage and gives a new Pipeline. Nothing is read before
-    it is opened, planned, or looked into: `data[17]` is a sample of the first epoch, `len(data)`
-    their number.
+    `brim.pipeline`; each method adds a stage and returns a new Pipeline. Nothing is read before it
+    is opened, planned, or indexed: `data[17]` is a sample of the first epoch, `len(data)` the
+    number of samples.
     """
 
     __slots__ = ("__weakref__", "_bindings", "_text")
@@ -144,7 +143,7 @@ class Pipeline(Stages):
         return Pipeline(_core.add(self._text, stage, values), bindings)
 
     def _part(self, text: str) -> Pipeline:
-        """A pipeline of a part of the text, with the objects that stand in it."""
+        """A pipeline of a part of the text, with the objects that it names."""
         names = [name for name, _, _ in _uses(text) if name in self._bindings]
         return Pipeline(text, {name: self._bindings[name] for name in names})
 
@@ -202,13 +201,13 @@ class Pipeline(Stages):
         trust_foreign: bool = False,
         **options: Any,
     ) -> Plan:
-        """What it will do and need inside so much memory, before it runs.
+        """What it will do and need inside this much memory, before it runs.
 
         memory, threads, index_dir, pinned, device_memory, shared, shared_memory, trust_foreign: as
-            of the `Runtime` that it will be opened in
-        runtime: that Runtime itself: the plan is for what is free there now
+            of the `Runtime` in which it will be opened
+        runtime: that Runtime itself: the plan is for the memory that is free there now
         options: those of `Runtime.open` (hold, rank, world, slots, device, ...). A plan is for one
-            way of opening: brim.torch.plan() and those of the other adapters say what theirs takes
+            way of opening: adapters have their own, such as brim.torch.plan()
         """
         from ._runtime import Runtime
 
@@ -230,7 +229,7 @@ class Pipeline(Stages):
             return made.plan(self, **options)
 
     def _uncached(self) -> Pipeline:
-        """The same samples: who looks at one leaves no files."""
+        """The same samples without caches: looking at one leaves no files."""
         return self._part(_without_caches(self._text))
 
     def _samples(self) -> Pipeline:
@@ -255,7 +254,7 @@ class Pipeline(Stages):
         return self._part(" | ".join(kept))._add("batch", [("rows", 1)])
 
     def __len__(self) -> int:
-        """Samples in an epoch, over all ranks. TypeError if nobody can tell before the end."""
+        """Samples in an epoch, over all ranks. TypeError if it is not known before the end."""
         from ._runtime import Runtime
 
         with Runtime(threads=0) as runtime:
@@ -273,7 +272,7 @@ class Pipeline(Stages):
         return True
 
     def __getitem__(self, position: SupportsIndex) -> dict[str, Any]:
-        """One sample, as a function of `map` sees it: what stands at a position of epoch 0."""
+        """One sample, as a function of `map` sees it: the one at a position of epoch 0."""
         from ._runtime import Runtime
 
         if not isinstance(position, SupportsIndex):
@@ -319,7 +318,7 @@ class Pipeline(Stages):
 def pipeline(text: str, **objects: Any) -> Pipeline:
     """A Pipeline from text, with an object for each @name in it.
 
-    What an object is for follows from the stage: an array for `array @x`, a function for
+    The stage decides the kind of the object: an array for `array @x`, a function for
     `map @f`, `filter by=@f`, `flat_map @f` and `batch_map @f`, an object with len() and [] for
     `callback @d`, an iterable for `stream @s`, paths for `files list=@p`.
 

@@ -1,7 +1,7 @@
 """Whether a function draws random numbers that brim does not give it.
 
-What such a function gives is another thing each time, and must not be kept by a cache: it is bound
-as random, as one that takes `rng` is. It is looked for
+The result of such a function differs each time, and a cache must not keep it: the function is bound
+as random, like one that takes `rng`. The search covers
   - in the function's code, and in that of functions and classes that it names, of its module and
     of the program's own files: those of the standard library and of installed packages count by
     their names;
@@ -9,10 +9,10 @@ as random, as one that takes `rng` is. It is looked for
     objects. An attribute of an object of the program's own counts where code that was reached
     names it, so that one method may draw and another not.
 Found are generators (objects of random, numpy.random and torch), the modules and functions that
-draw from them, and transforms of libraries that are known to. What is looked up by other means
-than names, or drawn inside of compiled code, is not. Nothing is imported or called. Where a
-function is called once anyway, to find out its fields, the generators of the process tell more:
-_seeding.trial looks at them before and after.
+draw from them, and transforms of libraries that are known to. Objects that are not looked up by
+name, and draws inside compiled code, are not found. Nothing is imported or called. If a function is
+called once anyway, to find its fields, _seeding.trial compares the generators of the process before
+and after.
 
 For caches, the name of a module is enough (`draws`). A warning says more and must be right more
 often (`sources_of`): whether functions are named that draw from the generators of the process,

@@ -1,7 +1,7 @@
 """Runtimes: one memory budget and the threads that work inside it.
 
-A program makes its own with `Runtime(memory=...)`. Adapters that were given none share one for
-the process, the implicit runtime, so that several loaders stay inside one budget together.
+A program makes one with `Runtime(memory=...)`. Adapters without `runtime=` use one for the process,
+the implicit runtime, so that several loaders stay inside one budget together.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KINDS = {"host": "host memory", "pinned": "of it page-locked"}
 
 
 class Usage(dict[str, Any]):
-    """What a runtime uses now; printed, a tree of who holds what, for each kind of memory."""
+    """The current use of a runtime; printed, a tree of the holders for each kind of memory."""
 
     def _tree(self, kind: str) -> list[list[str]]:
         """A row for each holder; those that have and had nothing are left out."""
@@ -113,24 +113,24 @@ class Runtime:
     """One memory budget, and the threads that work inside it.
 
     memory: int or str such as "256MiB"
-        what all its loaders together may take; not given: a quarter of what is free
+        the limit of all its loaders together; default: a quarter of the free memory
     threads: int
-        workers; 0: the thread that asks for a batch makes it; not given: one for each CPU
+        workers; 0: the thread that asks for a batch makes it; default: one for each CPU
     index_dir: str or PathLike
-        where indexes are kept; not given: .cache/brim in the home directory
+        where indexes are kept; default: .cache/brim in the home directory
     pinned: int or str
-        of `memory`, what may be page-locked, for batches on their way to a device; not given: all
+        the part of `memory` that may be page-locked, for staging slots; default: all
     device_memory: int or str
-        what may be taken of each device; not given: a quarter of what is free there when it is
+        the limit for each device; default: a quarter of the memory that is free there when it is
         first used
     shared: str
-        the name of a budget that processes of this machine and user share: what they take is
-        never more in all than the limits that the first of them gave
+        the name of a budget that processes of this machine and user share: together they never take
+        more than the limits that the first of them gave
     shared_memory: int or str
         host memory of all these processes together
     trust_foreign: bool
-        indexes and cache files that other users own or may write are used too, for teams that
-        share a directory; not given: they count as absent, with a `CacheWarning`
+        use indexes and cache files that other users own or may write, for teams with a common
+        directory; default: they count as absent, with a `CacheWarning`
     """
 
     def __init__(
@@ -193,24 +193,24 @@ class Runtime:
         device: str | Device | None = None,
         queue: object = None,
     ) -> _core.Loader:
-        """Reserves what the pipeline needs at least, and starts. BudgetError if it does not fit.
+        """Takes the pipeline's minimum, and starts. BudgetError if it does not fit.
 
         hold: batches that the program may hold at a time; a `for` loop still holds the last one
             when it asks for the next, so less than 2 needs `release()`
         rank, world: this is shard `rank` of `world`
         label: its name in `usage()` and in refusals
-        threads: at most so many of the runtime's workers
+        threads: the most workers of the runtime that it uses
         slots: most batches in memory at a time; 0: as planned
-        fixed: take all that is planned at once, instead of growing when it pays
-        progress: called as progress(what, done, total) while an index is built; what it raises
+        fixed: take all planned memory when opening, instead of growing on demand
+        progress: called as progress(what, done, total) while an index is built; an exception in it
             ends the opening
         copies: a batch beyond `hold` is a copy, charged to the budget, instead of an error
-        device: where batches are delivered: "cpu" (so if not given), "cuda:0", "opencl:0"
-            (without a number the first), or one of brim.devices()
+        device: where batches are delivered: "cpu" (the default), "cuda:0", "opencl:0" (without a
+            number the first), or one of brim.devices()
         queue: on a device, the queue in which batches are used: a CUDA stream or an OpenCL queue,
-            as an int or as an object of torch, cupy or pyopencl. It waits for a batch before it
-            does what follows, and a batch goes back after what it holds. Not given: those who
-            take a batch through DLPack, or call its wait(), say theirs
+            as an int or as an object of torch, cupy or pyopencl. It waits for a batch before later
+            work, and a batch is released after the work in it. Default: the consumer names a queue
+            when it takes a batch through DLPack or calls its wait()
         """
         text, bindings, options = self._opening(
             data,
@@ -244,7 +244,7 @@ class Runtime:
         device: str | Device | None = None,
         queue: object = None,
     ) -> Plan:
-        """What `open` with the same options would do and need, in what is free now."""
+        """The plan of `open` with the same options, for the memory that is free now."""
         text, bindings, options = self._opening(
             data,
             hold=hold,
@@ -269,7 +269,7 @@ class Runtime:
         return Usage(self._core.usage(), processes=_workers.usage())
 
     def trim(self) -> int:
-        """Gives everything elastic back to the system: how many bytes."""
+        """Frees all elastic memory; returns the number of bytes."""
         return self._core.trim()
 
     def charge(
@@ -277,7 +277,7 @@ class Runtime:
     ) -> None:
         """Counts memory that the program is about to take. BudgetError if it does not fit.
 
-        device: whose memory it is, as in `open`; not given: the host's
+        device: the device of the memory, as in `open`; default: the host
         pinned: it is page-locked memory of the host
         """
         count = read_bytes(amount, "amount")
@@ -303,7 +303,7 @@ class Runtime:
         self._core.uncharge(count, place, pinned)
 
     def close(self) -> None:
-        """Ends it. Loaders and batches that are left keep what they need."""
+        """Ends it. Remaining loaders and batches keep the memory that they need."""
         self._core.close()
 
     @property
@@ -353,10 +353,10 @@ def _suited(memory: int | str | None) -> Runtime | None:
 
 
 def runtime(memory: int | str | None = None) -> Runtime:
-    """The runtime of this process that adapters share, made at its first use.
+    """The common runtime of this process, for adapters; made at its first use.
 
-    Asked for with another amount of memory it is made anew if none of its loaders is open;
-    otherwise that is a ValueError. A child after fork makes its own.
+    With another amount of memory it is made again if none of its loaders is open; otherwise that is
+    a ValueError. A forked child makes its own.
     """
     global _implicit
     with _lock:

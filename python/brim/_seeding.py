@@ -1,9 +1,9 @@
 """The generators of the process, seeded for one sample: what seed_globals=True does.
 
-random and numpy.random are there from the start. torch is only if somebody imports it, and that may
-be the function itself in the middle of its first sample, or another thread meanwhile: a finder in
+random and numpy.random always exist. torch exists only if it is imported, perhaps by the function
+itself in the middle of its first sample, or by another thread meanwhile: a finder in
 sys.meta_path seeds torch's generator at the end of that import, before anything can draw from it.
-So torch is imported for nobody who does not ask for it, and no sample depends on who was the first.
+So brim never imports torch itself, and no sample depends on which function imported it first.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Objects of Python's that samples come from: arrays, lists of files, datasets and streams.
+"""Python objects as sources: arrays, lists of files, datasets and streams.
 
-Each function gives a Pipeline of one source. The objects stand in it as @name and are kept by the
-Pipeline, and by loaders until their last batch is gone.
+Each function returns a Pipeline of one source. Its text names the objects as @name; the Pipeline
+keeps them, and so do loaders until their last batch is gone.
 """
 
 from __future__ import annotations
@@ -87,7 +87,8 @@ Mapped = tuple[str, int, tuple[int, ...], Any, Literal["C", "F"]]
 
 
 def _mapped(value: Any) -> Mapped | None:
-    """What of which file a numpy.memmap shows; None if it is none, or shows what no file has."""
+    """The file and the part of it that a numpy.memmap shows; None if it is not one, or has no
+    file."""
     if type(value).__module__.split(".")[0] != "numpy" or type(value).__name__ != "memmap":
         return None
     pages, path = value._mmap, value.filename
@@ -113,7 +114,7 @@ def _map_again(mapped: Mapped, name: str) -> BoundArray:
 
 
 class BoundArray:
-    """An array: `array @name`. A memmap is pickled as the place of its file."""
+    """An array: `array @name`. A memmap is pickled as the path of its file and the offset."""
 
     def __init__(self, value: Any, name: str) -> None:
         self.value = value
@@ -160,7 +161,7 @@ def array(x: Any, name: str = "x", *, version: object = None) -> Pipeline:
         __array_interface__ or DLPack; of any strides, and of the machine's byte order. It must not
         change while it is used.
     name: the field's name
-    version: changes when the values do, such as a hash of them; a cache file wants one, for it
+    version: changes when the values do, such as a hash of them; a cache file needs one, because it
         outlives the array
     """
     bound = BoundArray(x, name)
@@ -232,7 +233,7 @@ def files(
     labels: Sequence[int] | None = None,
     **options: Any,
 ) -> Pipeline:
-    """Samples from files: of a list of paths, with labels or without, or of a manifest.
+    """Samples from files: from a list of paths, with or without labels, or from a manifest.
 
     paths: a list of paths; or the path of a manifest, a CSV, TSV or JSON lines file that lists them
     labels: a number for each path of a list
@@ -426,12 +427,12 @@ def dataset(
     are 0, 1, 2, ... (a named tuple's: its names); or a bare value, x. Fields are arrays, tensors,
     images of PIL, numbers, str or bytes.
 
-    batched: every element is a whole batch, of at most as many rows as element 0 has. What shuffle
-        reorders are these batches; unbatch() behind it takes the samples out of them:
+    batched: every element is a whole batch, with at most as many rows as element 0. shuffle
+        reorders these batches; unbatch() after it makes samples of them:
         dataset(sequence, batched=True).shuffle(seed=7).unbatch().batch(32)
-    out: the fields, as map takes them; not given: as element 0 has them
-    version: changes when the elements do; one that is given says that an element is the same
-        whenever it is asked for, so that it may be cached
+    out: the fields, as for map; default: those of element 0
+    version: changes when the elements do; giving one says that an element is the same each time, so
+        that it may be cached
     seed, seed_globals: for elements that draw random numbers: whether random, numpy.random and
         torch are seeded for each element, so that it is the same on any thread; see map
     processes, process_memory, timeout, concurrent: as in map; obj is pickled for each process
@@ -551,13 +552,13 @@ def stream(
     out: Out | None = None,
     version: object = None,
 ) -> Pipeline:
-    """Samples that come one after the other, and whose number nobody knows before the end.
+    """Samples that come one after the other; their number is not known before the end.
 
-    items: a function that begins anew each time it is called, such as a generator function, or an
-        iterable that can be gone through several times; every epoch begins it again, and a resumed
-        run passes over what it had. An iterator serves one epoch of one loader, and cannot be
-        resumed. Items are as dataset's elements.
-    out: the fields, as map takes them; not given: as the first item has them
+    items: a function that begins again each time it is called, such as a generator function, or an
+        iterable that can be iterated several times; every epoch begins it again, and a resumed run
+        skips the items that it had. An iterator lasts for one epoch of one loader, and cannot be
+        resumed. Items are like the elements of dataset.
+    out: the fields, as for map; default: those of the first item
     version: changes when the items do
     """
     if not callable(items) and not isinstance(items, Iterable):

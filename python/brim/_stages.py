@@ -1,9 +1,9 @@
 """The stages as methods and functions, made from the table at import.
 
 A stage that continues a pipeline is a method of `Stages`, from which Pipeline inherits; one that
-begins it is a function of this module, which `brim` exports. Those that take an object of
-Python's (`map`, `array`, ...) are written by hand in _functions and _sources. `_stages.pyi` says
-the same to type checkers and editors; python/tools/stubs.py writes it.
+begins it is a function of this module, which `brim` exports. Stages that take a Python object
+(`map`, `array`, ...) are written by hand in _functions and _sources. `_stages.pyi` is the same for
+type checkers and editors; python/tools/stubs.py writes it.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The table of stages, and how its rows are called from Python.
 
-brim's C library has one table of stages; `_stages` makes a method or function of each row. Here
-is what they share: a call's arguments as C takes them, signatures and texts.
+brim's C library has one table of stages; `_stages` makes a method or function of each row. This is
+their common part: a call's arguments as C takes them, signatures and texts.
 
-Arguments are those of the text: what may stand there without its key is positional here, a list
-is several positional values or a list for its key, and None leaves an argument out. This file
-knows names and kinds only: whether a value is right is for C to say, in PipelineError.
+Arguments are those of the text: arguments that need no key there are positional here, a list is
+several positional values or a list for its key, and None leaves an argument out. This file knows
+only names and kinds: C checks values, and raises PipelineError.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Tracebacks that hold nothing of the program.
+"""Tracebacks without references to objects of the program.
 
-A function's exception is kept until the batch that it spoiled is asked for, perhaps for longer. Its
-traceback refers to the frames that it came through, these to their variables, among which are views
-of brim's memory, and to the frames that called them: where a loader has no threads, to the
-program's own, with the loader and whatever else they have. So each frame is replaced by one that
-tells the same file, line and name, and has neither variables nor a caller: that of a generator that
-was never begun.
+A function's exception is kept until its batch is requested, perhaps for longer. Its traceback
+refers to the frames that it passed, these to their variables, which include views of brim's memory,
+and to the frames that called them: if a loader has no threads, to the program's own frames, with
+the loader and all their variables. So each frame is replaced by one with the same file, line and
+name, and with neither variables nor a caller: that of a generator that was never started.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A worker process: what _workers.Spawner starts.
+"""A worker process, started by _workers.Spawner.
 
-It takes what it needs from its socket (descriptor 3), brings the function up and serves in C. What
-goes wrong while the function is brought up is told over the socket, as its exceptions are later.
+It reads its set-up from its socket (descriptor 3), loads the function and serves in C. Errors while
+the function is loaded are sent over the socket, like its exceptions later.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Worker processes for functions: starting them, and what they use.
+"""Worker processes for functions: starting them, and their memory.
 
-A worker process is a fresh interpreter that runs brim._worker: nothing of the program's state is
-copied into it. What it needs comes pickled in a memory file over its socket, and from then on C
-talks to C (src/processes.c, src/serve.c). This module starts processes when C asks for one, makes
-exceptions out of what they report, and reads how much memory they have taken.
+A worker process is a new interpreter that runs brim._worker: no state of the program is copied into
+it. Its set-up comes pickled in a memory file over its socket, and from then on C talks to C
+(src/processes.c, src/serve.c). This module starts processes when C asks for one, makes exceptions
+of their reports, and reads how much memory they have taken.
 
-A function that pickle refers to by its name is imported by that name; if it lives in the script
-that was started, the script is imported too, under another name than "__main__", as multiprocessing
+A function that pickle refers to by its name is imported by that name; if it is in the script that
+was started, the script is imported too, under another name than "__main__", as multiprocessing
 does. Others (lambdas, functions inside functions or in a notebook) are pickled by value with
 cloudpickle, if that is installed.
 """

@@ -1,15 +1,16 @@
-"""brim.jax: batches as JAX arrays, on one device or laid out over several.
+"""brim.jax: batches as JAX arrays, on one device or sharded over several.
 
     for x, y in brim.jax.loader(data, memory="256MiB"):
         state = step(state, x, y)
 
-On a CPU an array lies in brim's memory, without a copy, and its slot goes back when JAX has done
-with it, which is after the computations that were only dispatched so far. What JAX keeps beyond
-`hold` batches are copies, which the budget counts; where it is used up, the next batch waits until
-one is done with. Other devices have their own memory in any case.
+On a CPU an array is in brim's memory, without a copy, and its slot is released when JAX no longer
+needs it, which is after the computations that were dispatched so far. Beyond `hold` batches JAX
+gets copies, which the budget counts; if it is used up, the next batch waits until one is released.
+Other devices have their own memory.
 
-JAX has types of 64 bits only if `jax_enable_x64` is set: else int64 becomes int32, uint64 uint32
-and float64 float32, each by a copy. uint8 stays: normalise on the device to move a quarter.
+JAX has 64-bit types only if `jax_enable_x64` is set: otherwise int64 becomes int32, uint64 uint32
+and float64 float32, each by a copy. uint8 stays: normalise on the device to move a quarter of the
+bytes.
 """
 
 from __future__ import annotations
@@ -54,19 +55,19 @@ def loader(
 ) -> JaxLoader:
     """Opens a pipeline as an iterable of batches, each a tuple of JAX arrays.
 
-    memory: what the runtime that all loaders of the process share may take; see brim.runtime
+    memory: the budget of the process's common runtime; see brim.runtime
     runtime: a brim.Runtime to open it in instead
-    fields: which fields a batch has, in which order; all of the pipeline's unless told. May name
-        "ids" (the samples' numbers) and "valid" (which rows are samples; rows that only fill the
-        batch up are then left in, else they are cut off) too
+    fields: the fields of a batch, in order; default: all of the pipeline. It may also name "ids"
+        (the samples' numbers) and "valid" (which rows are samples; padding rows are then not cut
+        off)
     as_dict: batches are dicts by the fields' names instead of tuples
-    sharding: the device, or how a batch is laid out over several; for all fields, or a dict by
-        their names. With several processes each gives its own part of the global array
-    hold: batches that JAX may keep at a time before brim copies
+    sharding: the device, or a sharding over several; for all fields, or a dict by field name. With
+        several processes each gives its own part of the global array
+    hold: batches that JAX may hold at a time before brim copies
     shard: "auto": this process's part by jax.process_index() and jax.process_count()
-    rank, world: this process's part, said outright
+    rank, world: this process's part, given explicitly
     label, threads, slots, fixed, progress: as in Runtime.open
-    device: "cpu": batches lie in host memory, from where JAX moves them
+    device: "cpu": batches are in host memory, and JAX moves them from there
     """
     opening = _opening(
         data,
@@ -151,7 +152,7 @@ class JaxLoader(Opened):
         return True
 
     def epochs(self, count: int | None = None) -> Iterator[JaxEpoch]:
-        """So many epochs more, one after the other; without end unless told."""
+        """This many more epochs, one after the other; by default without end."""
         epochs = self._core.epochs(count)
         return (JaxEpoch(self, epoch) for epoch in epochs)
 
@@ -172,7 +173,7 @@ class JaxLoader(Opened):
     # ---------------------------------------------------------------------- the rest
 
     def state_dict(self) -> _core.State:
-        """Where it stands: everything after the batches delivered so far."""
+        """The position of the loader: after the batches delivered so far."""
         return self._core.state_dict()
 
     def load_state_dict(self, state: _core.State) -> None:

@@ -3,24 +3,25 @@
     train = brim.keras.dataset(data, memory="256MiB")
     model.fit(train, epochs=3, validation_data=brim.keras.dataset(held_out))
 
-Keras asks a PyDataset for batches by index, in an order of its own if it shuffles. brim's order is
-the pipeline's: an index is only a ticket for the next batch. What must be told is when a pass over
-the data begins, for each pass is one epoch of the pipeline, complete and in order:
+Keras asks a PyDataset for batches by index, in its own order if it shuffles. brim delivers batches
+in the pipeline's order and ignores the value of the index. It must only know when a pass over the
+data begins, because each pass is one epoch of the pipeline, complete and in order:
 
     an epoch of fit, an evaluation, a prediction    the next epoch
-    a look at one or two batches (for shapes)       the same epoch again, nothing is lost
-    a pass that was left early                      the next epoch
-    a pass that an error of brim's ended            the same epoch again, from its begin
+    taking one or two batches (for shapes)          the same epoch again, no batch is lost
+    a pass that ended early                         the next epoch
+    a pass that ended with an error of brim         the same epoch again, from its start
     steps_per_epoch                                 one pass, over several of fit's epochs
-    the first epoch of fit with Resume or Backup    the epoch, or the place in it, that fit is at
+    the first epoch of fit with Resume or Backup    the epoch, and the position in it, of fit
 
-Keras makes a generator for each pass, so the generator that asks tells the pass. One that was left
-may still ask, from a thread that reads ahead; it is refused, or it would take another's batches.
+Keras makes a generator for each pass, so the generator that asks identifies the pass. A generator
+of a pass that ended may still ask, from a thread that reads ahead; it is refused, because it would
+take batches of another pass.
 
-What is handed out are numpy arrays in brim's memory, which backends take without a copy and keep as
-long as they need it; beyond `hold` they are copies, which the budget counts. brim makes batches
-with its own threads: `workers` stays 1. On the TensorFlow backend a dataset lives until close(),
-for TensorFlow never lets go of generators.
+Keras gets numpy arrays in brim's memory, which backends take without a copy and keep as long as
+they need them; beyond `hold` they are copies, which the budget counts. brim's threads make the
+batches: `workers` stays 1. On the TensorFlow backend a dataset exists until close(), because
+TensorFlow never releases generators.
 """
 
 from __future__ import annotations
@@ -78,22 +79,22 @@ def dataset(
 ) -> Dataset:
     """Opens a pipeline as a keras.utils.PyDataset.
 
-    memory: what the runtime that all loaders of the process share may take; see brim.runtime
+    memory: the budget of the process's common runtime; see brim.runtime
     runtime: a brim.Runtime to open it in instead
     x, y: names of fields: a name, several, or a dict of a model's inputs or outputs to names.
         Neither: the first field is x, the second y; x alone: there is no y
     sample_weight: the field of weights, which is then neither x nor y. "valid": 1 for each
-        sample. Rows that only fill the last batch up (`remainder="pad"`) are cut off in any case
-    hold: batches that Keras may keep at a time before brim copies
+        sample. Padding rows (`remainder="pad"`) are always cut off
+    hold: batches that Keras may hold at a time before brim copies
     shard: "auto": this process's part by RANK and WORLD_SIZE of the environment
-    rank, world: this process's part, said outright
+    rank, world: this process's part, given explicitly
     label, threads, slots, fixed, progress: as in Runtime.open
-    device: "cpu": batches lie in host memory, from where Keras moves them
+    device: "cpu": batches are in host memory, and Keras moves them from there
 
-    Where nobody can tell the number of batches (a filter, a stream), Keras must be told: give fit
-    `steps_per_epoch`, and evaluate and predict `steps`. Batches then come without end, epoch after
-    epoch, with a warning that tells the number if Keras was not told; of a stream that cannot be
-    opened again, those of a look are lost.
+    If the number of batches is not known (a filter, a stream), give fit `steps_per_epoch`, and
+    evaluate and predict `steps`. Otherwise batches come without end, epoch after epoch, with a
+    warning that gives the number. Of a stream that cannot be opened again, batches that were taken
+    for their shapes are lost.
 
     Text and fields whose rows differ in length need the TensorFlow backend.
     """
@@ -268,8 +269,8 @@ class Dataset(Opened, keras.utils.PyDataset):
                 self._done = self._source.batches or 0
 
     def _is_short(self) -> bool:
-        """Whether the epoch that has ended had fewer batches than Keras was told: batches of bad
-        samples alone were passed over."""
+        """Whether the epoch that has ended had fewer batches than planned: batches of only bad
+        samples were skipped."""
         batches = self._source.batches
         if not self._source.may_be_fewer or batches is None or self._taken == 0:
             return False
@@ -290,7 +291,8 @@ class Dataset(Opened, keras.utils.PyDataset):
         )
 
     def _watch(self, batch: _core.Batch) -> None:
-        """Warns where Keras goes on from epoch to epoch, for nobody has told it how long one is."""
+        """Warns if Keras goes on from epoch to epoch, because it does not know the length of an
+        epoch."""
         taken = self._taken + 1
         if taken == 1:
             self._whole = batch.step == 0 and batch.micro == 0
@@ -332,26 +334,26 @@ class Dataset(Opened, keras.utils.PyDataset):
 
     @property
     def workers(self) -> int:
-        """1: batches are made by brim's threads."""
+        """1: brim's threads make the batches."""
         return 1
 
     @workers.setter
     def workers(self, value: int) -> None:
         if value > 1:
             raise ValueError(
-                f"workers={value}: batches are made by brim's own threads; their number is "
+                f"workers={value}: brim's threads make the batches; their number is "
                 "threads= of dataset()"
             )
 
     @property
     def use_multiprocessing(self) -> bool:
-        """False: batches are made by brim's threads."""
+        """False: brim's threads make the batches."""
         return False
 
     @use_multiprocessing.setter
     def use_multiprocessing(self, value: bool) -> None:
         if value:
-            raise ValueError("use_multiprocessing: batches are made by brim's own threads")
+            raise ValueError("use_multiprocessing: brim's threads make the batches")
 
     # ---------------------------------------------------------------------- the rest
 

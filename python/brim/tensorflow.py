@@ -3,14 +3,14 @@
     for x, y in brim.tensorflow.dataset(data, memory="256MiB"):
         loss = step(x, y)
 
-Every iteration over the dataset is the next epoch of the pipeline; one that took a batch at most is
-begun again, so that a look at the first batch costs nothing, and so is one that an error of brim's
-ended. A new iteration ends an older one.
+Every iteration over the dataset is the next epoch of the pipeline. After an iteration that took at
+most one batch, or ended with an error of brim, the next one is the same epoch again, so a look at
+the first batch uses up no epoch. A new iteration ends an older one.
 
-A tensor lies in brim's memory, without a copy, and its slot goes back when the tensor dies. What
-TensorFlow keeps beyond `hold` batches, because it looks far ahead or the program collects them, are
-copies, which the budget counts; where it is used up, tf.data waits. brim works ahead within its
-budget, and tf.data is told to add no prefetching of its own: `.prefetch(1)` is all that may help.
+A tensor is in brim's memory, without a copy, and its slot is released when the tensor dies. Beyond
+`hold` batches, because TensorFlow fetches far ahead or the program collects batches, there are
+copies, which the budget counts; if it is used up, tf.data waits. brim works ahead within its
+budget, and tells tf.data to add no prefetching: more than `.prefetch(1)` does not help.
 """
 
 from __future__ import annotations
@@ -53,22 +53,22 @@ def dataset(
 ) -> tf.data.Dataset:
     """Opens a pipeline as a tf.data.Dataset of tuples of tensors.
 
-    memory: what the runtime that all loaders of the process share may take; see brim.runtime
+    memory: the budget of the process's common runtime; see brim.runtime
     runtime: a brim.Runtime to open it in instead
-    fields: which fields a batch has, in which order; all of the pipeline's unless told. May name
-        "ids" (the samples' numbers) and "valid" (which rows are samples; rows that only fill the
-        batch up are then left in, else they are cut off) too
+    fields: the fields of a batch, in order; default: all of the pipeline. It may also name "ids"
+        (the samples' numbers) and "valid" (which rows are samples; padding rows are then not cut
+        off)
     as_dict: batches are dicts by the fields' names instead of tuples
-    hold: batches that TensorFlow may keep at a time before brim copies
+    hold: batches that TensorFlow may hold at a time before brim copies
     shard: "auto": this process's part by RANK and WORLD_SIZE of the environment
-    rank, world: this process's part, said outright
+    rank, world: this process's part, given explicitly
     label, threads, slots, fixed, progress: as in Runtime.open
-    device: "cpu": batches lie in host memory, from where TensorFlow moves them
+    device: "cpu": batches are in host memory, and TensorFlow moves them from there
 
     Fields whose rows differ in length are ragged tensors, text and bytes are strings. The first
-    dimension of a spec is None where a batch may have fewer rows than others. What is returned has
-    an attribute `loader`: `dataset.loader.close()` ends it, as the end of the dataset does;
-    `.stats()` tells what it has done, and `.classes` the names of labels.
+    dimension of a spec is None if a batch may have fewer rows than others. The dataset has an
+    attribute `loader`: `dataset.loader.close()` ends it, as the end of the dataset does; `.stats()`
+    has its statistics, and `.classes` the names of labels.
     """
     opening = _opening(
         data,

@@ -1,25 +1,25 @@
-"""brim.torch: batches as PyTorch tensors, in a DataLoader's place.
+"""brim.torch: batches as PyTorch tensors, as a replacement for DataLoader.
 
     for x, y in brim.torch.loader(data, memory="256MiB"):
         loss = criterion(model(x), y)
 
-A tensor is made from a field through DLPack and lies in the batch's own memory: nothing is copied,
-and the slot goes back to brim when the last tensor in it dies. Two small things are copied, so that
-a program may collect them over a whole epoch without keeping slots: fields of one number for each
-sample (labels), and what a batch says of its rows ("ids", "valid").
+A tensor is made from a field through DLPack and is in the memory of the batch: nothing is copied,
+and the slot is released when the last tensor in it dies. Two small things are copied, so that a
+program may collect them over a whole epoch without holding slots: fields of one number for each
+sample (labels), and the rows' "ids" and "valid".
 
-A trainer that keeps more batches than `hold` is given copies, which the budget counts, and warned
-once. One runtime serves all loaders of the process unless `runtime=` names another.
+A trainer that holds more batches than `hold` gets copies, which the budget counts, and one warning.
+All loaders of the process use one runtime unless `runtime=` names another.
 
-Rows that only fill a batch up (`remainder="pad"`) are cut off, so that counts and means are right;
-at the end a rank may then get a batch of fewer rows than the others, or of none. They are left in
-when the field "valid" is asked for, which tells them: then every batch has the same shape.
+Padding rows (`remainder="pad"`) are cut off, so that counts and means are right; at the end a rank
+may then get a batch of fewer rows than the others, or of none. With the field "valid", which marks
+them, they are not cut off: then every batch has the same shape.
 
-With device="cuda" tensors lie in slots on the device, which brim copies to ahead of time. A tensor
-belongs to the stream that was current when its batch was asked for: work in that stream sees it
-complete, and its memory is filled anew only after the work that the stream holds when the tensor
-dies. Whoever uses it in another stream has the first one wait for that before letting go, as
-`torch.cuda.current_stream().wait_stream(other)` does.
+With device="cuda" tensors are in device slots, to which brim uploads ahead of time. A tensor
+belongs to the stream that was current when its batch was requested: work in that stream sees it
+complete, and its memory is filled again only after the work that is in the stream when the tensor
+dies. If you use a tensor in another stream, make the first stream wait for that stream before you
+drop the tensor: `torch.cuda.current_stream().wait_stream(other)`.
 """
 
 from __future__ import annotations
@@ -70,21 +70,21 @@ def loader(
 ) -> TorchLoader:
     """Opens a pipeline as an iterable of batches, each a tuple of tensors.
 
-    memory: what the runtime that all loaders of the process share may take; see brim.runtime
+    memory: the budget of the process's common runtime; see brim.runtime
     runtime: a brim.Runtime to open it in instead
-    fields: which fields a batch has, in which order; all of the pipeline's unless told. May name
-        "ids" (the samples' numbers), "valid" (which rows are samples; rows that only fill the
-        batch up are then left in) and "names" (what each sample is called) too
+    fields: the fields of a batch, in order; default: all of the pipeline. It may also name "ids"
+        (the samples' numbers), "valid" (which rows are samples; padding rows are then not cut off)
+        and "names" (the samples' names)
     as_dict: batches are dicts by the fields' names instead of tuples
     channels_last: images that the pipeline leaves as height, width, channels are given as
         (N, C, H, W) in torch's channels_last memory format, without a copy
-    integers: the type of fields of one integer for each sample, as losses want it; None: as the
-        pipeline has it. uint16 becomes int32, and uint32 and uint64 become int64, in any case
-    hold: batches that may be kept at a time before brim copies; a `for` loop keeps one while it
+    integers: the type of fields of one integer for each sample, for losses; None: the type in the
+        pipeline. uint16 becomes int32, and uint32 and uint64 become int64, in any case
+    hold: batches that may be held at a time before brim copies; a `for` loop holds one while it
         asks for the next
     shard: "auto": this process's part by torch.distributed, or by RANK and WORLD_SIZE of torchrun
-    rank, world: this process's part, said outright
-    device: where tensors are: "cpu" (so if not given), "cuda" (the current device), "cuda:1" or a
+    rank, world: this process's part, given explicitly
+    device: where tensors are: "cpu" (the default), "cuda" (the current device), "cuda:1" or a
         torch.device
     label, threads, slots, fixed, progress: as in Runtime.open
 
@@ -188,7 +188,7 @@ class Dataset:
 
 
 class TorchLoader(Prepared, Opened):
-    """A running pipeline in a DataLoader's place; brim.torch.loader opens one."""
+    """A running pipeline that replaces a DataLoader; brim.torch.loader opens one."""
 
     _name = "brim.torch.loader"
 
@@ -264,7 +264,7 @@ class TorchLoader(Prepared, Opened):
         return True
 
     def epochs(self, count: int | None = None) -> Iterator[TorchEpoch]:
-        """So many epochs more, one after the other; without end unless told."""
+        """This many more epochs, one after the other; by default without end."""
         self._put_back()
         epochs = self._core.epochs(count)
         return (TorchEpoch(self, epoch) for epoch in epochs)
@@ -321,11 +321,11 @@ class TorchLoader(Prepared, Opened):
     # ------------------------------------------------------------------------- states
 
     def state_dict(self, behind: int = 0) -> _core.State:
-        """Where it stands: everything after the batches delivered so far. Load it into a loader of
+        """The position of the loader: after the batches delivered so far. Load it into a loader of
         the same data to go on from there, also with other batches or another number of ranks.
 
-        behind: as if so many batches fewer had been delivered, for a trainer that has taken
-            batches which it has not trained on yet; at most 64
+        behind: as if this many fewer batches had been delivered, for a trainer that has taken
+            batches and not trained on them yet; at most 64
         """
         if behind < 0:
             raise ValueError(f"behind={behind}: a number of batches is not negative")
