@@ -1,9 +1,9 @@
 /*
- * cache_decode.c: a cache behind decoding: from the second epoch on no image is decoded.
+ * cache_decode.c: a cache after decoding: from the second epoch on no image is decoded.
  *
- * It draws JPEG files and runs over them three times. What is random stands behind the
- * cache, so that every epoch still crops and flips them anew. The statistics of the stages
- * count what each has done: reading and decoding stand still, the rest goes on.
+ * It draws JPEG files and runs over them three times. Random stages come after the cache, so that
+ * every epoch has other crops and flips. The statistics count the work of each stage: reading and
+ * decoding do nothing after the first epoch, the other stages go on.
  */
 #include <brim.h>
 
@@ -81,7 +81,7 @@ static void run(const char *folder) {
     brim_pipeline *pipeline;
     brim_loader *loader;
     limits.host_bytes = 16 << 20;
-    limits.threads = 0;        /* nobody works ahead: the counts below are exact */
+    limits.threads = 0;        /* no worker runs ahead: the counts below are exact */
     limits.index_dir = folder; /* for the listing of the images */
     snprintf(text, sizeof text,
              "folder %s | shuffle seed=7 | decode | resize 64 64 | cache memory"

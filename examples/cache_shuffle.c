@@ -1,11 +1,10 @@
 /*
- * cache_shuffle.c: a shuffle behind a cache: another order in every epoch, and every
- * sample made once.
+ * cache_shuffle.c: a shuffle after a cache: another order in every epoch, and every sample made
+ * once.
  *
- * `read_wave` stands for what is slow, a decoder or a database, and counts its calls. The
- * first epoch makes the samples and keeps them; later ones find them. An order is
- * arithmetic and holds no samples, so shuffling what is cached costs nothing, and it does
- * not matter on which side of the cache `shuffle` stands.
+ * `read_wave` stands for a slow decoder or database, and counts its calls. The first epoch makes
+ * the samples and keeps them; later epochs find them. An order is arithmetic and holds no samples,
+ * so shuffling cached samples costs nothing, and `shuffle` may come before or after the cache.
  */
 #include <brim.h>
 
@@ -61,7 +60,7 @@ int main(void) {
 
     brim_runtime_options limits = BRIM_RUNTIME_OPTIONS_INIT;
     limits.host_bytes = 4 << 20;
-    limits.threads = 0; /* nobody works ahead: the counts below are exact */
+    limits.threads = 0; /* no worker runs ahead: the counts below are exact */
     brim_open_options options = BRIM_OPEN_OPTIONS_INIT;
     options.bindings = &waves;
     options.binding_count = 1;

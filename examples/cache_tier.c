@@ -1,13 +1,12 @@
 /*
- * cache_tier.c: the same pipeline, kept in memory where it fits and in a file where not.
+ * cache_tier.c: the same pipeline, cached in memory if it fits and in a file if not.
  *
- *     cache_tier             in a folder of its own, which it removes
+ *     cache_tier             in a temporary folder, which it removes
  *     cache_tier FOLDER      the file stays there, and the next run finds it full
  *
- * A plan says what a cache behind each stage would keep of a sample. Against what the
- * budget leaves above the loader's minimum, that decides. A file is keyed by the data and
- * by the stages before the cache, functions by their version=: whoever finds such a file
- * may use it, in any process, at any time.
+ * A plan says how much a cache after each stage would keep of a sample. The program compares that
+ * with the free budget above the loader's minimum. A file is keyed by the data and by the stages
+ * before the cache, functions by their version=: any process may use such a file, at any time.
  */
 #include <brim.h>
 

@@ -5,8 +5,8 @@
  *     training    1000 samples, 2.9 MiB   made in every epoch
  *     validation   200 samples, 0.6 MiB   made in the first pass, then found in memory
  *
- * A cache takes what the budget has left and gives way to all else, so that the memory
- * does not grow with the number of passes, however often the validation is repeated.
+ * A cache takes free budget and gives way to all other holders, so that memory does not grow with
+ * the number of passes.
  */
 #include <brim.h>
 
@@ -97,7 +97,7 @@ int main(void) {
     struct side training = { 0 }, validation = { 0 };
     brim_runtime_options limits = BRIM_RUNTIME_OPTIONS_INIT;
     limits.host_bytes = budget;
-    limits.threads = 0; /* nobody works ahead: the counts below are exact */
+    limits.threads = 0; /* no worker runs ahead: the counts below are exact */
     brim_runtime *runtime;
     must(brim_runtime_new(&limits, &runtime));
     open_side(runtime, &training, "training", TRAINING,

@@ -1,15 +1,13 @@
 /*
- * callback.c: samples that a function of the caller makes, changed by another.
+ * callback.c: samples that one function of the program makes and another one changes.
  *
- * `read_wave` is a source: asked for sample n, it makes it. Here it computes a
- * wave; it could as well ask a database. `add_noise` is a map: from the fields
- * of a sample to the fields that it declared.
+ * `read_wave` is a source: it makes sample n. Here it computes a wave; it could also ask a
+ * database. `add_noise` is a map: from the fields of a sample to the fields that it declared.
  *
- * Both may run on several threads at once (BRIM_CALLBACK_CONCURRENT) and always make the
- * same of the same (BRIM_CALLBACK_PURE), so that brim may drop what they made and ask
- * again. Random numbers come from brim_call_random, which depends on sample,
- * epoch and place in the pipeline, never on the thread: the checksums printed
- * for 0, 1 and 4 threads are one and the same.
+ * Both may run on several threads at once (BRIM_CALLBACK_CONCURRENT) and always give the same
+ * output for the same input (BRIM_CALLBACK_PURE), so that brim may drop their results and call them
+ * again. Random numbers come from brim_call_random, which depends on sample, epoch and position in
+ * the pipeline, never on the thread: the checksums printed for 0, 1 and 4 threads are the same.
  */
 #include <brim.h>
 

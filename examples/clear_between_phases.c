@@ -3,9 +3,9 @@
  *
  *     clear_between_phases [DEVICE]
  *
- * Trimming gives back all that is elastic and says how much that was; the loader keeps the
- * minimum with which it goes on. Closing it gives back the rest. Both go to the system at
- * once and not to a pool: what the process has (RSS) falls by what was touched of it.
+ * Trimming frees all elastic memory and returns its size; the loader keeps the minimum with which
+ * it goes on. Closing it frees the rest. Both go to the system at once and not to a pool: the
+ * resident memory of the process (RSS) falls by the pages that were touched.
  */
 #include "memory_line.h"
 

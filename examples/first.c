@@ -1,6 +1,6 @@
 /*
- * first.c: a first program. An array of the caller's, in random order, in
- * batches of 64, inside a budget of 1 MiB.
+ * first.c: a first program. An array of the program, in random order, in batches of 64, inside a
+ * budget of 1 MiB.
  */
 #include <brim.h>
 
@@ -12,7 +12,7 @@ int main(void) {
         numbers[i] = (float)i;
     }
 
-    /* What the pipeline's text calls @numbers; the array is read where it lies. */
+    /* What the pipeline's text calls @numbers; the array is read in place. */
     const int64_t shape[] = { 1000 };
     const brim_binding binding = brim_bind_array("numbers", numbers, BRIM_DTYPE_F32, 1, shape);
 

@@ -3,17 +3,16 @@
  *
  *     make run                        or: glyphs --help
  *
- * It draws digits in many colours, sizes and slants, writes them as JPEG files, a
- * folder for each class, and trains a small network on them inside 16 MiB that hold
- * everything: the loader of the training images, that of the validation images, and
- * the network.
+ * It draws digits in many colours, sizes and slants, writes them as JPEG files, a folder for each
+ * class, and trains a small network on them inside 16 MiB, which hold the loader of the training
+ * images, that of the validation images, and the network.
  *
  *     train/3/0007.jpg       --> training   --> network: judge, learn
  *     validation/3/0007.jpg  --> validation --> network: judge
  *                                    |             |
  *                                    +--- budget --+
  *
- * Of brim only the public header is used. Where to look for what:
+ * It uses only the public header of brim. Where to find what:
  *   the pipelines         make_pipeline
  *   the plan              show_plan
  *   opening and charging  open_all
@@ -530,7 +529,7 @@ static brim_status open_all(struct program *program) {
     return status;
 }
 
-/* Draws the progress line anew, on terminals and now and then. */
+/* Draws the progress line again from time to time, on terminals only. */
 static void show_progress(struct program *program, double rate) {
     const double time = now();
     brim_usage usage = BRIM_USAGE_INIT;
@@ -755,7 +754,7 @@ int main(int count, char **words) {
     brim_budget_free(program.budget); /* returns what is charged to it */
     brim_runtime_free(program.runtime);
     if (status == BRIM_OK) {
-        return fflush(stdout) == 0 ? 0 : 1; /* what nobody could read was not said */
+        return fflush(stdout) == 0 ? 0 : 1; /* output that could not be written is a failure */
     }
     return status == BRIM_STATUS_BUDGET ? 3 : status == BRIM_STATUS_INVALID ? 2 : 1;
 }

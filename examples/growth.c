@@ -3,9 +3,9 @@
  *
  *     growth [DEVICE]
  *
- * `grow` (the default) begins with the minimum and takes more when a consumer has waited;
- * `fixed` takes all that was planned when it is opened. Neither is ever above what was
- * planned, and the batches are the same.
+ * `grow` (the default) begins with the minimum and takes more when a consumer has waited; `fixed`
+ * takes all planned memory when it is opened. Neither ever exceeds the plan, and the batches are
+ * the same.
  */
 #include "memory_line.h"
 

@@ -1,6 +1,6 @@
 /*
- * memory_line.h: what the examples about memory share: where batches are delivered, data
- * that are drawn, and a line that says what is charged of each kind of memory.
+ * memory_line.h: the common part of the examples about memory: the device, generated data, and a
+ * line with the charges of each kind of memory.
  *
  *                         host KiB             page-locked KiB      opencl:0 KiB
  *                         charged     peak     charged     peak     charged     peak

@@ -4,9 +4,9 @@
  *
  *     one_limit [DEVICE]
  *
- * The limits are what the two need at least, and room for two workers and two slots more.
- * Each loader has its minimum from opening on, so that both can always go on. What lies above
- * goes to the one that waits, and the sum is never above a limit, of any kind of memory.
+ * The limits are the minimums of both loaders, and room for two workers and two slots more. Each
+ * loader has its minimum from opening on, so that both can always go on. Memory above that goes to
+ * the loader that waits, and the sum never exceeds a limit, of any kind of memory.
  */
 #include "memory_line.h"
 
@@ -30,7 +30,7 @@ static brim_open_options options_of(const struct side *side, const struct place 
     return options;
 }
 
-/* What a side needs at least, and so many workers and slots more. */
+/* The minimum of a loader, and this many workers and slots more. */
 static void add_needs(const struct side *side, const struct place *place, uint64_t more,
                       brim_runtime_options *limits) {
     const brim_open_options options = options_of(side, place);
@@ -49,7 +49,7 @@ static void add_needs(const struct side *side, const struct place *place, uint64
     brim_runtime_free(ample);
 }
 
-/* One batch; 0 at the end of an epoch, which the next call begins anew. */
+/* One batch; 0 at the end of an epoch, and the next call begins the next one. */
 static int step(struct side *side) {
     brim_batch *batch;
     const brim_status status = brim_loader_next(side->loader, BRIM_FOREVER, &batch);

@@ -1,14 +1,14 @@
 /*
- * resident_evaluation.c: an evaluation that is repeated on a set that stays on the device.
+ * resident_evaluation.c: a repeated evaluation on a set that is cached on the device.
  *
  *     resident_evaluation [DEVICE]
  *
- * `cache device` keeps each sample on the device, as it is there after the first pass; later
- * passes gather their batches from these, in any order, and copy nothing. What is kept
- * gives way when others need the device's memory, and would then be copied again.
+ * `cache device` keeps each sample on the device after the first pass; later passes gather their
+ * batches from these, in any order, and upload nothing. The cache gives way when other holders need
+ * the device's memory; its samples are then uploaded again.
  *
- * On the host there is nothing to copy: samples are kept in memory, and what is looked at is
- * that none is made twice.
+ * On the host there is nothing to upload: samples are kept in memory, and the program checks that
+ * none is made twice.
  */
 #include "memory_line.h"
 

@@ -1,14 +1,13 @@
 /*
  * resume.c: a run is killed in the middle of an epoch, another one goes on.
  *
- * A child process takes batches and keeps its state after each, as a training
- * does with its checkpoints; then it is killed, without a chance to tidy up.
- * Its parent opens the same pipeline with other memory and other threads, goes
- * on from the state, and must receive what the child would have: it is compared
- * with a run that nobody disturbed.
+ * A child process takes batches and saves its state after each, as a training does with its
+ * checkpoints; then it is killed, without a chance to clean up. Its parent opens the same pipeline
+ * with other memory and other threads, goes on from the state, and must receive the batches that
+ * the child would have received: they are compared with those of an uninterrupted run.
  *
- * The state is kept after its batch was used, so no sample is lost; those of a
- * batch in use when the run is killed come again.
+ * The state is saved after its batch was used, so no sample is lost; those of a batch in use when
+ * the run is killed come again.
  */
 #include <brim.h>
 

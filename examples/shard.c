@@ -1,17 +1,16 @@
 /*
- * shard.c: two ranks share one epoch; joined, they have received the whole.
+ * shard.c: two ranks divide one epoch; together they receive all samples.
  *
- * In a real training each rank is a process of its own, maybe on a machine of
- * its own. They need not talk: the same text and (rank, world) decide who gets
- * what. Here both run in one process, so that they can be compared with a
- * loader that is alone.
+ * In a real training each rank is a separate process, perhaps on a separate machine. They need not
+ * communicate: the text and (rank, world) decide the rows of each rank. Here both run in one
+ * process, so that they can be compared with a single loader.
  *
  *     global batch    | row 0 ...... row 31 | row 32 ..... row 63 |
  *                       rank 0               rank 1
  *
- * `per=global` fixes the batch of all ranks together. `remainder=pad` fills the
- * last one with rows that are marked as not valid: every rank has as many
- * batches of the same shape, nobody sees a sample twice, and none is missed.
+ * `per=global` fixes the batch of all ranks together. `remainder=pad` fills the last one with rows
+ * that are marked as not valid: every rank has the same number of batches of the same shape, no
+ * sample comes twice, and none is left out.
  */
 #include <brim.h>
 

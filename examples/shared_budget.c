@@ -1,9 +1,9 @@
 /*
  * shared_budget.c: two processes of one machine in one budget of 8 MiB.
  *
- * A process that evaluates holds a model of 5 MiB. Another one that trains loads its batches
- * in what is left, and is refused a model of 5 MiB, in words that name the other process.
- * When that has ended, its memory is there. It would be if it had been killed, too.
+ * A process that evaluates holds a model of 5 MiB. Another process that trains loads its batches in
+ * the rest, and is refused a model of 5 MiB, with a text that names the other process. When that
+ * process has ended, its memory is free. It would also be free if it had been killed.
  */
 #include <brim.h>
 
@@ -29,7 +29,7 @@ static void must_hold(int claim, const char *otherwise) {
     }
 }
 
-/* All who give the same name share; all give the same limit. */
+/* Processes with the same name share; all give the same limit. */
 static brim_runtime *join(const char *name) {
     brim_runtime_options options = BRIM_RUNTIME_OPTIONS_INIT;
     brim_runtime *runtime;

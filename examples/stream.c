@@ -1,11 +1,10 @@
 /*
- * stream.c: documents of unequal length from a function that only knows the next
- * one, in batches of like length.
+ * stream.c: documents of unequal length from a function that gives one after the other, in batches
+ * of similar length.
  *
- * `pull` stands for a socket, a queue or a generator. Documents shorter than 8
- * tokens are left out; the others are padded to the longest of their batch, and
- * batches are bounded by tokens, not by rows. Because there is a `reopen`, a
- * second epoch is possible, and so is going on from a state in the middle.
+ * `pull` stands for a socket, a queue or a generator. Documents shorter than 8 tokens are left out;
+ * the others are padded to the longest of their batch, and batches are bounded by tokens, not by
+ * rows. With `reopen` a second epoch is possible, and so is resuming in the middle.
  */
 #include <brim.h>
 

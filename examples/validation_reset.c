@@ -5,7 +5,7 @@
  *     validation_reset [DEVICE]
  *
  * A reset goes back to the first batch, in the middle of a pass or at its end. It frees and
- * takes nothing: the slots are there, and hold other batches afterwards.
+ * allocates nothing: the slots stay, and hold other batches afterwards.
  */
 #include "memory_line.h"
 

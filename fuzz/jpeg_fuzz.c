@@ -66,7 +66,7 @@ static brim_status decode(struct brim__decoding *decoding, struct rows *rows) {
     }
     if (status != BRIM_OK) {
         fuzz_check_refusal("brim__jpeg_decode", status);
-        if (strstr(brim_detail(), "its header says") != NULL ||
+        if (strstr(brim_detail(), "follow from its header") != NULL ||
             strstr(brim_detail(), "header has changed") != NULL) {
             fuzz_wrong("the header was misread: %s", brim_detail());
         }

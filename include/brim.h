@@ -907,7 +907,7 @@ typedef struct brim_cache_stats {
     uint64_t damaged;  /* entries found torn or forged; their samples were made again */
     uint64_t changed;  /* entries whose data has changed since (verify=hit, content); made again */
     char warning[256]; /* why it does not keep all that it should; "": it does */
-    char note[256];    /* what was found when it was opened, "begun anew: ..."; "": nothing */
+    char note[256];    /* what was found when it was opened, "reset: ..."; "": nothing */
 } brim_cache_stats;
 #define BRIM_CACHE_STATS_INIT BRIM__INIT(brim_cache_stats)
 BRIM_API brim_status brim_loader_read_cache_stats(brim_loader *loader, size_t index,

@@ -183,7 +183,7 @@ static void test_other_files(void **state) {
         write_file("1.cache", noise, count);
         const brim_cache_stats stats = check_scene(&scene, "no cache", i);
         assert_int_equal(stats.fills, 0);
-        assert_non_null(strstr(stats.warning, "is no cache file, and is left alone"));
+        assert_non_null(strstr(stats.warning, "is not a cache file, so it is not changed"));
         uint8_t *after = read_whole("1.cache", &bytes);
         assert_int_equal(bytes, count);
         assert_memory_equal(after, noise, count);

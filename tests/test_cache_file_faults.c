@@ -20,7 +20,7 @@ static void memory_is_taken_only_if_it_is_free(void **state) {
         assert_false(put(&scene, 9));
         assert_int_equal(charged(scene.node), 0);
         assert_int_equal(stats_of(&scene).dropped, 1);
-        assert_warning(&scene, "the budget leaves no");
+        assert_warning(&scene, "the budget has no");
         atomic_store(&scene.headroom, 0);
         put_surely(&scene, 9);
         assert_warning(&scene, "");

@@ -1,7 +1,7 @@
 /*
  * test_cache_keys.c: whose entries a cache file holds, told apart where it is easy to
  * mistake them: frozen draws, caches side by side that look at files or do not, other image
- * libraries, data of equal shapes, links, and what is said of a file that is begun anew.
+ * libraries, data of equal shapes, links, and what is said of a file that is reset.
  */
 #include "base/platform.h"
 #include "image/decode.h"
@@ -84,7 +84,7 @@ static void test_other_image_libraries(void **state) {
         assert_digest(text, run(text, &stats), wanted);
         assert_int_equal(stats.hits, 0);
         assert_int_equal(stats.filled, stats.misses);
-        assert_non_null(strstr(stats.note, "begun anew"));
+        assert_non_null(strstr(stats.note, "reset"));
     }
 }
 
@@ -117,10 +117,10 @@ static void test_what_was_found_is_said(void **state) {
         { "cache file=$/1.cache", "" },
         { "cache file=$/1.cache", "" },
         { "cast float32 | cache file=$/1.cache",
-          "begun anew: it was of other data or stages: npy " },
+          "reset: it was of other data or stages: npy " },
         { "cast float32 | cache file=$/1.cache verify=hit",
-          "begun anew: it was made with another" },
-        { "cache file=$/1.cache", "begun anew: it was of other" },
+          "reset: it was made with another" },
+        { "cache file=$/1.cache", "reset: it was of other" },
     };
     char text[TEXT_BYTES];
     brim_cache_stats stats;
@@ -136,14 +136,14 @@ static void test_what_was_found_is_said(void **state) {
     char path[TEXT_BYTES];
     assert_int_equal(utimensat(AT_FDCWD, expand("$/b.npy", path), times, 0), 0);
     run(text, &stats);
-    assert_string_equal(stats.note, "begun anew: a file of the data has changed since");
+    assert_string_equal(stats.note, "reset: a file of the data has changed since");
     assert_int_equal(truncate(expand("$/1.cache", path), 5000), 0);
     FILE *file = fopen(path, "r+b");
     assert_int_equal(fseek(file, 200, SEEK_SET), 0);
     fputs("damage", file);
     fclose(file);
     run(text, &stats);
-    assert_string_equal(stats.note, "begun anew: it was damaged, or of another format");
+    assert_string_equal(stats.note, "reset: it was damaged, or of another format");
 }
 
 /* Who only reads tells what the other has put in. */
@@ -184,7 +184,7 @@ static void test_links(void **state) {
     assert_non_null(strstr(stats.warning, "No such file"));
     expand("npy $/b.npy | cache file=$/1.cache | batch 8", target);
     run(target, NULL);
-    assert_digest(text, run(text, &stats), wanted); /* begun anew, behind the link */
+    assert_digest(text, run(text, &stats), wanted); /* reset, behind the link */
     assert_digest(text, run(text, &stats), wanted);
     assert_int_equal(stats.misses, 0);
     assert_int_equal(lstat(name, &facts), 0);

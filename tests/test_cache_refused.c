@@ -92,7 +92,7 @@ static void test_arrays(void **state) {
         { "npy $/a.npy | unbatch ^| batch 8", "cache memory", BRIM_STATUS_UNSUPPORTED,
           "behind 'unbatch'" },
         { "range 50 | batch 8 ^", "cache memory", BRIM_STATUS_SYNTAX,
-          "'cache' stands after 'batch'" },
+          "'cache' comes after 'batch'" },
         { "range 50 ^| batch 8", "cache memory file=$/1.cache", BRIM_STATUS_INVALID, "say either" },
         { "range 50 ^| batch 8", "cache x.cache", BRIM_STATUS_SYNTAX, "a path is given as file=" },
         { "range 50 ^| batch 8", "cache memory verify=later", BRIM_STATUS_SYNTAX,
@@ -118,7 +118,7 @@ static void test_formats(void **state) {
           "cache memory", BRIM_STATUS_UNSUPPORTED, "behind 'flat_map'" },
         { "jsonl $/documents.jsonl fields=ids index=beside max_length=8 | "
           "pack_sequences 32 on=ids ^| batch 4",
-          "cache file=$/1.cache", BRIM_STATUS_UNSUPPORTED, "behind 'pack_sequences'" },
+          "cache file=$/1.cache", BRIM_STATUS_UNSUPPORTED, "after 'pack_sequences'" },
         { "jsonl $/documents.jsonl fields=label index=beside | filter by=@even ^| batch 4",
           "cache memory", BRIM_STATUS_UNSUPPORTED, "behind 'filter'" },
     };

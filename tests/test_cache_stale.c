@@ -1,7 +1,7 @@
 /*
  * test_cache_stale.c: what changed data, stages and formats do to a cache, for each verify=.
  *
- * The table of docs/cache.md line by line: what is begun anew, what is made again, what is
+ * The table of docs/cache.md line by line: what is reset, what is made again, what is
  * found; and also what is not noticed, so that the page says the truth. Samples are always
  * those of a run without a cache, but where the page says "old samples".
  */

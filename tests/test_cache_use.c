@@ -277,7 +277,7 @@ static void test_ranks_share_a_file(void **state) {
             assert_digest(text, digest[r], wanted[r]);
             const brim_cache_stats stats = cache_stats(rank[r].loader, 0);
             assert_int_equal(stats.fills, r == 0);
-            assert_int_equal(strstr(stats.warning, "another loader or process fills it") != NULL,
+            assert_int_equal(strstr(stats.warning, "another loader or process is filling it") != NULL,
                              r == 1);
             assert_true(threads > 0 || stats.hits > 0); /* a thread writes when it comes to it */
             assert_int_equal(stats.damaged, 0);
@@ -390,7 +390,7 @@ static void test_kept_when_others_change(void **state) {
                       wanted);
         assert_int_equal(stats.hits, 0);
         run_epochs(text, &plain, 1, &stats);
-        assert_int_equal(stats.misses, 0); /* it was begun anew, for this one */
+        assert_int_equal(stats.misses, 0); /* it was reset, for this one */
     }
 }
 

@@ -34,9 +34,9 @@ static void texts_name_devices(void **state) {
     static const struct {
         const char *text, *part;
     } bad[] = {
-        { "", "is no device" },        { "gpu", "\"gpu\" is no device; write host" },
-        { "CUDA", "is no device" },    { "cuda ", "is no device" },
-        { "cudax:1", "is no device" }, { ":1", "is no device" },
+        { "", "is not a device" },        { "gpu", "\"gpu\" is not a device; write host" },
+        { "CUDA", "is not a device" },    { "cuda ", "is not a device" },
+        { "cudax:1", "is not a device" }, { ":1", "is not a device" },
         { "cuda:", "from 0 to 7" },    { "cuda:8", "from 0 to 7" },
         { "cuda:-1", "from 0 to 7" },  { "cuda:1x", "from 0 to 7" },
         { "cuda:1:2", "from 0 to 7" }, { "cuda:18446744073709551617", "from 0 to 7" },

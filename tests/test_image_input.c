@@ -140,8 +140,8 @@ static void what_is_no_image_is_named(void **state) {
         size_t count;
         const char *says;
     } cases[] = {
-        { "", 0, "is no JPEG, PNG or WebP image: it is empty" },
-        { "GIF89a\1\0", 8, "is no JPEG, PNG or WebP image (begins with 47 49 46 38, a GIF)" },
+        { "", 0, "is not a JPEG, PNG or WebP image: it is empty" },
+        { "GIF89a\1\0", 8, "is not a JPEG, PNG or WebP image (begins with 47 49 46 38, a GIF)" },
         { "BM\x36\0\0\0", 6, "a BMP" },
         { "II*\0\x08\0\0\0", 8, "a TIFF" },
         { "MM\0*\0\0\0\x08", 8, "a TIFF" },
@@ -154,8 +154,8 @@ static void what_is_no_image_is_named(void **state) {
           16, "a HEIC" },
         { "<!DOCTYPE html>", 15, "an HTML page" },
         { "<html><body>", 12, "an HTML page" },
-        { "\x89PNG\n\x1a\n\0\0\0\rIHDR", 15, "a PNG whose line ends were changed on its way" },
-        { "RIFF\x24\0\0\0WAVEfmt ", 16, "a RIFF file that is no WebP" },
+        { "\x89PNG\n\x1a\n\0\0\0\rIHDR", 15, "a PNG whose line ends were changed in transfer" },
+        { "RIFF\x24\0\0\0WAVEfmt ", 16, "a RIFF file that is not a WebP" },
         { "\0\0\0\0\0\0\0\0\0\0", 10, "zeros" },
         { "\xff\xd8", 2, "(begins with ff d8)" },
         { "x", 1, "(begins with 78)" },

@@ -253,7 +253,7 @@ static void test_refused_by_name(void **state) {
         refuse_changed(&file, 0xc0, 1, kinds[i].marker, kinds[i].name);
     }
     refuse_changed(&file, 0xc0, 4, 12, "12 bits for a sample");
-    refuse_changed(&file, 0xc0, 6, 0, "height behind its pixels"); /* 20 is one byte */
+    refuse_changed(&file, 0xc0, 6, 0, "height after its pixels"); /* 20 is one byte */
     refuse_changed(&file, 0xc0, 9, 2, "of 2 components");
     refuse_changed(&file, 0xc0, 9, 4, "of 4 components has");
     refuse_changed(&file, 0xc0, 11, 0x50, "sampling factors 5 x 0");
@@ -264,7 +264,7 @@ static void test_refused_by_name(void **state) {
     refuse_changed(&file, 0xdb, 1, 0xd8, "begins again");
     refuse_changed(&file, 0xc4, 1, 0xc0, "a second frame header");
     refuse_changed(&file, 0xdb, 3, 0, "a segment of 0 bytes");
-    refuse(&(struct bytes){ (uint8_t *)"\x89PNG", 4 }, "is no JPEG");
+    refuse(&(struct bytes){ (uint8_t *)"\x89PNG", 4 }, "is not a JPEG");
     refuse(&(struct bytes){ (uint8_t *)"\xff", 1 }, "ends after 1 bytes");
     free(file.data);
 }

@@ -778,7 +778,7 @@ static void test_refusals(void **state) {
         { "callback @data" HOT " | batch 8 | cutmix layout=cwh", BRIM_STATUS_SYNTAX,
           "layout must be" },
         { "callback @data | reshape 3 195 4" HOT " | batch 8 | cutmix", BRIM_STATUS_INVALID,
-          "could be first or last: say layout=chw or layout=hwc" },
+          "could be first or last: give layout=chw or layout=hwc" },
         { "callback @data | reshape 45 26 2" HOT " | batch 8 | cutmix", BRIM_STATUS_INVALID,
           "could be neither first nor last" },
         { "callback @data | reshape 2340" HOT " | batch 8 | cutmix", BRIM_STATUS_INVALID,
@@ -791,18 +791,18 @@ static void test_refusals(void **state) {
         { "callback @ragged | pad on=tokens | batch 8 | mixup on=tokens labels=label",
           BRIM_STATUS_INVALID, "field 'tokens' differs in length" },
         { "callback @data" HOT " | mixup | batch 8", BRIM_STATUS_SYNTAX,
-          "'mixup' acts on whole batches: put it behind batch" },
-        { "callback @data" HOT " | cutmix", BRIM_STATUS_SYNTAX, "put it behind batch" },
+          "'mixup' acts on whole batches: put it after batch" },
+        { "callback @data" HOT " | cutmix", BRIM_STATUS_SYNTAX, "put it after batch" },
         { "mixup", BRIM_STATUS_SYNTAX, "a pipeline begins with a source" },
         { "mix 1 (callback @data" HOT " | mixup) | batch 8", BRIM_STATUS_SYNTAX,
           "'mixup' cannot stand inside parentheses" },
         { "callback @data" HOT " | batch 8 | mixup | shuffle", BRIM_STATUS_SYNTAX,
-          "'shuffle' stands after 'batch'" },
+          "'shuffle' comes after 'batch'" },
         { "callback @data" HOT " | batch 8 | mixup | batch 8", BRIM_STATUS_SYNTAX,
-          "'batch' stands after 'batch'" },
+          "'batch' comes after 'batch'" },
         { "callback @data" HOT " | batch 8 | mixup | mixup | mixup | mixup | mixup | mixup | mixup "
           "| mixup | mixup",
-          BRIM_STATUS_UNSUPPORTED, "more than 8 stages behind 'batch'" },
+          BRIM_STATUS_UNSUPPORTED, "more than 8 stages after 'batch'" },
     };
     for (size_t c = 0; c < BRIM__COUNT(cases); c++) {
         expect_refused(cases[c].text, &plain_how, cases[c].status, cases[c].part);

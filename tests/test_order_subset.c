@@ -110,8 +110,8 @@ static void test_bad_text(void **state) {
     static const struct {
         const char *text, *part;
     } known[] = {
-        { "", "has no numbers" },
-        { "\n# none\n\n", "has no numbers" },
+        { "", "contains no numbers" },
+        { "\n# none\n\n", "contains no numbers" },
         { "1\n2\n100\n", "line 3: sample 100, but before this stage there are 100 samples" },
         { "1\n\n#\n18446744073709551616\n", "line 4: sample 18446744073709551615" },
         { "99999999999999999999999999999999", "line 1: sample 18446744073709551615" },
@@ -129,7 +129,7 @@ static void test_bad_text(void **state) {
     write_list("1\0002\n", 4);
     assert_refused(100, BRIM_STATUS_INVALID, "line 1: is not");
     write_list("0\n", 2);
-    assert_refused(0, BRIM_STATUS_INVALID, "no samples to name");
+    assert_refused(0, BRIM_STATUS_INVALID, "no samples before this stage");
     assert_int_equal(unlink(path), 0);
     assert_refused(100, BRIM_STATUS_IO, "cannot be opened");
 }
@@ -198,7 +198,7 @@ static void test_bad_npy(void **state) {
         brim_status status;
         const char *part;
     } known[] = {
-        { "<i8", "(0,)", BRIM_STATUS_INVALID, "has no numbers" },
+        { "<i8", "(0,)", BRIM_STATUS_INVALID, "contains no numbers" },
         { "<i8", "(33,)", BRIM_STATUS_CORRUPT, "33 numbers of 8 bytes" },
         { "<i8", "(99999999999999999999,)", BRIM_STATUS_UNSUPPORTED, "one dimension" },
         { "<i8", "(18446744073709551615,)", BRIM_STATUS_CORRUPT, "cut short" },

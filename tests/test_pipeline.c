@@ -176,7 +176,7 @@ static void test_refused_stages_change_nothing(void **state) {
     FAILS("normalize", BRIM_STATUS_SYNTAX, "must be a number", REAL("max", NAN));
     FAILS("normalize", BRIM_STATUS_SYNTAX, "must be a number", REAL("max", INFINITY));
     FAILS("bound", BRIM_STATUS_SYNTAX, "such as @data", TEXT(NULL, "x"));
-    FAILS("mix", BRIM_STATUS_SYNTAX, "a weight must stand before", PIPELINE(NULL, plain));
+    FAILS("mix", BRIM_STATUS_SYNTAX, "a weight must come before", PIPELINE(NULL, plain));
     FAILS("mix", BRIM_STATUS_SYNTAX, "must follow the weight '1'", INTEGER(NULL, 1));
     FAILS("join", BRIM_STATUS_SYNTAX, "nested deeper than 8", PIPELINE(NULL, deep));
     FAILS("join", BRIM_STATUS_INVALID, "is empty", PIPELINE(NULL, empty));

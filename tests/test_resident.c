@@ -602,7 +602,7 @@ static void test_refusals(void **state) {
     const struct how how = { .device = BRIM_DEVICE_OPENCL };
     char text[TEXT_BYTES];
     format_text(text, "npy %s | cache device | normalize unit | batch 4", images.text);
-    expect_refused(text, &how, BRIM_STATUS_SYNTAX, "stands behind 'cache device'");
+    expect_refused(text, &how, BRIM_STATUS_SYNTAX, "comes after 'cache device'");
     format_text(text, "npy %s | random_crop 8 | cache device | batch 4", images.text);
     expect_refused(text, &how, BRIM_STATUS_INVALID, "'random_crop' before it is random");
     format_text(text, "npy %s | cache device verify=hit | batch 4", images.text);

@@ -159,7 +159,7 @@ static void limits_are_those_of_the_first(void **state) {
     brim_status status;
     assert_null(join_with(name, limits, &status)); /* somebody has to say how much */
     assert_int_equal(status, BRIM_STATUS_INVALID);
-    assert_non_null(strstr(brim_detail(), "must say how much it has in all"));
+    assert_non_null(strstr(brim_detail(), "must give its size"));
     assert_false(name_exists(name));
 
     limits[BRIM_MEMORY_HOST] = MIB;
@@ -175,7 +175,7 @@ static void limits_are_those_of_the_first(void **state) {
     assert_null(join_with(name, limits, &status));
     assert_non_null(strstr(brim_detail(), "1048576 bytes of device memory was given, but 2097152 "
                                           "bytes hold"));
-    assert_non_null(strstr(brim_detail(), "give the same, or leave it out"));
+    assert_non_null(strstr(brim_detail(), "give the same limit, or none"));
     limits[BRIM_MEMORY_DEVICE] = 0;
     brim_budget *second = join_with(name, limits, &status);
     assert_non_null(second);
@@ -632,8 +632,7 @@ static void a_refusal_names_the_processes(void **state) {
         expected, sizeof expected,
         "shared budget \"%s\" (limit 8.0 MiB) refused 1.0 MiB for \"train\": %s is in use; "
         "held by process %d (%s) %s, this process %s; in this process train "
-        "2.0 MiB, runtime %s; end one of them, give processes less memory each or their caches a "
-        "limit, or begin the shared budget with at least %llu bytes",
+        "2.0 MiB, runtime %s; end one of them, give each process less memory or their caches a limit, or start the shared budget with at least %llu bytes",
         name, brim__size_text(used, size[0]), (int)child.process, command,
         brim__size_text(5 * MIB + join_bytes(), size[1]),
         brim__size_text(2 * MIB + join_bytes() + node_bytes(), size[2]),

@@ -211,7 +211,7 @@ static void test_larger_than_the_device_gives_at_once(void **state) {
     MUST(brim_device_read(OPENCL, 0, &device));
     const uint64_t rows = device.largest_bytes / sizeof(int64_t) + 1;
     if (rows > INT32_MAX) {
-        print_message("skipped: no batch is as large as the device gives at once\n");
+        print_message("skipped: no batch is as large as the device allocates at once\n");
         skip();
     }
     const brim_open_options options = options_there("large");
@@ -225,11 +225,11 @@ static void test_larger_than_the_device_gives_at_once(void **state) {
     brim_pipeline *pipeline = parse(text);
     assert_int_equal(brim_plan_new(runtime, pipeline, &options, &plan), BRIM_STATUS_BUDGET);
     assert_null(plan);
-    assert_detail_has("is more than opencl:0 gives at once (");
+    assert_detail_has("is more than opencl:0 allocates at once (");
     assert_detail_has("make the batch smaller, or use micro-batches");
     assert_int_equal(brim_loader_open(runtime, pipeline, &options, &loader), BRIM_STATUS_BUDGET);
     assert_null(loader);
-    assert_detail_has("gives at once");
+    assert_detail_has("allocates at once");
     brim_pipeline_free(pipeline);
     /* as it says: in pieces it is not too large for the device */
     format_text(text, "range %llu | batch %llu micro=1024", (unsigned long long)rows * 2,

@@ -765,7 +765,7 @@ static void test_refused_budgets(void **state) {
     how.bytes = minimum - 1;
     expect_refused(
         text, &how, BRIM_STATUS_BUDGET,
-        format_text(part, "fits into a budget of %llu bytes", (unsigned long long)minimum));
+        format_text(part, "fits in a budget of %llu bytes", (unsigned long long)minimum));
 }
 
 int main(void) {

@@ -1,10 +1,10 @@
-"""Arrays of numpy as samples: in memory, and in a file that is larger than the budget.
+"""numpy arrays as samples: in memory, and in a file that is larger than the budget.
 
     python arrays.py
 
-An array is not copied: brim reads its rows where they lie, in the order of the shuffle, and the
-budget pays for batches only. The same goes for a memmap, whose pages belong to the system; `npy`
-reads the same file itself, inside the budget.
+An array is not copied: brim reads its rows in place, in the order of the shuffle, and the budget
+counts only batches. The same holds for a memmap, whose pages belong to the system; `npy` reads the
+same file inside the budget.
 """
 
 from __future__ import annotations

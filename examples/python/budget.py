@@ -2,10 +2,9 @@
 
     python budget.py
 
-Both loaders stay open. What a loader took above its minimum gives way when another needs it, so
-validating after each epoch needs no clearing, however often it is done. Memory of the program's own
-is charged by hand; what does not fit is refused before it is taken, and the refusal says who holds
-what.
+Both loaders stay open. The memory of a loader above its minimum gives way when another loader needs
+it, so validating after each epoch needs no clearing. The program charges its own memory explicitly;
+a charge that does not fit is refused, and the refusal names the holders.
 """
 
 from __future__ import annotations

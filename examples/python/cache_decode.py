@@ -1,9 +1,9 @@
-"""A cache behind decoding: from the second epoch on no image is read or decoded.
+"""A cache after decoding: from the second epoch on no image is read or decoded.
 
     python cache_decode.py
 
-The statistics of a loader count what each stage has done: before the cache they stand still, behind
-it crops and flips go on, drawn anew in every epoch.
+The statistics of a loader count the work of each stage: stages before the cache do nothing after
+the first epoch; crops and flips after it go on, with other draws in every epoch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def main(folder: str) -> None:
         brim.folder(folder).shuffle(seed=7).decode().resize(40, 40).cache("memory")
         .random_crop(32).flip().normalize("unit").batch(48)
     )  # fmt: skip
-    # threads=0: nobody works ahead, and the counts are exact
+    # threads=0: no worker runs ahead, and the counts are exact
     with brim.Runtime(memory="32MiB", threads=0) as rt, rt.open(data) as loader:
         for epoch in loader.epochs(3):
             before = counts(loader)

@@ -1,10 +1,10 @@
-"""A shuffle behind a cache: another order in every epoch, and every image decoded once.
+"""A shuffle after a cache: another order in every epoch, and every image decoded once.
 
     python cache_shuffle.py
 
-What comes before the cache is done for the first epoch; what comes behind it, in every epoch. So
-what is random stands behind it: flips are drawn anew. An order holds no samples, it is arithmetic:
-it does not matter on which side of the cache shuffle stands.
+Stages before the cache run in the first epoch, stages after it in every epoch. So random stages
+come after it: flips are drawn in every epoch. An order holds no samples, it is arithmetic: shuffle
+may come before or after the cache.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def main(folder: str) -> None:
         brim.folder(folder).decode().resize(32, 32).cache("memory")
         .shuffle(seed=7).flip().normalize("unit").batch(48)
     )  # fmt: skip
-    # threads=0: nobody works ahead, and the counts are exact
+    # threads=0: no worker runs ahead, and the counts are exact
     with brim.Runtime(memory="32MiB", threads=0) as rt, rt.open(data) as loader:
         begins = []
         for epoch in loader.epochs(3):

@@ -1,11 +1,11 @@
-"""The same pipeline, kept in memory where it fits and in a file where it does not.
+"""The same pipeline, cached in memory if it fits and in a file if it does not.
 
-    python cache_tier.py             in a folder of its own, which it removes
+    python cache_tier.py             in a temporary folder, which it removes
     python cache_tier.py FOLDER      the file stays there, and the next run finds it full
 
-A plan says what a cache behind each stage would keep of a sample; against what the budget leaves
-above the minimum, that decides. A file is keyed by the data and by the stages before the cache:
-whoever finds it may use it, in any process, at any time.
+A plan says how much a cache after each stage would keep of a sample; the program compares that with
+the free budget above the minimum. A file is keyed by the data and by the stages before the cache:
+any process may use it, at any time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from drawn import draw
 
 
 def finish(samples: brim.Pipeline) -> brim.Pipeline:
-    """What comes behind the cache, or would."""
+    """The stages after the cache, or after where it would be."""
     return samples.shuffle(seed=7).flip().normalize("unit").batch(16)
 
 

@@ -2,9 +2,9 @@
 
     python cache_validation.py
 
-A set that is small and comes the same after every epoch is worth keeping; one that is large and
-cropped anew each time is not. A cache takes what the budget has left and gives way to all else, so
-that validating for the hundredth time takes no more memory than for the second.
+A small set that is the same after every epoch is worth keeping; a large one with other crops each
+time is not. A cache takes free budget and gives way to all other holders, so the hundredth
+validation takes no more memory than the second.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def main(folder: str) -> None:
         .decode().resize(32, 32).normalize("unit").cache("memory").batch(30)
     )  # fmt: skip
     with (
-        # threads=0: nobody works ahead, and the counts are exact
+        # threads=0: no worker runs ahead, and the counts are exact
         brim.Runtime(memory="16MiB", threads=0) as rt,
         rt.open(train, label="train") as fit,
         rt.open(validation, label="validation") as check,

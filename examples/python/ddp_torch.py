@@ -4,10 +4,10 @@
     torchrun --nproc-per-node=2 ddp_torch.py                as one would on a cluster
 
 `shard="auto"` takes rank and world from torch.distributed. `per="global"` keeps the batch at 64
-rows however many processes share it. In training `remainder="drop"` leaves out what does not fill
+rows for any number of processes. In training `remainder="drop"` leaves out samples that do not fill
 a last batch, so that all gradients weigh the same; every epoch leaves out others. In validation
-`remainder="pad"` gives every process equally many steps, and the rows that only fill up are cut
-off: a process may find its last batch short or empty, and no sample counts twice or is missed.
+`remainder="pad"` gives every process the same number of steps, and padding rows are cut off: the
+last batch of a process may be short or empty, and no sample counts twice or is left out.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Batches of images out of a folder, three epochs, inside 32 MiB.
+"""Batches of images from a folder, three epochs, inside 32 MiB.
 
     python first.py            on images that it draws first
     python first.py FOLDER     on a folder of your own, with a folder for each class
 
-A Pipeline says what to do, a Runtime is the memory it may take, a Loader gives batches. The plan
-says what all of it needs before an image is read.
+A Pipeline describes what to do, a Runtime is the memory budget, a Loader returns batches. The plan
+says how much memory is needed before an image is read.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Functions of Python's on samples: in threads and in processes, with the same result.
+"""Python functions on samples: in threads and in processes, with the same result.
 
     python functions.py
 
-`noisy` draws from the generator that it is given, which depends on the sample and the epoch and on
-nothing else. So it makes no difference to the batches where it runs. `tokens` gives rows of unequal
-length, which must be declared; what `noisy` puts out is found by calling it once.
+`noisy` draws from the generator that it gets, which depends only on the sample and the epoch. So
+the batches do not depend on where it runs. `tokens` returns rows of unequal length, which must be
+declared; the output of `noisy` is found by calling it once.
 """
 
 from __future__ import annotations

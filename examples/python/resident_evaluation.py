@@ -1,10 +1,10 @@
-"""An evaluation that is repeated on a set that stays on the device: it is copied once.
+"""A repeated evaluation on a set that is cached on the device: it is uploaded once.
 
     python resident_evaluation.py [DEVICE]
 
-`cache("device")` keeps each sample on the device when it was copied there for the first time; later
-passes gather their batches from these. Repeating takes no memory: what is charged is the same after
-the tenth pass as after the first. Without a device all of it happens on the host.
+`cache("device")` keeps each sample on the device after its first upload; later passes gather their
+batches from these. Repeating takes no memory: the charges are the same after the tenth pass as
+after the first. Without a device everything runs on the host.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A run that is broken off in the middle of an epoch, and goes on with the very next batch.
+"""A run that is interrupted in the middle of an epoch, and goes on with exactly the next batch.
 
     python resume.py
 
-The state is a small dict: save it beside the model, as JSON or with whatever saves the model. The
+The state is a small dict: save it with the model, as JSON or in any other format. The
 second run has another batch size, another amount of memory and two ranks instead of one: the state
 counts samples, so it does not matter.
 """
@@ -19,7 +19,7 @@ SAMPLES = brim.range(1000).shuffle(seed=7)
 
 
 def numbers(loader: brim.Loader, steps: int | None = None) -> list[int]:
-    """The samples' numbers of the rest of the epoch, or of so many batches."""
+    """The samples' numbers of the rest of the epoch, or of this many batches."""
     found: list[int] = []
     for step, batch in enumerate(loader, 1):
         found += batch.ids.tolist()

@@ -1,10 +1,10 @@
-"""A training that is broken off in the middle of an epoch, and goes on as if it had not been.
+"""A training that is interrupted in the middle of an epoch, and goes on as if it had not been.
 
     python resume_torch.py
 
-The checkpoint holds the loader's state beside the model's: where it stands in the epoch's order.
-A second run, with another amount of memory, loads it and takes the very next batch; both runs
-together end with the same weights, to the last bit, as one that nobody disturbed.
+The checkpoint has the loader's state as well as the model's: its position in the epoch. A second
+run, with another amount of memory, loads it and takes exactly the next batch; both runs together
+end with the same weights, bit for bit, as an uninterrupted run.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Training:
         self.step = 0
 
     def run(self, until: int | None = None) -> None:
-        """Trains to the end, or until so many steps are done."""
+        """Trains to the end, or until this many steps are done."""
         while self.loader.epoch < EPOCHS:
             for x, y in self.loader:
                 self.optimizer.zero_grad()

@@ -3,8 +3,8 @@
     python train_jax.py            on images that it draws first
     python train_jax.py FOLDER     on a folder of your own, with a folder for each class
 
-Each batch is laid out over all devices of the machine; where there is only the CPU, it plays two. A
-batch stays uint8 until it is on its device, where it is a quarter of what float32 would be.
+Each batch is sharded over all devices of the machine; a CPU alone counts as two. A batch stays
+uint8 until it is on its device, which moves a quarter of the bytes of float32.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     KERAS_BACKEND=jax python train_keras.py            on images that it draws first
     KERAS_BACKEND=jax python train_keras.py FOLDER     on a folder of your own, one for each class
 
-The datasets stand where Keras takes its own. Training and validation share one budget; every epoch
-of fit is one epoch of the pipeline, complete and in its order, whatever indexes Keras asks for.
+The datasets replace those of Keras. Training and validation are in one budget; every epoch of fit
+is one epoch of the pipeline, complete and in its order, whatever indexes Keras asks for.
 """
 
 from __future__ import annotations

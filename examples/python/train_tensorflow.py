@@ -1,11 +1,10 @@
-"""Trains a small network in a loop of one's own with TensorFlow, inside 64 MiB.
+"""Trains a small network in a custom loop with TensorFlow, inside 64 MiB.
 
     python train_tensorflow.py            on images that it draws first
     python train_tensorflow.py FOLDER     on a folder of your own, with a folder for each class
 
-The dataset is a tf.data.Dataset whose tensors lie in brim's memory. It has its specs and its
-length, and every `for` over it is the next epoch; a whole epoch may run inside one tf.function, as
-here.
+The dataset is a tf.data.Dataset whose tensors are in brim's memory. It has specs and a length, and
+every `for` over it is the next epoch; a whole epoch may run inside one tf.function, as here.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     python train_torch.py            on images that it draws first
     python train_torch.py FOLDER     on a folder of your own, with a folder for each class
 
-The loader stands where a DataLoader would. Images come decoded, augmented and normalised, as
-(N, C, H, W) in torch's channels_last format, in brim's own memory: nothing is copied. What is
-printed at the end is what the budget was used for.
+The loader replaces a DataLoader. Images come decoded, augmented and normalised, as (N, C, H, W) in
+torch's channels_last format, in brim's memory: nothing is copied. At the end the program prints the
+use of the budget.
 """
 
 from __future__ import annotations

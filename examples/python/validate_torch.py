@@ -3,10 +3,10 @@
     python validate_torch.py            on images that it draws first
     python validate_torch.py FOLDER     on a folder of your own, with a folder for each class
 
-Both loaders are opened once and live side by side: the second `memory=` is left out, so they share
-the first one's 64 MiB. The same seed splits the folder into the same two parts. Labels, scores and
-numbers of samples may be collected over a whole epoch: they are small copies, which keep none of
-brim's memory. In the end the worst images are named.
+Both loaders are opened once and stay open: the second leaves out `memory=`, so both are in the
+budget of 64 MiB. The same seed splits the folder into the same two parts. Labels, scores and
+numbers of samples may be collected over a whole epoch: they are small copies, which hold none of
+brim's memory. At the end the program names the worst images.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ def read_bytes(amount: int | str, what: str = "memory") -> int:
         match = re.fullmatch(r"\s*([0-9][0-9_]*)\s*([A-Za-z]*)\s*", amount, re.ASCII)
         if match is None or match[2] not in _UNITS:
             raise ValueError(
-                f"{what}: {amount!r} is no amount; write whole bytes as an int, or a whole "
+                f"{what}: {amount!r} is not an amount; write whole bytes as an int, or a whole "
                 'number with B, KiB, MiB, GiB, TiB, kB, MB, GB or TB, such as "256MiB"'
             )
         count = int(match[1].replace("_", "")) * _UNITS[match[2]]

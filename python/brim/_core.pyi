@@ -137,7 +137,7 @@ class Ragged:
 
 @final
 class Batch(Mapping[str, Array | Ragged]):
-    """A batch in a slot that brim has lent. It goes back when the last view of it dies."""
+    """A batch in a slot that brim lends. It is released when the last view of it dies."""
 
     def __getitem__(self, name: str, /) -> Any: ...
     def __iter__(self) -> Iterator[str]: ...

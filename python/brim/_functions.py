@@ -350,7 +350,7 @@ class Function:
             batch = loader.next()
             if batch is None:
                 raise _core.PipelineError(
-                    f"{self.told}: there is no sample to find out what it puts out; declare it "
+                    f"{self.told}: there is no sample to find its fields with; declare them "
                     "with out="
                 )
             sample = _own_batch(batch) if batched else _own_sample(batch)

@@ -1,9 +1,9 @@
 /*
  * batch.c: Batch, a slot that brim has lent.
  *
- * The slot goes back when the Batch dies, which every view of its memory keeps
- * alive. release() gives it back earlier, for those who know that no view is left. On a
- * device it goes back after the work that consumers' queues hold at that moment.
+ * The slot is released when the Batch dies, which every view of its memory keeps alive. release()
+ * releases it earlier if no view is left. On a device it is released after the work that consumers'
+ * queues hold at that moment.
  */
 #include "extension.h"
 
@@ -359,7 +359,7 @@ static PyObject *batch_release(PyObject *object, PyObject *unused) {
     (void)unused;
     if (((BatchObject *)object)->views > 0) {
         return PyErr_Format(PyExc_BufferError,
-                            "views of this batch are alive: it goes back when the last one dies");
+                            "views of this batch are alive: it is released when the last one dies");
     }
     give_back((BatchObject *)object);
     return Py_NewRef(Py_None);
@@ -407,9 +407,9 @@ int brim_py_state_read(PyObject *object, brim_state *state) {
     Py_XDECREF(text);
     if (!good) {
         PyErr_Clear();
-        brim_py_raise_text(BRIM_STATUS_MISMATCH,
-                           "this is not a state of brim's: give what state_dict() "
-                           "or a batch's `state` has given");
+        brim_py_raise_text(
+            BRIM_STATUS_MISMATCH,
+            "this is not a state of brim: give a result of state_dict() or a batch's `state`");
         return -1;
     }
     return 0;
@@ -420,11 +420,10 @@ int brim_py_state_read(PyObject *object, brim_state *state) {
 #define AT(member) (void *)offsetof(brim_batch_info, member)
 
 static PyGetSetDef attributes[] = {
-    { "ids", batch_ids, NULL, "The samples' numbers; -1 where a row only fills the batch up.",
-      NULL },
+    { "ids", batch_ids, NULL, "The samples' numbers; -1 for padding rows.", NULL },
     { "valid", batch_valid, NULL, "Which rows are samples.", NULL },
     { "names", batch_names, NULL, "What each sample is called: the path of its file.", NULL },
-    { "rows", batch_number, NULL, "Rows, those that fill the batch up among them.", AT(rows) },
+    { "rows", batch_number, NULL, "Rows, including padding rows.", AT(rows) },
     { "valid_rows", batch_number, NULL, "Rows that are samples.", AT(valid_rows) },
     { "skipped", batch_number, NULL,
       "Bad samples left out of it; with valid_rows 0: all of them were bad.", AT(skipped) },
@@ -438,8 +437,7 @@ static PyGetSetDef attributes[] = {
       NULL },
     { "ready", batch_ready, NULL,
       "The cl_event or CUevent after which it is on its device; None on the host.", NULL },
-    { "state", batch_state, NULL, "Where a loader would stand that had delivered this batch.",
-      NULL },
+    { "state", batch_state, NULL, "The position of a loader right after this batch.", NULL },
     { NULL, NULL, NULL, NULL, NULL },
 };
 
@@ -457,7 +455,7 @@ static PyMethodDef methods[] = {
 };
 
 static PyType_Slot slots[] = {
-    { Py_tp_doc, "A batch in a slot that brim has lent. It goes back when the last view dies." },
+    { Py_tp_doc, "A batch in a slot that brim lends. It is released when the last view dies." },
     { Py_tp_dealloc, (void *)batch_dealloc },
     { Py_tp_traverse, (void *)batch_traverse },
     { Py_tp_repr, (void *)batch_repr },

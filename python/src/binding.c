@@ -1,5 +1,5 @@
 /*
- * binding.c: Binding, an object of Python's that stands as @name in a pipeline.
+ * binding.c: Binding, a Python object that a pipeline names as @name.
  *
  *     Binding(name, kind, object, *, fields, count, labels, dtype, shape, pure,
  *             concurrent, probed, reopen, processes)
@@ -138,10 +138,10 @@ static int is_row_major(const Py_buffer *buffer) {
 static int take_shape(BindingObject *self) {
     const Py_buffer *buffer = &self->buffer;
     if (buffer->ndim < 1 || buffer->ndim > BRIM_MAX_RANK) {
-        PyErr_Format(brim_py_pipeline_error,
-                     "array @%U has %d dimensions, but must have 1 to %d, of which the first "
-                     "counts the samples",
-                     self->name, buffer->ndim, BRIM_MAX_RANK);
+        PyErr_Format(
+            brim_py_pipeline_error,
+            "array @%U has %d dimensions, but must have 1 to %d, and the first is the samples",
+            self->name, buffer->ndim, BRIM_MAX_RANK);
         return -1;
     }
     self->binding.rank = (uint32_t)buffer->ndim;
@@ -154,8 +154,8 @@ static int take_shape(BindingObject *self) {
     }
     if (several && !apart) { /* to the library, strides that are all 0 mean row-major */
         PyErr_Format(brim_py_pipeline_error,
-                     "array @%U is one element over and over (all its strides are 0), which brim "
-                     "does not take; give numpy.ascontiguousarray(x), or x.copy()",
+                     "array @%U is one repeated element (all its strides are 0), which brim does "
+                     "not support; give numpy.ascontiguousarray(x), or x.copy()",
                      self->name);
         return -1;
     }
@@ -337,7 +337,7 @@ static int take_function(BindingObject *self, PyObject *object, PyObject *reopen
     if (binding->kind != BRIM_BINDING_SOURCE && binding->kind != BRIM_BINDING_MAP &&
         binding->kind != BRIM_BINDING_FILTER && binding->kind != BRIM_BINDING_BATCH_MAP) {
         PyErr_Format(brim_py_pipeline_error,
-                     "@%U: processes run functions of map, filter, batch_map and dataset alone",
+                     "@%U: processes can run only functions of map, filter, batch_map and dataset",
                      self->name);
         return -1;
     }
@@ -500,7 +500,7 @@ static PyGetSetDef attributes[] = {
 };
 
 static PyType_Slot slots[] = {
-    { Py_tp_doc, "An object of Python's that stands as @name in a pipeline." },
+    { Py_tp_doc, "A Python object that a pipeline names as @name." },
     { Py_tp_new, (void *)binding_new },
     { Py_tp_dealloc, (void *)binding_dealloc },
     { Py_tp_traverse, (void *)binding_traverse },

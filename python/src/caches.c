@@ -1,10 +1,10 @@
 /*
  * caches.c: the caches of a Loader: their figures, and what they warn of.
  *
- * A cache that keeps nothing more (a full disk, a file that another process fills) is
- * no error: batches come as before, only later. So it is a CacheWarning, once for each
- * cache, when the loader is opened or at the end of an epoch. So is a cache whose samples
- * were of no use and that was begun anew, and an index that was not trusted.
+ * A cache that keeps nothing more (a full disk, a file that another process fills) is no error:
+ * batches come as before, only later. So it is a CacheWarning, once for each cache, when the loader
+ * is opened or at the end of an epoch. So is a cache whose samples were stale and that was reset,
+ * and an index that was not trusted.
  */
 #include "loader.h"
 

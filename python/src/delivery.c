@@ -34,8 +34,8 @@ int brim_py_loader_usable(const LoaderObject *self) {
         return 0;
     }
     if (self->process != getpid()) {
-        PyErr_SetString(brim_py_closed_error, "this loader belongs to the parent process: open one "
-                                              "of its own after fork");
+        PyErr_SetString(brim_py_closed_error,
+                        "this loader belongs to the parent process: open another one after fork");
         return 0;
     }
     return 1;
@@ -122,10 +122,10 @@ void brim_py_loader_drop_pending(LoaderObject *self) {
 static void raise_of_batch(LoaderObject *self, brim_status status) {
     if (status == BRIM_STATUS_IO || status == BRIM_STATUS_CORRUPT ||
         status == BRIM_STATUS_CALLBACK) {
-        raise_with(self, status,
-                   " (asked again, the loader makes the same batch again; batch(..., "
-                   "on_error=\"skip\") leaves out bad samples, not what a batch_map refuses; "
-                   "set_epoch() begins another epoch)");
+        raise_with(
+            self, status,
+            " (the next call makes the same batch again; batch(..., on_error=\"skip\") leaves out "
+            "bad samples, not what a batch_map refuses; set_epoch() begins another epoch)");
     } else {
         brim_py_loader_raise(self, status);
     }
@@ -170,8 +170,8 @@ static int warn_of_copies(LoaderObject *self) {
     self->warned = 1;
     char text[256];
     snprintf(text, sizeof text,
-             "%zd batches are kept at a time, but hold=%u: those beyond are copies, which cost "
-             "time and memory. hold=%zd would avoid them.",
+             "%zd batches are held at a time, but hold=%u: the others are copies, which cost time "
+             "and memory. hold=%zd would avoid them.",
              self->most_kept, self->hold, self->most_kept);
     return PyErr_WarnEx(brim_py_hold_warning, text, 2);
 }
@@ -199,7 +199,7 @@ static int warn_of_nothing(LoaderObject *self) {
     self->warned_empty = 1;
     return PyErr_WarnFormat(brim_py_empty_warning, 1,
                             "all samples of epoch %llu were bad, so it has no batches "
-                            "(on_error=skip): stats()[\"errors\"] says what was wrong with them",
+                            "(on_error=skip): stats()[\"errors\"] has their errors",
                             (unsigned long long)self->epoch);
 }
 
@@ -210,8 +210,8 @@ static PyObject *hand_out_copy(LoaderObject *self, brim_batch *batch) {
     if (status != BRIM_OK) {
         char text[DETAIL];
         snprintf(text, sizeof text,
-                 "%zd batches and copies of batches are kept, and one copy more does not fit: %s. "
-                 "Let go of some and ask again, also with a new loop: no batch is lost.",
+                 "%zd batches and copies of batches are held, and another copy does not fit: %s. "
+                 "Release some and ask again, also with a new loop: no batch is lost.",
                  self->lending->lent + self->lending->copies, brim_detail());
         self->pending = batch;
         return brim_py_raise_text(status, text);

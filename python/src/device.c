@@ -149,7 +149,7 @@ int brim_py_queue(PyObject *object, brim_device kind, void **queue) {
     }
     if (kind == BRIM_DEVICE_OPENCL && value < FIRST_ADDRESS) {
         PyErr_Format(PyExc_ValueError,
-                     "queue=%R is no cl_command_queue: give the handle of one, or leave it out",
+                     "queue=%R is not a cl_command_queue: give the handle of one, or leave it out",
                      object);
         return -1;
     }
@@ -182,8 +182,8 @@ int brim_py_batch_await(BatchObject *batch, void *stream) {
     void *const behind = brim_py_queue_behind(stream);
     if (behind != NULL && batch->queue != NULL && batch->queue != behind) {
         PyErr_Format(PyExc_BufferError,
-                     "this batch is used in stream %p already, and would go back before %p is done "
-                     "with it: use one stream for a batch, or copy() it",
+                     "this batch is used in stream %p already, and would be released before %p has "
+                     "finished with it: use one stream for a batch, or copy() it",
                      batch->queue, behind);
         return -1;
     }

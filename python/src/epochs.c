@@ -163,8 +163,8 @@ Py_ssize_t brim_py_loader_length(PyObject *object) {
     }
     const uint64_t batches = brim_plan_get(brim_loader_plan(self->loader))->batches;
     if (batches == BRIM_UNKNOWN) {
-        PyErr_SetString(PyExc_TypeError, "nobody can tell how many batches there are before the "
-                                         "end of the epoch");
+        PyErr_SetString(PyExc_TypeError,
+                        "the number of batches is not known before the end of the epoch");
         return -1;
     }
     return (Py_ssize_t)batches;

@@ -6,7 +6,7 @@
  *      │   └─ HeldError                 more batches are kept than `hold` allows
  *      ├─ PipelineError (ValueError)    the pipeline or an argument is wrong
  *      ├─ DataError                     files or samples are bad
- *      │   └─ FunctionError             a function of Python's failed; it is the cause
+ *      │   └─ FunctionError             a Python function failed; it is the cause
  *      ├─ StateError (ValueError)       a state of other data, or a stream that cannot go there
  *      ├─ DeviceError (RuntimeError)    the driver of a device failed
  *      ├─ IterationError (RuntimeError) an iterator that a newer one has ended
@@ -59,8 +59,8 @@ int brim_py_errors_init(PyObject *module) {
         { &brim_py_function_error, "brim.FunctionError",
           "A function failed; its exception is the cause.", &brim_py_data_error, NULL },
         { &brim_py_state_error, "brim.StateError",
-          "A state of other data or another order, or a stream that cannot go there.",
-          &brim_py_error, &PyExc_ValueError },
+          "A state of other data or another order, or a stream that cannot seek.", &brim_py_error,
+          &PyExc_ValueError },
         { &brim_py_device_error, "brim.DeviceError", "The driver of a device failed.",
           &brim_py_error, &PyExc_RuntimeError },
         { &brim_py_iteration_error, "brim.IterationError", "A newer iterator has ended this one.",
@@ -69,13 +69,13 @@ int brim_py_errors_init(PyObject *module) {
           "The loader or runtime is closed, or of a parent process.", &brim_py_error,
           &PyExc_RuntimeError },
         { &brim_py_hold_warning, "brim.HoldWarning",
-          "Batches are copied because more are kept than `hold` allows.", NULL,
+          "Batches are copied because more are held than `hold` allows.", NULL,
           &PyExc_UserWarning },
         { &brim_py_cache_warning, "brim.CacheWarning",
-          "A cache keeps nothing more or was begun anew, or an index was not trusted.", NULL,
+          "A cache keeps nothing more or was reset, or an index was not trusted.", NULL,
           &PyExc_UserWarning },
         { &brim_py_randomness_warning, "brim.RandomnessWarning",
-          "A function draws random numbers that nothing seeds for each sample.", NULL,
+          "A function draws random numbers that are not seeded for each sample.", NULL,
           &PyExc_UserWarning },
         { &brim_py_empty_warning, "brim.EmptyBatchWarning",
           "All samples of a batch were bad, and it is delivered without rows.", NULL,

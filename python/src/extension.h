@@ -15,11 +15,11 @@
  *                  dlpack.c: the same through DLPack; ragged.c: Ragged, a field whose
  *                  rows differ in length
  *     device.c     devices: which there are, the streams of consumers, copies to the host
- *     binding.c    Binding: an object of Python's that stands as @name in a pipeline
- *     function.c   calling Python's functions from brim's workers
+ *     binding.c    Binding: a Python object that a pipeline names as @name
+ *     function.c   calling Python functions from brim's workers
  *     processes.c  the same in worker processes; handover.c: how values get there;
  *                  serve.c: inside such a process
- *     interpreter.c  the interpreter's lock on brim's own threads
+ *     interpreter.c  the interpreter's lock on brim's threads
  *
  * The interpreter lock. A brim call that may wait, take time or run a callback is
  * made without it (BRIM_WITHOUT_LOCK), for brim's workers need it to run Python
@@ -311,17 +311,17 @@ PyObject *brim_py_devices(PyObject *module, PyObject *args);
 PyObject *brim_py_device_text(brim_device kind, uint32_t index);
 /* 0: it is in host memory; else -1 with an exception that says where it is. */
 int brim_py_need_host(brim_device kind, uint32_t index, PyObject *exception);
-/* Behind which queue's work the batch goes back; NULL: none. */
+/* The queue after whose work the batch is released; NULL: none. */
 void *brim_py_batch_behind(const BatchObject *batch);
-/* Has the stream of a consumer wait for the batch, which is then given back only after
- * what the stream holds. NULL: this thread waits. -1 with an exception. */
+/* Makes the stream of a consumer wait for the batch, which is then released only after what the
+ * stream holds. NULL: this thread waits. -1 with an exception. */
 int brim_py_batch_await(BatchObject *batch, void *stream);
 /* A CUDA stream as consumers name it: 1, 2, a pointer. -1: an exception. */
 int brim_py_read_stream(PyObject *object, uintptr_t *stream);
 /* A queue of a device of the kind, from None (NULL), int or an object of torch, cupy or
  * pyopencl. -1 with an exception: it is none. */
 int brim_py_queue(PyObject *object, brim_device kind, void **queue);
-/* The queue behind whose work a batch goes back that was used in this one. */
+/* The queue after whose work a batch is released that was used in this one. */
 void *brim_py_queue_behind(void *queue);
 /* A field of a batch in new memory of the host, behind `before` bytes: a bytearray. */
 PyObject *brim_py_read_field(BatchObject *batch, size_t number, size_t before);

@@ -1,5 +1,5 @@
 /*
- * function.c: calling Python's functions from brim's workers.
+ * function.c: calling Python functions from brim's workers.
  *
  * What is called is a trampoline of brim/_calls.py, which makes numpy arrays of the
  * values and calls the user's function:
@@ -248,14 +248,14 @@ static int drop_views(struct views *views) {
     }
     if (at < views->count && exception != NULL) {
         PyErr_Format(brim_py_error,
-                     "%S (the exception kept a view of field '%s', which is not valid any more: "
-                     "put a copy into exceptions)",
+                     "%S (the exception kept a view of field '%s', which is no longer valid: put a "
+                     "copy into exceptions)",
                      exception, views->name[at]);
         Py_CLEAR(exception);
     } else if (at < views->count) {
         PyErr_Format(brim_py_error,
-                     "the function kept a view of field '%s', whose memory holds another sample "
-                     "soon; keep a copy instead: sample['%s'].copy()",
+                     "the function kept a view of field '%s', whose memory will soon hold another "
+                     "sample; keep a copy instead: sample['%s'].copy()",
                      views->name[at], views->name[at]);
     } else if (exception != NULL) {
         put_exception(exception);

@@ -1,5 +1,5 @@
 /*
- * interpreter.c: the interpreter's lock on brim's own threads.
+ * interpreter.c: the interpreter's lock on brim's threads.
  *
  * A thread needs a Python thread state to run Python. PyGILState_Ensure makes one for
  * a thread that has none and throws it away again, which costs more than a small

@@ -428,14 +428,14 @@ static PyGetSetDef attributes[] = {
 
 static PyMethodDef methods[] = {
     { "epochs", brim_py_loader_epochs, METH_VARARGS,
-      "epochs(count=None): so many epochs more, one after the other." },
+      "epochs(count=None): this many more epochs, one after the other." },
     { "set_epoch", brim_py_loader_set_epoch, METH_VARARGS,
       "set_epoch(epoch): the epoch that the next iterator begins." },
     { "seek", brim_py_loader_seek, METH_VARARGS, "seek(epoch, step): goes to a batch." },
     { "next", (PyCFunction)(void (*)(void))loader_next, METH_VARARGS | METH_KEYWORDS,
       "next(timeout=None): the next batch; None at the end of each epoch." },
     { "state_dict", brim_py_loader_state_dict, METH_NOARGS,
-      "Where it stands: everything after the batches delivered so far." },
+      "The position: after the batches delivered so far." },
     { "load_state_dict", brim_py_loader_load_state_dict, METH_O,
       "Goes on from a state, also one that another number of ranks has written." },
     { "stats", loader_stats, METH_NOARGS, "What it has done so far." },

@@ -39,7 +39,7 @@ typedef struct LoaderObject {
     Py_ssize_t most_kept;   /* the program has had so many batches at a time */
     uint64_t copied;        /* batches handed out as copies */
     uint64_t warned_caches; /* that keep nothing more: a bit for each */
-    uint64_t noted_caches;  /* that were begun anew */
+    uint64_t noted_caches;  /* that were reset */
     int warned_empty;       /* of a batch without rows */
     int warned_indexes;     /* 1: done */
     brim_batch *pending;    /* taken, but not delivered: a copy was refused, a signal came */

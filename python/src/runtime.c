@@ -41,7 +41,7 @@ static PyObject *runtime_new(PyTypeObject *type, PyObject *args, PyObject *keywo
     brim_status status;
     int threads = BRIM_THREADS_AUTO;
     if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
-        return PyErr_Format(PyExc_RuntimeError, "brim works in the main interpreter alone: its "
+        return PyErr_Format(PyExc_RuntimeError, "brim works only in the main interpreter: its "
                                                 "threads could not call functions of another");
     }
     if (!PyArg_ParseTupleAndKeywords(
@@ -543,11 +543,11 @@ static PyMethodDef methods[] = {
     { "open", (PyCFunction)(void (*)(void))runtime_open, METH_VARARGS | METH_KEYWORDS,
       "open(text, bindings=(), ...): a Loader." },
     { "plan", (PyCFunction)(void (*)(void))runtime_plan, METH_VARARGS | METH_KEYWORDS,
-      "plan(text, bindings=(), ...): what opening would do." },
-    { "usage", runtime_usage, METH_NOARGS, "Who holds what." },
+      "plan(text, bindings=(), ...): the plan of open()." },
+    { "usage", runtime_usage, METH_NOARGS, "The holders of memory." },
     { "trim", runtime_trim, METH_NOARGS, "Gives everything elastic back; how many bytes." },
     { "charge", runtime_charge, METH_VARARGS,
-      "charge(bytes, device, pinned): counts memory of the program's." },
+      "charge(bytes, device, pinned): counts memory of the program." },
     { "uncharge", runtime_uncharge, METH_VARARGS, "uncharge(bytes, device, pinned)" },
     { "close", runtime_close, METH_NOARGS, "Ends it; loaders that are open go on." },
     { NULL, NULL, 0, NULL },

@@ -553,7 +553,7 @@ class Warnings(Case):
             run(data, 1)
         self.assertEqual(self.file.stat().st_mode & 0o777, 0o600)
         other = self.samples().cast("float64").cache(file=self.file).batch(8)
-        with self.assertWarnsRegex(brim.CacheWarning, "begun anew: .*other data or stages") as told:
+        with self.assertWarnsRegex(brim.CacheWarning, "reset: .*other data or stages") as told:
             run(other, 3)
         self.assertEqual(len(told.warnings), 1)
 

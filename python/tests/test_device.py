@@ -429,10 +429,10 @@ class Queues(Case):
             with self.assertRaisesRegex(brim.PipelineError, "context|queue"):
                 batch.wait(self.consumer.queue.value)
             batch.wait()
-            with self.assertRaisesRegex(ValueError, "no cl_command_queue"):
+            with self.assertRaisesRegex(ValueError, "not a cl_command_queue"):
                 batch.wait(1)
         for queue in (0, 2):
-            with self.assertRaisesRegex(ValueError, f"queue={queue} is no cl_command_queue"):
+            with self.assertRaisesRegex(ValueError, f"queue={queue} is not a cl_command_queue"):
                 self.open(queue=queue)
         del batch
         gc.collect()

@@ -671,7 +671,7 @@ class Holding(Loader):
         own = kept[0].copy()  # the program's own is no reason for a larger hold
         del kept[3]
         (text,) = self.warned(lambda: kept.append(loader.next()))
-        self.assertIn("5 batches are kept at a time, but hold=2", text)
+        self.assertIn("5 batches are held at a time, but hold=2", text)
         self.assertIn("hold=5 would avoid", text)
         kept.clear()
         self.assertEqual(self.warned(lambda: kept.extend(iter(loader.next, None))), [])

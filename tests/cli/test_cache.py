@@ -125,7 +125,7 @@ class Runs(Cached):
         self.assertEqual(done.returncode, 0, done)
         told = json.loads(done.stdout)
         self.assertEqual(told["digest"], self.digest(self.text()))
-        self.assertIn("is no cache file", told["caches"][0]["warning"])
+        self.assertIn("is not a cache file", told["caches"][0]["warning"])
         self.assertEqual(self.path.read_bytes(), b"somebody's letters")
 
 

@@ -390,14 +390,14 @@ class Running(Case):
         path = self.make("a")
         done = brim("run", self.pipeline(path, 48), "--threads=0")
         self.assertEqual(done.returncode, 0)
-        self.assertRegex(done.stderr.decode(), r"\Abrim run: note: begun anew: .*\n\Z")
+        self.assertRegex(done.stderr.decode(), r"\Abrim run: note: reset: .*\n\Z")
         self.assertEqual(brim("run", self.pipeline(path, 48)).stderr, b"")
         self.assertEqual(brim("run", self.pipeline(path, 40), "--quiet").stderr, b"")
         cache, = self.good_json("run", self.pipeline(path, 48), "--threads=0")["caches"]
-        self.assertRegex(cache["note"], "^begun anew: ")
+        self.assertRegex(cache["note"], "^reset: ")
         self.assertEqual((cache["warning"], cache["filled"]), ("", 48))
         done = brim("bench", self.pipeline(path, 40), "--repeat=1", "--steps=5")
-        self.assertRegex(done.stderr.decode(), r"(?m)^brim bench: note: begun anew: ")
+        self.assertRegex(done.stderr.decode(), r"(?m)^brim bench: note: reset: ")
 
     def test_a_file_that_changed_is_no_damage(self):
         images = [self.folder / "images" / ("%d.png" % i) for i in range(4)]

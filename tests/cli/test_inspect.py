@@ -306,7 +306,7 @@ class Images(Case):
         self.assertIn("folder \"%s\" | decode" % path.parent, told["error"])
         self.assertIn("files ", told["error"])
         told = self.bad_json(1, "inspect", self.put("a/2.jpg", b"not an image"))
-        self.assertIn("2.jpg: is no JPEG", told["error"])
+        self.assertIn("2.jpg: is not a JPEG", told["error"])
 
 
 if __name__ == "__main__":
