@@ -515,7 +515,7 @@ static void test_wrong_arguments(void **state) {
         { "rotate 5 9 exact=yes", "one angle" },
         { "rotate 9 5", "smaller one first" },
         { "random_erasing value=1,2,3,4,5", "one for each channel" },
-        { "color_jitter brightness=0.1 on=boxes", "'boxes' is no image" },
+        { "color_jitter brightness=0.1 on=boxes", "'boxes' is not an image" },
     };
     for (size_t i = 0; i < BRIM__COUNT(cases); i++) {
         char text[200];

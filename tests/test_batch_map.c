@@ -674,7 +674,7 @@ static void test_refusals(void **state) {
     begin(0, 0);
 #define REFUSED(text, status, part) expect_refused(text, &plain_how, status, part)
     REFUSED("callback @data | batch_map @change | batch 8", BRIM_STATUS_SYNTAX,
-            "put it behind batch");
+            "put it after batch");
     REFUSED("callback @data | batch 8 | batch_map @nobody", BRIM_STATUS_UNBOUND,
             "batch_map @nobody");
     REFUSED("callback @data | batch 8 | batch_map @events", BRIM_STATUS_INVALID,

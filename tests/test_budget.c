@@ -110,9 +110,10 @@ static void a_limit_can_be_set(void **state) {
     assert_int_equal(brim__budget_limit(a, kind), 6 * KIB);
 
     assert_false(sets(a, kind, 6 * KIB - 1, 0)); /* below what is in use: as it was */
-    assert_string_equal(brim_detail(),
-                        "budget \"a\" cannot be limited to 6.0 KiB on opencl:0: 6.0 KiB (6144 "
-                        "bytes) is in use; held by a 6.0 KiB; close one of them or choose a higher limit");
+    assert_string_equal(
+        brim_detail(),
+        "budget \"a\" cannot be limited to 6.0 KiB on opencl:0: 6.0 KiB (6144 "
+        "bytes) is in use; held by a 6.0 KiB; close one of them or choose a higher limit");
     assert_int_equal(read_kind(a, kind).limit, 6 * KIB);
     brim_budget_uncharge(a, kind, 1);
     assert_true(sets(a, kind, 6 * KIB - 1, 0));

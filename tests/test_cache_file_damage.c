@@ -50,7 +50,7 @@ static void a_file_cut_anywhere_is_filled_again(void **state) {
         write_image(path.text, image.data, sizes[i]);
         if (sizes[i] > 0 && sizes[i] < 8) { /* too little to know it by */
             open_few(&scene, path.text);
-            assert_warning(&scene, "left alone");
+            assert_warning(&scene, "is not changed");
             end_scene(&scene);
             continue;
         }

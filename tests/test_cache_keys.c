@@ -116,10 +116,8 @@ static void test_what_was_found_is_said(void **state) {
     } turns[] = {
         { "cache file=$/1.cache", "" },
         { "cache file=$/1.cache", "" },
-        { "cast float32 | cache file=$/1.cache",
-          "reset: it was of other data or stages: npy " },
-        { "cast float32 | cache file=$/1.cache verify=hit",
-          "reset: it was made with another" },
+        { "cast float32 | cache file=$/1.cache", "reset: it was of other data or stages: npy " },
+        { "cast float32 | cache file=$/1.cache verify=hit", "reset: it was made with another" },
         { "cache file=$/1.cache", "reset: it was of other" },
     };
     char text[TEXT_BYTES];

@@ -82,18 +82,18 @@ static void test_arrays(void **state) {
         { "callback @made ^| batch 8", "cache file=$/1.cache", BRIM_STATUS_INVALID, "version=" },
         { "callback @made version=1 ^| batch 8", "cache memory verify=content",
           BRIM_STATUS_UNSUPPORTED,
-          "'callback @made' makes its samples and has no records to read and compare" },
+          "'callback @made' makes its samples and has no records to compare" },
         { "array @numbers ^| batch 8", "cache file=$/1.cache", BRIM_STATUS_INVALID,
           "'array @numbers' before it has no version" },
         { "callback @made version=1 | map @behind ^| batch 8", "cache file=$/1.cache",
           BRIM_STATUS_INVALID, "'map @behind' before it has no version" },
         { "range 50 | filter \"index > 3\" ^| batch 8", "cache memory", BRIM_STATUS_UNSUPPORTED,
-          "behind 'filter'" },
+          "after \'filter'" },
         { "npy $/a.npy | unbatch ^| batch 8", "cache memory", BRIM_STATUS_UNSUPPORTED,
-          "behind 'unbatch'" },
+          "after \'unbatch'" },
         { "range 50 | batch 8 ^", "cache memory", BRIM_STATUS_SYNTAX,
           "'cache' comes after 'batch'" },
-        { "range 50 ^| batch 8", "cache memory file=$/1.cache", BRIM_STATUS_INVALID, "say either" },
+        { "range 50 ^| batch 8", "cache memory file=$/1.cache", BRIM_STATUS_INVALID, "give one of" },
         { "range 50 ^| batch 8", "cache x.cache", BRIM_STATUS_SYNTAX, "a path is given as file=" },
         { "range 50 ^| batch 8", "cache memory verify=later", BRIM_STATUS_SYNTAX,
           "open, hit, never" },
@@ -115,12 +115,12 @@ static void test_formats(void **state) {
         { "stream @documents ^| batch 4", "cache memory", BRIM_STATUS_UNSUPPORTED,
           "the samples of a stream have no numbers" },
         { "jsonl $/documents.jsonl fields=label index=beside | flat_map @twice ^| batch 4",
-          "cache memory", BRIM_STATUS_UNSUPPORTED, "behind 'flat_map'" },
+          "cache memory", BRIM_STATUS_UNSUPPORTED, "after \'flat_map'" },
         { "jsonl $/documents.jsonl fields=ids index=beside max_length=8 | "
           "pack_sequences 32 on=ids ^| batch 4",
           "cache file=$/1.cache", BRIM_STATUS_UNSUPPORTED, "after 'pack_sequences'" },
         { "jsonl $/documents.jsonl fields=label index=beside | filter by=@even ^| batch 4",
-          "cache memory", BRIM_STATUS_UNSUPPORTED, "behind 'filter'" },
+          "cache memory", BRIM_STATUS_UNSUPPORTED, "after \'filter'" },
     };
     const brim_open_options options = format_options();
     const struct how how = { .bindings = options.bindings, .binding_count = options.binding_count };
@@ -131,7 +131,7 @@ static void test_images(void **state) {
     (void)state;
     static const struct refusal refusals[] = {
         { "files $/pets.csv index=beside probe=no ^| batch 1", "cache memory", BRIM_STATUS_INVALID,
-          "how large field 'path' can be (or say probe=yes" },
+          "field 'path' has no size bound (or give probe=yes" },
         { "folder $/pets index=beside probe=no | decode room=1MiB ^| resize 8 8 | batch 2",
           "cache memory", BRIM_STATUS_INVALID, "image" },
         { "folder $/pets index=beside | decode fast=yes ^| resize 8 8 | batch 2", "cache memory",

@@ -277,8 +277,8 @@ static void test_ranks_share_a_file(void **state) {
             assert_digest(text, digest[r], wanted[r]);
             const brim_cache_stats stats = cache_stats(rank[r].loader, 0);
             assert_int_equal(stats.fills, r == 0);
-            assert_int_equal(strstr(stats.warning, "another loader or process is filling it") != NULL,
-                             r == 1);
+            assert_int_equal(
+                strstr(stats.warning, "another loader or process is filling it") != NULL, r == 1);
             assert_true(threads > 0 || stats.hits > 0); /* a thread writes when it comes to it */
             assert_int_equal(stats.damaged, 0);
         }

@@ -37,10 +37,10 @@ static void texts_name_devices(void **state) {
         { "", "is not a device" },        { "gpu", "\"gpu\" is not a device; write host" },
         { "CUDA", "is not a device" },    { "cuda ", "is not a device" },
         { "cudax:1", "is not a device" }, { ":1", "is not a device" },
-        { "cuda:", "from 0 to 7" },    { "cuda:8", "from 0 to 7" },
-        { "cuda:-1", "from 0 to 7" },  { "cuda:1x", "from 0 to 7" },
-        { "cuda:1:2", "from 0 to 7" }, { "cuda:18446744073709551617", "from 0 to 7" },
-        { "cpu:1", "from 0 to 0" },    { "host:1", "from 0 to 0" },
+        { "cuda:", "from 0 to 7" },       { "cuda:8", "from 0 to 7" },
+        { "cuda:-1", "from 0 to 7" },     { "cuda:1x", "from 0 to 7" },
+        { "cuda:1:2", "from 0 to 7" },    { "cuda:18446744073709551617", "from 0 to 7" },
+        { "cpu:1", "from 0 to 0" },       { "host:1", "from 0 to 0" },
     };
     for (size_t i = 0; i < BRIM__COUNT(bad); i++) {
         brim_device kind = (brim_device)99;
@@ -117,7 +117,7 @@ static void what_makes_no_sense_is_refused(void **state) {
     brim_device_info unset = { 0 };
     assert_int_equal(brim_device_count(BRIM_DEVICE_HOST, NULL), BRIM_STATUS_INVALID);
     assert_int_equal(brim_device_count((brim_device)3, &count), BRIM_STATUS_INVALID);
-    assert_detail_has("3 is no kind of device");
+    assert_detail_has("3 is not a kind of device");
     assert_int_equal(count, 77);
     assert_int_equal(brim_device_read((brim_device)-1, 0, &info), BRIM_STATUS_INVALID);
     assert_int_equal(brim_device_read(BRIM_DEVICE_HOST, 0, NULL), BRIM_STATUS_INVALID);
@@ -199,7 +199,7 @@ static void too_much_memory_is_refused(void **state) {
     }
     place.device.largest = 1000; /* as a device that gives no more at once */
     assert_int_equal(brim__device_take(&place.device, 1001, &memory), BRIM_STATUS_MEMORY);
-    assert_detail_has("host:0 gives at most 1000");
+    assert_detail_has("host:0 allocates at most 1000");
     must_ok(brim__device_take(&place.device, 1000, &memory));
     brim__device_give(&place.device, &memory);
     place_close(&place);

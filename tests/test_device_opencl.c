@@ -258,7 +258,7 @@ static void without_a_driver_the_text_says_what_to_install(void **state) {
     NEEDS_A_DEVICE
     char text[TEXT_BYTES];
     run_self("--count", "OCL_ICD_VENDORS", in_directory("").text, text);
-    assert_has(text, "BRIM_STATUS_UNSUPPORTED 0 OpenCL: libOpenCL.so.1 knows of no driver");
+    assert_has(text, "BRIM_STATUS_UNSUPPORTED 0 OpenCL: libOpenCL.so.1 found no driver");
     assert_has(text, "install ocl-icd-libopencl1 and a driver such as pocl-opencl-icd");
 }
 
@@ -687,7 +687,7 @@ static void too_much_memory_is_refused(void **state) {
     const uint64_t sizes[] = { info.largest_bytes + 1, UINT64_C(1) << 60, UINT64_MAX };
     for (size_t i = 0; i < BRIM__COUNT(sizes); i++) {
         assert_int_equal(brim__device_take(&place.device, sizes[i], &memory), BRIM_STATUS_MEMORY);
-        assert_detail_has("opencl:0 gives at most");
+        assert_detail_has("opencl:0 allocates at most");
         assert_null(memory.handle);
         /* the driver's own words */
         void *handle = NULL;

@@ -95,7 +95,8 @@ static void test_images(void **state) {
                    "a WebP image of 5 x 8 pixels");
     expect_nothing("cut.png", png, 20, BRIM_STATUS_CORRUPT, "cut.png: ");
     expect_nothing("x.jpg", "\xff\xd8\xff", 3, BRIM_STATUS_CORRUPT, "x.jpg: ends after 3 bytes");
-    expect_nothing("text.JPG", "word\n", 5, BRIM_STATUS_CORRUPT, "is not a JPEG, PNG or WebP image");
+    expect_nothing("text.JPG", "word\n", 5, BRIM_STATUS_CORRUPT,
+                   "is not a JPEG, PNG or WebP image");
     expect_nothing("empty.png", "", 0, BRIM_STATUS_UNSUPPORTED, "is empty");
 }
 

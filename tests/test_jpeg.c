@@ -310,7 +310,7 @@ static void test_too_little_memory(void **state) {
             struct run run = { 0 };
             decoding.memory_bytes = bytes;
             assert_int_equal(run_decoding(&decoding, &run), BRIM_STATUS_CORRUPT);
-            assert_detail_has("needs more than");
+            assert_detail_has("needs more memory than");
         }
         free(file.data);
     }

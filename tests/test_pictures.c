@@ -225,7 +225,7 @@ static void refusals(void **state) {
         { "decode | resize 8 8 antialias=no filter=lanczos", "bicubic" },
         { "decode | resize 8 8 antialias=no | flip", "put flip before" },
         { "decode | random_resized_crop 8 scale=0.5,0.1", "smaller one first" },
-        { "decode | resize 8 8 on=label", "no image" },
+        { "decode | resize 8 8 on=label", "not an image" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         brim_runtime *runtime;

@@ -464,7 +464,7 @@ static void test_unbatch_refused(void **state) {
         { "unbatch", BRIM_STATUS_INVALID, "field 'id' is one number" },
         { "unbatch on=word", BRIM_STATUS_INVALID, "field 'word' is text" },
         { "unbatch on=odd,v", BRIM_STATUS_INVALID, "field 'v' has 3 in its first dimension" },
-        { "unbatch on=v | unbatch on=tokens", BRIM_STATUS_UNSUPPORTED, "only once" },
+        { "unbatch on=v | unbatch on=tokens", BRIM_STATUS_UNSUPPORTED, "only one" },
         { "unbatch on=v | unbatch on=v", BRIM_STATUS_INVALID, "field 'v' is one number" },
         { "unbatch on=w", BRIM_STATUS_INVALID, "no field 'w'" },
     };
@@ -549,7 +549,7 @@ static void test_flat_map(void **state) {
     made_close(&made);
 
     expect_unbuilt("callback @data | flat_map @window | unbatch on=pair", bindings, 2,
-                   BRIM_STATUS_UNSUPPORTED, "only once");
+                   BRIM_STATUS_UNSUPPORTED, "only one");
     bindings[1].count = 0;
     expect_unbuilt("callback @data | flat_map @window", bindings, 2, BRIM_STATUS_INVALID,
                    "its `count` is 0");

@@ -922,9 +922,9 @@ static void test_refusals(void **state) {
         { "stream @once | pad on=tokens | bucket 16", "37", BRIM_STATUS_INVALID },
         { "stream @once | pack_sequences 8 on=label | batch 4", "label", BRIM_STATUS_INVALID },
         { "stream @once | pack_sequences 8 | cast int64 | batch 4", "before", BRIM_STATUS_SYNTAX },
-        { "stream @once | pack_sequences 8 | pack_sequences 8 | batch 4", "twice",
+        { "stream @once | pack_sequences 8 | pack_sequences 8 | batch 4", "there are two",
           BRIM_STATUS_SYNTAX },
-        { "callback @documents | unbatch on=tokens | flat_map @multiply | batch 4", "once",
+        { "callback @documents | unbatch on=tokens | flat_map @multiply | batch 4", "only one",
           BRIM_STATUS_UNSUPPORTED },
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -169,12 +169,13 @@ static void limits_are_those_of_the_first(void **state) {
     limits[BRIM_MEMORY_HOST] = MIB + 1;
     assert_null(join_with(name, limits, &status));
     assert_int_equal(status, BRIM_STATUS_INVALID);
-    assert_non_null(strstr(brim_detail(), "a limit of 1048577 bytes was given, but 1048576 bytes"));
+    assert_non_null(strstr(brim_detail(),
+                           "a limit of 1048577 bytes was given, but the limit is 1048576 bytes"));
     limits[BRIM_MEMORY_HOST] = 0;
     limits[BRIM_MEMORY_DEVICE] = MIB;
     assert_null(join_with(name, limits, &status));
-    assert_non_null(strstr(brim_detail(), "1048576 bytes of device memory was given, but 2097152 "
-                                          "bytes hold"));
+    assert_non_null(strstr(brim_detail(), "1048576 bytes of device memory was given, but the limit is 2097152 "
+                                          "bytes"));
     assert_non_null(strstr(brim_detail(), "give the same limit, or none"));
     limits[BRIM_MEMORY_DEVICE] = 0;
     brim_budget *second = join_with(name, limits, &status);
@@ -628,15 +629,16 @@ static void a_refusal_names_the_processes(void **state) {
     char expected[BRIM__DETAIL_BYTES];
     char size[4][BRIM__SIZE_TEXT];
     brim__identity_own(&own, command);
-    snprintf(
-        expected, sizeof expected,
-        "shared budget \"%s\" (limit 8.0 MiB) refused 1.0 MiB for \"train\": %s is in use; "
-        "held by process %d (%s) %s, this process %s; in this process train "
-        "2.0 MiB, runtime %s; end one of them, give each process less memory or their caches a limit, or start the shared budget with at least %llu bytes",
-        name, brim__size_text(used, size[0]), (int)child.process, command,
-        brim__size_text(5 * MIB + join_bytes(), size[1]),
-        brim__size_text(2 * MIB + join_bytes() + node_bytes(), size[2]),
-        brim__size_text(join_bytes() + node_bytes(), size[3]), (unsigned long long)(used + MIB));
+    snprintf(expected, sizeof expected,
+             "shared budget \"%s\" (limit 8.0 MiB) refused 1.0 MiB for \"train\": %s is in use; "
+             "held by process %d (%s) %s, this process %s; in this process train "
+             "2.0 MiB, runtime %s; end one of them, give each process less memory or their caches "
+             "a limit, or start the shared budget with at least %llu bytes",
+             name, brim__size_text(used, size[0]), (int)child.process, command,
+             brim__size_text(5 * MIB + join_bytes(), size[1]),
+             brim__size_text(2 * MIB + join_bytes() + node_bytes(), size[2]),
+             brim__size_text(join_bytes() + node_bytes(), size[3]),
+             (unsigned long long)(used + MIB));
     assert_string_equal(brim_detail(), expected);
 
     /* the tightest is the root, and it names the processes too */

@@ -153,7 +153,7 @@ static void test_options_of_sharing(void **state) {
     options = sharing("no/such", 64 * MIB);
     refused(&options, BRIM_STATUS_INVALID, "\"no/such\"");
     options = sharing(name, 0);
-    refused(&options, BRIM_STATUS_INVALID, "must say how much it has in all");
+    refused(&options, BRIM_STATUS_INVALID, "must give its size");
     options = sharing(name, 1000);
     refused(&options, BRIM_STATUS_BUDGET, name);
     options = sharing(name, 100 << 10);
@@ -175,7 +175,7 @@ static void test_options_of_sharing(void **state) {
     assert_non_null(strstr(usage.host_origin, "all of the shared budget \"test-"));
 
     options.shared_bytes = 32 * MIB;
-    refused(&options, BRIM_STATUS_INVALID, "67108864 bytes hold");
+    refused(&options, BRIM_STATUS_INVALID, "the limit is 67108864 bytes");
     options = sharing(name, 0);
     options.host_bytes = 16 * MIB;
     brim_runtime *part = runtime_of(&options);

@@ -106,7 +106,7 @@ static void test_default_streams(void **state) {
     }
     check_standin();
     expect_refused(text, &(struct how){ .device = CUDA, .queue = (void *)3 }, BRIM_STATUS_INVALID,
-                   "is no stream");
+                   "is not a stream");
     check_standin();
 }
 

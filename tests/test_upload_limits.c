@@ -180,10 +180,10 @@ static void test_a_byte_less_is_refused(void **state) {
         { BRIM_MEMORY_HOST,
           { "needs at least", "held by: ", "make the batch smaller", "raise the budget" } },
         { BRIM_MEMORY_PINNED,
-          { "of page-locked memory (", "held by: nobody", "make the batch smaller",
+          { "of page-locked memory (", "held by: no budget", "make the batch smaller",
             "or raise the limit" } },
         { kind_there(),
-          { " on opencl:0 (", "held by: nobody", "hold fewer", "or raise the limit" } },
+          { " on opencl:0 (", "held by: no budget", "hold fewer", "or raise the limit" } },
     };
     for (size_t t = 0; t < TEXTS; t++) {
         char text[TEXT_BYTES];

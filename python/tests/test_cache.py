@@ -444,7 +444,7 @@ class Allowed(Case):
 
     def test_calls_are_checked(self) -> None:
         data = self.samples()
-        self.assertIn("say either", self.refused(data.cache("memory", file="x")))
+        self.assertIn("give one of", self.refused(data.cache("memory", file="x")))
         self.assertEqual(run(data.cache().batch(8))[1][0]["tier"], "memory")
         with self.assertRaisesRegex(brim.PipelineError, "disk"):
             data.cache("disk")

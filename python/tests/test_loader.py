@@ -643,7 +643,7 @@ class Holding(Loader):
                             kept.append(batch)
                         break
                     except brim.BudgetError as error:
-                        self.assertIn("are kept", str(error))
+                        self.assertIn("are held", str(error))
                         self.assertGreater(len(kept), 2)
                         state = loader.state_dict()
                         found += ids(kept)

@@ -231,7 +231,7 @@ class Table(unittest.TestCase):
     def test_documents(self) -> None:
         text = inspect.getdoc(brim.Pipeline.batch)
         assert text is not None
-        self.assertTrue(text.startswith("Samples gathered into batches."), text)
+        self.assertTrue(text.startswith("Collects samples into batches."), text)
         for part in ("rows: int 1 to 2147483647, required", "'keep' | 'drop' | 'pad'",
                      "default 'keep'", "As text: batch 64"):  # fmt: skip
             self.assertIn(part, text)

@@ -313,7 +313,7 @@ class Memory(Torch):
         batches, kept, seen = iter(loader), [], []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with self.assertRaisesRegex(brim.BudgetError, "batches and copies of batches are kept"):
+            with self.assertRaisesRegex(brim.BudgetError, "batches and copies of batches are held"):
                 for batch in batches:
                     kept.append(batch)
             self.assertGreater(len(kept), 2)

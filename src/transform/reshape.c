@@ -21,7 +21,8 @@ static brim_status new_shape(const struct brim__values *wanted, uint64_t element
             open = (int)i;
         } else if (dim < 0 || brim__mul_overflows(known, (uint64_t)dim, &known)) {
             return brim__fail(BRIM_STATUS_INVALID,
-                              "reshape: a dimension cannot be %lld; one may be -1", (long long)dim);
+                              "reshape: the dimension %lld is wrong; only one may be -1",
+                              (long long)dim);
         } else {
             shape->dim[i] = (uint64_t)dim;
         }
