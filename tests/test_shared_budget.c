@@ -174,8 +174,9 @@ static void limits_are_those_of_the_first(void **state) {
     limits[BRIM_MEMORY_HOST] = 0;
     limits[BRIM_MEMORY_DEVICE] = MIB;
     assert_null(join_with(name, limits, &status));
-    assert_non_null(strstr(brim_detail(), "1048576 bytes of device memory was given, but the limit is 2097152 "
-                                          "bytes"));
+    assert_non_null(strstr(brim_detail(),
+                           "1048576 bytes of device memory was given, but the limit is 2097152 "
+                           "bytes"));
     assert_non_null(strstr(brim_detail(), "give the same limit, or none"));
     limits[BRIM_MEMORY_DEVICE] = 0;
     brim_budget *second = join_with(name, limits, &status);
