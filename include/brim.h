@@ -22,7 +22,8 @@
  * - Every call that can fail returns a brim_status and gives its result
  *   through an out-parameter, which is written only on BRIM_OK.
  * - brim_detail() is the text of the last failure on the calling thread: what
- *   failed, where, how much, and what to change.
+ *   failed, where, how much, and what to change. brim_failure_read() is the same
+ *   failure for programs: stage, file, sample, byte, memory.
  * - A struct that the caller fills begins with `size`; set it with the matching
  *   BRIM_..._INIT macro. Fields added later lie behind it and default to zero.
  *   Structs that the library hands out by pointer may grow at their end.
@@ -103,23 +104,6 @@ BRIM_API const char *brim_status_text(brim_status status);
  * the next failing call on this thread. */
 BRIM_API const char *brim_detail(void);
 
-/* What was refused, in numbers: of the calling thread's last brim_runtime_new,
- * brim_plan_new or brim_loader_open, if that returned BRIM_STATUS_BUDGET; else all 0. */
-typedef struct brim_refusal {
-    size_t size;
-    uint64_t minimum_bytes; /* smallest host limit in which the pipeline opens alone; 0: unknown */
-    int exact; /* 0: it was refused before all was known: at least minimum_bytes, perhaps more */
-    uint64_t minimum_pinned_bytes; /* the same of page-locked memory and of the device; ... */
-    uint64_t minimum_device_bytes; /* ... 0 on the host, and where `exact` is 0 */
-    uint64_t others_bytes;         /* what other processes have of a shared budget in which there
-                                      was no room for another process */
-    int blocked; /* 1: no limit would do: the shared budget is locked by a process that does not
-                    go on, damaged, or shared by as many as can be */
-} brim_refusal;
-#define BRIM_REFUSAL_INIT \
-    { .size = sizeof(brim_refusal) }
-BRIM_API brim_status brim_refused(brim_refusal *refusal);
-
 /* "0.1.0": the version of the library that is loaded. */
 BRIM_API const char *brim_version(void);
 
@@ -178,6 +162,59 @@ typedef enum brim_memory {
     BRIM_MEMORY_DEVICE = 2, /* of the first device; of any: brim_device_memory */
 } brim_memory;
 #define BRIM_MEMORY_KINDS 18 /* host, page-locked, eight devices with CUDA, eight with OpenCL */
+
+/* ---------------------------------------------------------------- failures
+ *
+ * What brim_detail() says in words, for programs: nothing needs to be read out of the
+ * text, which may change from version to version. */
+
+#define BRIM_NO_STAGE     UINT32_MAX
+#define BRIM_SOURCE_BYTES 256 /* of a failure's source, with its zero; a longer one is cut */
+#define BRIM_MOST_HOLDERS 8
+
+/* Whoever holds memory where it was refused: a budget by its label, or a process. */
+typedef struct brim_holder {
+    char label[BRIM_NAME_BYTES];
+    uint64_t bytes;
+} brim_holder;
+
+typedef struct brim_failure {
+    size_t size;
+    brim_status status; /* BRIM_OK: nothing has failed on this thread yet */
+    char text[1024];    /* brim_detail() */
+    /* The stage of the pipeline that failed: its number as of brim_pipeline_stage_at and its
+     * bytes [begin, end) of the text. `at` is the byte that is wrong, or `begin`. The text is what
+     * was given to brim_pipeline_parse, or else brim_pipeline_text. */
+    char stage[BRIM_NAME_BYTES];    /* "": none, or it is not known which */
+    char argument[BRIM_NAME_BYTES]; /* of the stage, that is wrong or missing; "": none */
+    uint32_t stage_index;           /* BRIM_NO_STAGE: unknown */
+    size_t begin, end, at;          /* end 0: unknown */
+    /* the data */
+    char source[BRIM_SOURCE_BYTES]; /* the file, or "@name" of what is bound; "": none */
+    uint64_t sample;                /* its number as batches give it; BRIM_UNKNOWN */
+    uint64_t byte;                  /* of the file; BRIM_UNKNOWN */
+    uint64_t cause;                 /* what a callback gave brim_callback_cause; 0: none */
+    /* the memory, with BRIM_STATUS_BUDGET */
+    brim_memory wanted_kind;
+    uint64_t wanted_bytes;  /* that were refused; 0: unknown */
+    uint64_t minimum_bytes; /* smallest host limit that would do: of a plan or a loader the one in
+                               which it opens alone, else of the budget that refused; 0: unknown */
+    uint64_t minimum_pinned_bytes; /* the same of page-locked memory and of the device; ... */
+    uint64_t minimum_device_bytes; /* ... 0 on the host, and where `exact` is 0 */
+    int exact;             /* 0: it was refused before all was known: the minimum may be larger */
+    int blocked;           /* 1: no limit would do: the shared budget is locked by a process that
+                              does not go on, damaged, or shared by as many as can be */
+    uint64_t others_bytes; /* what other processes have of a shared budget in which there was no
+                              room for another process */
+    uint32_t holder_count;
+    brim_holder holder[BRIM_MOST_HOLDERS]; /* largest first */
+} brim_failure;
+#define BRIM_FAILURE_INIT \
+    { .size = sizeof(brim_failure) }
+/* The calling thread's last failure. */
+BRIM_API brim_status brim_failure_read(brim_failure *failure);
+
+/* ---------------------------------------------------------------- budgets */
 
 typedef struct brim_budget brim_budget;
 
@@ -339,6 +376,57 @@ BRIM_API brim_status brim_runtime_trim(brim_runtime *runtime, uint64_t *bytes);
  * used up. */
 BRIM_API void brim_keep_addresses(void);
 
+/* ------------------------------------------------------- table of stages */
+
+typedef enum brim_room {
+    BRIM_ROOM_SOURCE = 0,
+    BRIM_ROOM_ORDER = 1,
+    BRIM_ROOM_TRANSFORM = 2,
+    BRIM_ROOM_BATCHING = 3,
+    BRIM_ROOM_CACHE = 4,
+} brim_room;
+
+typedef enum brim_type {
+    BRIM_TYPE_INTEGER = 0,
+    BRIM_TYPE_REAL = 1,
+    BRIM_TYPE_SIZE = 2,     /* bytes; takes KiB, MiB, GiB, kB, MB, GB */
+    BRIM_TYPE_YESNO = 3,    /* yes or no */
+    BRIM_TYPE_CHOICE = 4,   /* one of `choices` */
+    BRIM_TYPE_WORD = 5,     /* a name */
+    BRIM_TYPE_PATH = 6,     /* a file; not part of fingerprints */
+    BRIM_TYPE_BINDING = 7,  /* @name */
+    BRIM_TYPE_PIPELINE = 8, /* ( ... ) */
+    BRIM_TYPE_WEIGHTED = 9, /* weight ( ... ): a number, then a pipeline */
+} brim_type;
+
+#define BRIM_ARGUMENT_REQUIRED   1u /* no default */
+#define BRIM_ARGUMENT_POSITIONAL 2u /* may stand without its key */
+#define BRIM_ARGUMENT_LIST       4u /* several values: positional ones follow each other, key=a,b */
+
+typedef struct brim_argument_info {
+    const char *name;
+    brim_type type;
+    uint32_t flags;
+    const char *fallback; /* default, as it would be written; NULL: none */
+    double least, most;   /* range of numbers; both 0: any */
+    const char *choices;  /* "drop|keep|pad", or NULL */
+    const char *help;
+} brim_argument_info;
+
+typedef struct brim_stage_info {
+    const char *name;
+    const char *summary;
+    const char *example; /* the stage alone, as it stands in a pipeline */
+    brim_room room;
+    uint32_t version; /* changes when what it puts out changes */
+    const brim_argument_info *arguments;
+    size_t argument_count;
+} brim_stage_info;
+
+BRIM_API size_t brim_stage_count(void);
+BRIM_API const brim_stage_info *brim_stage_at(size_t index); /* NULL past the end */
+BRIM_API const brim_stage_info *brim_stage_find(const char *name);
+
 /* --------------------------------------------------------------- pipeline */
 
 typedef struct brim_pipeline brim_pipeline;
@@ -372,14 +460,56 @@ BRIM_API brim_status brim_pipeline_add(brim_pipeline *pipeline, const char *stag
                                        const brim_argument *arguments, size_t count);
 BRIM_API brim_status brim_pipeline_copy(const brim_pipeline *pipeline, brim_pipeline **copy);
 BRIM_API void brim_pipeline_free(brim_pipeline *pipeline);
-/* How many stages it has, those in parentheses not counted; the name of each
- * (NULL past the end); and the pipeline without all but its first `count`. */
+/* How many stages it has, those in parentheses not counted, and the pipeline without all
+ * but its first `count`. */
 BRIM_API size_t brim_pipeline_count(const brim_pipeline *pipeline);
-BRIM_API const char *brim_pipeline_stage_at(const brim_pipeline *pipeline, size_t index);
 BRIM_API brim_status brim_pipeline_cut(brim_pipeline *pipeline, size_t count);
 /* The pipeline as text that parses to the same pipeline; owned by it, valid
  * until it is changed or freed. NULL when memory for it was refused. */
 BRIM_API const char *brim_pipeline_text(const brim_pipeline *pipeline);
+
+/* A stage of a pipeline. All are walked in the order of the text: one that has pipelines in
+ * parentheses comes before the stages of these. */
+typedef struct brim_pipeline_stage {
+    size_t size;
+    const brim_stage_info *info; /* its row of the table: name, room, arguments */
+    size_t begin, end;           /* its bytes of brim_pipeline_text, all that it has in
+                                    parentheses among them */
+    uint32_t depth;              /* parentheses that it stands in */
+    uint32_t parent;             /* the stage that these belong to; BRIM_NO_STAGE: none ... */
+    uint32_t branch;             /* ... and which of its pipelines it stands in: 0, 1, ... */
+    size_t value_count;          /* of its arguments, see brim_pipeline_value_at */
+} brim_pipeline_stage;
+#define BRIM_PIPELINE_STAGE_INIT \
+    { .size = sizeof(brim_pipeline_stage) }
+
+/* One value of an argument of a stage; a list has several. Defaults are values too. */
+typedef struct brim_pipeline_value {
+    size_t size;
+    const brim_argument_info *info; /* of its argument: name, type */
+    const char *text;               /* without quotes, of a binding without the @; "": a pipeline */
+    int64_t integer;                /* INTEGER, SIZE in bytes, YESNO (0 or 1), CHOICE (which one) */
+    double real;                    /* REAL, and the weight of WEIGHTED */
+    uint32_t branch;   /* of a pipeline: what its stages have as `branch`; else BRIM_NO_STAGE */
+    size_t begin, end; /* its bytes of brim_pipeline_text, with quotes, @ or parentheses; both 0:
+                          the default, which the text leaves out */
+} brim_pipeline_value;
+#define BRIM_PIPELINE_VALUE_INIT \
+    { .size = sizeof(brim_pipeline_value) }
+
+/* All stages, those in parentheses among them. What a stage and a value point to is owned by the
+ * pipeline, and valid until it is changed or freed. BRIM_STATUS_INVALID: there is none of that
+ * number. */
+BRIM_API size_t brim_pipeline_stage_count(const brim_pipeline *pipeline);
+BRIM_API brim_status brim_pipeline_stage_at(const brim_pipeline *pipeline, size_t stage,
+                                            brim_pipeline_stage *out);
+BRIM_API brim_status brim_pipeline_value_at(const brim_pipeline *pipeline, size_t stage,
+                                            size_t value, brim_pipeline_value *out);
+
+/* What a file is, from its bytes and its name: writes the pipeline that reads
+ * it, such as "idx train-images.gz". BRIM_STATUS_UNSUPPORTED if nothing is known that
+ * would. */
+BRIM_API brim_status brim_guess(const char *path, char *pipeline, size_t pipeline_bytes);
 
 /* ---------------------------------------------------------------- bindings
  *
@@ -435,6 +565,10 @@ typedef struct brim_call {
 
 /* Random numbers for callbacks: the same for (call, draw) on any thread. */
 BRIM_API uint32_t brim_call_random(const brim_call *call, uint32_t draw);
+/* For a callback that is about to fail: a number of its own, that the failure will have as its
+ * `cause`, such as that of an exception which it keeps. The failure's text then does not tell
+ * what the callback returned. */
+BRIM_API void brim_callback_cause(uint64_t cause);
 
 #define BRIM_CALLBACK_PURE 1u /* same input, same output: may be cached and made again */
 #define BRIM_CALLBACK_CONCURRENT \
@@ -634,6 +768,7 @@ typedef struct brim_plan_stage {
     int fused;             /* 1: done in one pass with the stage before it */
     int cacheable;         /* 1: a cache may stand right behind it */
     uint64_t sample_bytes; /* then: what such a cache would keep of a sample, at most */
+    size_t begin, end;     /* its bytes of brim_pipeline_text */
 } brim_plan_stage;
 
 /* The index of one file: where its records lie. */
@@ -682,7 +817,7 @@ typedef struct brim_loader brim_loader;
 typedef struct brim_batch brim_batch;
 
 /* Reserves the pipeline's minimum, unpacks what is compressed into it, and starts;
- * BRIM_STATUS_BUDGET if that does not fit: brim_refused says what would.
+ * BRIM_STATUS_BUDGET if that does not fit: brim_failure_read says what would.
  * options may be NULL. Destroyed by brim_loader_close; batches that are still
  * lent stay valid and charged until released. */
 BRIM_API brim_status brim_loader_open(brim_runtime *runtime, const brim_pipeline *pipeline,
@@ -719,6 +854,8 @@ BRIM_API const brim_plan *brim_loader_plan(const brim_loader *loader);
 
 /* Copies the text of the loader's last failure. */
 BRIM_API void brim_loader_detail(brim_loader *loader, char *text, size_t text_bytes);
+/* The same failure for programs; its part about memory stays with the thread that met it. */
+BRIM_API brim_status brim_loader_failure(brim_loader *loader, brim_failure *failure);
 
 /* Where a loader stands: everything after the batches delivered so far. Plain
  * bytes, the same on every machine; they may be stored as they are. */
@@ -912,62 +1049,6 @@ BRIM_API int brim_output_file(const brim_output *output);
 BRIM_API brim_status brim_output_commit(brim_output *output);
 /* Gives it up: nothing is left of it. */
 BRIM_API void brim_output_free(brim_output *output);
-
-/* ------------------------------------------------------- table of stages */
-
-typedef enum brim_room {
-    BRIM_ROOM_SOURCE = 0,
-    BRIM_ROOM_ORDER = 1,
-    BRIM_ROOM_TRANSFORM = 2,
-    BRIM_ROOM_BATCHING = 3,
-    BRIM_ROOM_CACHE = 4,
-} brim_room;
-
-typedef enum brim_type {
-    BRIM_TYPE_INTEGER = 0,
-    BRIM_TYPE_REAL = 1,
-    BRIM_TYPE_SIZE = 2,     /* bytes; takes KiB, MiB, GiB, kB, MB, GB */
-    BRIM_TYPE_YESNO = 3,    /* yes or no */
-    BRIM_TYPE_CHOICE = 4,   /* one of `choices` */
-    BRIM_TYPE_WORD = 5,     /* a name */
-    BRIM_TYPE_PATH = 6,     /* a file; not part of fingerprints */
-    BRIM_TYPE_BINDING = 7,  /* @name */
-    BRIM_TYPE_PIPELINE = 8, /* ( ... ) */
-    BRIM_TYPE_WEIGHTED = 9, /* weight ( ... ): a number, then a pipeline */
-} brim_type;
-
-#define BRIM_ARGUMENT_REQUIRED   1u /* no default */
-#define BRIM_ARGUMENT_POSITIONAL 2u /* may stand without its key */
-#define BRIM_ARGUMENT_LIST       4u /* several values: positional ones follow each other, key=a,b */
-
-typedef struct brim_argument_info {
-    const char *name;
-    brim_type type;
-    uint32_t flags;
-    const char *fallback; /* default, as it would be written; NULL: none */
-    double least, most;   /* range of numbers; both 0: any */
-    const char *choices;  /* "drop|keep|pad", or NULL */
-    const char *help;
-} brim_argument_info;
-
-typedef struct brim_stage_info {
-    const char *name;
-    const char *summary;
-    const char *example; /* the stage alone, as it stands in a pipeline */
-    brim_room room;
-    uint32_t version; /* changes when what it puts out changes */
-    const brim_argument_info *arguments;
-    size_t argument_count;
-} brim_stage_info;
-
-BRIM_API size_t brim_stage_count(void);
-BRIM_API const brim_stage_info *brim_stage_at(size_t index); /* NULL past the end */
-BRIM_API const brim_stage_info *brim_stage_find(const char *name);
-
-/* What a file is, from its bytes and its name: writes the pipeline that reads
- * it, such as "idx train-images.gz". BRIM_STATUS_UNSUPPORTED if nothing is known that
- * would. */
-BRIM_API brim_status brim_guess(const char *path, char *pipeline, size_t pipeline_bytes);
 
 #ifdef __cplusplus
 }

@@ -75,13 +75,19 @@ static brim_status run(const struct brim__batch_step *step, const struct brim__b
         brim__unlock(self->serial);
     }
     why[sizeof why - 1] = '\0';
-    return result == 0 ? BRIM_OK
-                       : brim__fail(BRIM_STATUS_CALLBACK,
-                                    "batch_map @%s, the batch from position %llu of epoch %llu: "
-                                    "it returned %d%s%s",
-                                    self->name, (unsigned long long)batch->number,
-                                    (unsigned long long)batch->epoch, result,
-                                    why[0] != '\0' ? ": " : "", why);
+    if (result == 0) {
+        return BRIM_OK;
+    }
+    if (brim__cause_said()) {
+        return brim__at_callback(brim__fail(
+            BRIM_STATUS_CALLBACK, "batch_map @%s, the batch from position %llu of epoch %llu: %s",
+            self->name, (unsigned long long)batch->number, (unsigned long long)batch->epoch, why));
+    }
+    return brim__fail(BRIM_STATUS_CALLBACK,
+                      "batch_map @%s, the batch from position %llu of epoch %llu: "
+                      "it returned %d%s%s",
+                      self->name, (unsigned long long)batch->number,
+                      (unsigned long long)batch->epoch, result, why[0] != '\0' ? ": " : "", why);
 }
 
 /* ------------------------------------------------------------------ adding */

@@ -231,7 +231,8 @@ brim_status brim__ship_open(brim_loader *loader) {
     }
     if (status == BRIM_STATUS_MEMORY) {
         char holders[256], detail[BRIM__DETAIL_BYTES];
-        brim__budget_holders(loader->runtime->budget, landing->kind, holders, sizeof(holders));
+        brim__budget_holders(loader->runtime->budget, landing->kind, holders, sizeof(holders),
+                             NULL);
         brim__copy_text(detail, sizeof(detail), brim_detail());
         status = brim__fail(BRIM_STATUS_MEMORY,
                             "%.500s; brim holds there: %s; close one of them, lower "

@@ -21,7 +21,7 @@ static brim_status is_good(const brim_batch *batch) {
     if (batch->slot != NULL) {
         brim__lock(&batch->loader->mutex);
         if (batch->slot->error != BRIM_OK) {
-            status = brim__fail_text(batch->slot->error, batch->slot->error_text);
+            status = brim__fail_kept(batch->slot->error, &batch->slot->kept);
             batch->slot->error = BRIM_OK;
         }
         brim__unlock(&batch->loader->mutex);

@@ -85,11 +85,12 @@ struct brim__slot {
     bool ended;       /* a chunk: the stream ended behind it */
     struct brim__position resume;
     uint32_t bad_first;                /* first row of the lowest run with a bad sample ... */
-    char bad_text[BRIM__SAMPLE_ERROR]; /* ... and the text of its first; "": none */
+    char bad_text[BRIM__SAMPLE_ERROR]; /* ... and the text of its first; "": none ... */
+    uint64_t bad_cause;                /* ... and its cause, as in brim_failure */
     bool told;         /* READY, and next has returned its error: made again when asked again */
     brim_status error; /* of the lowest row that failed (on_error=fail), or of the whole batch */
     uint32_t error_row;
-    char error_text[BRIM__DETAIL_BYTES];
+    struct brim__failure kept; /* what is known of `error` */
 };
 
 /* One thread's working memory. */
@@ -170,7 +171,7 @@ struct brim_loader {
     uint64_t opened_ns, regrown_ns;
     brim_stats stats;
     struct brim__stage_time *stage; /* plan->info.stage_count */
-    char detail[BRIM__DETAIL_BYTES];
+    struct brim__failure kept;      /* the last of `next`, seek, state and restore */
     char error[BRIM__ERRORS_KEPT][BRIM__SAMPLE_ERROR]; /* ring; the latest at errors - 1 */
     uint64_t errors;
 };
@@ -275,8 +276,9 @@ struct brim__run {
     uint64_t read_bytes;
     uint64_t slowest_fetch_ns;
     uint64_t stage_ns[BRIM__MAX_STAGES]; /* when timed */
-    char error_text[BRIM__DETAIL_BYTES];
+    struct brim__failure kept;           /* what is known of `error` */
     uint32_t texts;
+    uint64_t cause;                   /* of the first */
     char text[2][BRIM__SAMPLE_ERROR]; /* of the first bad samples */
 };
 void brim__rows_make(struct brim__run *run);

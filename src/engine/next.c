@@ -23,7 +23,7 @@
 
 /* Remembers the thread's detail as the loader's; mutex held. */
 static brim_status keep_detail(brim_loader *loader, brim_status status) {
-    brim__copy_text(loader->detail, sizeof(loader->detail), brim_detail());
+    brim__failure_keep(&loader->kept);
     return status;
 }
 
@@ -206,16 +206,18 @@ static void lend(brim_loader *loader, struct brim__slot *slot, brim_batch **out)
 static brim_status check_head(brim_loader *loader, struct brim__slot *slot) {
     if (slot->error != BRIM_OK) {
         slot->told = true;
-        return brim__fail_text(slot->error, slot->error_text);
+        return brim__fail_kept(slot->error, &slot->kept);
     }
     const uint64_t cap = loader->plan->batching.max_errors;
     const uint64_t bad = slot->bad_rows + slot->skipped + slot->replaced_rows;
     if (bad > 0 && loader->epoch_bad + bad > cap) {
         slot->told = loader->sequencer == NULL;
-        return brim__fail(BRIM_STATUS_CORRUPT,
-                          "more than max_errors=%llu bad samples in epoch %llu by step %llu: %s",
-                          (unsigned long long)cap, (unsigned long long)slot->epoch,
-                          (unsigned long long)slot->delivery.step, slot->bad_text);
+        const brim_status status =
+            brim__fail(BRIM_STATUS_CORRUPT,
+                       "more than max_errors=%llu bad samples in epoch %llu by step %llu: %s",
+                       (unsigned long long)cap, (unsigned long long)slot->epoch,
+                       (unsigned long long)slot->delivery.step, slot->bad_text);
+        return brim__at_cause(status, slot->bad_cause);
     }
     return BRIM_OK;
 }
@@ -445,10 +447,11 @@ static brim_status take(brim_loader *loader, uint64_t deadline, brim_batch **out
             const uint64_t epoch = brim__loader_epoch(loader);
             const brim_status status = check_past_end(loader);
             if (too_many_at_the_end(loader)) {
-                return brim__fail(BRIM_STATUS_CORRUPT,
-                                  "more than max_errors=%llu bad samples in epoch %llu: %s",
-                                  (unsigned long long)loader->plan->batching.max_errors,
-                                  (unsigned long long)epoch, loader->sequencer->bad_text);
+                const brim_status many = brim__fail(
+                    BRIM_STATUS_CORRUPT, "more than max_errors=%llu bad samples in epoch %llu: %s",
+                    (unsigned long long)loader->plan->batching.max_errors,
+                    (unsigned long long)epoch, loader->sequencer->bad_text);
+                return brim__at_cause(many, loader->sequencer->bad_cause);
             }
             if (loader->sequencer != NULL) { /* no batch could count them */
                 loader->stats.skipped += loader->sequencer->tail;
@@ -464,7 +467,7 @@ static brim_status take(brim_loader *loader, uint64_t deadline, brim_batch **out
         struct brim__slot *head = find_head(loader);
         if (failed(loader)) {
             loader->sequencer->told = true;
-            return brim__fail_text(loader->sequencer->error, loader->sequencer->error_text);
+            return brim__fail_kept(loader->sequencer->error, &loader->sequencer->kept);
         }
         if (head != NULL && head->state == BRIM__SLOT_READY) {
             brim_batch *batch = NULL;

@@ -79,26 +79,19 @@ static uint64_t loader_bytes(const brim_plan *plan) {
            plan->info.stage_count * sizeof(struct brim__stage_time);
 }
 
-/* Keeps for brim_refused what a plan that does not fit, or whose loader was refused, needs. */
-static void note_plan(const brim_plan_info *info) {
-    brim_refusal *told = &brim__refusal_note()->told;
-    told->minimum_bytes = info->minimum_bytes;
-    told->minimum_pinned_bytes = info->minimum_pinned_bytes;
-    told->minimum_device_bytes = info->minimum_device_bytes;
-    told->exact = 1;
-}
-
-/* The same of a plan that was refused while it was made: what it had and asked for. */
+/* What a plan that was refused while it was made needs at least: what it had and asked for. */
 static void note_build(const brim_runtime *runtime, brim_budget *budget) {
-    struct brim__refusal_note *note = brim__refusal_note();
+    struct brim__lack *lack = brim__lack();
     brim_budget_info had = BRIM_BUDGET_INFO_INIT;
-    uint64_t bytes = note->needed;
-    if (note->told.exact == 0 && brim_budget_read(budget, BRIM_MEMORY_HOST, &had) == BRIM_OK) {
+    uint64_t bytes = lack->needed;
+    if (brim_budget_read(budget, BRIM_MEMORY_HOST, &had) == BRIM_OK) {
         bytes = brim__max(bytes, had.peak);
         if (brim__add_overflows(bytes, runtime->base_bytes + brim__budget_node_bytes(), &bytes)) {
             bytes = UINT64_MAX;
         }
-        note->told.minimum_bytes = brim__max(bytes, BRIM__BUDGET_FLOOR);
+        lack->minimum_bytes = brim__max(bytes, BRIM__BUDGET_FLOOR);
+        lack->minimum_pinned_bytes = lack->minimum_device_bytes = 0;
+        lack->told = true;
     }
 }
 
@@ -177,8 +170,7 @@ static brim_status plan_new(brim_runtime *runtime, const brim_pipeline *pipeline
 
 brim_status brim_plan_new(brim_runtime *runtime, const brim_pipeline *pipeline,
                           const brim_open_options *options, brim_plan **plan) {
-    brim__refusal_begin();
-    return brim__refusal_end(plan_new(runtime, pipeline, options, plan));
+    return brim__lack_of_opening(plan_new(runtime, pipeline, options, plan));
 }
 
 void brim_plan_free(brim_plan *plan) {
@@ -387,8 +379,7 @@ static brim_status loader_open(brim_runtime *runtime, const brim_pipeline *pipel
         return status;
     }
     if (!plan->info.fits) {
-        note_plan(&plan->info);
-        status = brim__fail(BRIM_STATUS_BUDGET, "\"%s\" %s", label, plan->info.reason);
+        status = brim__plan_refuse(plan, label);
         goto no_locks;
     }
     brim_loader *loader = place(runtime, plan, budget);
@@ -416,7 +407,7 @@ static brim_status loader_open(brim_runtime *runtime, const brim_pipeline *pipel
     }
     if (status != BRIM_OK) {
         if (status == BRIM_STATUS_BUDGET) { /* others have taken it meanwhile */
-            note_plan(&plan->info);
+            brim__plan_note_minimum(plan);
         }
         brim__caches_stop(loader);
         if (loader->ship != NULL) {
@@ -441,8 +432,7 @@ no_locks:
 
 brim_status brim_loader_open(brim_runtime *runtime, const brim_pipeline *pipeline,
                              const brim_open_options *options, brim_loader **loader) {
-    brim__refusal_begin();
-    return brim__refusal_end(loader_open(runtime, pipeline, options, loader));
+    return brim__lack_of_opening(loader_open(runtime, pipeline, options, loader));
 }
 
 /* ----------------------------------------------------------------- closing */

@@ -205,8 +205,7 @@ no_pool:
 }
 
 brim_status brim_runtime_new(const brim_runtime_options *given, brim_runtime **out) {
-    brim__refusal_begin();
-    return brim__refusal_end(runtime_new(given, out));
+    return brim__lack_of_opening(runtime_new(given, out));
 }
 
 void brim__runtime_ref(brim_runtime *runtime) {

@@ -50,12 +50,13 @@ static enum brim__flow fail(brim_loader *loader, const struct brim__slot *chunk)
     const uint64_t number = chunk->delivery.first + sample;
     if (chunk->error != BRIM_OK && chunk->error_row == sample) {
         sequencer->failure = chunk->error;
-        brim__copy_text(sequencer->error_text, sizeof(sequencer->error_text), chunk->error_text);
+        sequencer->kept = chunk->kept;
     } else {
         sequencer->failure = BRIM_STATUS_CORRUPT;
-        snprintf(sequencer->error_text, sizeof(sequencer->error_text),
-                 "sample %llu is bad; one before it in the stream said why",
-                 (unsigned long long)number);
+        brim__failure_set(&sequencer->kept, BRIM_STATUS_CORRUPT,
+                          "sample %llu is bad; one before it in the stream said why",
+                          (unsigned long long)number);
+        sequencer->kept.sample = number;
     }
     return BRIM__FLOW_FAIL;
 }
@@ -64,9 +65,10 @@ static enum brim__flow fail(brim_loader *loader, const struct brim__slot *chunk)
 static enum brim__flow fail_of_many(brim_loader *loader) {
     struct brim__sequencer *sequencer = loader->sequencer;
     sequencer->failure = BRIM_STATUS_CORRUPT;
-    snprintf(sequencer->error_text, sizeof(sequencer->error_text),
-             "more than max_errors=%llu bad samples one after the other, the last: %s",
-             (unsigned long long)loader->plan->batching.max_errors, sequencer->bad_text);
+    brim__failure_set(&sequencer->kept, BRIM_STATUS_CORRUPT,
+                      "more than max_errors=%llu bad samples one after the other, the last: %s",
+                      (unsigned long long)loader->plan->batching.max_errors, sequencer->bad_text);
+    sequencer->kept.cause = sequencer->bad_cause;
     return BRIM__FLOW_FAIL;
 }
 
@@ -133,6 +135,7 @@ static enum brim__flow take_rows(brim_loader *loader, uint64_t most, uint64_t *f
             leave_sample(loader);
             sequencer->met++;
             memcpy(sequencer->bad_text, chunk->bad_text, sizeof(sequencer->bad_text));
+            sequencer->bad_cause = chunk->bad_cause;
         } else {
             sequencer->chunk_row++;
         }
@@ -216,7 +219,7 @@ static bool act(brim_loader *loader, const struct brim__slot *slot) {
     sequencer->failure = brim__batch_act(loader, &call);
     sequencer->batch_failed = sequencer->failure != BRIM_OK;
     if (sequencer->batch_failed) {
-        brim__copy_text(sequencer->error_text, sizeof(sequencer->error_text), brim_detail());
+        brim__failure_keep(&sequencer->kept);
     }
     return !sequencer->batch_failed;
 }
@@ -261,6 +264,7 @@ static void publish(brim_loader *loader, uint32_t micros, const struct brim__pos
     slot->resume = *resume;
     slot->resume.until = resume->step;
     memcpy(slot->bad_text, sequencer->bad_text, sizeof(slot->bad_text));
+    slot->bad_cause = sequencer->bad_cause;
     sequencer->published++;
     sequencer->slot = NULL;
     sequencer->micro++;

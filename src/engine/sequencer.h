@@ -94,8 +94,9 @@ struct brim__sequencer {
     uint64_t skipped;    /* and those that the next batch counts */
     uint64_t published;  /* batches made, those thrown away among them */
     bool completing;     /* the step has all its rows, but not all its micro-batches */
-    char bad_text[BRIM__SAMPLE_ERROR]; /* of a bad sample among them */
-    char error_text[BRIM__DETAIL_BYTES];
+    char bad_text[BRIM__SAMPLE_ERROR]; /* of a bad sample among them ... */
+    uint64_t bad_cause;                /* ... and its cause */
+    struct brim__failure kept;         /* what is known of `error` */
 };
 
 /* Memory for its window, and back; the record lies with the loader's. */

@@ -50,7 +50,7 @@ static void fail_slot(struct brim__slot *slot, brim_status status) {
     slot->error = status;
     slot->error_row = 0;
     slot->stranded = true;
-    brim__copy_text(slot->error_text, sizeof(slot->error_text), brim_detail());
+    brim__failure_keep(&slot->kept);
 }
 
 /* Mutex held: the batch of `from`, and all behind it, will be begun again later. */
@@ -141,7 +141,7 @@ static void fail_copy(brim_loader *loader, struct brim__slot *slot, brim_status 
     if (!lent && !pointless && ship->error == BRIM_OK) { /* else it is tried again with that */
         ship->error = status;
         ship->told = false;
-        brim__copy_text(ship->error_text, sizeof(ship->error_text), brim_detail());
+        brim__failure_keep(&ship->kept);
     }
     if (stays) {
         brim__resident_withdraw(loader, slot);
@@ -165,10 +165,10 @@ static brim_status poll(struct brim__ship *ship, const struct brim__event *event
     if (status == BRIM_OK || status == BRIM_STATUS_TIMEOUT) {
         return status;
     }
-    char text[BRIM__DETAIL_BYTES];
-    brim__copy_text(text, sizeof(text), brim_detail());
+    struct brim__failure kept;
+    brim__failure_keep(&kept);
     *over = brim__event_wait(&ship->device, event) == BRIM_OK;
-    return brim__fail_text(status, text);
+    return brim__fail_kept(status, &kept);
 }
 
 /* Mutex held: its memory goes; which of them are elastic is only a mark. */
@@ -385,7 +385,7 @@ void brim__ship_go(brim_loader *loader) {
 
 brim_status brim__ship_tell(brim_loader *loader) {
     loader->ship->told = true;
-    return brim__fail_text(loader->ship->error, loader->ship->error_text);
+    return brim__fail_kept(loader->ship->error, &loader->ship->kept);
 }
 
 void brim__ship_retry(brim_loader *loader) {

@@ -37,17 +37,17 @@ struct brim__ship {
     struct brim__queue queue; /* the runner's; handle NULL: to be made again */
     struct brim__device_memory fixed;
     /* under the loader's mutex: */
-    struct brim__slot *berth; /* plan->berth_cap of them */
-    uint32_t berth_count;     /* with memory, and the one that is `making` */
-    bool making;              /* one is asked for, which may be refused */
-    uint64_t ticket;          /* of the next batch to be shipped */
-    uint64_t generation;      /* counts seeks: what was being shipped then goes nowhere */
-    bool running;             /* a thread ships, without the mutex */
-    bool grow;                /* a consumer has waited since the last berth was added */
-    bool refused;             /* there was no memory for it */
-    brim_status error;        /* of a copy that failed later, of a batch not lent ... */
-    bool told;                /* ... and told by `next` */
-    char error_text[BRIM__DETAIL_BYTES];
+    struct brim__slot *berth;  /* plan->berth_cap of them */
+    uint32_t berth_count;      /* with memory, and the one that is `making` */
+    bool making;               /* one is asked for, which may be refused */
+    uint64_t ticket;           /* of the next batch to be shipped */
+    uint64_t generation;       /* counts seeks: what was being shipped then goes nowhere */
+    bool running;              /* a thread ships, without the mutex */
+    bool grow;                 /* a consumer has waited since the last berth was added */
+    bool refused;              /* there was no memory for it */
+    brim_status error;         /* of a copy that failed later, of a batch not lent ... */
+    bool told;                 /* ... and told by `next` */
+    struct brim__failure kept; /* what is known of `error` */
     uint64_t copied_bytes;
     uint64_t spare; /* the runner's: bytes of a berth, if one is planned and not there */
 };

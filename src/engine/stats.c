@@ -103,6 +103,16 @@ void brim_loader_detail(brim_loader *loader, char *text, size_t text_bytes) {
         return;
     }
     brim__lock(&loader->mutex);
-    brim__copy_text(text, text_bytes, loader->detail);
+    brim__copy_text(text, text_bytes, loader->kept.text);
     brim__unlock(&loader->mutex);
+}
+
+brim_status brim_loader_failure(brim_loader *loader, brim_failure *failure) {
+    if (brim__runtime_forked(loader->runtime)) {
+        return brim__forked();
+    }
+    brim__lock(&loader->mutex);
+    const brim_status status = brim__failure_tell(&loader->kept, failure);
+    brim__unlock(&loader->mutex);
+    return status;
 }

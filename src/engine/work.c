@@ -66,11 +66,12 @@ static void report(struct brim__slot *slot, const struct brim__run *run) {
     if (run->texts > 0 && (slot->bad_text[0] == '\0' || run->first < slot->bad_first)) {
         slot->bad_first = run->first;
         memcpy(slot->bad_text, run->text[0], sizeof(slot->bad_text));
+        slot->bad_cause = run->cause;
     }
     if (run->error != BRIM_OK && (slot->error == BRIM_OK || run->error_row < slot->error_row)) {
         slot->error = run->error;
         slot->error_row = run->error_row;
-        memcpy(slot->error_text, run->error_text, sizeof(slot->error_text));
+        slot->kept = run->kept;
     }
 }
 
@@ -97,7 +98,7 @@ brim_status brim__batch_act(brim_loader *loader, const struct brim__batch_call *
         time->timed_ns += took[i];
     }
     brim__unlock(&loader->mutex);
-    return status;
+    return brim__plan_at_stage(plan, status, plan->batch_step[done - 1].stage);
 }
 
 /* The batch as the user sees it: without bad rows, those of unequal length moved
@@ -131,7 +132,7 @@ static bool leave_slot(brim_loader *loader, struct brim__slot *slot) {
         brim__lock(&loader->mutex);
         if (status != BRIM_OK) {
             slot->error = status;
-            brim__copy_text(slot->error_text, sizeof(slot->error_text), brim_detail());
+            brim__failure_keep(&slot->kept);
         }
     }
     slot->busy--;

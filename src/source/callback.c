@@ -31,6 +31,9 @@ static brim_status fetch(const struct brim__source *source, const brim_call *cal
         callback->read(callback->user, &own, outputs, source->field_count, why, sizeof why);
     why[sizeof why - 1] = '\0';
     if (failed != 0) {
+        if (brim__cause_said()) {
+            return brim__at_callback(brim__fail(BRIM_STATUS_CALLBACK, "%s", why));
+        }
         return brim__fail(BRIM_STATUS_CALLBACK, "%s (it returned %d)",
                           why[0] != '\0' ? why : "the function failed and gave no reason", failed);
     }

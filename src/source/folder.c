@@ -159,14 +159,19 @@ static brim_status name_of(const struct opened *opened, uint64_t sample, char *t
 
 static void describe(const struct brim__source *source, uint64_t sample, char *text, size_t bytes) {
     const struct opened *opened = source->self;
-    char kept[BRIM__DETAIL_BYTES];
-    brim__copy_text(kept, sizeof kept, brim_detail()); /* the failure that is being described */
+    struct brim__failure kept;
+    brim__failure_keep(&kept); /* the failure that is being described */
     const brim_status status = name_of(opened, sample, text, bytes);
-    brim__fail_text(BRIM_OK, kept);
+    brim__failure_restore(&kept);
     if (status != BRIM_OK) {
         snprintf(text, bytes, "%s, sample %llu", opened->folder.root[0],
                  (unsigned long long)sample);
     }
+}
+
+static void where(const struct brim__source *source, uint64_t sample, char *path, uint64_t *byte) {
+    describe(source, sample, path, BRIM_SOURCE_BYTES);
+    *byte = BRIM_UNKNOWN;
 }
 
 static brim_status path_of(const struct brim__source *source, uint64_t sample, uint32_t field,
@@ -185,6 +190,7 @@ static void close_folder(struct brim__source *source) {
 static const struct brim__source_ops folder_ops = {
     .fetch = fetch,
     .describe = describe,
+    .where = where,
     .path = path_of,
     .stamp = brim__paths_stamp,
     .close = close_folder,

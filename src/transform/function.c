@@ -180,6 +180,10 @@ brim_status brim__function_made(const struct brim__function *function,
 brim_status brim__function_failed(const struct brim__function *function,
                                   struct brim__function_call *call, int result) {
     call->why[sizeof call->why - 1] = '\0';
+    if (brim__cause_said()) {
+        return brim__at_callback(brim__fail(BRIM_STATUS_CALLBACK, "%s @%s: %s", function->stage,
+                                            function->name, call->why));
+    }
     return brim__fail(BRIM_STATUS_CALLBACK, "%s @%s returned %d%s%s", function->stage,
                       function->name, result, call->why[0] != '\0' ? ": " : "", call->why);
 }
