@@ -23,7 +23,7 @@
 #define ERRORS_KEPT   1000 /* told with --json */
 #define ERRORS_SHOWN  20
 #define CLASSES_SHOWN 20
-#define NOTE_BYTES    512
+#define NOTE_BYTES    1024
 #define TEXT_BYTES    8192
 #define BATCH_BYTES   (256.0 * 1024) /* of a batch that is verified, and ... */
 #define BATCH_ROWS    256            /* ... the most rows of one */
@@ -56,16 +56,18 @@ struct inspection {
 
 /* ------------------------------------------------------------------ looking */
 
-/* A word that begins like a pipeline and is no file. */
+/* Whether what is no file was meant as a pipeline: it is one, or what is wrong with it comes after
+ * the name of a stage. */
 static bool is_pipeline(const char *subject) {
-    char name[BRIM_NAME_BYTES];
-    const size_t length = strcspn(subject, " |(");
-    if (subject[length] == '\0' || length >= sizeof name) {
-        return false;
+    brim_failure failure = BRIM_FAILURE_INIT;
+    brim_pipeline *pipeline;
+    if (brim_pipeline_parse(subject, &pipeline) == BRIM_OK) {
+        brim_pipeline_free(pipeline);
+        return true;
     }
-    memcpy(name, subject, length);
-    name[length] = '\0';
-    return brim_stage_find(name) != NULL;
+    return brim_failure_read(&failure) == BRIM_OK && failure.end > 0 &&
+           (failure.stage_index > 0 || brim_stage_find(failure.stage) != NULL) &&
+           strlen(subject) > strlen(failure.stage);
 }
 
 static brim_status find_text(struct inspection *inspection) {
@@ -93,13 +95,23 @@ static brim_status find_text(struct inspection *inspection) {
 }
 
 /* Keeps the words of a source that holds several arrays and wants one named, if
- * that was the last failure. */
-static bool keep_choice(struct inspection *inspection, brim_status status) {
-    if (status != BRIM_STATUS_INVALID || strstr(brim_detail(), ": say which ") == NULL) {
+ * that was the last failure: an argument is wrong that was not given. */
+static bool keep_choice(struct inspection *inspection, const brim_pipeline *pipeline,
+                        brim_status status) {
+    brim_failure failure = BRIM_FAILURE_INIT;
+    brim_pipeline_value value;
+    if (status != BRIM_STATUS_INVALID || brim_failure_read(&failure) != BRIM_OK ||
+        failure.argument[0] == '\0' ||
+        argument_of(pipeline, failure.stage_index, failure.argument, 0, &value)) {
         return false;
     }
-    snprintf(inspection->note, sizeof inspection->note, "%s", brim_detail());
+    snprintf(inspection->note, sizeof inspection->note, "%s", failure.text);
     return true;
+}
+
+static bool begins_with(const brim_pipeline *pipeline, const char *name) {
+    brim_pipeline_stage stage;
+    return stage_at(pipeline, 0, &stage) && strcmp(stage.info->name, name) == 0;
 }
 
 /* A guess takes the first array of an npz file: asks for none, to hear of all. */
@@ -108,7 +120,7 @@ static void find_others(struct inspection *inspection) {
     brim_pipeline *pipeline = NULL;
     brim_plan *plan = NULL;
     path.text = inspection->subject;
-    if (!inspection->is_file || strncmp(inspection->text, "npz ", 4) != 0) {
+    if (!inspection->is_file || !begins_with(inspection->session.pipeline, "npz")) {
         return;
     }
     brim_status status = brim_pipeline_new(&pipeline);
@@ -119,15 +131,16 @@ static void find_others(struct inspection *inspection) {
         status =
             brim_plan_new(inspection->session.runtime, pipeline, &inspection->session.open, &plan);
     }
-    (void)keep_choice(inspection, status);
+    (void)keep_choice(inspection, pipeline, status);
     brim_plan_free(plan);
     brim_pipeline_free(pipeline);
 }
 
 /* Files of a folder as they are, and images by their names. */
-static bool is_image_folder(const char *text, const struct outline *outline) {
-    return !outline->changes && strncmp(text, "folder ", 7) == 0 &&
-           strstr(text, " extensions=") == NULL;
+static bool is_image_folder(const brim_pipeline *pipeline, const struct outline *outline) {
+    brim_pipeline_value value;
+    return !outline->changes && begins_with(pipeline, "folder") &&
+           !(argument_of(pipeline, 0, "extensions", 0, &value) && value.end > 0);
 }
 
 /* Gives the session the pipeline with batches that leave bad samples out. Images come
@@ -138,7 +151,7 @@ static brim_status add_batches(struct inspection *inspection, int rows) {
     struct session *session = &inspection->session;
     const struct outline outline = outline_of(session->pipeline);
     const char *given = brim_pipeline_text(session->pipeline);
-    const bool decode = is_image_folder(given, &outline);
+    const bool decode = is_image_folder(session->pipeline, &outline);
     const size_t bytes = outline.sample_bytes + sizeof(DECODED) + sizeof(VERIFY_FORMAT) + 32;
     if (decode || outline.decodes) {
         session->open.slots = IMAGE_SLOTS;
@@ -188,7 +201,7 @@ static brim_status find_plan(struct inspection *inspection) {
     if (status != BRIM_OK) {
         /* a choice left open is no failure, unless there is something to verify */
         if (inspection->is_file && !inspection->options->verify &&
-            keep_choice(inspection, status)) {
+            keep_choice(inspection, session->pipeline, status)) {
             return BRIM_OK;
         }
         inspection->failure = failure_now(session, status);

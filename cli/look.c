@@ -2,7 +2,7 @@
  * look.c: from the values of a field to colours.
  *
  * What the network sees is shown as a person would see it. `normalize` is undone
- * by the numbers of its text, with which the plan has spelled out what stage it is.
+ * by the numbers of its arguments.
  * Floats whose range nothing tells are taken as 0 to 1, or 0 to 255, if they all
  * lie there; only otherwise they are stretched, all images of the sheet alike, and
  * a note says so. Whole numbers in one channel that can only be classes (a mask)
@@ -78,37 +78,27 @@ static double value_at(const struct image *image, const unsigned char *data, uin
 
 /* --------------------------------------------------------------- the stages */
 
-/* What the plan's stages tell of a field. */
-struct history {
-    bool mask;             /* decoded as classes */
-    const char *normalize; /* text of the stage, NULL: none */
-    bool several;          /* of different texts: which one is not known */
-    bool bounded;          /* its values were 0 to `max` */
+/* A plan and its pipeline, whose stages have the same numbers. */
+struct stages {
+    const brim_plan *plan;
+    const brim_pipeline *pipeline;
 };
 
-/* Whether one of the comma-separated names of a list is `name`. */
-static bool list_has(const char *list, const char *name) {
-    const size_t length = strlen(name);
-    for (const char *at = list; at != NULL; at = strchr(at, ',')) {
-        at += *at == ',';
-        if (strncmp(at, name, length) == 0 && (at[length] == ',' || at[length] == '\0')) {
-            return true;
-        }
-    }
-    return false;
-}
+/* What the stages tell of a field. */
+struct history {
+    bool mask; /* decoded as classes */
+    bool normalized;
+    size_t normalize; /* the stage that did it */
+    bool several;     /* that are not the same: which one is not known */
+    bool bounded;     /* its values were 0 to `max` */
+};
 
-/* The value of `key` (with its '=') in a stage's text, or of its n-th word for "". */
-static bool argument(const char *text, const char *key, unsigned n, char value[PATH_MAX]) {
-    char word[PATH_MAX];
-    const size_t length = strlen(key);
-    for (unsigned place = 0; word_next(&text, word) == 'w'; place++) {
-        if (length > 0 ? strncmp(word, key, length) == 0 : place == n) {
-            memmove(value, word + length, strlen(word + length) + 1);
-            return true;
-        }
-    }
-    return false;
+/* Whether the first value of an argument of a stage is this text. */
+static bool is_value(const struct stages *stages, size_t stage, const char *argument,
+                     const char *text) {
+    brim_pipeline_value value;
+    return argument_of(stages->pipeline, stage, argument, 0, &value) &&
+           strcmp(value.text, text) == 0;
 }
 
 /* The next field of what a stage puts out, "image uint8 224x224x3, label text up to 9", that has a
@@ -143,12 +133,18 @@ static bool effect_next(const char **at, char name[BRIM_NAME_BYTES], brim_dtype 
 
 /* Whether the stage acts on the field: it is one of on=, or without on= all of them are meant, or
  * the first of one shape. */
-static bool acts_on(const brim_plan_stage *stage, const char *field, bool all) {
-    char list[PATH_MAX], first[BRIM_NAME_BYTES];
-    const char *effect = stage->effect;
+static bool acts_on(const struct stages *stages, size_t stage, const char *field, bool all) {
+    char first[BRIM_NAME_BYTES];
+    const char *effect = brim_plan_stage_at(stages->plan, stage)->effect;
+    brim_pipeline_value value;
     brim_dtype dtype;
-    if (argument(stage->text, "on=", 0, list)) {
-        return list_has(list, field);
+    for (size_t i = 0; argument_of(stages->pipeline, stage, "on", i, &value); i++) {
+        if (strcmp(value.text, field) == 0) {
+            return true;
+        }
+    }
+    if (argument_of(stages->pipeline, stage, "on", 0, &value)) {
+        return false;
     }
     return all || (effect_next(&effect, first, &dtype) && strcmp(first, field) == 0);
 }
@@ -168,75 +164,69 @@ static brim_dtype type_before(const brim_plan *plan, size_t place, const char *f
     return BRIM_DTYPE_F32;
 }
 
-static void note_normalize(struct history *history, const brim_plan *plan, size_t place,
+static void note_normalize(struct history *history, const struct stages *stages, size_t stage,
                            const char *field) {
-    const brim_plan_stage *stage = brim_plan_stage_at(plan, place);
-    const brim_dtype before = type_before(plan, place, field);
+    const brim_dtype before = type_before(stages->plan, stage, field);
     const double most = before == BRIM_DTYPE_U8 ? 255 : before == BRIM_DTYPE_U16 ? 65535 : 0;
-    char word[PATH_MAX];
-    history->several |= history->normalize != NULL && strcmp(history->normalize, stage->text) != 0;
-    history->normalize = stage->text;
-    if (argument(stage->text, "max=", 0, word)) {
-        const double max = strtod(word, NULL); /* 1 leaves pixels as they are */
-        history->bounded = max > 1 && max >= most;
+    const char *text = brim_plan_stage_at(stages->plan, stage)->text;
+    brim_pipeline_value max;
+    history->several |=
+        history->normalized &&
+        strcmp(brim_plan_stage_at(stages->plan, history->normalize)->text, text) != 0;
+    history->normalized = true;
+    history->normalize = stage;
+    if (argument_of(stages->pipeline, stage, "max", 0, &max)) {
+        history->bounded = max.real > 1 && max.real >= most; /* 1 leaves pixels as they are */
     } else { /* a preset is refused where nothing says how far values go */
-        history->bounded =
-            most > 0 || (argument(stage->text, "", 1, word) && strcmp(word, "own") != 0);
+        history->bounded = most > 0 || !is_value(stages, stage, "preset", "own");
     }
 }
 
-static struct history history_of(const brim_plan *plan, const char *field) {
+static struct history history_of(const struct stages *stages, const char *field) {
     struct history history = { 0 };
-    char name[PATH_MAX], word[PATH_MAX];
-    snprintf(name, sizeof name, "%s", field);
-    for (size_t i = brim_plan_get(plan)->stage_count; i-- > 0;) {
-        const brim_plan_stage *stage = brim_plan_stage_at(plan, i);
-        if (strcmp(stage->name, "copy") == 0) {
-            if (argument(stage->text, "", 2, word) && strcmp(word, name) == 0) {
-                (void)argument(stage->text, "", 1, name);
+    brim_pipeline_value from;
+    const char *name = field;
+    for (size_t i = brim_plan_get(stages->plan)->stage_count; i-- > 0;) {
+        const char *stage = brim_plan_stage_at(stages->plan, i)->name;
+        if (strcmp(stage, "copy") == 0) {
+            if (is_value(stages, i, "to", name) &&
+                argument_of(stages->pipeline, i, "from", 0, &from)) {
+                name = from.text;
             }
-        } else if (strcmp(stage->name, "normalize") == 0 && acts_on(stage, name, false)) {
-            note_normalize(&history, plan, i, name);
-        } else if (strcmp(stage->name, "decode") == 0 && acts_on(stage, name, true)) {
-            history.mask |= argument(stage->text, "", 1, word) && strcmp(word, "mask") == 0;
+        } else if (strcmp(stage, "normalize") == 0 && acts_on(stages, i, name, false)) {
+            note_normalize(&history, stages, i, name);
+        } else if (strcmp(stage, "decode") == 0 && acts_on(stages, i, name, true)) {
+            history.mask |= is_value(stages, i, "mode", "mask");
         }
     }
     return history;
 }
 
 /* One number for all channels, or one for each. False: there is none. */
-static bool numbers_read(const char *text, double numbers[LOOK_CHANNELS]) {
+static bool numbers_read(const struct stages *stages, size_t stage, const char *argument,
+                         double numbers[LOOK_CHANNELS]) {
+    brim_pipeline_value value;
     unsigned count = 0;
-    char *end;
-    do {
-        numbers[count] = strtod(text, &end);
-        if (end == text) {
-            return false;
-        }
-        count++;
-        text = end + 1;
-    } while (*end == ',' && count < LOOK_CHANNELS);
+    while (count < LOOK_CHANNELS && argument_of(stages->pipeline, stage, argument, count, &value)) {
+        numbers[count++] = value.real;
+    }
     for (unsigned c = 1; c < LOOK_CHANNELS && count == 1; c++) {
         numbers[c] = numbers[0];
     }
-    return *end == '\0';
+    return count > 0 && !argument_of(stages->pipeline, stage, argument, LOOK_CHANNELS, &value);
 }
 
 /* The inverse of a normalize stage, but for its max. */
-static bool normalize_read(struct look *look, const char *text) {
+static bool normalize_read(struct look *look, const struct stages *stages, size_t stage) {
     static const double mean[] = { 0.485, 0.456, 0.406 }, std[] = { 0.229, 0.224, 0.225 };
-    char preset[PATH_MAX], value[PATH_MAX];
-    if (!argument(text, "", 1, preset)) {
-        return false;
-    }
-    if (strcmp(preset, "imagenet") == 0) {
+    if (is_value(stages, stage, "preset", "imagenet")) {
         memcpy(look->mean, mean, sizeof mean);
         memcpy(look->std, std, sizeof std);
         return true;
     }
-    return strcmp(preset, "unit") == 0 ||
-           (argument(text, "mean=", 0, value) && numbers_read(value, look->mean) &&
-            argument(text, "std=", 0, value) && numbers_read(value, look->std));
+    return is_value(stages, stage, "preset", "unit") ||
+           (numbers_read(stages, stage, "mean", look->mean) &&
+            numbers_read(stages, stage, "std", look->std));
 }
 
 /* ------------------------------------------------------------------- values */
@@ -299,12 +289,14 @@ static bool is_mask(const struct image *image, const struct history *history,
            (image->dtype == BRIM_DTYPE_U8 ? range->classes : image->dtype != BRIM_DTYPE_U16);
 }
 
-void look_find(struct look *look, const brim_plan *plan, const char *field,
-               const struct image *image, unsigned char *const *samples, size_t count) {
-    const struct history history = history_of(plan, field);
+void look_find(struct look *look, const brim_plan *plan, const brim_pipeline *pipeline,
+               const char *field, const struct image *image, unsigned char *const *samples,
+               size_t count) {
+    const struct stages stages = { plan, pipeline };
+    const struct history history = history_of(&stages, field);
     *look = (struct look){ .std = { 1, 1, 1, 1 }, .white = 1 };
-    const bool normalized = is_real(image->dtype) && history.normalize != NULL &&
-                            !history.several && normalize_read(look, history.normalize);
+    const bool normalized = is_real(image->dtype) && history.normalized && !history.several &&
+                            normalize_read(look, &stages, history.normalize);
     const struct range range = range_of(look, image, samples, count);
     look->palette = is_mask(image, &history, &range);
     if (image->dtype == BRIM_DTYPE_U8) {

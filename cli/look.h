@@ -30,9 +30,11 @@ struct look {
     char note[256]; /* what a reader of the sheet should know; "": nothing */
 };
 
-/* Finds the look of a field from the plan's stages and from `count` samples. */
-void look_find(struct look *look, const brim_plan *plan, const char *field,
-               const struct image *image, unsigned char *const *samples, size_t count);
+/* Finds the look of a field from the stages of a plan and its pipeline, and from `count`
+ * samples. */
+void look_find(struct look *look, const brim_plan *plan, const brim_pipeline *pipeline,
+               const char *field, const struct image *image, unsigned char *const *samples,
+               size_t count);
 /* The colour of a pixel, 0xrrggbb. */
 uint32_t look_colour(const struct look *look, const struct image *image, const unsigned char *data,
                      uint32_t x, uint32_t y);

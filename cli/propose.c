@@ -45,19 +45,16 @@ static bool is_transform(const char *name) {
     return stage != NULL && stage->room == BRIM_ROOM_TRANSFORM;
 }
 
-/* Whether the plan's stages are the text's, one by one, and none of them is a cache. */
+/* Whether no stage stands in parentheses, and none is a cache. */
 static bool is_plain(const brim_pipeline *pipeline, const brim_plan *plan) {
-    const uint32_t count = brim_plan_get(plan)->stage_count;
-    if (brim_pipeline_count(pipeline) != count) {
-        return false; /* some stand in parentheses */
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        const char *name = brim_plan_stage_at(plan, i)->name;
-        if (strcmp(name, brim_pipeline_stage_at(pipeline, i)) != 0 || strcmp(name, "cache") == 0) {
+    brim_pipeline_stage stage;
+    size_t count = 0;
+    for (; stage_at(pipeline, count, &stage); count++) {
+        if (stage.depth > 0 || stage.info->room == BRIM_ROOM_CACHE) {
             return false;
         }
     }
-    return true;
+    return count == brim_plan_get(plan)->stage_count;
 }
 
 static void add(struct proposals *proposals, const brim_plan *plan, uint32_t stage) {
@@ -101,26 +98,14 @@ void proposals_find(struct proposals *proposals, const struct session *session,
     }
 }
 
-/* A new text with `more` behind stage `stage`. */
-static char *insert(const char *text, uint32_t stage, const char *more) {
-    const char *at = text;
-    char word[PATH_MAX], kind;
-    unsigned depth = 0;
-    while ((kind = word_next(&at, word)) != '\0') {
-        depth += kind == '(';
-        depth -= kind == ')';
-        if (kind == '|' && depth == 0 && stage-- == 0) {
-            at--;
-            break;
-        }
-    }
+/* A new text with `more` behind stage `stage` of a plain pipeline. */
+static char *insert(const brim_pipeline *pipeline, uint32_t stage, const char *more) {
+    const char *text = brim_pipeline_text(pipeline);
+    brim_pipeline_stage at;
+    const size_t end = stage_at(pipeline, stage, &at) ? at.end : strlen(text);
     const size_t bytes = strlen(text) + strlen(more) + 4;
     char *longer = take(bytes, 1);
-    if (*at == '\0') {
-        snprintf(longer, bytes, "%s | %s", text, more);
-    } else {
-        snprintf(longer, bytes, "%.*s| %s %s", (int)(at - text), text, more, at);
-    }
+    snprintf(longer, bytes, "%.*s | %s%s", (int)end, text, more, text + end);
     return longer;
 }
 
@@ -210,8 +195,13 @@ static brim_status run(const struct session *session, const char *text, uint64_t
     struct feed feed = { 0 };
     char few[64];
     snprintf(few, sizeof few, "shuffle each_epoch=no | take %" PRIu64, rows);
-    char *shorter = insert(text, 0, few);
-    brim_status status = brim_pipeline_parse(shorter, &own.pipeline);
+    brim_status status = brim_pipeline_parse(text, &own.pipeline);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    char *shorter = insert(own.pipeline, 0, few);
+    brim_pipeline_free(own.pipeline);
+    status = brim_pipeline_parse(shorter, &own.pipeline);
     free(shorter);
     if (status != BRIM_OK) {
         return status;
@@ -291,7 +281,7 @@ static bool file_fills(const struct proposals *proposals, const struct proposal 
     }
     snprintf(path, sizeof path, "%s/brimcache", folder);
     char *stage = file_stage(proposals, proposal, path);
-    char *text = insert(brim_pipeline_text(session->pipeline), proposal->stage, stage);
+    char *text = insert(session->pipeline, proposal->stage, stage);
     const bool ran = run(session, text, rows < proposals->rows ? rows : proposals->rows,
                          FILE_SECONDS, progress, "trying a file", &trial) == BRIM_OK;
     free(text);
@@ -333,7 +323,7 @@ void proposals_try(struct proposals *proposals, const struct session *session,
         struct trial trial = { 0 };
         char what[BRIM_NAME_BYTES + 32];
         snprintf(what, sizeof what, "trying a cache after %s", proposal->after);
-        char *cached = insert(text, proposal->stage, "cache memory");
+        char *cached = insert(session->pipeline, proposal->stage, "cache memory");
         if (run(session, cached, rows, seconds, progress, what, &trial) == BRIM_OK) {
             judge(proposals, proposal, &plain, &trial);
         }
@@ -346,7 +336,7 @@ void proposals_try(struct proposals *proposals, const struct session *session,
     choose(proposals);
     for (size_t i = 0; i < proposals->count; i++) {
         proposals->at[i].text =
-            insert(text, proposals->at[i].stage,
+            insert(session->pipeline, proposals->at[i].stage,
                    proposals->at[i].file ? "cache file=samples.brimcache" : "cache memory");
     }
 }

@@ -2,7 +2,7 @@
  * session.c: opens what the commands work with and explains what went wrong.
  *
  * The smallest budget is told by the plan that does not fit, or by the refusal
- * (brim_refusal_read). Where the limit was too small even for a runtime or a plan, one more
+ * (brim_failure_read). Where the limit was too small even for a runtime or a plan, one more
  * plan is made with a little more, so that a refusal never takes the memory that it
  * refused; where that is too little as well, all that is known is that it needs more.
  * A stream that was opened once is never planned again, since its beginning is gone.
@@ -193,35 +193,6 @@ void session_end(struct session *session) {
 
 /* ------------------------------------------------------------- the outline */
 
-char word_next(const char **at, char word[PATH_MAX]) {
-    const char *text = *at + strspn(*at, " ");
-    size_t length = 0;
-    char quote = '\0', before = ' ';
-    word[0] = '\0';
-    if (*text == '\0' || strchr("|()", *text) != NULL) {
-        *at = text + (*text != '\0');
-        return *text;
-    }
-    for (; *text != '\0' && (quote != '\0' || strchr(" |()", *text) == NULL); text++) {
-        if (quote == '\0' && strchr("\"'", *text) != NULL && strchr(" =,", before) != NULL) {
-            quote = *text;
-            continue;
-        }
-        if (quote != '\0' && *text == quote) {
-            quote = '\0';
-            continue;
-        }
-        text += quote != '\0' && *text == '\\' && (text[1] == quote || text[1] == '\\');
-        before = *text;
-        if (length + 1 < PATH_MAX) {
-            word[length++] = *text;
-        }
-    }
-    word[length] = '\0';
-    *at = text;
-    return 'w';
-}
-
 static bool is_stream(const char *word) {
     struct stat facts;
     return strcmp(word, "-") == 0 ||
@@ -229,39 +200,62 @@ static bool is_stream(const char *word) {
             (S_ISFIFO(facts.st_mode) || S_ISSOCK(facts.st_mode) || S_ISCHR(facts.st_mode)));
 }
 
-struct outline outline_of(const brim_pipeline *pipeline) {
-    struct outline outline = { 0 };
-    const char *const text = brim_pipeline_text(pipeline);
-    const char *at = text, *bar = text; /* the one before the stage */
-    char word[PATH_MAX];
-    unsigned depth = 0;
-    char kind, before = '|';
-    bool cut = false;
-    if (text == NULL) {
-        return outline;
+bool stage_at(const brim_pipeline *pipeline, size_t index, brim_pipeline_stage *stage) {
+    *stage = (brim_pipeline_stage)BRIM_PIPELINE_STAGE_INIT;
+    return index < brim_pipeline_stage_count(pipeline) &&
+           brim_pipeline_read_stage(pipeline, index, stage) == BRIM_OK;
+}
+
+bool argument_of(const brim_pipeline *pipeline, size_t index, const char *argument, size_t number,
+                 brim_pipeline_value *value) {
+    brim_pipeline_stage stage;
+    if (!stage_at(pipeline, index, &stage)) {
+        return false;
     }
-    outline.sample_bytes = strlen(text);
-    for (; (kind = word_next(&at, word)) != '\0'; before = kind) {
-        depth += kind == '(';
-        depth -= kind == ')';
-        bar = kind == '|' && depth == 0 ? at - 1 : bar;
-        if (kind != 'w') {
+    for (size_t i = 0; i < stage.value_count; i++) {
+        *value = (brim_pipeline_value)BRIM_PIPELINE_VALUE_INIT;
+        if (brim_pipeline_read_value(pipeline, index, i, value) != BRIM_OK) {
+            return false;
+        }
+        if (strcmp(value->info->name, argument) == 0 && number-- == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether a source reads one of its files as a stream. */
+static bool reads_stream(const brim_pipeline *pipeline, size_t index, size_t value_count) {
+    for (size_t i = 0; i < value_count; i++) {
+        brim_pipeline_value value = BRIM_PIPELINE_VALUE_INIT;
+        if (brim_pipeline_read_value(pipeline, index, i, &value) == BRIM_OK &&
+            value.info->type == BRIM_TYPE_PATH && is_stream(value.text)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+struct outline outline_of(const brim_pipeline *pipeline) {
+    const char *const text = brim_pipeline_text(pipeline);
+    struct outline outline = { .sample_bytes = text == NULL ? 0 : strlen(text) };
+    brim_pipeline_stage stage;
+    size_t before = 0; /* where the last stage outside of parentheses ends */
+    bool cut = false;
+    for (size_t i = 0; stage_at(pipeline, i, &stage); i++) {
+        const brim_room room = stage.info->room;
+        outline.changes |= room == BRIM_ROOM_TRANSFORM;
+        outline.decodes |= strcmp(stage.info->name, "decode") == 0;
+        outline.stream |= room == BRIM_ROOM_SOURCE && reads_stream(pipeline, i, stage.value_count);
+        if (stage.depth > 0) {
             continue;
         }
-        if (before != '|' && before != '(') {
-            outline.stream |= is_stream(word);
-            continue;
+        outline.batches = room == BRIM_ROOM_BATCHING;
+        if (outline.batches && !cut) {
+            outline.sample_bytes = before;
+            cut = true;
         }
-        const brim_stage_info *stage = brim_stage_find(word);
-        outline.changes |= stage != NULL && stage->room == BRIM_ROOM_TRANSFORM;
-        outline.decodes |= strcmp(word, "decode") == 0;
-        if (depth == 0) {
-            outline.batches = stage != NULL && stage->room == BRIM_ROOM_BATCHING;
-            if (outline.batches && !cut) {
-                outline.sample_bytes = (size_t)(bar - text);
-                cut = true;
-            }
-        }
+        before = stage.end;
     }
     return outline;
 }
@@ -275,7 +269,7 @@ static void take_minimum(struct failure *failure, const brim_plan_info *info) {
     failure->at_least = false;
 }
 
-static void take_refusal(struct failure *failure, const brim_refusal *refusal) {
+static void take_refusal(struct failure *failure, const brim_failure *refusal) {
     failure->minimum_bytes = refusal->minimum_bytes;
     failure->minimum_device_bytes = refusal->minimum_device_bytes;
     failure->minimum_pinned_bytes = refusal->minimum_pinned_bytes;
@@ -285,7 +279,7 @@ static void take_refusal(struct failure *failure, const brim_refusal *refusal) {
 /* Plans once more, with a little more memory: the smallest budget, or more than is known of it
  * so far. */
 static void plan_larger(const struct session *session, struct failure *failure) {
-    brim_refusal refusal = BRIM_REFUSAL_INIT;
+    brim_failure refusal = BRIM_FAILURE_INIT;
     brim_runtime *runtime;
     brim_plan *plan;
     if (larger_new(session, &runtime) != BRIM_OK) {
@@ -295,7 +289,7 @@ static void plan_larger(const struct session *session, struct failure *failure) 
     if (status == BRIM_OK) {
         take_minimum(failure, brim_plan_get(plan));
         brim_plan_free(plan);
-    } else if (status == BRIM_STATUS_BUDGET && brim_refusal_read(&refusal) == BRIM_OK &&
+    } else if (status == BRIM_STATUS_BUDGET && brim_failure_read(&refusal) == BRIM_OK &&
                refusal.minimum_bytes > failure->minimum_bytes) {
         take_refusal(failure, &refusal);
     }
@@ -330,11 +324,11 @@ void failure_minimum(struct failure *failure, const struct session *session,
 
 struct failure failure_now(const struct session *session, brim_status status) {
     struct failure failure = { .status = status };
-    brim_refusal refusal = BRIM_REFUSAL_INIT;
-    const char *detail = brim_detail();
+    brim_failure refusal = BRIM_FAILURE_INIT;
+    (void)brim_failure_read(&refusal);
     snprintf(failure.text, sizeof failure.text, "%s",
-             *detail != '\0' ? detail : brim_status_text(status));
-    if (status != BRIM_STATUS_BUDGET || brim_refusal_read(&refusal) != BRIM_OK || refusal.blocked) {
+             refusal.text[0] != '\0' ? refusal.text : brim_status_text(status));
+    if (status != BRIM_STATUS_BUDGET || refusal.blocked) {
         return failure; /* no budget would do */
     }
     take_refusal(&failure, &refusal);

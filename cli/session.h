@@ -47,10 +47,11 @@ void session_end(struct session *session);
 brim_status session_plan(struct session *session, brim_plan **plan);
 brim_status session_load(struct session *session, brim_loader **loader);
 
-/* One word of a canonical text from *at on, which moves behind it: 'w' for a
- * name or a value, one of "|()" for itself, 0 at the end. Quotes are taken off; a
- * value longer than any path is cut. */
-char word_next(const char **at, char word[PATH_MAX]);
+/* Stage `index` of a pipeline, those in parentheses counted; false: past the end. */
+bool stage_at(const brim_pipeline *pipeline, size_t index, brim_pipeline_stage *stage);
+/* Value `number` of an argument of that stage; false: it has none. */
+bool argument_of(const brim_pipeline *pipeline, size_t index, const char *argument, size_t number,
+                 brim_pipeline_value *value);
 
 /* What is known of a pipeline before it is opened. */
 struct outline {

@@ -330,8 +330,8 @@ static void draw(struct show *show) {
     struct contact *contact = &show->contact;
     for (uint32_t i = 0; i < contact->picture_count; i++) {
         struct picture *picture = &contact->pictures[i];
-        look_find(&picture->look, show->plan, picture->field, &picture->image, picture->copies,
-                  contact->count);
+        look_find(&picture->look, show->plan, show->session->pipeline, picture->field,
+                  &picture->image, picture->copies, contact->count);
         if (picture->look.note[0] != '\0') {
             fputs("brim show: ", stderr);
             put_clean(stderr, picture->look.note);

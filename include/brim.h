@@ -39,7 +39,8 @@
  *   is BRIM_STATUS_INVALID. A call that returns a pointer or a number returns
  *   NULL or 0. _free, _close and _release accept NULL and do nothing.
  * - brim_detail() is the text of the last failure on the calling thread: what
- *   failed, where, how much, and what to change.
+ *   failed, where, how much, and what to change. brim_failure_read() is the same
+ *   failure for programs: stage, file, sample, byte, memory.
  * - _read fills a struct of the caller with what holds at this moment.
  * - A struct that the caller makes begins with `size`: initialise it with the
  *   matching BRIM_..._INIT macro. Later versions add fields at its end. A program
@@ -152,23 +153,6 @@ BRIM_API const char *brim_status_text(brim_status status);
  * the next failing call on this thread. */
 BRIM_API const char *brim_detail(void);
 
-/* What was refused, in numbers. It tells of the calling thread's last brim_runtime_new,
- * brim_plan_new, brim_loader_open or brim_loader_open_text, if that returned
- * BRIM_STATUS_BUDGET; else all is 0. */
-typedef struct brim_refusal {
-    size_t size;
-    uint64_t minimum_bytes; /* smallest host limit in which the pipeline opens alone; 0: unknown */
-    int exact; /* 0: refused before everything was known: minimum_bytes may not be enough */
-    uint64_t minimum_pinned_bytes; /* smallest page-locked limit; 0 on the host, or if not exact */
-    uint64_t minimum_device_bytes; /* smallest limit of the device; 0 likewise */
-    uint64_t others_bytes;         /* what other processes hold of a shared budget that had no room
-                                      for one more process */
-    int blocked; /* 1: no limit would help: the shared budget is damaged, locked by a process that
-                    hangs, or shared by as many processes as are possible */
-} brim_refusal;
-#define BRIM_REFUSAL_INIT BRIM__INIT(brim_refusal)
-BRIM_API brim_status brim_refusal_read(brim_refusal *refusal);
-
 /* The version of the library that is loaded: "0.1.0", and as BRIM_VERSION_NUMBER. */
 BRIM_API const char *brim_version(void);
 BRIM_API uint32_t brim_version_number(void);
@@ -259,6 +243,59 @@ typedef enum brim_memory {
     BRIM_MEMORY_DEVICE = 2, /* of the first device; brim_device_memory gives that of any */
     BRIM_MEMORY_KINDS = 18, /* how many: host, page-locked, eight CUDA and eight OpenCL devices */
 } brim_memory;
+
+/* ---------------------------------------------------------------- failures
+ *
+ * What brim_detail() says in words, for programs: nothing needs to be read out of the
+ * text, which may change from version to version. */
+
+#define BRIM_NO_STAGE     UINT32_MAX
+#define BRIM_SOURCE_BYTES 256 /* of a failure's source, with its zero; a longer one is cut */
+#define BRIM_MOST_HOLDERS 8
+
+/* A holder of memory where it was refused: a budget by its label, or a process. */
+typedef struct brim_holder {
+    char label[BRIM_NAME_BYTES];
+    uint64_t bytes;
+} brim_holder;
+
+/* A failure in parts. What is not known is "", 0 or the value that its comment names. */
+typedef struct brim_failure {
+    size_t size;
+    brim_status status; /* BRIM_OK: nothing has failed on this thread yet */
+    char text[1024];    /* brim_detail() */
+    /* The stage of the pipeline that failed: its number as of brim_pipeline_read_stage and its
+     * bytes [begin, end) of the text. `at` is the byte that is wrong, or `begin`. The text is what
+     * was given to brim_pipeline_parse, or else brim_pipeline_text. */
+    char stage[BRIM_NAME_BYTES];    /* "": none, or it is not known which */
+    char argument[BRIM_NAME_BYTES]; /* of the stage, that is wrong or missing; "": none */
+    uint32_t stage_index;           /* BRIM_NO_STAGE: unknown */
+    size_t begin, end, at;          /* end 0: unknown */
+    /* the data */
+    char source[BRIM_SOURCE_BYTES]; /* the file, or "@name" of what is bound; "": none */
+    uint64_t sample;                /* its number as batches give it; BRIM_UNKNOWN */
+    uint64_t byte;                  /* of the file; BRIM_UNKNOWN */
+    uint64_t cause;                 /* what a callback gave brim_callback_cause; 0: none */
+    /* the memory, with BRIM_STATUS_BUDGET */
+    brim_memory wanted_kind;
+    uint64_t wanted_bytes;  /* that were refused; 0: unknown */
+    uint64_t minimum_bytes; /* smallest host limit that would do: of a plan or a loader the one in
+                               which it opens alone, else of the budget that refused; 0: unknown */
+    uint64_t minimum_pinned_bytes; /* the same of page-locked memory and of the device; ... */
+    uint64_t minimum_device_bytes; /* ... 0 on the host, and where `exact` is 0 */
+    int exact;             /* 0: it was refused before all was known: the minimum may be larger */
+    int blocked;           /* 1: no limit would do: the shared budget is locked by a process that
+                              does not go on, damaged, or shared by as many as can be */
+    uint64_t others_bytes; /* what other processes have of a shared budget in which there was no
+                              room for another process */
+    uint32_t holder_count;
+    brim_holder holder[BRIM_MOST_HOLDERS]; /* largest first */
+} brim_failure;
+#define BRIM_FAILURE_INIT BRIM__INIT(brim_failure)
+/* The calling thread's last failure. */
+BRIM_API brim_status brim_failure_read(brim_failure *failure);
+
+/* ---------------------------------------------------------------- budgets */
 
 /* A node in a tree of limits. The root is the runtime's (brim_runtime_budget), the others are
  * destroyed by brim_budget_free. */
@@ -424,6 +461,64 @@ BRIM_API brim_status brim_runtime_trim(brim_runtime *runtime, uint64_t *bytes);
  * zeros and cost addresses, but no memory. */
 BRIM_API void brim_keep_addresses(void);
 
+/* ------------------------------------------------------- table of stages */
+
+/* The kind of a stage. */
+typedef enum brim_room {
+    BRIM_ROOM_SOURCE = 0,
+    BRIM_ROOM_ORDER = 1,
+    BRIM_ROOM_TRANSFORM = 2,
+    BRIM_ROOM_BATCHING = 3,
+    BRIM_ROOM_CACHE = 4,
+} brim_room;
+
+/* The type of an argument. */
+typedef enum brim_type {
+    BRIM_TYPE_INTEGER = 0,
+    BRIM_TYPE_REAL = 1,
+    BRIM_TYPE_SIZE = 2,     /* bytes; takes KiB, MiB, GiB, kB, MB, GB */
+    BRIM_TYPE_YESNO = 3,    /* yes or no */
+    BRIM_TYPE_CHOICE = 4,   /* one of `choices` */
+    BRIM_TYPE_WORD = 5,     /* a name */
+    BRIM_TYPE_PATH = 6,     /* a file; not part of fingerprints */
+    BRIM_TYPE_BINDING = 7,  /* @name */
+    BRIM_TYPE_PIPELINE = 8, /* ( ... ) */
+    BRIM_TYPE_WEIGHTED = 9, /* weight ( ... ): a number, then a pipeline */
+} brim_type;
+
+/* Flags of brim_argument_info. */
+#define BRIM_ARGUMENT_REQUIRED   1u /* no default */
+#define BRIM_ARGUMENT_POSITIONAL 2u /* may stand without its key */
+#define BRIM_ARGUMENT_LIST       4u /* several values: positional ones follow each other, key=a,b */
+
+/* One argument of a stage in the table. */
+typedef struct brim_argument_info {
+    const char *name;
+    brim_type type;
+    uint32_t flags;
+    const char *fallback; /* default, as a pipeline would write it; NULL: none */
+    double least, most;   /* range of numbers; both 0: any */
+    const char *choices;  /* "drop|keep|pad", or NULL */
+    const char *help;
+} brim_argument_info;
+
+/* One stage in the table. */
+typedef struct brim_stage_info {
+    const char *name;
+    const char *summary;
+    const char *example; /* the stage alone, as it stands in a pipeline */
+    brim_room room;
+    uint32_t version;      /* changes when what it puts out changes */
+    const void *arguments; /* see brim_stage_argument_at */
+    size_t argument_count;
+} brim_stage_info;
+
+BRIM_API size_t brim_stage_count(void);
+BRIM_API const brim_stage_info *brim_stage_at(size_t index);       /* NULL past the end */
+BRIM_API const brim_stage_info *brim_stage_find(const char *name); /* NULL: no such stage */
+BRIM_API const brim_argument_info *brim_stage_argument_at(const brim_stage_info *stage,
+                                                          size_t index); /* NULL past the end */
+
 /* --------------------------------------------------------------- pipeline */
 
 /* A list of stages: what to do. Destroyed by brim_pipeline_free. */
@@ -458,14 +553,57 @@ BRIM_API brim_status brim_pipeline_add(brim_pipeline *pipeline, const char *stag
                                        const brim_argument *arguments, size_t count);
 BRIM_API brim_status brim_pipeline_copy(const brim_pipeline *pipeline, brim_pipeline **copy);
 BRIM_API void brim_pipeline_free(brim_pipeline *pipeline);
-/* The number of stages, without those in parentheses; the name of each (NULL past the
- * end); and removing all stages after the first `count`. */
+/* The number of stages, without those in parentheses; and removing all stages after the first
+ * `count`. */
 BRIM_API size_t brim_pipeline_count(const brim_pipeline *pipeline);
-BRIM_API const char *brim_pipeline_stage_at(const brim_pipeline *pipeline, size_t index);
 BRIM_API brim_status brim_pipeline_cut(brim_pipeline *pipeline, size_t count);
 /* The pipeline as text that parses to the same pipeline; owned by it, valid
  * until it is changed or freed. */
 BRIM_API const char *brim_pipeline_text(const brim_pipeline *pipeline);
+
+/* A stage of a pipeline. All are walked in the order of the text: one that has pipelines in
+ * parentheses comes before the stages of these. */
+typedef struct brim_pipeline_stage {
+    size_t size;
+    const brim_stage_info *info; /* its row of the table: name, room, arguments */
+    size_t begin, end;           /* its bytes of brim_pipeline_text, all that it has in
+                                    parentheses among them */
+    uint32_t depth;              /* parentheses that it stands in */
+    uint32_t parent;             /* the stage that these belong to; BRIM_NO_STAGE: none ... */
+    uint32_t branch;             /* ... and which of its pipelines it stands in: 0, 1, ... */
+    size_t value_count;          /* of its arguments, see brim_pipeline_read_value */
+} brim_pipeline_stage;
+#define BRIM_PIPELINE_STAGE_INIT BRIM__INIT(brim_pipeline_stage)
+
+/* One value of an argument of a stage; a list has several. Defaults are values too. */
+typedef struct brim_pipeline_value {
+    size_t size;
+    const brim_argument_info *info; /* of its argument: name, type */
+    const char *text;               /* without quotes, of a binding without the @; "": a pipeline */
+    int64_t integer;                /* INTEGER, SIZE in bytes, YESNO (0 or 1), CHOICE (which one) */
+    double real;                    /* REAL, and the weight of WEIGHTED */
+    uint32_t branch;   /* of a pipeline: what its stages have as `branch`; else BRIM_NO_STAGE */
+    size_t begin, end; /* its bytes of brim_pipeline_text, with quotes, @ or parentheses; both 0:
+                          the default, which the text leaves out */
+} brim_pipeline_value;
+#define BRIM_PIPELINE_VALUE_INIT BRIM__INIT(brim_pipeline_value)
+
+/* All stages, those in parentheses among them. What a stage and a value point to is owned by the
+ * pipeline, and valid until it is changed or freed. BRIM_STATUS_INVALID: there is none of that
+ * number. */
+BRIM_API size_t brim_pipeline_stage_count(const brim_pipeline *pipeline);
+BRIM_API brim_status brim_pipeline_read_stage(const brim_pipeline *pipeline, size_t stage,
+                                              brim_pipeline_stage *out);
+BRIM_API brim_status brim_pipeline_read_value(const brim_pipeline *pipeline, size_t stage,
+                                              size_t value, brim_pipeline_value *out);
+
+/* The name nearest to `word` by edit distance, the first of equals, for "did you mean"; NULL when
+ * none is near enough to be meant. The error texts of brim use it. */
+BRIM_API const char *brim_nearest(const char *word, const char *const *names, size_t count);
+
+/* Writes the pipeline that reads a file, such as "idx train-images.gz", from the file's bytes and
+ * name. BRIM_STATUS_UNSUPPORTED: no source is known that reads it. */
+BRIM_API brim_status brim_guess(const char *path, char *pipeline, size_t pipeline_bytes);
 
 /* ---------------------------------------------------------------- bindings
  *
@@ -529,6 +667,10 @@ typedef struct brim_call {
 
 /* Random numbers for callbacks: the same for (call, draw) on any thread. */
 BRIM_API uint32_t brim_call_random(const brim_call *call, uint32_t draw);
+/* For a callback that is about to fail: a number of its own, that the failure will have as its
+ * `cause`, such as that of an exception which it keeps. The failure's text then does not tell
+ * what the callback returned. */
+BRIM_API void brim_callback_cause(uint64_t cause);
 
 /* Flags of brim_binding. */
 #define BRIM_CALLBACK_PURE 1u /* same input, same output: may be cached and made again */
@@ -749,6 +891,7 @@ typedef struct brim_plan_stage {
     int fused;             /* 1: done in one pass with the stage before it */
     int cacheable;         /* 1: a cache may follow it */
     uint64_t sample_bytes; /* cacheable: most bytes of a sample in such a cache */
+    size_t begin, end;     /* its bytes of brim_pipeline_text */
 } brim_plan_stage;
 
 /* The index of one file: where its records lie. */
@@ -799,7 +942,7 @@ typedef struct brim_loader brim_loader;
 typedef struct brim_batch brim_batch;
 
 /* Takes the pipeline's minimum, unpacks compressed data into it, and starts.
- * BRIM_STATUS_BUDGET: it does not fit; brim_refusal_read says what would. `options` may be NULL.
+ * BRIM_STATUS_BUDGET: it does not fit; brim_failure_read says what would. `options` may be NULL.
  * Batches that are still lent when the loader is closed stay valid and charged until released. */
 BRIM_API brim_status brim_loader_open(brim_runtime *runtime, const brim_pipeline *pipeline,
                                       const brim_open_options *options, brim_loader **loader);
@@ -837,6 +980,8 @@ BRIM_API const brim_plan *brim_loader_plan(const brim_loader *loader);
 
 /* Copies the text of the loader's last failure, cut to text_bytes; "": there was none. */
 BRIM_API void brim_loader_detail(brim_loader *loader, char *text, size_t text_bytes);
+/* The same failure for programs; its part about memory stays with the thread that met it. */
+BRIM_API brim_status brim_loader_read_failure(brim_loader *loader, brim_failure *failure);
 
 #define BRIM_STATE_BYTES 128
 /* Where a loader stands: after the batches that were delivered so far. Plain bytes, the same on
@@ -1031,72 +1176,6 @@ BRIM_API int brim_output_file(const brim_output *output);
 BRIM_API brim_status brim_output_commit(brim_output *output);
 /* Removes the unfinished file. */
 BRIM_API void brim_output_free(brim_output *output);
-
-/* ------------------------------------------------------- table of stages */
-
-/* The kind of a stage. */
-typedef enum brim_room {
-    BRIM_ROOM_SOURCE = 0,
-    BRIM_ROOM_ORDER = 1,
-    BRIM_ROOM_TRANSFORM = 2,
-    BRIM_ROOM_BATCHING = 3,
-    BRIM_ROOM_CACHE = 4,
-} brim_room;
-
-/* The type of an argument. */
-typedef enum brim_type {
-    BRIM_TYPE_INTEGER = 0,
-    BRIM_TYPE_REAL = 1,
-    BRIM_TYPE_SIZE = 2,     /* bytes; takes KiB, MiB, GiB, kB, MB, GB */
-    BRIM_TYPE_YESNO = 3,    /* yes or no */
-    BRIM_TYPE_CHOICE = 4,   /* one of `choices` */
-    BRIM_TYPE_WORD = 5,     /* a name */
-    BRIM_TYPE_PATH = 6,     /* a file; not part of fingerprints */
-    BRIM_TYPE_BINDING = 7,  /* @name */
-    BRIM_TYPE_PIPELINE = 8, /* ( ... ) */
-    BRIM_TYPE_WEIGHTED = 9, /* weight ( ... ): a number, then a pipeline */
-} brim_type;
-
-/* Flags of brim_argument_info. */
-#define BRIM_ARGUMENT_REQUIRED   1u /* no default */
-#define BRIM_ARGUMENT_POSITIONAL 2u /* may stand without its key */
-#define BRIM_ARGUMENT_LIST       4u /* several values: positional ones follow each other, key=a,b */
-
-/* One argument of a stage in the table. */
-typedef struct brim_argument_info {
-    const char *name;
-    brim_type type;
-    uint32_t flags;
-    const char *fallback; /* default, as a pipeline would write it; NULL: none */
-    double least, most;   /* range of numbers; both 0: any */
-    const char *choices;  /* "drop|keep|pad", or NULL */
-    const char *help;
-} brim_argument_info;
-
-/* One stage in the table. */
-typedef struct brim_stage_info {
-    const char *name;
-    const char *summary;
-    const char *example; /* the stage alone, as it stands in a pipeline */
-    brim_room room;
-    uint32_t version;      /* changes when what it puts out changes */
-    const void *arguments; /* see brim_stage_argument_at */
-    size_t argument_count;
-} brim_stage_info;
-
-BRIM_API size_t brim_stage_count(void);
-BRIM_API const brim_stage_info *brim_stage_at(size_t index);       /* NULL past the end */
-BRIM_API const brim_stage_info *brim_stage_find(const char *name); /* NULL: no such stage */
-BRIM_API const brim_argument_info *brim_stage_argument_at(const brim_stage_info *stage,
-                                                          size_t index); /* NULL past the end */
-
-/* The name nearest to `word` by edit distance, the first of equals, for "did you mean"; NULL when
- * none is near enough to be meant. The error texts of brim use it. */
-BRIM_API const char *brim_nearest(const char *word, const char *const *names, size_t count);
-
-/* Writes the pipeline that reads a file, such as "idx train-images.gz", from the file's bytes and
- * name. BRIM_STATUS_UNSUPPORTED: no source is known that reads it. */
-BRIM_API brim_status brim_guess(const char *path, char *pipeline, size_t pipeline_bytes);
 
 #ifdef __cplusplus
 }

@@ -213,13 +213,13 @@ static void a_refusal_names_the_holders_largest_first(void **state) {
     assert_string_equal(brim_detail(), expected);
 
     char text[64];
-    brim__budget_holders(train, BRIM_MEMORY_HOST, text, sizeof text);
+    brim__budget_holders(train, BRIM_MEMORY_HOST, text, sizeof text, NULL);
     assert_string_equal(text, "nested 9.0 MiB, train 3.0 MiB");
-    brim__budget_holders(validation, BRIM_MEMORY_HOST, text, sizeof text);
+    brim__budget_holders(validation, BRIM_MEMORY_HOST, text, sizeof text, NULL);
     assert_string_equal(text, "");
-    brim__budget_holders(root, BRIM_MEMORY_HOST, text, 40);
+    brim__budget_holders(root, BRIM_MEMORY_HOST, text, 40, NULL);
     assert_string_equal(text, "nested 9.0 MiB, and 3 more");
-    brim__budget_holders(root, BRIM_MEMORY_HOST, text, 4);
+    brim__budget_holders(root, BRIM_MEMORY_HOST, text, 4, NULL);
     assert_string_equal(text, "");
 
     brim_budget_free(nested);
@@ -388,7 +388,7 @@ static int use_after_fork(brim_budget *root, brim_budget *node, void *memory) {
     if (brim__alloc(node, 1, &status) != NULL || status != BRIM_STATUS_FORKED) {
         return 9;
     }
-    brim__budget_holders(root, BRIM_MEMORY_HOST, text, sizeof text);
+    brim__budget_holders(root, BRIM_MEMORY_HOST, text, sizeof text, NULL);
     brim_budget_uncharge(node, BRIM_MEMORY_HOST, 1);
     brim__budget_unreserve(node, BRIM_MEMORY_HOST, 1);
     brim__free(memory);

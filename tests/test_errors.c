@@ -722,33 +722,43 @@ static void test_file_cut_short(void **state) {
     }
 }
 
-/* A refusal says in numbers what would do; with that it opens, and tells nothing any more. */
+/* A refusal says in numbers what would do; with that it opens, and with less it does not. */
 static void test_refusals_in_numbers(void **state) {
     (void)state;
-    brim_refusal refusal = BRIM_REFUSAL_INIT;
+    brim_failure refusal = BRIM_FAILURE_INIT;
     brim_pipeline *pipeline;
     brim_loader *loader;
     assert_int_equal(brim_pipeline_parse("range 100000 | batch 100000", &pipeline), BRIM_OK);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         brim_runtime_options options = BRIM_RUNTIME_OPTIONS_INIT;
         brim_runtime *runtime;
         options.threads = 0;
-        options.host_bytes = i == 0 ? 256 << 10 : refusal.minimum_bytes;
+        options.host_bytes = i == 0 ? 256 << 10 : refusal.minimum_bytes - (i == 1);
         assert_int_equal(brim_runtime_new(&options, &runtime), BRIM_OK);
         const brim_status status = brim_loader_open(runtime, pipeline, NULL, &loader);
-        assert_int_equal(status, i == 0 ? BRIM_STATUS_BUDGET : BRIM_OK);
-        assert_int_equal(brim_refusal_read(&refusal), BRIM_OK);
-        assert_int_equal(refusal.exact, i == 0);
-        assert_true((refusal.minimum_bytes > 1600000) == (i == 0));
-        if (i == 1) {
+        assert_int_equal(status, i < 2 ? BRIM_STATUS_BUDGET : BRIM_OK);
+        if (i < 2) {
+            const uint64_t before = refusal.minimum_bytes;
+            assert_int_equal(brim_failure_read(&refusal), BRIM_OK);
+            assert_int_equal(refusal.status, BRIM_STATUS_BUDGET);
+            assert_string_equal(refusal.text, brim_detail());
+            assert_int_equal(refusal.exact, 1);
+            assert_int_equal(refusal.blocked, 0);
+            assert_true(refusal.minimum_bytes > 1600000);
+            assert_true(i == 0 || refusal.minimum_bytes == before);
+            assert_int_equal(refusal.wanted_kind, BRIM_MEMORY_HOST);
+            assert_true(refusal.wanted_bytes > 1600000);
+            assert_true(refusal.holder_count > 0);
+            assert_true(refusal.holder[0].bytes > 0);
+        } else {
             brim_loader_close(loader);
         }
         brim_runtime_free(runtime);
     }
     brim_pipeline_free(pipeline);
     refusal.size = 0;
-    assert_int_equal(brim_refusal_read(&refusal), BRIM_STATUS_INVALID);
-    assert_int_equal(brim_refusal_read(NULL), BRIM_STATUS_INVALID);
+    assert_int_equal(brim_failure_read(&refusal), BRIM_STATUS_INVALID);
+    assert_int_equal(brim_failure_read(NULL), BRIM_STATUS_INVALID);
 }
 
 int main(void) {

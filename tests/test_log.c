@@ -89,7 +89,7 @@ static void test_nothing_is_told_where_all_is_well(void **state) {
     assert_int_equal(told.count, 0);
 }
 
-static void test_a_cache_that_is_begun_anew(void **state) {
+static void test_a_cache_that_is_reset(void **state) {
     struct told told;
     char text[256];
     (void)state;
@@ -103,7 +103,7 @@ static void test_a_cache_that_is_begun_anew(void **state) {
     snprintf(text, sizeof text, "range 99 | cache file=%s | batch 7", path.text);
     loader = open_loader(&told, text);
     assert_int_equal(told.count, 1);
-    assert_int_equal(told_of(&told, BRIM_LOG_NOTE, "begun anew"), 1);
+    assert_int_equal(told_of(&told, BRIM_LOG_NOTE, "reset"), 1);
     run_epoch(loader);
     brim_loader_close(loader);
     assert_int_equal(told.count, 1);
@@ -244,7 +244,7 @@ static void test_the_detail_is_the_calls_own(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nothing_is_told_where_all_is_well),
-        cmocka_unit_test(test_a_cache_that_is_begun_anew),
+        cmocka_unit_test(test_a_cache_that_is_reset),
         cmocka_unit_test(test_a_cache_that_keeps_nothing),
         cmocka_unit_test(test_a_cache_that_was_deleted),
         cmocka_unit_test(test_workers_that_are_missing),

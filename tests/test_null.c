@@ -78,7 +78,11 @@ static void test_handles(void **state) {
     refuses(brim_pipeline_copy(NULL, &copy));
     assert_null(copy);
     assert_int_equal(brim_pipeline_count(NULL), 0);
-    assert_null(brim_pipeline_stage_at(NULL, 0));
+    assert_int_equal(brim_pipeline_stage_count(NULL), 0);
+    brim_pipeline_stage stage = BRIM_PIPELINE_STAGE_INIT;
+    brim_pipeline_value value = BRIM_PIPELINE_VALUE_INIT;
+    refuses(brim_pipeline_read_stage(NULL, 0, &stage));
+    refuses(brim_pipeline_read_value(NULL, 0, 0, &value));
     refuses(brim_pipeline_cut(NULL, 0));
     assert_null(brim_pipeline_text(NULL));
     refuses(brim_plan_new(NULL, pipeline, NULL, &plan));
@@ -118,6 +122,10 @@ static void test_handles(void **state) {
     assert_int_equal(brim_loader_state(loader, &at), BRIM_OK);
     refuses(brim_loader_restore(NULL, &at));
     refuses(brim_loader_read_stats(NULL, &stats));
+    brim_failure failure = BRIM_FAILURE_INIT;
+    refuses(brim_loader_read_failure(NULL, &failure));
+    assert_null(brim_nearest(NULL, NULL, 0));
+    brim_callback_cause(0);
     refuses(brim_loader_read_stage_stats(NULL, 0, &stage_stats));
     refuses(brim_loader_read_cache_stats(NULL, 0, &cache_stats));
     refuses(brim_loader_error(NULL, 0, text, sizeof text));
@@ -143,7 +151,9 @@ static void test_out_parameters(void **state) {
     uint32_t count;
     brim_device kind;
     (void)state;
-    refuses(brim_refusal_read(NULL));
+    refuses(brim_failure_read(NULL));
+    refuses(brim_pipeline_read_stage(pipeline, 0, NULL));
+    refuses(brim_pipeline_read_value(pipeline, 0, 0, NULL));
     refuses(brim_budget_new(root, "a", 0, 0, NULL));
     refuses(brim_budget_read(root, BRIM_MEMORY_HOST, NULL));
     refuses(brim_device_count(BRIM_DEVICE_HOST, NULL));

@@ -475,7 +475,7 @@ static void *charge_and_return(void *user) {
             brim_budget_uncharge(node, BRIM_MEMORY_HOST, 1000);
         }
         char text[64];
-        brim__budget_holders(user, BRIM_MEMORY_HOST, text, sizeof text);
+        brim__budget_holders(user, BRIM_MEMORY_HOST, text, sizeof text, NULL);
         brim_budget_free(node);
     }
     return NULL;

@@ -645,9 +645,9 @@ static void a_refusal_names_the_processes(void **state) {
     /* the tightest is the root, and it names the processes too */
     char text[256];
     assert_ptr_equal(brim__budget_tightest(train, BRIM_MEMORY_HOST), root);
-    brim__budget_holders(root, BRIM_MEMORY_HOST, text, sizeof text);
+    brim__budget_holders(root, BRIM_MEMORY_HOST, text, sizeof text, NULL);
     assert_non_null(strstr(expected, text));
-    brim__budget_holders(root, BRIM_MEMORY_HOST, text, 8);
+    brim__budget_holders(root, BRIM_MEMORY_HOST, text, 8, NULL);
     assert_string_equal(text, "");
 
     /* an entry that is lost: nothing more is granted, and what is there goes on */

@@ -221,7 +221,7 @@ static void *charge_in_thread(void *user) {
         if (i % 50 == 0) {
             work->right =
                 work->right && brim__budget_sharing(work->root, BRIM_MEMORY_HOST, &sharing);
-            brim__budget_holders(work->root, BRIM_MEMORY_HOST, text, sizeof text);
+            brim__budget_holders(work->root, BRIM_MEMORY_HOST, text, sizeof text, NULL);
             (void)brim__budget_available(work->root, BRIM_MEMORY_HOST);
         }
     }
@@ -412,7 +412,7 @@ static void anything_may_stand_in_the_entries(void **state) {
         (void)charges(root, 11 * KIB);
         assert_false(charges(root, 10 * KIB + 1)); /* the limit that held when it joined */
         (void)brim__budget_try(root, BRIM_MEMORY_HOST, 0);
-        brim__budget_holders(root, BRIM_MEMORY_HOST, text, sizeof text);
+        brim__budget_holders(root, BRIM_MEMORY_HOST, text, sizeof text, NULL);
         for (const char *c = text; *c != '\0'; c++) {
             assert_in_range(*c, ' ', '~');
         }

@@ -73,7 +73,7 @@ static void test_sizes_that_were_never_set(void **state) {
         brim_runtime_options options = { .size = sizes[i] };
         brim_open_options open = { .size = sizes[i] };
         brim_usage usage = { .size = sizes[i] };
-        brim_refusal refusal = { .size = sizes[i] };
+        brim_failure failure = { .size = sizes[i] };
         brim_device_info device = { .size = sizes[i] };
         brim_argument argument = { .size = sizes[i], .key = "length" };
         brim_binding binding = { .size = sizes[i], .name = "x" };
@@ -91,7 +91,7 @@ static void test_sizes_that_were_never_set(void **state) {
         assert_detail_has("BRIM_BINDING_INIT");
         assert_int_equal(brim_runtime_read_usage(runtime, &usage), BRIM_STATUS_INVALID);
         assert_detail_has("BRIM_USAGE_INIT");
-        assert_int_equal(brim_refusal_read(&refusal), BRIM_STATUS_INVALID);
+        assert_int_equal(brim_failure_read(&failure), BRIM_STATUS_INVALID);
         assert_int_equal(brim_device_read(BRIM_DEVICE_HOST, 0, &device), BRIM_STATUS_INVALID);
         assert_int_equal(brim_pipeline_new(&built), BRIM_OK);
         assert_int_equal(brim_pipeline_add(built, "range", &argument, 1), BRIM_STATUS_INVALID);
@@ -307,9 +307,14 @@ static void test_structs_that_are_read(void **state) {
                brim_budget_read(budget, BRIM_MEMORY_HOST, given));
     CHECK_INFO(brim_device_info, BRIM_DEVICE_INFO_INIT, driver,
                brim_device_read(BRIM_DEVICE_HOST, 0, given));
-    CHECK_INFO(brim_refusal, BRIM_REFUSAL_INIT, exact, brim_refusal_read(given));
+    CHECK_INFO(brim_failure, BRIM_FAILURE_INIT, exact, brim_failure_read(given));
+    CHECK_INFO(brim_pipeline_stage, BRIM_PIPELINE_STAGE_INIT, depth,
+               brim_pipeline_read_stage(pipeline, 0, given));
+    CHECK_INFO(brim_pipeline_value, BRIM_PIPELINE_VALUE_INIT, real,
+               brim_pipeline_read_value(pipeline, 0, 0, given));
     assert_int_equal(brim_loader_open_text(runtime, path, &options, &loader), BRIM_OK);
     CHECK_INFO(brim_stats, BRIM_STATS_INIT, bytes, brim_loader_read_stats(loader, given));
+    CHECK_INFO(brim_failure, BRIM_FAILURE_INIT, exact, brim_loader_read_failure(loader, given));
     CHECK_INFO(brim_stage_stats, BRIM_STAGE_STATS_INIT, ns,
                brim_loader_read_stage_stats(loader, 0, given));
     CHECK_INFO(brim_cache_stats, BRIM_CACHE_STATS_INIT, samples,

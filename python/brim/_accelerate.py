@@ -34,6 +34,7 @@ from ._opening import may_be_fewer
 
 if TYPE_CHECKING:  # a class that has a field `_core` cannot name the module
     from ._core import Batch, Loader, State
+    from ._pipeline import Pipeline
 
 
 def _living(name: str) -> Any:
@@ -106,6 +107,7 @@ class Prepared:
     epoch."""
 
     _core: Loader
+    _pipeline: Pipeline
     _states: deque[State]  # after each batch delivered; before them, where the first began
     batch_size: int
     _is_accelerate_prepared = True  # prepare_data_loader gives it back, and checkpoints it
@@ -121,7 +123,7 @@ class Prepared:
         self._padded = padded
         self._plan_batches: int | None = plan["batches"]
         self._plan_steps: int | None = plan["steps"]
-        self._may_be_fewer = may_be_fewer(plan, world)
+        self._may_be_fewer = may_be_fewer(self._pipeline, world)
         self._cut_epoch = -1  # the epoch that was resumed, perhaps with other batches
         self._pass: weakref.ref[Pass] | None = None  # the newest
         # After a look ahead: where the batches delivered end, and where the epoch began if that

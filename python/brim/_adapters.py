@@ -14,7 +14,6 @@ Fields of one number for each sample are always copied, because labels are often
 from __future__ import annotations
 
 import gc
-import re
 import threading
 import time
 import warnings
@@ -25,7 +24,8 @@ import numpy
 
 from . import _core
 from ._opened import Opened
-from ._opening import Opening, may_be_fewer
+from ._opening import Opening, batching, may_be_fewer
+from ._pipeline import Pipeline
 
 OF_ROWS = ("ids", "valid")  # what may be named beside the pipeline's own fields
 
@@ -39,16 +39,15 @@ UNEASY = 5.0  # seconds of waiting after which the program is told
 MOMENT = 0.1  # seconds in which one that has only dispatched its work should have
 
 
-def all_full(plan: Mapping[str, Any], world: int) -> bool:
+def all_full(plan: Mapping[str, Any], pipeline: Pipeline, world: int) -> bool:
     """Whether every batch of every rank has `batch_rows` rows: none is left over at the end, and
     what all ranks take in a step divides by their number and into micro-batches."""
-    stage = [stage["text"] for stage in plan["stages"] if stage["name"] == "batch"][-1:]
-    found = re.match(r"batch (\d+) per=(\w+)", stage[0]) if stage else None
-    if found is None or None in (plan["samples"], plan["steps"], plan["batches"]):
+    batch = batching(pipeline)
+    if batch is None or None in (plan["samples"], plan["steps"], plan["batches"]):
         return False
-    taken = plan["steps"] * int(found[1]) * (world if found[2] == "rank" else 1)
+    taken = plan["steps"] * batch["rows"] * (world if batch["per"] == "rank" else 1)
     most = plan["batches"] * plan["batch_rows"] * world
-    return bool(taken == most <= plan["samples"]) and "on_error=skip" not in stage[0]
+    return bool(taken == most <= plan["samples"]) and batch["on_error"] != "skip"
 
 
 class Source(Opened):
@@ -63,8 +62,8 @@ class Source(Opened):
         self.fields: dict[str, dict[str, Any]] = {field["name"]: field for field in plan["fields"]}
         self.batches: int | None = plan["batches"]
         self.rows: int = plan["batch_rows"]
-        self.all_full = all_full(plan, opening.part[1])
-        self.may_be_fewer = may_be_fewer(plan, opening.part[1])
+        self.all_full = all_full(plan, opening.pipeline, opening.part[1])
+        self.may_be_fewer = may_be_fewer(opening.pipeline, opening.part[1])
         self.failed = False  # the last batch asked for by each() could not be had
         self.patient = True  # it has paid to wait for a batch, so far
         self.uneasy = False  # a long wait was told

@@ -10,7 +10,22 @@ from ._plan import Plan
 version: str
 MAX_RANK: int
 
-class Error(Exception): ...
+class Error(Exception):
+    """All that brim raises. What is not known of a failure is None."""
+
+    status: str | None  # "BRIM_STATUS_BUDGET"; None: raised by the package itself
+    stage: str | None  # of the pipeline, that failed; and its number, from 0, ...
+    stage_index: int | None  # ... those in parentheses counted
+    span: tuple[int, int] | None  # its bytes of the pipeline's text
+    argument: str | None  # of the stage, that is wrong or missing
+    source: str | None  # the file, or "@name"
+    sample: int | None  # its number as batches give it
+    byte: int | None  # of the file
+    wanted: int | None  # bytes of memory that were refused
+    minimum: dict[str, int] | None  # as arguments of Runtime: memory, pinned, device_memory
+    exact: bool | None  # False: the minimum may be larger
+    holders: tuple[tuple[str, int], ...]  # who holds the memory, and how many bytes
+
 class BudgetError(Error, MemoryError): ...
 class HeldError(BudgetError): ...
 class PipelineError(Error, ValueError): ...
@@ -45,19 +60,37 @@ class StageInfo(TypedDict):
     version: int
     arguments: list[ArgumentInfo]
 
+class ValueUse(TypedDict):
+    argument: str
+    type: str
+    value: Any  # int, float, bool, str; None: a pipeline in parentheses
+    given: bool  # False: the default, which the text leaves out
+    begin: int
+    end: int
+
+class StageUse(TypedDict):
+    name: str
+    room: str
+    begin: int
+    end: int
+    depth: int  # parentheses that it stands in
+    parent: int | None  # the stage that these belong to ...
+    branch: int  # ... and which of its pipelines
+    values: list[ValueUse]
+
 class State(TypedDict):
     format: int
     state: str
 
 def stages() -> list[StageInfo]: ...
-def parse(text: str) -> tuple[str, list[str]]:
-    """The text as brim prints it, and the names of its stages."""
+def parse(text: str) -> tuple[str, list[StageUse]]:
+    """The text as brim prints it, and its stages in their order, those in parentheses after the
+    one that has them."""
 
 def add(text: str, stage: str, arguments: Sequence[tuple[str | None, object]]) -> str:
     """The text with one stage more; "" is the empty pipeline. An argument is (key or None, value):
     str, int, float, bool (yes or no), or ("pipeline", text) for one in parentheses."""
 
-def cut(text: str, count: int) -> str: ...
 def guess(path: str) -> str: ...
 def devices(kind: str) -> list[dict[str, Any]]:
     """The devices of a kind; without a driver for it PipelineError."""

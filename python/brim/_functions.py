@@ -31,7 +31,6 @@ from . import _core
 from ._bytes import read_bytes
 from ._identity import identity
 from ._randomness import draws, sources_of, warn
-from ._table import table
 
 if TYPE_CHECKING:
     from ._calls import Call, Spec
@@ -466,8 +465,9 @@ def spawner(
 
 def _need_samples(pipeline: Pipeline, stage: str) -> None:
     """Refuses stages on samples after the stage that makes batches."""
-    for name in _core.parse(pipeline.text)[1]:
-        if table[name]["room"] == "batching":
+    for stage_use in _core.parse(pipeline.text)[1]:
+        name = stage_use["name"]
+        if stage_use["room"] == "batching":
             instead = ", or use batch_map()" if stage == "map" else ""
             raise _core.PipelineError(
                 f"{stage} acts on samples: put it before {name}(){instead}"

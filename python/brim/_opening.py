@@ -7,7 +7,7 @@ its plan() plans that, so that a plan that fits opens.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, ParamSpec
 
 from . import _core
@@ -54,11 +54,18 @@ class Opening:
             return runtime.plan(self.pipeline, **self._options)
 
 
-def may_be_fewer(plan: Mapping[str, Any], world: int) -> bool:
+def batching(pipeline: Pipeline) -> dict[str, Any] | None:
+    """The arguments of its `batch`, the last one's; None: it has none."""
+    stages = [stage for stage in _core.parse(pipeline.text)[1] if stage["name"] == "batch"]
+    values = stages[-1]["values"] if stages else []
+    return {value["argument"]: value["value"] for value in values} or None
+
+
+def may_be_fewer(pipeline: Pipeline, world: int) -> bool:
     """Whether an epoch may have fewer batches than planned: one rank passes over those of bad
     samples alone."""
-    stages = [stage["text"] for stage in plan["stages"] if stage["name"] == "batch"]
-    return world == 1 and any("on_error=skip" in text for text in stages)
+    batch = batching(pipeline)
+    return world == 1 and batch is not None and batch["on_error"] == "skip"
 
 
 def opening_by(

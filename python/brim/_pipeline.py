@@ -29,62 +29,49 @@ if TYPE_CHECKING:
 # Stages that make an epoch longer or shorter, beside sources and those of the order.
 _COUNTING = ("filter", "flat_map", "unbatch")
 
-# In a text as brim prints it: what is quoted, the names of bound objects, and what stages and
-# parentheses begin and end with. An @ inside a word is a part of it.
-_TOKEN = re.compile(
-    r"""(?P<quoted>"(?:\\["\\]|[^"])*"|'(?:\\['\\]|[^'])*')"""
-    r"""|(?<![^\s=,(])@(?P<name>[\w.-]+)|(?P<mark>[|()])""",
-    re.ASCII,
-)
-
 
 def _rename(text: str, names: Mapping[str, str]) -> str:
     """The text with other @names."""
-
-    def other(match: re.Match[str]) -> str:
-        name = match["name"]
-        return match[0] if name is None else "@" + names.get(name, name)
-
-    return _TOKEN.sub(other, text)
+    text, stages = _core.parse(text)
+    values = [value for stage in stages for value in stage["values"]]
+    kept, begin = "", 0
+    for value in sorted(values, key=lambda value: value["begin"]):
+        if value["type"] == "binding" and value["given"]:
+            kept += text[begin : value["begin"]] + "@" + names.get(value["value"], value["value"])
+            begin = value["end"]
+    return kept + text[begin:]
 
 
 def _uses(text: str) -> Iterator[tuple[str, str, str]]:
     """For each @name: itself, the stage that takes it, and the text before that stage."""
-    begin, stage = [0], [0]  # of the pipeline and of the stage in it, for each parenthesis
-    for match in _TOKEN.finditer(text):
-        if match["mark"] == "|":
-            stage[-1] = match.end()
-        elif match["mark"] == "(":
-            begin.append(match.end())
-            stage.append(match.end())
-        elif match["mark"] == ")":
-            begin.pop()
-            stage.pop()
-        elif match["name"] is not None:
-            before = text[begin[-1] : stage[-1]].rstrip(" |")
-            yield match["name"], text[stage[-1] :].split(None, 1)[0], before
+    text, stages = _core.parse(text)
+    chains: dict[tuple[int | None, int], tuple[int, int]] = {}  # what of each has been passed
+    for stage in stages:
+        chain = (stage["parent"], stage["branch"])
+        begin, end = chains.get(chain, (stage["begin"], stage["begin"]))
+        for value in sorted(stage["values"], key=lambda value: value["begin"]):
+            if value["type"] == "binding" and value["given"]:
+                yield value["value"], stage["name"], text[begin:end]
+        chains[chain] = (begin, stage["end"])
 
 
-def _split(text: str) -> list[str]:
-    """The stages of a text, those in parentheses as a part of theirs."""
-    stages, begin, depth = [], 0, 0
-    for match in _TOKEN.finditer(text):
-        depth += {"(": 1, ")": -1}.get(match["mark"], 0)
-        if match["mark"] == "|" and depth == 0:
-            stages.append(text[begin : match.start()].strip())
-            begin = match.end()
-    return [*stages, text[begin:].strip()]
+def _outer(text: str) -> list[_core.StageUse]:
+    """The stages of a text as brim prints it, those in parentheses left out."""
+    return [stage for stage in _core.parse(text)[1] if stage["depth"] == 0]
 
 
 def _without_caches(text: str) -> str:
     """The text without its caches, which change no sample, those in parentheses too."""
-    kept, begin, cache = "", 0, False
-    for match in _TOKEN.finditer(text):
-        if match["mark"] is not None:
-            kept += "" if cache else text[begin : match.start()]
-            begin = match.start()
-            cache = match["mark"] == "|" and text[match.end() :].split(None, 1)[0] == "cache"
-    return kept if cache else kept + text[begin:]
+    text, stages = _core.parse(text)
+    kept, begin = "", 0
+    ends: dict[tuple[int | None, int], int] = {}  # of the last stage of each chain
+    for stage in stages:
+        chain = (stage["parent"], stage["branch"])
+        if stage["room"] == "cache":
+            kept += text[begin : ends.get(chain, stage["begin"])]
+            begin = stage["end"]
+        ends[chain] = stage["end"]
+    return kept + text[begin:]
 
 
 def _enter(bindings: dict[str, Any], wanted: str, bound: Any) -> str:
@@ -235,21 +222,23 @@ class Pipeline(Stages):
     def _samples(self) -> Pipeline:
         """The pipeline up to where samples become batches, with batches of one."""
         uncached = self._uncached()
-        names = _core.parse(uncached._text)[1]
-        count = 0
-        while count < len(names) and table[names[count]]["room"] != "batching":
-            count += 1
-        return uncached._part(_core.cut(uncached._text, count))._add("batch", [("rows", 1)])
+        end = 0
+        for stage in _outer(uncached._text):
+            if stage["room"] == "batching":
+                break
+            end = stage["end"]
+        return uncached._part(uncached._text[:end])._add("batch", [("rows", 1)])
 
     def _counted(self) -> Pipeline:
         """The samples without the transforms that do not change how many there are."""
-        text, names = _core.parse(_without_caches(self._text))
-        if any(name in _COUNTING for name in names):
+        text = _without_caches(self._text)
+        stages = _outer(text)
+        if any(stage["name"] in _COUNTING for stage in stages):
             return self._samples()
         kept = [
-            stage
-            for name, stage in zip(names, _split(text), strict=True)
-            if table[name]["room"] in ("source", "order")
+            text[stage["begin"] : stage["end"]]
+            for stage in stages
+            if stage["room"] in ("source", "order")
         ]
         return self._part(" | ".join(kept))._add("batch", [("rows", 1)])
 
@@ -295,7 +284,7 @@ class Pipeline(Stages):
             try:
                 batch = loader.next()
             except _core.PipelineError as error:
-                if not str(error).startswith("seek to step"):
+                if error.status != "BRIM_STATUS_INVALID":
                     raise
                 batch = None  # the epoch ends before it
             if batch is None or batch.epoch > 0:

@@ -93,14 +93,16 @@ void brim_py_loader_looked(LoaderObject *self) {
 /* `more` is said after the library's text. */
 static PyObject *raise_with(LoaderObject *self, brim_status status, const char *more) {
     char text[DETAIL];
+    brim_failure failure = BRIM_FAILURE_INIT;
     if (self->closing) {
         PyErr_SetString(brim_py_closed_error, "the loader was closed by another thread");
         return NULL;
     }
-    brim_loader_detail(self->loader, text, sizeof text);
-    const size_t used = strlen(text);
-    snprintf(text + used, sizeof text - used, "%s", more);
-    return brim_py_raise_text(status, text);
+    if (brim_loader_read_failure(self->loader, &failure) != BRIM_OK) {
+        return brim_py_raise(status);
+    }
+    snprintf(text, sizeof text, "%s%s", failure.text, more);
+    return brim_py_raise_failure(status, &failure, text);
 }
 
 PyObject *brim_py_loader_raise(LoaderObject *self, brim_status status) {
@@ -209,12 +211,14 @@ static PyObject *hand_out_copy(LoaderObject *self, brim_batch *batch) {
     BRIM_WITHOUT_LOCK(status = brim_batch_copy(batch, &copy));
     if (status != BRIM_OK) {
         char text[DETAIL];
+        brim_failure failure = BRIM_FAILURE_INIT;
+        (void)brim_failure_read(&failure);
         snprintf(text, sizeof text,
                  "%zd batches and copies of batches are held, and another copy does not fit: %s. "
                  "Release some and ask again, also with a new loop: no batch is lost.",
-                 self->lending->lent + self->lending->copies, brim_detail());
+                 self->lending->lent + self->lending->copies, failure.text);
         self->pending = batch;
-        return brim_py_raise_text(status, text);
+        return brim_py_raise_failure(status, &failure, text);
     }
     brim_batch_release(batch);
     self->copied++;

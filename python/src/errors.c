@@ -12,11 +12,11 @@
  *      ├─ IterationError (RuntimeError) an iterator that a newer one has ended
  *      └─ ClosedError (RuntimeError)    the loader or runtime is closed, or of a parent process
  *
- * The text is always the library's own, which says what to change.
+ * The text is always the library's own, which says what to change. What else the library knows of
+ * a failure (brim_failure) becomes attributes, which are None where it is not known.
  */
 #include "extension.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 PyObject *brim_py_error, *brim_py_budget_error, *brim_py_held_error, *brim_py_pipeline_error,
@@ -43,6 +43,22 @@ static int add(PyObject *module, const struct family *member) {
     return *member->exception == NULL
                ? -1
                : PyModule_AddObjectRef(module, strrchr(member->name, '.') + 1, *member->exception);
+}
+
+/* What is not known of an error. */
+static int add_attributes(void) {
+    static const char *const unknown[] = { "status",   "stage",   "stage_index", "span",
+                                           "argument", "source",  "sample",      "byte",
+                                           "wanted",   "minimum", "exact" };
+    for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
+        if (PyObject_SetAttrString(brim_py_error, unknown[i], Py_None) != 0) {
+            return -1;
+        }
+    }
+    PyObject *none = PyTuple_New(0);
+    const int failed = none == NULL || PyObject_SetAttrString(brim_py_error, "holders", none) != 0;
+    Py_XDECREF(none);
+    return failed ? -1 : 0;
 }
 
 int brim_py_errors_init(PyObject *module) {
@@ -86,7 +102,7 @@ int brim_py_errors_init(PyObject *module) {
             return -1;
         }
     }
-    return 0;
+    return add_attributes();
 }
 
 static PyObject *exception_of(brim_status status) {
@@ -125,54 +141,98 @@ static PyObject *exception_of(brim_status status) {
     return brim_py_error;
 }
 
-/* The next mark "[#N] " from `text` on, its number and its end; or NULL. */
-static char *find_mark(char *text, unsigned long *number, char **end) {
-    for (char *at = text; (at = strstr(at, "[#")) != NULL; at += 2) {
-        char *digits = at + 2;
-        *number = strtoul(digits, end, 10);
-        if (*end != digits && strncmp(*end, "] ", 2) == 0) {
-            *end += 2;
-            return at;
-        }
+/* ------------------------------------------------------------------ raising */
+
+/* Gives an attribute to an exception; takes `value` over. An attribute that cannot be made is
+ * left out: the exception matters more. */
+static void set(PyObject *exception, const char *name, PyObject *value) {
+    if (value == NULL || PyObject_SetAttrString(exception, name, value) != 0) {
+        PyErr_Clear();
     }
-    return NULL;
+    Py_XDECREF(value);
 }
 
-static void cut(char *from, const char *end) {
-    memmove(from, end, strlen(end) + 1);
-}
-
-/* Beside the marks, what the library says of the callback's result goes: Python's
- * functions return no numbers that mean anything. */
-void brim_py_plain_text(char *text) {
-    static const char before[] = " returned -1: ", behind[] = " (it returned -1)";
-    unsigned long number;
-    char *at = text, *end;
-    while ((at = find_mark(at, &number, &end)) != NULL) {
-        cut(at, end);
-        char *result = at - (sizeof before - 1);
-        if (result >= text && strncmp(result, before, sizeof before - 1) == 0) {
-            cut(result, result + strlen(" returned -1"));
-        }
-        if ((result = strstr(text, behind)) != NULL) {
-            cut(result, result + sizeof behind - 1);
-        }
+static void set_text(PyObject *exception, const char *name, const char *text) {
+    if (text[0] != '\0') {
+        set(exception, name, PyUnicode_DecodeFSDefault(text));
     }
 }
 
-PyObject *brim_py_raise_text(brim_status status, const char *text) {
-    char plain[2048];
-    PyObject *cause = brim_py_kept_exception(text);
+static void set_number(PyObject *exception, const char *name, uint64_t number, int known) {
+    if (known) {
+        set(exception, name, PyLong_FromUnsignedLongLong(number));
+    }
+}
+
+static void set_place(PyObject *exception, const brim_failure *failure) {
+    set_text(exception, "stage", failure->stage);
+    set_text(exception, "argument", failure->argument);
+    set_number(exception, "stage_index", failure->stage_index,
+               failure->stage_index != BRIM_NO_STAGE);
+    if (failure->end > 0) {
+        set(exception, "span",
+            Py_BuildValue("(KK)", (unsigned long long)failure->begin,
+                          (unsigned long long)failure->end));
+    }
+    set_text(exception, "source", failure->source);
+    set_number(exception, "sample", failure->sample, failure->sample != BRIM_UNKNOWN);
+    set_number(exception, "byte", failure->byte, failure->byte != BRIM_UNKNOWN);
+}
+
+/* The arguments of Runtime with which it would open. */
+static PyObject *minimum_of(const brim_failure *failure) {
+    const struct {
+        const char *name;
+        uint64_t bytes;
+    } limits[] = { { "memory", failure->minimum_bytes },
+                   { "pinned", failure->minimum_pinned_bytes },
+                   { "device_memory", failure->minimum_device_bytes } };
+    PyObject *dict = PyDict_New();
+    for (size_t i = 0; dict != NULL && i < sizeof(limits) / sizeof(limits[0]); i++) {
+        PyObject *bytes = limits[i].bytes > 0 ? PyLong_FromUnsignedLongLong(limits[i].bytes) : NULL;
+        if (bytes != NULL && PyDict_SetItemString(dict, limits[i].name, bytes) != 0) {
+            Py_CLEAR(dict);
+        }
+        Py_XDECREF(bytes);
+    }
+    return dict;
+}
+
+static PyObject *holders_of(const brim_failure *failure) {
+    PyObject *holders = PyTuple_New((Py_ssize_t)failure->holder_count);
+    for (uint32_t i = 0; holders != NULL && i < failure->holder_count; i++) {
+        PyObject *holder = Py_BuildValue("(sK)", failure->holder[i].label,
+                                         (unsigned long long)failure->holder[i].bytes);
+        if (holder == NULL || PyTuple_SetItem(holders, (Py_ssize_t)i, holder) != 0) {
+            Py_CLEAR(holders);
+        }
+    }
+    return holders;
+}
+
+static void set_lack(PyObject *exception, const brim_failure *failure) {
+    set_number(exception, "wanted", failure->wanted_bytes, failure->wanted_bytes > 0);
+    if (failure->minimum_bytes + failure->minimum_pinned_bytes + failure->minimum_device_bytes >
+        0) {
+        set(exception, "minimum", minimum_of(failure));
+        set(exception, "exact", PyBool_FromLong(failure->exact));
+    }
+    if (failure->holder_count > 0) {
+        set(exception, "holders", holders_of(failure));
+    }
+}
+
+PyObject *brim_py_raise_failure(brim_status status, const brim_failure *failure, const char *text) {
+    PyObject *cause = brim_py_kept_exception(failure->cause);
     if (cause != NULL && PyObject_IsInstance(cause, PyExc_Exception) == 0) {
         /* KeyboardInterrupt, SystemExit: no failure of the function's */
         PyErr_SetObject((PyObject *)Py_TYPE(cause), cause);
         Py_DECREF(cause);
         return NULL;
     }
-    snprintf(plain, sizeof plain, "%s", text[0] != '\0' ? text : brim_status_text(status));
-    brim_py_plain_text(plain);
+    const char *words = text[0] != '\0' ? text : brim_status_text(status);
     PyObject *type = exception_of(status);
-    PyObject *message = PyUnicode_DecodeUTF8(plain, (Py_ssize_t)strlen(plain), "replace");
+    PyObject *message = PyUnicode_DecodeUTF8(words, (Py_ssize_t)strlen(words), "replace");
     PyObject *exception =
         message == NULL ? NULL : PyObject_CallFunctionObjArgs(type, message, NULL);
     Py_XDECREF(message);
@@ -180,6 +240,9 @@ PyObject *brim_py_raise_text(brim_status status, const char *text) {
         Py_XDECREF(cause);
         return NULL;
     }
+    set(exception, "status", PyUnicode_FromString(brim_status_name(status)));
+    set_place(exception, failure);
+    set_lack(exception, failure);
     if (cause != NULL) {
         PyException_SetCause(exception, cause); /* takes it over */
     }
@@ -188,6 +251,16 @@ PyObject *brim_py_raise_text(brim_status status, const char *text) {
     return NULL;
 }
 
+PyObject *brim_py_raise_text(brim_status status, const char *text) {
+    const brim_failure none = { .size = sizeof(none),
+                                .stage_index = BRIM_NO_STAGE,
+                                .sample = BRIM_UNKNOWN,
+                                .byte = BRIM_UNKNOWN };
+    return brim_py_raise_failure(status, &none, text);
+}
+
 PyObject *brim_py_raise(brim_status status) {
-    return brim_py_raise_text(status, brim_detail());
+    brim_failure failure = BRIM_FAILURE_INIT;
+    (void)brim_failure_read(&failure);
+    return brim_py_raise_failure(status, &failure, failure.text);
 }

@@ -71,19 +71,18 @@ extern PyObject *brim_py_randomness_warning; /* RandomnessWarning(UserWarning) *
 extern PyObject *brim_py_empty_warning;      /* EmptyBatchWarning(UserWarning) */
 
 int brim_py_errors_init(PyObject *module);
-/* Raises what a status means, with the thread's detail text. NULL, always. A
- * function's exception that the text refers to becomes the cause. */
+/* Raises what a status means, with the thread's last failure. NULL, always. A
+ * function's exception that is its cause becomes the exception's. */
 PyObject *brim_py_raise(brim_status status);
+/* The same of another failure, in these words; and of none of the library's. */
+PyObject *brim_py_raise_failure(brim_status status, const brim_failure *failure, const char *text);
 PyObject *brim_py_raise_text(brim_status status, const char *text);
-/* The text without references to kept exceptions, in place. */
-void brim_py_plain_text(char *text);
 
 /* --------------------------------------------------------------- pipelines.c */
 
 PyObject *brim_py_stages(PyObject *module, PyObject *unused);
 PyObject *brim_py_parse(PyObject *module, PyObject *args);
 PyObject *brim_py_add(PyObject *module, PyObject *args);
-PyObject *brim_py_cut(PyObject *module, PyObject *args);
 PyObject *brim_py_guess(PyObject *module, PyObject *args);
 
 /* ---------------------------------------------------------------- binding.c
@@ -132,12 +131,12 @@ brim_batch_map_callback brim_py_batch_map;
 /* Whether a function of one of these bindings is being called on this very thread. */
 int brim_py_is_running(PyObject *bindings);
 
-/* Keeps the exception that is set, and writes its text with a reference to it into
- * `why`; brim_py_raise finds it again. It is kept for the binding whose function is
- * being called on this thread. The lock is held. */
+/* Keeps the exception that is set, as the cause of the failure that the callback is about to
+ * return (brim_callback_cause), and writes its text into `why`; brim_py_raise finds it again. It
+ * is kept for the binding whose function is being called on this thread. The lock is held. */
 void brim_py_keep_exception(char *why, size_t why_bytes);
-/* The exception that a detail text refers to, which is not kept any longer; or NULL. */
-PyObject *brim_py_kept_exception(const char *text);
+/* The exception that is a failure's cause, which is not kept any longer; or NULL. */
+PyObject *brim_py_kept_exception(uint64_t cause);
 /* For tp_traverse and tp_clear of the binding that exceptions are kept for. */
 int brim_py_visit_exceptions(const BindingObject *owner, visitproc visit, void *arg);
 void brim_py_drop_exceptions(const BindingObject *owner);

@@ -61,11 +61,11 @@ int brim_py_is_running(PyObject *bindings) {
 
 /* Guarded by the interpreter's lock. Number n is at n % KEPT. */
 static struct {
-    unsigned long number;
+    uint64_t number;
     const BindingObject *owner; /* NULL: none */
     PyObject *exception;        /* NULL: it was raised, or its owner is gone */
 } kept[KEPT];
-static unsigned long kept_count;
+static uint64_t kept_count;
 
 /* The exception that is set, complete and taken off the thread. */
 static PyObject *take_exception(void) {
@@ -101,8 +101,8 @@ static void keep(PyObject *exception, char *why, size_t why_bytes) {
     PyObject *bytes =
         text == NULL ? NULL : PyUnicode_AsEncodedString(text, "utf-8", "backslashreplace");
     const char *said = bytes == NULL ? "an exception that has no text" : PyBytes_AsString(bytes);
-    const unsigned long number = ++kept_count;
-    int used = snprintf(why, why_bytes, "[#%lu] %s", number, said);
+    const uint64_t number = ++kept_count;
+    int used = snprintf(why, why_bytes, "%s", said);
     if (used >= (int)why_bytes) { /* cut: not in the middle of a character */
         used = (int)why_bytes - 1;
         while (used > 0 && ((unsigned char)why[used] & 0xC0) == 0x80) {
@@ -121,6 +121,7 @@ static void keep(PyObject *exception, char *why, size_t why_bytes) {
     kept[number % KEPT].owner = running == NULL ? NULL : running->binding;
     kept[number % KEPT].exception = exception;
     Py_XDECREF(old);
+    brim_callback_cause(number);
 }
 
 void brim_py_keep_exception(char *why, size_t why_bytes) {
@@ -129,17 +130,13 @@ void brim_py_keep_exception(char *why, size_t why_bytes) {
     keep(exception, why, why_bytes);
 }
 
-PyObject *brim_py_kept_exception(const char *text) {
-    for (const char *at = text; (at = strstr(at, "[#")) != NULL; at += 2) {
-        char *end;
-        const unsigned long number = strtoul(at + 2, &end, 10);
-        if (strncmp(end, "] ", 2) == 0 && kept[number % KEPT].number == number) {
-            PyObject *exception = kept[number % KEPT].exception;
-            kept[number % KEPT].exception = NULL;
-            return exception;
-        }
+PyObject *brim_py_kept_exception(uint64_t cause) {
+    if (cause == 0 || kept[cause % KEPT].number != cause) {
+        return NULL;
     }
-    return NULL;
+    PyObject *exception = kept[cause % KEPT].exception;
+    kept[cause % KEPT].exception = NULL;
+    return exception;
 }
 
 int brim_py_visit_exceptions(const BindingObject *owner, visitproc visit, void *arg) {
@@ -436,6 +433,9 @@ static int run(const BindingObject *binding, const struct arguments *arguments, 
                                          arguments->input_count, why, why_bytes);
     }
     running = here.outer;
+    if (truth >= 0) {
+        brim_callback_cause(0); /* of a try in another process that was made again */
+    }
     return truth;
 }
 

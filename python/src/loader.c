@@ -70,7 +70,6 @@ static PyObject *list_errors(brim_loader *loader, uint32_t count) {
         if (brim_loader_error(loader, i, text, sizeof text) != BRIM_OK) {
             break;
         }
-        brim_py_plain_text(text);
         PyObject *item = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
         if (item == NULL || PyList_Append(list, item) != 0) {
             Py_CLEAR(list);

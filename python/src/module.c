@@ -38,9 +38,8 @@ static PyObject *shut_down(PyObject *module, PyObject *unused) {
 static PyMethodDef methods[] = {
     { "stages", brim_py_stages, METH_NOARGS, "The table of stages." },
     { "parse", brim_py_parse, METH_VARARGS,
-      "parse(text): the text as brim prints it, and the names of its stages." },
+      "parse(text): the text as brim prints it, and its stages." },
     { "add", brim_py_add, METH_VARARGS, "add(text, stage, arguments): one stage more." },
-    { "cut", brim_py_cut, METH_VARARGS, "cut(text, count): the first stages alone." },
     { "guess", brim_py_guess, METH_VARARGS, "guess(path): the pipeline that reads a file." },
     { "devices", brim_py_devices, METH_VARARGS, "devices(kind): those that there are." },
     { "shutdown", shut_down, METH_NOARGS, "Closes every loader; for the interpreter's end." },

@@ -22,6 +22,105 @@ static brim_status make(const char *text, brim_pipeline **pipeline) {
     return text[0] == '\0' ? brim_pipeline_new(pipeline) : brim_pipeline_parse(text, pipeline);
 }
 
+/* ---------------------------------------------------------------- stages */
+
+static const char *const types[] = { "integer", "real", "size",    "yesno",    "choice",
+                                     "word",    "path", "binding", "pipeline", "weighted" };
+static const char *const rooms[] = { "source", "order", "transform", "batching", "cache" };
+
+/* Where bytes of a text lie among its characters, which are counted from the last place on. */
+struct places {
+    const char *text;
+    size_t byte, characters;
+};
+
+static int begins_character(const struct places *places) {
+    return ((unsigned char)places->text[places->byte] & 0xC0) != 0x80;
+}
+
+static Py_ssize_t character_of(struct places *places, size_t byte) {
+    while (places->byte < byte) {
+        places->characters += begins_character(places);
+        places->byte++;
+    }
+    while (places->byte > byte) {
+        places->byte--;
+        places->characters -= begins_character(places);
+    }
+    return (Py_ssize_t)places->characters;
+}
+
+static PyObject *number_or_none(uint32_t number) {
+    return number == BRIM_NO_STAGE ? Py_NewRef(Py_None) : PyLong_FromUnsignedLong(number);
+}
+
+static PyObject *value_object(const brim_pipeline_value *value) {
+    switch (value->info->type) {
+    case BRIM_TYPE_INTEGER:
+    case BRIM_TYPE_SIZE:
+        return PyLong_FromLongLong(value->integer);
+    case BRIM_TYPE_YESNO:
+        return PyBool_FromLong(value->integer != 0);
+    case BRIM_TYPE_REAL:
+    case BRIM_TYPE_WEIGHTED:
+        return PyFloat_FromDouble(value->real);
+    case BRIM_TYPE_PIPELINE:
+        return Py_NewRef(Py_None);
+    case BRIM_TYPE_CHOICE:
+    case BRIM_TYPE_WORD:
+    case BRIM_TYPE_PATH:
+    case BRIM_TYPE_BINDING:
+        break;
+    }
+    return PyUnicode_DecodeFSDefault(value->text);
+}
+
+static PyObject *describe_value(const brim_pipeline_value *value, struct places *places) {
+    PyObject *object = value_object(value);
+    if (object == NULL) {
+        return NULL;
+    }
+    const Py_ssize_t begin = character_of(places, value->begin);
+    return Py_BuildValue("{s:s,s:s,s:N,s:O,s:n,s:n}", "argument", value->info->name, "type",
+                         types[value->info->type], "value", object, "given",
+                         value->end > 0 ? Py_True : Py_False, "begin", begin, "end",
+                         character_of(places, value->end));
+}
+
+static PyObject *list_values(const brim_pipeline *pipeline, size_t stage, size_t count,
+                             struct places *places) {
+    PyObject *list = PyList_New(0);
+    for (size_t i = 0; list != NULL && i < count; i++) {
+        brim_pipeline_value value = BRIM_PIPELINE_VALUE_INIT;
+        const brim_status status = brim_pipeline_read_value(pipeline, stage, i, &value);
+        PyObject *item = status == BRIM_OK ? describe_value(&value, places) : brim_py_raise(status);
+        if (item == NULL || PyList_Append(list, item) != 0) {
+            Py_CLEAR(list);
+        }
+        Py_XDECREF(item);
+    }
+    return list;
+}
+
+static PyObject *describe_use(const brim_pipeline *pipeline, size_t number, struct places *places) {
+    brim_pipeline_stage stage = BRIM_PIPELINE_STAGE_INIT;
+    const brim_status status = brim_pipeline_read_stage(pipeline, number, &stage);
+    if (status != BRIM_OK) {
+        return brim_py_raise(status);
+    }
+    const Py_ssize_t begin = character_of(places, stage.begin);
+    PyObject *values = list_values(pipeline, number, stage.value_count, places);
+    PyObject *parent = values == NULL ? NULL : number_or_none(stage.parent);
+    if (parent == NULL) {
+        Py_XDECREF(values);
+        return NULL;
+    }
+    return Py_BuildValue("{s:s,s:s,s:n,s:n,s:I,s:N,s:I,s:N}", "name", stage.info->name, "room",
+                         rooms[stage.info->room], "begin", begin, "end",
+                         character_of(places, stage.end), "depth", stage.depth, "parent", parent,
+                         "branch", stage.branch, "values", values);
+}
+
 PyObject *brim_py_parse(PyObject *module, PyObject *args) {
     const char *text;
     brim_pipeline *pipeline;
@@ -33,38 +132,24 @@ PyObject *brim_py_parse(PyObject *module, PyObject *args) {
     if (status != BRIM_OK) {
         return brim_py_raise(status);
     }
-    PyObject *names = PyList_New(0);
-    const size_t count = brim_pipeline_count(pipeline);
-    for (size_t i = 0; names != NULL && i < count; i++) {
-        PyObject *name = PyUnicode_FromString(brim_pipeline_stage_at(pipeline, i));
-        if (name == NULL || PyList_Append(names, name) != 0) {
-            Py_CLEAR(names);
+    struct places places = { .text = brim_pipeline_text(pipeline) };
+    PyObject *stages = PyList_New(0);
+    const size_t count = brim_pipeline_stage_count(pipeline);
+    for (size_t i = 0; stages != NULL && i < count; i++) {
+        PyObject *stage = describe_use(pipeline, i, &places);
+        if (stage == NULL || PyList_Append(stages, stage) != 0) {
+            Py_CLEAR(stages);
         }
-        Py_XDECREF(name);
+        Py_XDECREF(stage);
     }
-    PyObject *printed = take_text(pipeline);
-    PyObject *result = names == NULL || printed == NULL ? NULL : PyTuple_Pack(2, printed, names);
-    Py_XDECREF(names);
+    PyObject *printed = stages == NULL ? NULL : take_text(pipeline);
+    if (stages == NULL) {
+        brim_pipeline_free(pipeline);
+    }
+    PyObject *result = printed == NULL ? NULL : PyTuple_Pack(2, printed, stages);
+    Py_XDECREF(stages);
     Py_XDECREF(printed);
     return result;
-}
-
-PyObject *brim_py_cut(PyObject *module, PyObject *args) {
-    const char *text;
-    Py_ssize_t count;
-    brim_pipeline *pipeline;
-    (void)module;
-    if (!PyArg_ParseTuple(args, "sn:cut", &text, &count)) {
-        return NULL;
-    }
-    brim_status status = make(text, &pipeline);
-    if (status == BRIM_OK) {
-        status = brim_pipeline_cut(pipeline, count < 0 ? 0 : (size_t)count);
-        if (status != BRIM_OK) {
-            brim_pipeline_free(pipeline);
-        }
-    }
-    return status == BRIM_OK ? take_text(pipeline) : brim_py_raise(status);
 }
 
 /* --------------------------------------------------------------- arguments */
@@ -181,8 +266,6 @@ static PyObject *split_choices(const char *choices) {
 }
 
 static PyObject *describe_argument(const brim_argument_info *argument) {
-    static const char *const types[] = { "integer", "real", "size",    "yesno",    "choice",
-                                         "word",    "path", "binding", "pipeline", "weighted" };
     PyObject *choices = split_choices(argument->choices);
     if (choices == NULL) {
         return NULL;
@@ -197,7 +280,6 @@ static PyObject *describe_argument(const brim_argument_info *argument) {
 }
 
 static PyObject *describe_stage(const brim_stage_info *stage) {
-    static const char *const rooms[] = { "source", "order", "transform", "batching", "cache" };
     PyObject *arguments = PyList_New(0);
     for (size_t i = 0; arguments != NULL && i < stage->argument_count; i++) {
         PyObject *argument = describe_argument(brim_stage_argument_at(stage, i));

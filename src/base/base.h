@@ -2,10 +2,11 @@
  * base.h: definitions that every other file of the library may use.
  *
  * Checked arithmetic for sizes that come from files and users, alignment, and the only way to fail:
- * brim__fail() writes the calling thread's detail text and returns the status, so that an error is
+ * brim__fail() writes the calling thread's last failure and returns the status, so that an error is
  * raised in one line:
  *
- *     return brim__fail(BRIM_STATUS_CORRUPT, "%s: byte %llu: ...", path, at);
+ *     return brim__fail(BRIM_STATUS_CORRUPT, "%s: ...", path);
+ *     return brim__fail_byte(BRIM_STATUS_CORRUPT, path, at, "...");
  */
 #ifndef BRIM_BASE_H
 #define BRIM_BASE_H
@@ -22,38 +23,156 @@
 #define BRIM__UNLIKELY(x)  __builtin_expect(!!(x), 0)
 #define BRIM__CACHE_LINE   64
 
-/* Write the thread's detail: a text; a prefix and ": " before the detail that is there; a text as
- * it is. Each returns true, so that it can be an argument. */
-bool brim__detail_write(const char *format, ...) __attribute__((format(printf, 1, 2)));
-bool brim__detail_prefix(const char *format, ...) __attribute__((format(printf, 1, 2)));
-bool brim__detail_copy(const char *text);
+/* What is kept of a failure for another call or thread to tell; see brim_failure. */
+struct brim__failure {
+    brim_status status;
+    uint32_t stage_index;  /* BRIM_NO_STAGE: unknown */
+    size_t begin, end, at; /* of the stage in the text; both 0: unknown */
+    uint64_t sample, byte; /* BRIM_UNKNOWN */
+    uint64_t cause;        /* 0: none */
+    char stage[BRIM_NAME_BYTES];
+    char argument[BRIM_NAME_BYTES];
+    char source[BRIM_SOURCE_BYTES];
+    char text[BRIM__DETAIL_BYTES];
+};
+
+/* Make a failure of `status` the thread's last: of a text; of a text that says at which byte of
+ * which file; with a prefix and ": " before the text that is there, and all else that is known of
+ * it; of a text as it is; one that was kept. Each returns true, so that it can be an argument. */
+bool brim__failure_write(brim_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+bool brim__failure_write_byte(brim_status status, const char *path, uint64_t byte,
+                              const char *format, ...) __attribute__((format(printf, 4, 5)));
+bool brim__failure_prefix(brim_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+bool brim__failure_copy(brim_status status, const char *text);
+bool brim__failure_copy_kept(brim_status status, const struct brim__failure *kept);
 
 static inline brim_status brim__failed(brim_status status, bool written) {
     (void)written;
     return status;
 }
 
-/* Writes the thread's detail and returns status. The three are macros because an analyzer looks at
+/* Writes the thread's failure and returns status. They are macros because an analyzer looks at
  * one file at a time: it must see here that a failure returns the status that it was given, or it
  * takes every failure for a success that left its results unset. */
-#define brim__fail(status, ...) brim__failed((status), brim__detail_write(__VA_ARGS__))
-/* Puts "prefix: " before the thread's detail and returns status. */
-#define brim__fail_within(status, ...) brim__failed((status), brim__detail_prefix(__VA_ARGS__))
-/* Makes `text` the thread's detail: for errors that another thread met. */
-#define brim__fail_text(status, text) brim__failed((status), brim__detail_copy(text))
+#define brim__fail(status, ...) brim__failed((status), brim__failure_write((status), __VA_ARGS__))
+/* The same of a byte of a file: "path: byte 17: " stands before the text. */
+#define brim__fail_byte(status, path, byte, ...) \
+    brim__failed((status), brim__failure_write_byte((status), (path), (byte), __VA_ARGS__))
+/* Puts "prefix: " before the thread's text and returns status. */
+#define brim__fail_within(status, ...) \
+    brim__failed((status), brim__failure_prefix((status), __VA_ARGS__))
+/* Makes `text` the thread's detail. */
+#define brim__fail_text(status, text) brim__failed((status), brim__failure_copy((status), (text)))
+/* Makes a failure that was kept the thread's: for errors that another thread met. */
+#define brim__fail_kept(status, kept) \
+    brim__failed((status), brim__failure_copy_kept((status), (kept)))
 
-/* What brim_refusal_read tells, for the calling thread. The calls that it speaks of begin with
- * brim__refusal_begin and end with brim__refusal_end, which returns `status`; whatever refuses
- * on the way notes what it knows. */
-struct brim__refusal_note {
-    uint64_t needed;       /* of host memory: what the budget that asked had, and asked for */
-    uint64_t others_bytes; /* as in brim_refusal */
-    bool blocked;
-    brim_refusal told;
+/* Keeps the thread's last failure; and puts it back, after calls that may have failed and do
+ * not matter. What it said of memory is lost. */
+void brim__failure_keep(struct brim__failure *kept);
+void brim__failure_restore(const struct brim__failure *kept);
+/* A kept failure that was never the thread's. */
+void brim__failure_set(struct brim__failure *kept, brim_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Fills brim_failure; NULL or without its size: a failure. */
+brim_status brim__failure_tell(const struct brim__failure *kept, brim_failure *out);
+
+/* These add to the thread's last failure what is known of it besides its text. The text is
+ * written where an error is raised, and what else is known is often known only by its
+ * callers: so each leaves what has been said already, and returns `status`:
+ *
+ *     return brim__at_byte(brim__fail(BRIM_STATUS_CORRUPT, "..."), path, at);
+ *
+ * BRIM_OK is passed through, with nothing said. */
+struct brim__spot { /* a stage of a pipeline */
+    const char *stage;
+    uint32_t index;    /* BRIM_NO_STAGE: unknown */
+    size_t begin, end; /* bytes of the text; both 0: unknown */
 };
-struct brim__refusal_note *brim__refusal_note(void);
-void brim__refusal_begin(void);
-brim_status brim__refusal_end(brim_status status);
+void brim__note_stage(const struct brim__spot *spot);
+void brim__note_place(size_t at);     /* the byte of the text that is wrong */
+void brim__note_step(uint32_t index); /* the stage's number alone, until it is named */
+uint32_t brim__noted_step(void);
+void brim__note_argument(const char *name);
+void brim__note_source(const char *name);
+/* A file, and a byte of it, unless another file has been named: then that is not its byte. */
+void brim__note_source_byte(const char *path, uint64_t byte);
+void brim__note_file(const char *path); /* in place of what the source was called */
+void brim__note_sample(uint64_t sample);
+void brim__note_cause(void); /* the one that the callback said: brim_callback_cause */
+bool brim__cause_said(void); /* it has said one */
+uint64_t brim__noted_cause(void);
+void brim__put_cause(uint64_t cause); /* of a failure that tells of another one */
+
+static inline brim_status brim__at_stage(brim_status status, const struct brim__spot *spot) {
+    if (status != BRIM_OK) {
+        brim__note_stage(spot);
+    }
+    return status;
+}
+static inline brim_status brim__at_argument(brim_status status, const char *name) {
+    if (status != BRIM_OK) {
+        brim__note_argument(name);
+    }
+    return status;
+}
+static inline brim_status brim__at_source(brim_status status, const char *name) {
+    if (status != BRIM_OK) {
+        brim__note_source(name);
+    }
+    return status;
+}
+static inline brim_status brim__in_file(brim_status status, const char *path) {
+    if (status != BRIM_OK) {
+        brim__note_file(path);
+    }
+    return status;
+}
+static inline brim_status brim__at_byte(brim_status status, const char *path, uint64_t byte) {
+    if (status != BRIM_OK) {
+        brim__note_source_byte(path, byte);
+    }
+    return status;
+}
+static inline brim_status brim__at_sample(brim_status status, uint64_t sample) {
+    if (status != BRIM_OK) {
+        brim__note_sample(sample);
+    }
+    return status;
+}
+static inline brim_status brim__at_callback(brim_status status) {
+    if (status != BRIM_OK) {
+        brim__note_cause();
+    }
+    return status;
+}
+
+static inline brim_status brim__at_cause(brim_status status, uint64_t cause) {
+    brim__put_cause(cause);
+    return status;
+}
+
+/* What the thread's last failure says of memory: a record to be filled where it was refused,
+ * after brim__fail. It is empty after every other failure. */
+struct brim__lack {
+    uint64_t needed; /* of host memory: what the budget that asked had, and asked for */
+    uint64_t wanted;
+    brim_memory kind;
+    uint64_t minimum_bytes, minimum_pinned_bytes, minimum_device_bytes;
+    uint64_t others_bytes;
+    bool exact, blocked;
+    bool told; /* the minimum is that of what was to be opened, not of one charge on the way */
+    uint32_t holder_count;
+    brim_holder holder[BRIM_MOST_HOLDERS];
+};
+struct brim__lack *brim__lack(void);
+/* One holder more, if there is room for it. */
+void brim__lack_holder(struct brim__lack *lack, const char *label, uint64_t bytes);
+/* At the end of a call that opens something: the minimum of one charge on its way says nothing
+ * of all that it needs. Returns `status`. */
+brim_status brim__lack_of_opening(brim_status status);
 
 /* true: the result did not fit, *result is undefined. */
 static inline bool brim__add_overflows(uint64_t a, uint64_t b, uint64_t *result) {

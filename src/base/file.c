@@ -72,7 +72,7 @@ static int64_t nanoseconds(const struct timespec *time) {
     return (int64_t)time->tv_sec * 1000000000 + time->tv_nsec;
 }
 
-brim_status brim__file_open(struct brim__file *file, const char *path) {
+brim_status brim__file_open_unnamed(struct brim__file *file, const char *path) {
     char why[BRIM__ERROR_TEXT];
     *file = (struct brim__file){ .fd = -1, .path = path };
     int fd;
@@ -82,19 +82,19 @@ brim_status brim__file_open(struct brim__file *file, const char *path) {
     if (fd < 0) {
         /* what the process or the machine is short of is not the file's fault */
         const bool shortage = errno == EMFILE || errno == ENFILE || errno == ENOMEM;
-        return brim__fail(shortage ? BRIM_STATUS_MEMORY : BRIM_STATUS_IO,
-                          "%s: cannot be opened: %s", path, brim__error_text(errno, why));
+        return brim__fail(shortage ? BRIM_STATUS_MEMORY : BRIM_STATUS_IO, "cannot be opened: %s",
+                          brim__error_text(errno, why));
     }
     struct stat facts;
     if (stat_once(fd, &facts) != 0) {
         const int error = errno;
         close(fd);
-        return brim__fail(BRIM_STATUS_IO, "%s: its size cannot be read: %s", path,
+        return brim__fail(BRIM_STATUS_IO, "its size cannot be read: %s",
                           brim__error_text(error, why));
     }
     if (!S_ISREG(facts.st_mode)) {
         close(fd);
-        return brim__fail(BRIM_STATUS_IO, "%s: is %s; a regular file is needed", path,
+        return brim__fail(BRIM_STATUS_IO, "is %s; a regular file is needed",
                           kind_of(facts.st_mode));
     }
     file->fd = fd;
@@ -105,6 +105,12 @@ brim_status brim__file_open(struct brim__file *file, const char *path) {
     file->owner = facts.st_uid;
     file->mode = facts.st_mode;
     return BRIM_OK;
+}
+
+brim_status brim__file_open(struct brim__file *file, const char *path) {
+    const brim_status status = brim__file_open_unnamed(file, path);
+    return status == BRIM_OK ? BRIM_OK
+                             : brim__at_source(brim__fail_within(status, "%s", path), path);
 }
 
 void brim__file_close(struct brim__file *file) {
@@ -122,10 +128,11 @@ brim_status brim__file_read(const struct brim__file *file, uint64_t offset, void
                             size_t bytes) {
     uint64_t end;
     if (brim__add_overflows(offset, bytes, &end) || end > file->bytes) {
-        return brim__fail(BRIM_STATUS_CORRUPT,
-                          "%s: %llu bytes are needed at byte %llu, but the file ends at byte %llu",
-                          file->path, (unsigned long long)bytes, (unsigned long long)offset,
-                          (unsigned long long)file->bytes);
+        const brim_status status = brim__fail(
+            BRIM_STATUS_CORRUPT,
+            "%s: %llu bytes are needed at byte %llu, but the file ends at byte %llu", file->path,
+            (unsigned long long)bytes, (unsigned long long)offset, (unsigned long long)file->bytes);
+        return brim__at_byte(status, file->path, offset);
     }
     uint8_t *to = buffer;
     while (offset < end) {
@@ -135,16 +142,19 @@ brim_status brim__file_read(const struct brim__file *file, uint64_t offset, void
         }
         if (got < 0) {
             char why[BRIM__ERROR_TEXT];
-            return brim__fail(BRIM_STATUS_IO, "%s: %llu bytes at byte %llu cannot be read: %s",
-                              file->path, (unsigned long long)(end - offset),
-                              (unsigned long long)offset, brim__error_text(errno, why));
+            const brim_status status =
+                brim__fail(BRIM_STATUS_IO, "%s: %llu bytes at byte %llu cannot be read: %s",
+                           file->path, (unsigned long long)(end - offset),
+                           (unsigned long long)offset, brim__error_text(errno, why));
+            return brim__at_byte(status, file->path, offset);
         }
         if (got == 0) {
-            return brim__fail(BRIM_STATUS_CORRUPT,
-                              "%s: ends at byte %llu; it had %llu bytes when it was opened, so it "
-                              "was cut while in use",
-                              file->path, (unsigned long long)offset,
-                              (unsigned long long)file->bytes);
+            const brim_status status =
+                brim__fail(BRIM_STATUS_CORRUPT,
+                           "%s: ends at byte %llu; it had %llu bytes when it was opened, so it "
+                           "was cut while in use",
+                           file->path, (unsigned long long)offset, (unsigned long long)file->bytes);
+            return brim__at_byte(status, file->path, offset);
         }
         to += got;
         offset += (uint64_t)got;

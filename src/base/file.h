@@ -38,6 +38,8 @@ bool brim__file_owner(const char *path, uint32_t *owner, uint32_t *mode);
 /* Regular files only; close-on-exec. BRIM_STATUS_IO otherwise, or BRIM_STATUS_MEMORY if the process has
  * too many files open. */
 brim_status brim__file_open(struct brim__file *file, const char *path);
+/* The same where whoever reads the error is told the path anyway: it does not begin with it. */
+brim_status brim__file_open_unnamed(struct brim__file *file, const char *path);
 void brim__file_close(struct brim__file *file); /* also unmaps; harmless twice */
 /* All of [offset, offset + bytes) or an error; EINTR is retried. A range past
  * the size seen when opening is BRIM_STATUS_CORRUPT, a shrunken file too, a failing

@@ -72,16 +72,27 @@ struct brim__item {
     bool integral;           /* REAL: it was written as an integer */
 };
 
+/* Bytes of the pipeline's text; both 0: a default, which is left out there. */
+struct brim__extent {
+    size_t begin, end;
+};
+
 struct brim__values {
     const struct brim__item *items;
-    size_t count; /* 0: not given and no default */
+    struct brim__extent *extents; /* of each; NULL: not of a pipeline */
+    size_t count;                 /* 0: not given and no default */
 };
 
 struct brim__use {
     const struct brim__stage *stage;
     const struct brim__values *values; /* stage->info.argument_count of them */
-    size_t at;                         /* where it stands in the pipeline's text */
+    size_t begin, end;                 /* bytes of the pipeline's text */
+    uint32_t number;                   /* among all stages of the text, those in parentheses too */
 };
+
+static inline struct brim__spot brim__spot_of(const struct brim__use *use) {
+    return (struct brim__spot){ use->stage->info.name, use->number, use->begin, use->end };
+}
 
 static inline bool brim__given(const struct brim__use *use, size_t argument) {
     return use->values[argument].count > 0;

@@ -74,8 +74,10 @@ brim_status brim__stream_open(struct brim__stream *stream, const char *path) {
         fd = open_once(path);
     } while (fd < 0 && errno == EINTR);
     if (fd < 0) {
-        return brim__fail(BRIM_STATUS_IO, "%s: cannot be opened: %s", brim__stream_name(path),
-                          brim__error_text(errno, why));
+        const brim_status status =
+            brim__fail(BRIM_STATUS_IO, "%s: cannot be opened: %s", brim__stream_name(path),
+                       brim__error_text(errno, why));
+        return brim__at_source(status, brim__stream_name(path));
     }
     struct stat facts;
     if (brim__fault(BRIM__FAULT_OPEN) || fstat(fd, &facts) != 0 || S_ISDIR(facts.st_mode)) {

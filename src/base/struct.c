@@ -54,5 +54,5 @@ void brim__struct_give(void *given, const void *made, size_t made_bytes) {
 }
 
 bool brim__null_write(const char *call, const char *what) {
-    return brim__detail_write("%s: %s must not be NULL", call, what);
+    return brim__failure_write(BRIM_STATUS_INVALID, "%s: %s must not be NULL", call, what);
 }

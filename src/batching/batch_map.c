@@ -76,14 +76,21 @@ static brim_status run(const struct brim__batch_step *step, const struct brim__b
         brim__unlock(self->serial);
     }
     why[sizeof why - 1] = '\0';
-    return answer == BRIM_ANSWER_DONE
-               ? BRIM_OK
-               : brim__fail(brim__answer_status(answer),
-                            "batch_map @%s, the batch from position %llu of epoch %llu: "
-                            "it returned %d%s%s%s",
-                            self->name, (unsigned long long)batch->number,
-                            (unsigned long long)batch->epoch, answer, brim__answer_note(answer),
-                            why[0] != '\0' ? ": " : "", why);
+    if (answer == BRIM_ANSWER_DONE) {
+        return BRIM_OK;
+    }
+    const brim_status status = brim__answer_status(answer);
+    if (brim__cause_said()) {
+        return brim__at_callback(brim__fail(
+            status, "batch_map @%s, the batch from position %llu of epoch %llu: %s", self->name,
+            (unsigned long long)batch->number, (unsigned long long)batch->epoch, why));
+    }
+    return brim__fail(status,
+                      "batch_map @%s, the batch from position %llu of epoch %llu: "
+                      "it returned %d%s%s%s",
+                      self->name, (unsigned long long)batch->number,
+                      (unsigned long long)batch->epoch, answer, brim__answer_note(answer),
+                      why[0] != '\0' ? ": " : "", why);
 }
 
 /* ------------------------------------------------------------------ adding */

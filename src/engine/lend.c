@@ -101,10 +101,12 @@ static brim_status inspect(brim_loader *loader, struct brim__slot *slot) {
     const uint64_t bad = slot->bad_rows + slot->skipped + slot->replaced_rows;
     if (bad > 0 && loader->epoch_bad + bad > cap) {
         slot->error.reported = !slot->ring->keeps;
-        return brim__fail(BRIM_STATUS_CORRUPT,
-                          "more than max_errors=%llu bad samples in epoch %llu by step %llu: %s",
-                          (unsigned long long)cap, (unsigned long long)slot->epoch,
-                          (unsigned long long)slot->delivery.step, slot->bad_text);
+        const brim_status status =
+            brim__fail(BRIM_STATUS_CORRUPT,
+                       "more than max_errors=%llu bad samples in epoch %llu by step %llu: %s",
+                       (unsigned long long)cap, (unsigned long long)slot->epoch,
+                       (unsigned long long)slot->delivery.step, slot->bad_text);
+        return brim__at_cause(status, slot->bad_cause);
     }
     slot->inspected = true;
     return BRIM_OK;

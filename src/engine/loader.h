@@ -121,7 +121,7 @@ struct brim_loader {
     uint64_t opened_ns;
     brim_stats stats;
     struct brim__stage_time *stage; /* plan->info.stage_count */
-    char detail[BRIM__DETAIL_BYTES];
+    struct brim__failure failure;   /* the last of `next`, seek, state and restore */
     char error[BRIM__ERRORS_KEPT][BRIM__SAMPLE_ERROR]; /* a ring; the latest at errors - 1 */
     uint64_t errors;
 };

@@ -10,16 +10,17 @@
 
 __attribute__((format(printf, 3, 4))) static void
 tell(const brim_runtime *runtime, brim_log_level level, const char *format, ...) {
-    char text[BRIM__DETAIL_BYTES], detail[BRIM__DETAIL_BYTES];
+    char text[BRIM__DETAIL_BYTES];
+    struct brim__failure failure;
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    const struct brim__refusal_note refusal = *brim__refusal_note();
-    brim__copy_text(detail, sizeof detail, brim_detail());
+    const struct brim__lack lack = *brim__lack();
+    brim__failure_keep(&failure);
     runtime->log(runtime->log_user, level, text);
-    brim__detail_copy(detail); /* the program's calls may have failed */
-    *brim__refusal_note() = refusal;
+    brim__failure_restore(&failure); /* the program's calls may have failed */
+    *brim__lack() = lack;
 }
 
 void brim__log_planned(const brim_runtime *runtime, const brim_plan *plan) {

@@ -85,12 +85,13 @@ static void report(struct brim__slot *slot, const struct brim__run *run) {
     if (run->texts > 0 && (slot->bad_text[0] == '\0' || run->first < claims->bad_first)) {
         claims->bad_first = run->first;
         memcpy(slot->bad_text, run->text[0], sizeof slot->bad_text);
+        slot->bad_cause = run->cause;
     }
     if (run->error != BRIM_OK &&
         (slot->error.status == BRIM_OK || run->error_row < claims->error_row)) {
         claims->error_row = run->error_row;
         slot->error.status = run->error;
-        memcpy(slot->error.text, run->error_text, sizeof slot->error.text);
+        slot->error.failure = run->failure;
     }
 }
 
@@ -117,7 +118,7 @@ brim_status brim__batch_act(brim_loader *loader, const struct brim__batch_call *
         time->timed_ns += took[i];
     }
     brim__unlock(&loader->mutex);
-    return status;
+    return brim__plan_at_stage(plan, status, plan->batch_step[done - 1].stage);
 }
 
 /* The batch as the user sees it: without bad rows, those of unequal length moved

@@ -30,8 +30,9 @@ struct brim__run {
     uint64_t read_bytes;
     uint64_t slowest_fetch_ns;
     uint64_t stage_ns[BRIM__MAX_STAGES]; /* when timed */
-    char error_text[BRIM__DETAIL_BYTES];
+    struct brim__failure failure;        /* what is known of `error` */
     uint32_t texts;
+    uint64_t cause;                   /* of the first */
     char text[2][BRIM__SAMPLE_ERROR]; /* of the first bad samples */
 };
 

@@ -82,7 +82,7 @@ static brim_status run_timed(const struct group *group, uint32_t first, uint32_t
         group->run->stage_ns[program->step[i]->stage] += after - before;
         before = after;
         if (status != BRIM_OK) {
-            return status;
+            return brim__step_failed(program->step[i], status);
         }
     }
     return BRIM_OK;
@@ -315,12 +315,14 @@ static struct group begin_group(struct brim__run *run, const struct brim__locati
                                                 .scratch = run->scratch_region } } };
 }
 
-/* Puts what the sample is called before the thread's detail. */
+/* Puts what the sample is called before the thread's detail, and says all that is known of it. */
 static brim_status name_sample(const struct group *group, brim_status status) {
     char where[160];
     const struct brim__source *source = group->leaf->source[group->source];
-    source->ops->describe(source, group->sample + group->count, where, sizeof(where));
-    return brim__fail_within(status, "%s", where);
+    const uint64_t sample = group->sample + group->count;
+    source->ops->describe(source, sample, where, sizeof(where));
+    return brim__plan_at_sample(group->run->loader->plan, brim__fail_within(status, "%s", where),
+                                group->leaf, group->source, sample);
 }
 
 static brim_status make_single(struct brim__run *run, const struct brim__location *place,
@@ -333,6 +335,9 @@ static brim_status make_single(struct brim__run *run, const struct brim__locatio
 /* ------------------------------------------------------------- bad samples */
 
 static void keep_text(struct brim__run *run) {
+    if (run->texts == 0) {
+        run->cause = brim__noted_cause();
+    }
     if (run->texts < BRIM__COUNT(run->text)) {
         brim__copy_text(run->text[run->texts++], BRIM__SAMPLE_ERROR, brim_detail());
     }
@@ -376,7 +381,7 @@ static void refuse(struct brim__run *run, brim_status status, uint32_t row) {
     if (run->error == BRIM_OK || row < run->error_row) {
         run->error = status;
         run->error_row = row;
-        brim__copy_text(run->error_text, sizeof(run->error_text), brim_detail());
+        brim__failure_keep(&run->failure);
     }
 }
 

@@ -151,26 +151,19 @@ static uint64_t loader_bytes(const brim_plan *plan) {
     return walk.used;
 }
 
-/* Keeps for brim_refusal_read what a plan that does not fit, or whose loader was refused, needs. */
-static void note_plan(const brim_plan_info *info) {
-    brim_refusal *told = &brim__refusal_note()->told;
-    told->minimum_bytes = info->minimum_bytes;
-    told->minimum_pinned_bytes = info->minimum_pinned_bytes;
-    told->minimum_device_bytes = info->minimum_device_bytes;
-    told->exact = 1;
-}
-
-/* The same of a plan that was refused while it was made: what it had and asked for. */
+/* What a plan that was refused while it was made needs at least: what it had and asked for. */
 static void note_build(const brim_runtime *runtime, brim_budget *budget) {
-    struct brim__refusal_note *note = brim__refusal_note();
+    struct brim__lack *lack = brim__lack();
     brim_budget_info had = BRIM_BUDGET_INFO_INIT;
-    uint64_t bytes = note->needed;
-    if (note->told.exact == 0 && brim_budget_read(budget, BRIM_MEMORY_HOST, &had) == BRIM_OK) {
+    uint64_t bytes = lack->needed;
+    if (brim_budget_read(budget, BRIM_MEMORY_HOST, &had) == BRIM_OK) {
         bytes = brim__max(bytes, had.peak);
         if (brim__add_overflows(bytes, runtime->base_bytes + brim__budget_node_bytes(), &bytes)) {
             bytes = UINT64_MAX;
         }
-        note->told.minimum_bytes = brim__max(bytes, BRIM__BUDGET_FLOOR);
+        lack->minimum_bytes = brim__max(bytes, BRIM__BUDGET_FLOOR);
+        lack->minimum_pinned_bytes = lack->minimum_device_bytes = 0;
+        lack->told = true;
     }
 }
 
@@ -257,8 +250,7 @@ brim_status brim_plan_new(brim_runtime *runtime, const brim_pipeline *pipeline,
     if (runtime == NULL || pipeline == NULL) {
         return brim__fail_null("runtime and pipeline");
     }
-    brim__refusal_begin();
-    return brim__refusal_end(plan_new(runtime, pipeline, options, plan));
+    return brim__lack_of_opening(plan_new(runtime, pipeline, options, plan));
 }
 
 void brim_plan_free(brim_plan *plan) {
@@ -449,8 +441,7 @@ static brim_status loader_open(brim_runtime *runtime, const brim_pipeline *pipel
     }
     brim__log_planned(runtime, plan);
     if (!plan->info.fits) {
-        note_plan(&plan->info);
-        status = brim__fail(BRIM_STATUS_BUDGET, "\"%s\" %s", label, plan->info.reason);
+        status = brim__plan_refuse(plan, label);
         goto no_locks;
     }
     brim_loader *loader = place(runtime, plan, budget);
@@ -482,7 +473,7 @@ static brim_status loader_open(brim_runtime *runtime, const brim_pipeline *pipel
     }
     if (status != BRIM_OK) {
         if (status == BRIM_STATUS_BUDGET) { /* others have taken it meanwhile */
-            note_plan(&plan->info);
+            brim__plan_note_minimum(plan);
         }
         loader->closing = true;
         shut(loader);
@@ -512,8 +503,7 @@ brim_status brim_loader_open(brim_runtime *runtime, const brim_pipeline *pipelin
     if (runtime == NULL || pipeline == NULL) {
         return brim__fail_null("runtime and pipeline");
     }
-    brim__refusal_begin();
-    return brim__refusal_end(loader_open(runtime, pipeline, options, loader));
+    return brim__lack_of_opening(loader_open(runtime, pipeline, options, loader));
 }
 
 brim_status brim_loader_open_text(brim_runtime *runtime, const char *text,
@@ -526,13 +516,12 @@ brim_status brim_loader_open_text(brim_runtime *runtime, const char *text,
     if (runtime == NULL || text == NULL) {
         return brim__fail_null("runtime and text");
     }
-    brim__refusal_begin();
     brim_status status = brim_pipeline_parse(text, &pipeline);
     if (status == BRIM_OK) {
         status = loader_open(runtime, pipeline, options, loader);
     }
     brim_pipeline_free(pipeline);
-    return brim__refusal_end(status);
+    return brim__lack_of_opening(status);
 }
 
 /* ----------------------------------------------------------------- closing */

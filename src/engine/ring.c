@@ -9,12 +9,12 @@
 void brim__error_keep(struct brim__kept_error *error, brim_status status) {
     error->status = status;
     error->reported = error->rows_are_good = false;
-    brim__copy_text(error->text, sizeof error->text, brim_detail());
+    brim__failure_keep(&error->failure);
 }
 
 brim_status brim__error_report(struct brim__kept_error *error) {
     error->reported = true;
-    return brim__fail_text(error->status, error->text);
+    return brim__fail_kept(error->status, &error->failure);
 }
 
 void brim__error_clear(struct brim__kept_error *error) {

@@ -63,12 +63,12 @@ enum brim__slot_state {
     BRIM__SLOT_LEAVING,
 };
 
-/* A failure that is kept until `next` returns it in its turn, with its text. */
+/* A failure that is kept until `next` returns it in its turn. */
 struct brim__kept_error {
     brim_status status; /* BRIM_OK: none */
     bool reported;      /* `next` has returned it: asked again, what failed is tried again */
     bool rows_are_good; /* of a batch that could not be uploaded: its rows are not at fault */
-    char text[BRIM__DETAIL_BYTES];
+    struct brim__failure failure;
 };
 
 struct brim_batch {
@@ -116,7 +116,8 @@ struct brim__slot {
     uint32_t rows;
     uint32_t bad_rows, replaced_rows;
     uint32_t skipped;                  /* sequenced: bad samples met on the way to this batch */
-    char bad_text[BRIM__SAMPLE_ERROR]; /* of the first of its bad samples; "": none */
+    char bad_text[BRIM__SAMPLE_ERROR]; /* of the first of its bad samples; "": none ... */
+    uint64_t bad_cause;                /* ... and its cause, as in brim_failure */
     struct brim__kept_error error;     /* of the lowest row that failed, or of the whole batch */
     struct brim__claims claims;
     struct brim__device_side device;

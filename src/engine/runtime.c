@@ -210,8 +210,7 @@ brim_status brim_runtime_new(const brim_runtime_options *given, brim_runtime **o
         return brim__fail_null("runtime");
     }
     *out = NULL;
-    brim__refusal_begin();
-    return brim__refusal_end(runtime_new(given, out));
+    return brim__lack_of_opening(runtime_new(given, out));
 }
 
 void brim__runtime_ref(brim_runtime *runtime) {

@@ -9,7 +9,7 @@
 /* ------------------------------------------------------------------- calls */
 
 brim_status brim__loader_keep_detail(brim_loader *loader, brim_status status) {
-    brim__copy_text(loader->detail, sizeof loader->detail, brim_detail());
+    brim__failure_keep(&loader->failure);
     return status;
 }
 

@@ -109,6 +109,7 @@ static void publish(brim_loader *loader, uint32_t micros, const struct brim__pos
     slot->resume = *resume;
     slot->resume.until = resume->step;
     memcpy(slot->bad_text, sequencer->bad_text, sizeof slot->bad_text);
+    slot->bad_cause = sequencer->bad_cause;
     sequencer->published++;
     sequencer->slot = NULL;
     sequencer->micro++;
@@ -465,10 +466,11 @@ brim_status brim__sequencer_check_end(brim_loader *loader) {
         return BRIM_OK;
     }
     if (sequencer->tail > 0 && loader->epoch_bad + sequencer->tail > most) {
-        return brim__fail(BRIM_STATUS_CORRUPT,
-                          "more than max_errors=%llu bad samples in epoch %llu: %s",
-                          (unsigned long long)most, (unsigned long long)sequencer->delivered.epoch,
-                          sequencer->bad_text);
+        const brim_status many = brim__fail(
+            BRIM_STATUS_CORRUPT, "more than max_errors=%llu bad samples in epoch %llu: %s",
+            (unsigned long long)most, (unsigned long long)sequencer->delivered.epoch,
+            sequencer->bad_text);
+        return brim__at_cause(many, sequencer->bad_cause);
     }
     loader->stats.skipped += sequencer->tail; /* no batch could count them */
     if (sequencer->step < sequencer->discard_step) {

@@ -104,7 +104,8 @@ struct brim__sequencer {
     uint64_t met;       /* bad samples that were met and belong to no batch or block yet */
     uint64_t skipped;   /* and those that the next batch counts */
     uint64_t published; /* batches made, those thrown away among them */
-    char bad_text[BRIM__SAMPLE_ERROR]; /* of a bad sample among them */
+    char bad_text[BRIM__SAMPLE_ERROR]; /* of a bad sample among them ... */
+    uint64_t bad_cause;                /* ... and its cause */
 };
 
 extern const struct brim__ring_role brim__sequencer_role;

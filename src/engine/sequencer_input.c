@@ -46,10 +46,12 @@ static enum brim__flow fail(brim_loader *loader, const struct brim__slot *chunk)
     if (chunk->error.status != BRIM_OK && chunk->claims.error_row == sample) {
         sequencer->failure = chunk->error;
     } else {
-        brim__error_keep(&sequencer->failure,
-                         brim__fail(BRIM_STATUS_CORRUPT,
-                                    "sample %llu is bad; one before it in the stream said why",
-                                    (unsigned long long)number));
+        brim__error_keep(
+            &sequencer->failure,
+            brim__at_sample(brim__fail(BRIM_STATUS_CORRUPT,
+                                       "sample %llu is bad; one before it in the stream said why",
+                                       (unsigned long long)number),
+                            number));
     }
     return BRIM__FLOW_FAIL;
 }
@@ -57,11 +59,11 @@ static enum brim__flow fail(brim_loader *loader, const struct brim__slot *chunk)
 /* Nothing but bad samples, more than max_errors allows, since the last batch. */
 static enum brim__flow fail_of_many(brim_loader *loader) {
     struct brim__sequencer *sequencer = loader->sequencer;
-    brim__error_keep(
-        &sequencer->failure,
+    const brim_status status =
         brim__fail(BRIM_STATUS_CORRUPT,
                    "more than max_errors=%llu bad samples one after the other, the last: %s",
-                   (unsigned long long)loader->plan->batching.max_errors, sequencer->bad_text));
+                   (unsigned long long)loader->plan->batching.max_errors, sequencer->bad_text);
+    brim__error_keep(&sequencer->failure, brim__at_cause(status, sequencer->bad_cause));
     return BRIM__FLOW_FAIL;
 }
 
@@ -126,6 +128,7 @@ enum brim__flow brim__made_rows(brim_loader *loader, uint64_t most, uint64_t *fi
             brim__made_leave_sample(loader);
             sequencer->met++;
             memcpy(sequencer->bad_text, chunk->bad_text, sizeof sequencer->bad_text);
+            sequencer->bad_cause = chunk->bad_cause;
         } else {
             sequencer->chunk_row++;
         }

@@ -115,6 +115,17 @@ void brim_loader_detail(brim_loader *loader, char *text, size_t text_bytes) {
         return;
     }
     brim__lock(&loader->mutex);
-    brim__copy_text(text, text_bytes, loader->detail);
+    brim__copy_text(text, text_bytes, loader->failure.text);
     brim__unlock(&loader->mutex);
+}
+
+brim_status brim_loader_read_failure(brim_loader *loader, brim_failure *failure) {
+    brim_status status = check(loader, "failure", "BRIM_FAILURE_INIT", failure);
+    if (status != BRIM_OK) {
+        return status;
+    }
+    brim__lock(&loader->mutex);
+    status = brim__failure_tell(&loader->failure, failure);
+    brim__unlock(&loader->mutex);
+    return status;
 }

@@ -14,10 +14,10 @@ brim_status brim__upload_poll(brim_loader *loader, const struct brim__event *eve
     if (status == BRIM_OK || status == BRIM_STATUS_TIMEOUT) {
         return status;
     }
-    char text[BRIM__DETAIL_BYTES];
-    brim__copy_text(text, sizeof text, brim_detail());
+    struct brim__failure failure;
+    brim__failure_keep(&failure);
     *over = brim__event_wait(device, event) == BRIM_OK;
-    return brim__fail_text(status, text);
+    return brim__fail_kept(status, &failure);
 }
 
 bool brim__upload_is_writing(brim_loader *loader, const struct brim__slot *slot) {

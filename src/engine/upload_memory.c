@@ -84,7 +84,7 @@ brim_status brim__upload_open(brim_loader *loader) {
 brim_status brim__upload_explain(brim_loader *loader) {
     char holders[256], detail[BRIM__DETAIL_BYTES];
     brim__budget_holders(loader->runtime->budget, loader->plan->on_device.kind, holders,
-                         sizeof holders);
+                         sizeof holders, NULL);
     brim__copy_text(detail, sizeof detail, brim_detail());
     return brim__fail(BRIM_STATUS_MEMORY,
                       "%.500s; brim holds there: %s; close one of them, lower "

@@ -112,8 +112,9 @@ bool brim__budget_is_below(brim_budget *budget, const brim_budget *root);
 
 /* Writes "train 12.0 MiB, validation 4.0 MiB" of those below and at `budget`
  * that hold memory of a kind, largest first, as many as fit: the own charges of
- * each and what is unused of its minimum. */
-void brim__budget_holders(brim_budget *budget, brim_memory kind, char *text, size_t bytes);
+ * each and what is unused of its minimum; and in `lack`, unless that is NULL. */
+void brim__budget_holders(brim_budget *budget, brim_memory kind, char *text, size_t bytes,
+                          struct brim__lack *lack);
 /* Checks the invariants above; aborts in debug builds. For tests. */
 void brim__budget_check(brim_budget *budget);
 

@@ -366,7 +366,7 @@ brim_status brim__add_firmly(struct brim__request *request) {
     struct brim__tree *tree = (request->at != NULL ? request->at : request->bounded)->tree;
     struct brim__refusal refusal;
     char text[BRIM__DETAIL_BYTES];
-    uint64_t needed = 0;
+    struct brim__lack lack = { 0 };
     const uint64_t deadline = brim__now() + FIRM_NS; /* of all waiting for that lock */
     brim__lock(&tree->lock);
     bool fit = fits_in_time(tree, request, deadline, &refusal);
@@ -389,10 +389,7 @@ brim_status brim__add_firmly(struct brim__request *request) {
     if (fit) {
         brim__add(request);
     } else {
-        brim__budget_explain(request, &refusal, text);
-        if (brim__add_overflows(request->at->counts[request->kind].used, request->bytes, &needed)) {
-            needed = UINT64_MAX;
-        }
+        brim__budget_explain(request, &refusal, text, &lack);
     }
     if (collecting) {
         end_collecting(tree);
@@ -402,10 +399,9 @@ brim_status brim__add_firmly(struct brim__request *request) {
     if (fit) {
         return BRIM_OK;
     }
-    if (request->kind == BRIM_MEMORY_HOST && request->column != BRIM__BOUNDS) {
-        brim__refusal_note()->needed = needed;
-    }
-    return brim__fail_text(BRIM_STATUS_BUDGET, text);
+    const brim_status status = brim__fail_text(BRIM_STATUS_BUDGET, text);
+    *brim__lack() = lack;
+    return status;
 }
 
 bool brim__add_if_free(struct brim__request *request) {

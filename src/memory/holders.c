@@ -157,53 +157,65 @@ static uint64_t held(const brim_budget *node, brim_memory kind) {
            count->used;
 }
 
-void brim__budget_list(const brim_budget *top, brim_memory kind, char *text, size_t bytes) {
+/* The holder that was found last: its bytes, and its place among equals. */
+struct holder {
+    const brim_budget *node;
+    uint64_t bytes, place;
+    uint32_t left; /* holders from this one on */
+};
+
+static const struct holder before_all = { .bytes = UINT64_MAX, .place = UINT64_MAX };
+
+/* The next largest one; false: there is none. */
+static bool find_holder(const brim_budget *top, brim_memory kind, struct holder *holder) {
+    struct holder found = { 0 };
+    uint64_t place = 0;
+    for (const brim_budget *node = top; node != NULL;
+         node = brim__budget_after(node, top), place++) {
+        const uint64_t here = held(node, kind);
+        if (here == 0 || here > holder->bytes ||
+            (here == holder->bytes && place <= holder->place)) {
+            continue;
+        }
+        const uint32_t left = found.left + 1;
+        if (here > found.bytes) {
+            found = (struct holder){ .node = node, .bytes = here, .place = place };
+        }
+        found.left = left;
+    }
+    *holder = found;
+    return found.node != NULL;
+}
+
+/* Lists the holders below and at `top`, largest first: as text, as many as fit, and in `lack`
+ * unless that is NULL. */
+static void list_holders(const brim_budget *top, brim_memory kind, char *text, size_t bytes,
+                         struct brim__lack *lack) {
+    struct holder holder = before_all;
     size_t at = 0;
+    bool fits = true;
     text[0] = '\0';
-    /* The last one written: its bytes, and its place among equals. */
-    uint64_t last_bytes = UINT64_MAX;
-    uint64_t last_place = UINT64_MAX;
-    for (;;) {
-        const brim_budget *largest = NULL;
-        uint64_t largest_bytes = 0;
-        uint64_t largest_place = 0;
-        uint64_t place = 0;
-        uint32_t left = 0;
-        for (const brim_budget *node = top; node != NULL;
-             node = brim__budget_after(node, top), place++) {
-            const uint64_t here = held(node, kind);
-            if (here == 0 || here > last_bytes || (here == last_bytes && place <= last_place)) {
-                continue;
-            }
-            left++;
-            if (here > largest_bytes) {
-                largest = node;
-                largest_bytes = here;
-                largest_place = place;
-            }
-        }
-        if (largest == NULL) {
-            return;
-        }
+    while ((fits || lack != NULL) && find_holder(top, kind, &holder)) {
         char entry[BRIM_NAME_BYTES + BRIM__SIZE_TEXT + 4];
         char size[BRIM__SIZE_TEXT];
-        snprintf(entry, sizeof entry, "%s %s", largest->label,
-                 brim__size_text(largest_bytes, size));
-        if (!brim__list_add(text, bytes, &at, entry, left)) {
-            return;
+        snprintf(entry, sizeof entry, "%s %s", holder.node->label,
+                 brim__size_text(holder.bytes, size));
+        fits = fits && brim__list_add(text, bytes, &at, entry, holder.left);
+        if (lack != NULL) {
+            brim__lack_holder(lack, holder.node->label, holder.bytes);
+            lack = lack->holder_count < BRIM_MOST_HOLDERS ? lack : NULL;
         }
-        last_bytes = largest_bytes;
-        last_place = largest_place;
     }
 }
 
 /* Processes, and the holders in this one; the former get two thirds of the text. */
-static void list_processes(const brim_budget *root, brim_memory kind, char *text, size_t bytes) {
+static void list_processes(const brim_budget *root, brim_memory kind, char *text, size_t bytes,
+                           struct brim__lack *lack) {
     static const char between[] = "; in this process ";
-    brim__shared_list(&root->tree->shared, kind, text, bytes / 3 * 2);
+    brim__shared_list(&root->tree->shared, kind, text, bytes / 3 * 2, lack);
     const size_t at = strlen(text) + strlen(between);
     if (root->counts[kind].used > 0 && at < bytes) {
-        brim__budget_list(root, kind, text + at, bytes - at);
+        list_holders(root, kind, text + at, bytes - at, NULL);
         if (text[at] != '\0') {
             memcpy(text + at - strlen(between), between, strlen(between));
         }
@@ -228,7 +240,7 @@ const char *brim__memory_text(brim_memory kind, char text[BRIM__MEMORY_TEXT]) {
 
 /* What processes share was in the way. */
 static void explain_shared(const struct brim__request *request, const struct brim__refusal *refusal,
-                           char text[BRIM__DETAIL_BYTES]) {
+                           char text[BRIM__DETAIL_BYTES], struct brim__lack *lack) {
     const brim_budget *root = refusal->by;
     const struct brim__shared *shared = &root->tree->shared;
     char holders[480];
@@ -237,6 +249,7 @@ static void explain_shared(const struct brim__request *request, const struct bri
     char used_text[BRIM__SIZE_TEXT];
     char of_kind[BRIM__MEMORY_TEXT];
     if (refusal->why != BRIM__CLAIM_FULL) {
+        lack->blocked = true;
         brim__shared_explain(shared, refusal->why, text);
         return;
     }
@@ -249,7 +262,7 @@ static void explain_shared(const struct brim__request *request, const struct bri
     if (brim__add_overflows(used, refusal->passed, &needed)) {
         needed = UINT64_MAX;
     }
-    list_processes(root, request->kind, holders, sizeof holders);
+    list_processes(root, request->kind, holders, sizeof holders, lack);
     snprintf(text, BRIM__DETAIL_BYTES,
              "shared budget \"%s\" (limit %s%s) refused %s for \"%s\": %s is in use; held by "
              "%s; " BRIM__SHARED_ADVICE,
@@ -258,10 +271,28 @@ static void explain_shared(const struct brim__request *request, const struct bri
              request->who, brim__size_text(used, used_text), holders, (unsigned long long)needed);
 }
 
+/* The smallest limit of the budget that refused with which it would fit now. */
+static void note_minimum(brim_memory kind, uint64_t needed, struct brim__lack *lack) {
+    if (kind == BRIM_MEMORY_HOST) {
+        lack->minimum_bytes = needed;
+    } else if (kind == BRIM_MEMORY_PINNED) {
+        lack->minimum_pinned_bytes = needed;
+    } else {
+        lack->minimum_device_bytes = needed;
+    }
+}
+
 void brim__budget_explain(const struct brim__request *request, const struct brim__refusal *refusal,
-                          char text[BRIM__DETAIL_BYTES]) {
+                          char text[BRIM__DETAIL_BYTES], struct brim__lack *lack) {
+    lack->kind = request->kind;
+    lack->wanted = request->bytes;
+    if (request->kind == BRIM_MEMORY_HOST && request->column != BRIM__BOUNDS &&
+        brim__add_overflows(request->at->counts[request->kind].used, request->bytes,
+                            &lack->needed)) {
+        lack->needed = UINT64_MAX;
+    }
     if (refusal->why != BRIM__CLAIMED) {
-        explain_shared(request, refusal, text);
+        explain_shared(request, refusal, text, lack);
         return;
     }
     const brim_budget *by = refusal->by;
@@ -276,7 +307,8 @@ void brim__budget_explain(const struct brim__request *request, const struct brim
     if (brim__add_overflows(count->used, refusal->passed, &needed)) {
         needed = UINT64_MAX;
     }
-    brim__budget_list(by, request->kind, holders, sizeof holders);
+    list_holders(by, request->kind, holders, sizeof holders, lack);
+    note_minimum(request->kind, needed, lack);
     brim__memory_text(request->kind, of_kind);
     brim__size_text(count->used, used);
     if (refusal->passed == 0) { /* a limit below what is in use */
@@ -296,7 +328,8 @@ void brim__budget_explain(const struct brim__request *request, const struct brim
              (unsigned long long)needed, holders[0] ? " or close one of them" : "");
 }
 
-void brim__budget_holders(brim_budget *budget, brim_memory kind, char *text, size_t bytes) {
+void brim__budget_holders(brim_budget *budget, brim_memory kind, char *text, size_t bytes,
+                          struct brim__lack *lack) {
     text[0] = '\0';
     if (brim__budget_forked(budget)) {
         return;
@@ -304,9 +337,9 @@ void brim__budget_holders(brim_budget *budget, brim_memory kind, char *text, siz
     brim__lock(&budget->tree->lock);
     const struct brim__count *count = &budget->counts[kind];
     if (brim__budget_left(budget, kind, count->kept, false) < count->limit - count->kept) {
-        list_processes(budget, kind, text, bytes);
+        list_processes(budget, kind, text, bytes, lack);
     } else {
-        brim__budget_list(budget, kind, text, bytes);
+        list_holders(budget, kind, text, bytes, lack);
     }
     brim__unlock(&budget->tree->lock);
 }

@@ -121,10 +121,8 @@ brim_budget *brim__budget_after(const brim_budget *node, const brim_budget *top)
 /* What is left at a node if `taken` is all that is taken there; at the root also of what
  * processes share. `elastic`: for elastic charges. The tree's lock is held. */
 uint64_t brim__budget_left(const brim_budget *node, brim_memory kind, uint64_t taken, bool elastic);
-/* The holders below and at `top`, largest first. The tree's lock is held. */
-void brim__budget_list(const brim_budget *top, brim_memory kind, char *text, size_t bytes);
-/* Writes why a request was refused. The tree's lock is held. */
+/* Writes why a request was refused, for people and for programs. The tree's lock is held. */
 void brim__budget_explain(const struct brim__request *request, const struct brim__refusal *refusal,
-                          char text[BRIM__DETAIL_BYTES]);
+                          char text[BRIM__DETAIL_BYTES], struct brim__lack *lack);
 
 #endif

@@ -69,7 +69,6 @@ void brim__shared_explain(const struct brim__shared *shared, enum brim__claim wh
     const uint64_t holder = atomic_load_explicit(&shared->segment->holder, memory_order_relaxed);
     char path[BRIM__SEGMENT_PATH];
     brim__segment_path(shared->name, path);
-    brim__refusal_note()->blocked = true;
     if (why == BRIM__CLAIM_BUSY && holder != 0) {
         snprintf(text, BRIM__DETAIL_BYTES,
                  "shared budget \"%s\": its lock is held by process %llu, which is not running: "
@@ -268,9 +267,8 @@ static uint32_t read_shares(const struct brim__shared *shared, brim_memory kind,
     return count;
 }
 
-static void write_shares(struct share *shares, uint32_t count, char *text, size_t bytes) {
-    size_t at = 0;
-    text[0] = '\0';
+/* Largest first. */
+static void sort_shares(struct share *shares, uint32_t count) {
     for (uint32_t done = 0; done < count; done++) {
         uint32_t largest = done;
         for (uint32_t i = done + 1; i < count; i++) {
@@ -278,29 +276,54 @@ static void write_shares(struct share *shares, uint32_t count, char *text, size_
         }
         const struct share share = shares[largest];
         shares[largest] = shares[done];
-        char who[32 + BRIM__COMMAND_BYTES];
+        shares[done] = share;
+    }
+}
+
+#define SHARER_TEXT (32 + BRIM__COMMAND_BYTES)
+
+static const char *sharer(const struct share *share, char text[SHARER_TEXT]) {
+    if (share->own) {
+        return "this process";
+    }
+    snprintf(text, SHARER_TEXT, share->command[0] != '\0' ? "process %llu (%s)" : "process %llu",
+             (unsigned long long)share->number, share->command);
+    for (char *c = text; *c != '\0'; c++) { /* a command may be any bytes */
+        *c = *c >= ' ' && *c <= '~' ? *c : '?';
+    }
+    return text;
+}
+
+static void write_shares(const struct share *shares, uint32_t count, char *text, size_t bytes) {
+    size_t at = 0;
+    text[0] = '\0';
+    for (uint32_t i = 0; i < count; i++) {
+        const struct share *share = &shares[i];
+        char who[SHARER_TEXT];
         char elastic[BRIM__SIZE_TEXT + 24] = "";
         char entry[sizeof who + BRIM__SIZE_TEXT + sizeof elastic];
         char size[BRIM__SIZE_TEXT];
-        snprintf(who, sizeof who, share.command[0] != '\0' ? "process %llu (%s)" : "process %llu",
-                 (unsigned long long)share.number, share.command);
-        for (char *c = who; *c != '\0'; c++) { /* a command may be any bytes */
-            *c = *c >= ' ' && *c <= '~' ? *c : '?';
-        }
-        if (share.elastic > 0) {
+        if (share->elastic > 0) {
             snprintf(elastic, sizeof elastic, " (%s of it elastic)",
-                     brim__size_text(share.elastic, size));
+                     brim__size_text(share->elastic, size));
         }
-        snprintf(entry, sizeof entry, "%s %s%s", share.own ? "this process" : who,
-                 brim__size_text(share.bytes, size), elastic);
-        if (!brim__list_add(text, bytes, &at, entry, count - done)) {
+        snprintf(entry, sizeof entry, "%s %s%s", sharer(share, who),
+                 brim__size_text(share->bytes, size), elastic);
+        if (!brim__list_add(text, bytes, &at, entry, count - i)) {
             return;
         }
     }
 }
 
+static void note_shares(const struct share *shares, uint32_t count, struct brim__lack *lack) {
+    for (uint32_t i = 0; i < count; i++) {
+        char who[SHARER_TEXT];
+        brim__lack_holder(lack, sharer(&shares[i], who), shares[i].bytes);
+    }
+}
+
 void brim__shared_list(const struct brim__shared *shared, brim_memory kind, char *text,
-                       size_t bytes) {
+                       size_t bytes, struct brim__lack *lack) {
     struct share shares[BRIM__SHARED_ENTRIES];
     const bool locked =
         lock_until(shared, shared->stuck ? 0 : brim__now() + BRIM__SOON_NS) == BRIM__CLAIMED;
@@ -308,7 +331,11 @@ void brim__shared_list(const struct brim__shared *shared, brim_memory kind, char
     if (locked) {
         unlock(shared->segment);
     }
+    sort_shares(shares, count);
     write_shares(shares, count, text, bytes);
+    if (lack != NULL) {
+        note_shares(shares, count, lack);
+    }
 }
 
 /* ------------------------------------------------------- joining and leaving */
@@ -374,21 +401,27 @@ static brim_status refuse_claim(const struct brim__shared *shared, brim_memory k
     brim__size_text(shared->limits[kind], limit);
     brim__memory_text(kind, where);
     brim__size_text(claim, asked);
-    if (kind == BRIM_MEMORY_HOST) {
-        brim__refusal_note()->others_bytes = others;
-    }
-    if (others == 0) {
-        return brim__fail(BRIM_STATUS_BUDGET,
-                          "shared budget \"%s\" (limit %s%s) is too small: a process needs %s to "
-                          "start; give it at least %llu bytes",
-                          shared->name, limit, where, asked, (unsigned long long)needed);
-    }
-    write_shares(shares, read_shares(shared, kind, true, shares), holders, sizeof holders);
-    return brim__fail(BRIM_STATUS_BUDGET,
-                      "shared budget \"%s\" (limit %s%s) has no room for another process, which "
-                      "needs %s to start; %llu bytes are in use; held by %s; " BRIM__SHARED_ADVICE,
-                      shared->name, limit, where, asked, (unsigned long long)others, holders,
-                      (unsigned long long)needed);
+    const uint32_t count = read_shares(shared, kind, true, shares);
+    sort_shares(shares, count);
+    write_shares(shares, count, holders, sizeof holders);
+    const brim_status status =
+        others == 0
+            ? brim__fail(BRIM_STATUS_BUDGET,
+                         "shared budget \"%s\" (limit %s%s) is too small: a process needs %s to "
+                         "start; give it at least %llu bytes",
+                         shared->name, limit, where, asked, (unsigned long long)needed)
+            : brim__fail(
+                  BRIM_STATUS_BUDGET,
+                  "shared budget \"%s\" (limit %s%s) has no room for another process, which "
+                  "needs %s to start; %llu bytes are in use; held by %s; " BRIM__SHARED_ADVICE,
+                  shared->name, limit, where, asked, (unsigned long long)others, holders,
+                  (unsigned long long)needed);
+    struct brim__lack *lack = brim__lack();
+    lack->kind = kind;
+    lack->wanted = claim;
+    lack->others_bytes = kind == BRIM_MEMORY_HOST ? others : 0;
+    note_shares(shares, count, lack);
+    return status;
 }
 
 static brim_status check_claims(const struct brim__shared *shared,
@@ -412,10 +445,12 @@ static brim_status take_entry(struct brim__shared *shared, struct brim__shared_s
         i++;
     }
     if (i == BRIM__SHARED_ENTRIES) {
-        brim__refusal_note()->blocked = true;
-        return brim__fail(BRIM_STATUS_BUDGET,
-                          "shared budget \"%s\": %d runtimes use it already, which is the maximum",
-                          shared->name, BRIM__SHARED_ENTRIES);
+        const brim_status status = brim__fail(BRIM_STATUS_BUDGET,
+                                              "shared budget \"%s\": %d runtimes use it "
+                                              "already, which is the maximum",
+                                              shared->name, BRIM__SHARED_ENTRIES);
+        brim__lack()->blocked = true;
+        return status;
     }
     struct brim__shared_entry *entry = &segment->entry[i];
     for (size_t kind = 0; kind < BRIM_MEMORY_KINDS; kind++) {

@@ -89,9 +89,9 @@ uint32_t brim__shared_processes(const struct brim__shared *shared);
 void brim__shared_reap(const struct brim__shared *shared, uint64_t deadline);
 
 /* "process 4711 (python3) 3.0 GiB (2.5 GiB of it elastic), this process 1.0 GiB", largest
- * first, as many as fit. */
+ * first, as many as fit; and as holders in `lack`, unless that is NULL. */
 void brim__shared_list(const struct brim__shared *shared, brim_memory kind, char *text,
-                       size_t bytes);
+                       size_t bytes, struct brim__lack *lack);
 
 /* Adds `entry` to a list in `text`, of which *at bytes are filled, if that leaves room to say
  * how many more there are; else says so. `left`: entries to come, this one among them.

@@ -104,7 +104,8 @@ brim_status brim__add_late(struct brim__compiler *compiler) {
             status = describe(compiler, step, impure);
         }
         if (status != BRIM_OK) {
-            return status;
+            const struct brim__spot spot = brim__spot_of(compiler->late[i].use);
+            return brim__at_stage(status, &spot);
         }
         plan->batch_steps++;
     }

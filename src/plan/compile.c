@@ -214,18 +214,21 @@ static brim_status compile_chain(struct brim__compiler *compiler, const brim_pip
     for (size_t u = 0; u < pipeline->use_count; u++) {
         const struct brim__use *use = &pipeline->use[u];
         const brim_room room = use->stage->info.room;
+        const struct brim__spot spot = brim__spot_of(use);
         uint32_t index;
         brim_status status = brim__begin_stage(compiler, use, &index);
         if (status != BRIM_OK) {
-            return status;
+            return brim__at_stage(status, &spot);
         }
         begin = u == 0 ? index : begin;
         const uint64_t key = brim__hash_words(room, counted[room]++, branch);
         if (compiler->has_batch && use->stage->add_batch == NULL) {
-            return brim__fail(BRIM_STATUS_SYNTAX,
-                              "'%s' comes after '%s', where only stages that act on whole batches "
-                              "may come, such as mixup",
-                              use->stage->info.name, compiler->plan->batch_stage->name);
+            status =
+                brim__fail(BRIM_STATUS_SYNTAX,
+                           "'%s' comes after '%s', where only stages that act on whole batches "
+                           "may come, such as mixup",
+                           use->stage->info.name, compiler->plan->batch_stage->name);
+            return brim__at_stage(status, &spot);
         }
         const struct brim__site site = { .use = use,
                                          .pipeline = pipeline,
@@ -238,7 +241,7 @@ static brim_status compile_chain(struct brim__compiler *compiler, const brim_pip
         status = u == 0 ? compile_head(compiler, use, index, branch, nested)
                         : compile_stage(compiler, &site);
         if (status != BRIM_OK) {
-            return status;
+            return brim__at_stage(status, &spot);
         }
     }
     return BRIM_OK;

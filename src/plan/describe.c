@@ -26,7 +26,10 @@ brim_status brim__begin_stage(struct brim__compiler *compiler, const struct brim
                               uint32_t *index) {
     brim_plan_stage *stage = &compiler->plan->stage[compiler->stage];
     *index = compiler->stage++;
+    assert(*index == use->number); /* so the pipeline's numbers are those of the plan */
     stage->name = use->stage->info.name;
+    stage->begin = use->begin;
+    stage->end = use->end;
     stage->effect = "";
     const size_t length = brim__use_text(use, true, false, NULL, 0);
     char *text;
@@ -35,6 +38,15 @@ brim_status brim__begin_stage(struct brim__compiler *compiler, const struct brim
     if (status == BRIM_OK) {
         brim__use_text(use, true, false, text, length + 1);
         stage->text = text;
+    }
+    return status;
+}
+
+brim_status brim__plan_at_stage(const brim_plan *plan, brim_status status, uint32_t index) {
+    if (index < plan->info.stage_count) {
+        const brim_plan_stage *stage = &plan->stage[index];
+        const struct brim__spot spot = { stage->name, index, stage->begin, stage->end };
+        return brim__at_stage(status, &spot);
     }
     return status;
 }

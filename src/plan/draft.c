@@ -75,9 +75,10 @@ static brim_status refuse(const struct brim__draft *draft, const brim_argument_i
             snprintf(hint, sizeof hint, "; give a path as %s=", path);
         }
     }
-    return brim__complain(draft->reading, raw->at, "%s: %s must be %s, not '%s'%s",
-                          draft->stage->info.name, info->name, wanted, brim__show(shown, raw->text),
-                          hint);
+    const brim_status status = brim__complain(
+        draft->reading, raw->at, "%s: %s must be %s, not '%s'%s", draft->stage->info.name,
+        info->name, wanted, brim__show(shown, raw->text), hint);
+    return brim__at_argument(status, info->name);
 }
 
 /* ------------------------------------------------------------------ draft */
@@ -90,8 +91,10 @@ brim_status brim__draft_begin(struct brim__draft *draft, const struct brim__read
 }
 
 static brim_status given_twice(const struct brim__draft *draft, size_t argument, size_t at) {
-    return brim__complain(draft->reading, at, "%s: %s is given twice", draft->stage->info.name,
-                          brim_stage_argument_at(&draft->stage->info, argument)->name);
+    const char *name = brim_stage_argument_at(&draft->stage->info, argument)->name;
+    return brim__at_argument(
+        brim__complain(draft->reading, at, "%s: %s is given twice", draft->stage->info.name, name),
+        name);
 }
 
 brim_status brim__draft_next(struct brim__draft *draft, size_t at, size_t *argument) {
@@ -139,10 +142,11 @@ static brim_status unknown_argument(const struct brim__draft *draft, const char 
         snprintf(hint, sizeof hint, "did you mean '%s'? ", nearest);
     }
     names_text(stage, 0, all, sizeof all);
-    return brim__complain(
+    const brim_status status = brim__complain(
         draft->reading, at, "%s: unknown argument '%s'; %sits arguments are %s%s", stage->name,
         brim__show(shown, key), hint, all[0] == '\0' ? "none" : all,
         draft->reading->text == NULL ? "" : "; put a value that contains '=' in quotes");
+    return brim__at_argument(status, key);
 }
 
 brim_status brim__draft_key(struct brim__draft *draft, const char *key, size_t at, bool again,
@@ -177,14 +181,17 @@ brim_status brim__draft_opens(const struct brim__draft *draft, size_t argument, 
         return BRIM_OK;
     }
     if (info->type == BRIM_TYPE_WEIGHTED) {
-        return brim__complain(draft->reading, at, "%s: %s: a weight must come before the pipeline",
-                              stage->name, info->name);
+        const brim_status status =
+            brim__complain(draft->reading, at, "%s: %s: a weight must come before the pipeline",
+                           stage->name, info->name);
+        return brim__at_argument(status, info->name);
     }
     char wanted[BRIM__WANTED];
     brim__value_wanted(info, wanted);
-    return brim__complain(
+    const brim_status status = brim__complain(
         draft->reading, at, "%s: %s must be %s, not a pipeline%s", stage->name, info->name, wanted,
         draft->reading->text == NULL ? "" : "; put a value that contains parentheses in quotes");
+    return brim__at_argument(status, info->name);
 }
 
 /* A place for one more item at the end of a list. */
@@ -211,10 +218,11 @@ static brim_status room_for_item(const struct brim__draft *draft,
 static brim_status lacks_pipeline(const struct brim__draft *draft, size_t argument, size_t at) {
     const struct brim__draft_values *values = &draft->values[argument];
     char shown[BRIM__SHOWN];
-    return brim__complain(
+    const char *name = brim_stage_argument_at(&draft->stage->info, argument)->name;
+    const brim_status status = brim__complain(
         draft->reading, at, "%s: %s: a pipeline in parentheses must follow the weight '%s'",
-        draft->stage->info.name, brim_stage_argument_at(&draft->stage->info, argument)->name,
-        brim__show(shown, values->items[values->count - 1].text));
+        draft->stage->info.name, name, brim__show(shown, values->items[values->count - 1].text));
+    return brim__at_argument(status, name);
 }
 
 brim_status brim__draft_put(struct brim__draft *draft, size_t argument,
@@ -286,15 +294,21 @@ brim_status brim__draft_end(struct brim__draft *draft, struct brim__use *use) {
         if (drafted->count == 0 && (info->flags & BRIM_ARGUMENT_REQUIRED) != 0) {
             char wanted[BRIM__WANTED];
             brim__value_wanted(info, wanted);
-            return brim__complain(draft->reading, draft->at,
-                                  "%s: %s is missing: %s; for example: %s", stage->name, info->name,
-                                  wanted, stage->example);
+            status =
+                brim__complain(draft->reading, draft->at, "%s: %s is missing: %s; for example: %s",
+                               stage->name, info->name, wanted, stage->example);
+            return brim__at_argument(status, info->name);
         }
         if (drafted->count == 0) {
             status = put_fallback(draft, i);
         }
-        values[i] = (struct brim__values){ drafted->items, drafted->count };
+        struct brim__extent *extents = NULL;
+        if (status == BRIM_OK) {
+            status = brim__arena_take(draft->reading->arena, (drafted->count + 1) * sizeof *extents,
+                                      &extents);
+        }
+        values[i] = (struct brim__values){ drafted->items, extents, drafted->count };
     }
-    *use = (struct brim__use){ .stage = draft->stage, .values = values, .at = draft->at };
+    *use = (struct brim__use){ .stage = draft->stage, .values = values };
     return status;
 }

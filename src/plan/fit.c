@@ -102,12 +102,14 @@ static void blame(const brim_plan *plan, uint64_t needed, char *text, size_t byt
     }
 }
 
-static void explain(const brim_plan *plan, uint64_t needed, uint64_t available, char *text) {
+static void explain(brim_plan *plan, uint64_t needed, uint64_t available, char *text) {
     char holders[256], window[64] = "", file[448], sizes[5][BRIM__SIZE_TEXT];
     blame(plan, needed, file, sizeof file);
     const brim_plan_info *info = &plan->info;
+    plan->lacking.kind = BRIM_MEMORY_HOST;
+    plan->lacking.bytes = needed;
     brim__budget_holders(brim__budget_tightest(plan->budget, BRIM_MEMORY_HOST), BRIM_MEMORY_HOST,
-                         holders, sizeof holders);
+                         holders, sizeof holders, NULL);
     if (info->window_bytes > 0) {
         snprintf(window, sizeof window, " and %s of window",
                  brim__size_text(info->window_bytes, sizes[4]));
@@ -124,12 +126,15 @@ static void explain(const brim_plan *plan, uint64_t needed, uint64_t available, 
 }
 
 /* The same for memory that is not the host's. */
-static void explain_kind(const brim_plan *plan, brim_memory kind, uint64_t needed,
-                         uint64_t available, char *text) {
+static void explain_kind(brim_plan *plan, brim_memory kind, uint64_t needed, uint64_t available,
+                         char *text) {
     char holders[256], where[BRIM__MEMORY_TEXT], sizes[3][BRIM__SIZE_TEXT];
     const brim_plan_info *info = &plan->info;
     const bool pinned = kind == BRIM_MEMORY_PINNED;
-    brim__budget_holders(brim__budget_tightest(plan->budget, kind), kind, holders, sizeof holders);
+    plan->lacking.kind = kind;
+    plan->lacking.bytes = needed;
+    brim__budget_holders(brim__budget_tightest(plan->budget, kind), kind, holders, sizeof holders,
+                         NULL);
     snprintf(
         text, REASON_BYTES,
         "needs at least %s%s (%llu bytes: %u slots of %s%s), but only %s (%llu bytes) is "
@@ -430,4 +435,28 @@ brim_status brim__plan_fit(brim_plan *plan, const struct brim__plan_request *req
         spend_rest(plan, request, &amounts);
     }
     return BRIM_OK;
+}
+
+/* --------------------------------------------------------------- refusing */
+
+void brim__plan_note_minimum(const brim_plan *plan) {
+    struct brim__lack *lack = brim__lack();
+    lack->minimum_bytes = plan->info.minimum_bytes;
+    lack->minimum_pinned_bytes = plan->info.minimum_pinned_bytes;
+    lack->minimum_device_bytes = plan->info.minimum_device_bytes;
+    lack->exact = lack->told = true;
+}
+
+brim_status brim__plan_refuse(const brim_plan *plan, const char *label) {
+    char holders[256];
+    const brim_memory kind = plan->lacking.kind;
+    const brim_status status =
+        brim__fail(BRIM_STATUS_BUDGET, "\"%s\" %s", label, plan->info.reason);
+    struct brim__lack *lack = brim__lack();
+    lack->kind = kind;
+    lack->wanted = plan->lacking.bytes;
+    brim__budget_holders(brim__budget_tightest(plan->budget, kind), kind, holders, sizeof holders,
+                         lack);
+    brim__plan_note_minimum(plan);
+    return status;
 }

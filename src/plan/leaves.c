@@ -20,6 +20,28 @@ static brim_status new_leaf(struct brim__compiler *compiler, struct brim__leaf *
     return status;
 }
 
+/* What a failure calls a source whose files it does not know: its first path or binding. */
+static brim_status name_source(struct brim__arena *arena, const struct brim__use *use,
+                               const char **name) {
+    char text[BRIM_NAME_BYTES + 2];
+    *name = NULL;
+    for (size_t a = 0; a < use->stage->info.argument_count; a++) {
+        const brim_type type = brim_stage_argument_at(&use->stage->info, a)->type;
+        if (use->values[a].count == 0) {
+            continue;
+        }
+        const char *value = use->values[a].items[0].text;
+        if (type == BRIM_TYPE_PATH) {
+            return brim__arena_text(arena, value, name);
+        }
+        if (type == BRIM_TYPE_BINDING) {
+            snprintf(text, sizeof text, "@%s", value);
+            return brim__arena_text(arena, text, name);
+        }
+    }
+    return BRIM_OK;
+}
+
 static brim_status open_source(struct brim__compiler *compiler, const struct brim__use *use,
                                uint32_t index, struct brim__leaf *leaf) {
     brim_plan *plan = compiler->plan;
@@ -37,9 +59,13 @@ static brim_status open_source(struct brim__compiler *compiler, const struct bri
     const uint32_t s = leaf->source_count++;
     leaf->source[s] = source;
     leaf->source_stage[s] = index;
-    status = use->stage->open(use, &compiler->opening, source);
+    status = name_source(&plan->arena, use, &leaf->source_name[s]);
+    if (status == BRIM_OK) {
+        status = use->stage->open(use, &compiler->opening, source);
+    }
     if (status != BRIM_OK) {
-        return status;
+        return leaf->source_name[s] == NULL ? status
+                                            : brim__at_source(status, leaf->source_name[s]);
     }
     plan->stage[index].bytes += plan->arena.bytes - before + source->held_bytes;
     plan->stage[index].samples = source->stream ? 0 : source->count;
@@ -91,6 +117,7 @@ static brim_status open_part(void *user, const brim_pipeline *part, size_t numbe
                           "with on= for single fields",
                           zipping->stage, number, zipping->stage);
     }
+    const struct brim__spot spot = brim__spot_of(&part->use[0]);
     uint32_t index;
     brim_status status = brim__begin_stage(zipping->compiler, &part->use[0], &index);
     if (status == BRIM_OK) {
@@ -99,7 +126,7 @@ static brim_status open_part(void *user, const brim_pipeline *part, size_t numbe
     if (status == BRIM_OK) {
         *out = leaf->source[leaf->source_count - 1];
     }
-    return status;
+    return brim__at_stage(status, &spot);
 }
 
 /* `zip (npy a.npy) (npy b.npy)`: each part is one source. */
@@ -169,6 +196,27 @@ brim_status brim__open_leaf(struct brim__compiler *compiler, const struct brim__
     return status;
 }
 
+/* ---------------------------------------------------------------- failures */
+
+brim_status brim__plan_at_sample(const brim_plan *plan, brim_status status,
+                                 const struct brim__leaf *leaf, uint32_t source, uint64_t sample) {
+    const struct brim__source *from = leaf->source[source];
+    const uint32_t step = brim__noted_step();
+    char path[BRIM_SOURCE_BYTES] = "";
+    uint64_t byte = BRIM_UNKNOWN;
+    brim__note_sample(leaf->first_id + sample);
+    if (from->ops->where != NULL) {
+        from->ops->where(from, sample, path, &byte);
+    }
+    if (path[0] != '\0') {
+        brim__note_source_byte(path, byte);
+    } else if (leaf->source_name[source] != NULL) {
+        brim__note_source(leaf->source_name[source]);
+    }
+    return brim__plan_at_stage(plan, status,
+                               step == BRIM_NO_STAGE ? leaf->source_stage[source] : step);
+}
+
 /* ----------------------------------------------------------------- loading */
 
 uint64_t brim__plan_held_bytes(const brim_plan *plan) {
@@ -196,9 +244,10 @@ brim_status brim__plan_load_source(brim_plan *plan, struct brim__source *source)
 brim_status brim__plan_load(brim_plan *plan) {
     for (uint32_t i = 0; i < plan->leaf_count; i++) {
         for (uint32_t s = 0; s < plan->leaf[i]->source_count; s++) {
-            const brim_status status = brim__plan_load_source(plan, plan->leaf[i]->source[s]);
+            const struct brim__leaf *leaf = plan->leaf[i];
+            const brim_status status = brim__plan_load_source(plan, leaf->source[s]);
             if (status != BRIM_OK) {
-                return status;
+                return brim__plan_at_stage(plan, status, leaf->source_stage[s]);
             }
         }
     }

@@ -24,11 +24,8 @@
 
 struct parser {
     struct brim__reading reading;
-    size_t at; /* next byte to be read */
-    /* The place of the latest stage, in bytes and in characters: counting goes
-     * on from here, because counting from the beginning for each stage would
-     * make a long text slow. */
-    size_t counted_bytes, counted_characters;
+    size_t at;       /* next byte to be read */
+    uint32_t stages; /* that have begun */
 };
 
 /* --------------------------------------------------------------- messages */
@@ -131,6 +128,41 @@ static size_t cut_piece(const char *text, size_t length, size_t at, char piece[P
     return column;
 }
 
+static bool is_blank(char c) {
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+static bool is_quote(char c) {
+    return c == '"' || c == '\'';
+}
+
+/* Where the stage that begins at `begin` ends, as far as can be told of a text that is wrong:
+ * at a '|' or a ')' of its own, or with the text. */
+static size_t stage_end(const struct brim__reading *reading, size_t begin) {
+    const char *text = reading->text;
+    size_t at = begin, end = begin, depth = 0;
+    for (char before = ' '; at < reading->length; before = text[at++]) {
+        const bool fresh = is_blank(before) || strchr("|(=,", before) != NULL;
+        if (fresh && is_quote(text[at])) {
+            const char quote = text[at++];
+            while (at < reading->length && text[at] != quote) {
+                at += text[at] == '\\' && (text[at + 1] == quote || text[at + 1] == '\\') ? 2 : 1;
+            }
+        } else if (fresh && text[at] == '#') {
+            at += strcspn(text + at, "\n");
+            continue;
+        } else if (text[at] == '(') {
+            depth++;
+        } else if (depth == 0 && (text[at] == '|' || text[at] == ')')) {
+            break;
+        } else if (text[at] == ')') {
+            depth--;
+        }
+        end = is_blank(text[at]) ? end : brim__min(at + 1, reading->length);
+    }
+    return end;
+}
+
 brim_status brim__complain(const struct brim__reading *reading, size_t at, const char *format,
                            ...) {
     char message[640];
@@ -138,13 +170,20 @@ brim_status brim__complain(const struct brim__reading *reading, size_t at, const
     va_start(values, format);
     vsnprintf(message, sizeof message, format, values);
     va_end(values);
+    struct brim__spot spot = reading->spot;
     if (reading->text == NULL) {
-        return brim__fail(BRIM_STATUS_SYNTAX, "%s", message);
+        return brim__at_stage(brim__fail(BRIM_STATUS_SYNTAX, "%s", message), &spot);
     }
     char piece[PIECE_BYTES];
     const size_t column = cut_piece(reading->text, reading->length, at, piece);
-    return brim__fail(BRIM_STATUS_SYNTAX, "at %zu: %s\n  %s\n  %*s^",
-                      brim__characters(reading->text, at) + 1, message, piece, (int)column, "");
+    const brim_status status =
+        brim__fail(BRIM_STATUS_SYNTAX, "at %zu: %s\n  %s\n  %*s^",
+                   brim__characters(reading->text, at) + 1, message, piece, (int)column, "");
+    brim__note_place(at);
+    if (spot.index != BRIM_NO_STAGE) {
+        spot.end = stage_end(reading, spot.begin);
+    }
+    return brim__at_stage(status, &spot);
 }
 
 /* What other libraries call it, in any case and without '_', and what it is here. */
@@ -209,10 +248,12 @@ brim_status brim__find_stage(const struct brim__reading *reading, const char *na
     }
     char shown[BRIM__SHOWN];
     const char *meant = find_meant(name, names, count);
+    struct brim__reading named = *reading;
+    named.spot.stage = name;
     if (meant == NULL) {
-        return brim__complain(reading, at, "unknown stage '%s'", brim__show(shown, name));
+        return brim__complain(&named, at, "unknown stage '%s'", brim__show(shown, name));
     }
-    return brim__complain(reading, at, "unknown stage '%s'; did you mean '%s'?",
+    return brim__complain(&named, at, "unknown stage '%s'; did you mean '%s'?",
                           brim__show(shown, name), meant);
 }
 
@@ -224,14 +265,6 @@ static char peek(const struct parser *parser) {
 
 static bool at_end(const struct parser *parser) {
     return parser->at == parser->reading.length;
-}
-
-static bool is_blank(char c) {
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
-static bool is_quote(char c) {
-    return c == '"' || c == '\'';
 }
 
 /* White space and comments. */
@@ -398,9 +431,10 @@ static brim_status parse_values(struct parser *parser, size_t depth, struct brim
     brim_status status = parse_value(parser, depth, draft, argument);
     while (status == BRIM_OK && peek(parser) == ',') {
         if (!commas) { /* only behind quotes and parentheses: a word would have gone on */
-            return brim__complain(&parser->reading, parser->at, "%s: %s takes one value",
-                                  draft->stage->info.name,
-                                  brim_stage_argument_at(&draft->stage->info, argument)->name);
+            const char *name = brim_stage_argument_at(&draft->stage->info, argument)->name;
+            status = brim__complain(&parser->reading, parser->at, "%s: %s takes one value",
+                                    draft->stage->info.name, name);
+            return brim__at_argument(status, name);
         }
         parser->at++;
         status = parse_value(parser, depth, draft, argument);
@@ -462,21 +496,21 @@ static bool stage_ends(const struct parser *parser) {
 
 static brim_status parse_stage(struct parser *parser, size_t depth, struct brim__use *use) {
     const size_t begin = parser->at;
-    parser->counted_characters += brim__characters(parser->reading.text + parser->counted_bytes,
-                                                   begin - parser->counted_bytes);
-    parser->counted_bytes = begin;
-    const size_t place = parser->counted_characters + 1;
+    const struct brim__spot outer = parser->reading.spot;
     const struct brim__stage *stage = NULL;
     struct brim__draft draft;
+    parser->reading.spot =
+        (struct brim__spot){ .stage = "", .index = parser->stages++, .begin = begin };
     brim_status status = parse_name(parser, &stage);
     if (status == BRIM_OK) {
+        parser->reading.spot.stage = stage->info.name;
         status = brim__draft_begin(&draft, &parser->reading, stage, begin);
     }
     while (status == BRIM_OK) {
         skip_blank(parser);
         if (stage_ends(parser)) {
             status = brim__draft_end(&draft, use);
-            use->at = place;
+            parser->reading.spot = outer;
             return status;
         }
         status = parse_item(parser, depth, &draft);
@@ -553,7 +587,11 @@ brim_status brim__pipeline_parse(struct brim__table table, const char *text,
         return status;
     }
     struct parser parser = {
-        .reading = { .table = table, .arena = &parsed->arena, .text = text, .length = length },
+        .reading = { .table = table,
+                     .arena = &parsed->arena,
+                     .text = text,
+                     .length = length,
+                     .spot = { .stage = "", .index = BRIM_NO_STAGE } },
     };
     status = parse_text(&parser, parsed);
     if (status == BRIM_OK) {

@@ -29,6 +29,7 @@ struct brim__reading {
     struct brim__arena *arena;
     const char *text; /* NULL: stages are added one by one, there is no text to show */
     size_t length;
+    struct brim__spot spot; /* the stage in work; its end is found when it is asked for */
 };
 
 enum brim__spelling {
@@ -64,7 +65,8 @@ struct brim__draft {
 
 /* ---------------------------------------------------------------- parse.c */
 
-/* BRIM_STATUS_SYNTAX with the place, the message, and the piece of text with a caret. */
+/* BRIM_STATUS_SYNTAX with the place, the message, and the piece of text with a caret; the failure
+ * says which stage it is. */
 brim_status brim__complain(const struct brim__reading *reading, size_t at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* A value fit for a message: cut when long, control characters and what is not
@@ -139,5 +141,10 @@ void brim__bytes_text(int64_t bytes, char text[BRIM__SIZE_TEXT]);
 /* All stages, like brim__use_text. */
 size_t brim__pipeline_write(const brim_pipeline *pipeline, bool full, bool without_paths,
                             char *text, size_t bytes);
+/* Write the text that is to be the pipeline's: all of it, and one use more behind its first `at`
+ * bytes. Stages and values learn where they stand in it. */
+void brim__pipeline_mark(brim_pipeline *pipeline, char *text, size_t bytes);
+void brim__use_mark(brim_pipeline *pipeline, struct brim__use *use, char *text, size_t at,
+                    size_t bytes);
 
 #endif

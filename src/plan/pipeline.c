@@ -89,7 +89,7 @@ brim_status brim__pipeline_keep_text(brim_pipeline *pipeline) {
     if (text == NULL) {
         return status;
     }
-    brim__pipeline_write(pipeline, false, false, text, length + 1);
+    brim__pipeline_mark(pipeline, text, length + 1);
     brim__free(pipeline->text);
     pipeline->text = text;
     return BRIM_OK;
@@ -121,16 +121,20 @@ static brim_status copy_use(struct brim__arena *arena, const struct brim__use *f
     for (size_t i = 0; i < count && status == BRIM_OK; i++) {
         const struct brim__values *given = &from->values[i];
         struct brim__item *items;
+        struct brim__extent *extents;
         status = brim__arena_take(arena, (given->count + 1) * sizeof *items, &items);
+        if (status == BRIM_OK) {
+            status = brim__arena_take(arena, (given->count + 1) * sizeof *extents, &extents);
+        }
         for (size_t k = 0; k < given->count && status == BRIM_OK; k++) {
             status = copy_item(arena, &given->items[k], &items[k]);
         }
         if (status == BRIM_OK) {
-            values[i] = (struct brim__values){ items, given->count };
+            values[i] = (struct brim__values){ items, extents, given->count };
         }
     }
     if (status == BRIM_OK) {
-        *to = (struct brim__use){ .stage = from->stage, .values = values, .at = from->at };
+        *to = (struct brim__use){ .stage = from->stage, .values = values };
     }
     return status;
 }
@@ -279,10 +283,6 @@ static brim_status append(brim_pipeline *pipeline, const struct brim__use *use) 
     if (text == NULL) {
         return status;
     }
-    memcpy(text, pipeline->text, before);
-    memcpy(text + before, bar, gap);
-    brim__use_text(use, false, false, text + before + gap, length + 1 - before - gap);
-
     struct brim__use copied, *place;
     status = copy_use(&pipeline->arena, use, &copied);
     if (status == BRIM_OK) {
@@ -292,8 +292,10 @@ static brim_status append(brim_pipeline *pipeline, const struct brim__use *use) 
         brim__free(text);
         return status;
     }
-    copied.at = brim__characters(text, before + gap) + 1;
+    memcpy(text, pipeline->text, before);
+    memcpy(text + before, bar, gap);
     *place = copied;
+    brim__use_mark(pipeline, place, text, before + gap, length + 1);
     pipeline->use_count++;
     brim__free(pipeline->text);
     pipeline->text = text;
@@ -312,7 +314,11 @@ brim_status brim__pipeline_add(struct brim__table table, brim_pipeline *pipeline
     }
     struct brim__arena scratch;
     brim__arena_init(&scratch, NULL);
-    const struct brim__reading reading = { .table = table, .arena = &scratch };
+    const struct brim__reading reading = {
+        .table = table,
+        .arena = &scratch,
+        .spot = { .stage = stage, .index = pipeline->stage_count },
+    };
     struct brim__use use;
     brim_status status = draft_use(&reading, stage, arguments, count, &use);
     if (status == BRIM_OK) {
@@ -332,10 +338,6 @@ brim_status brim_pipeline_add(brim_pipeline *pipeline, const char *stage,
 
 size_t brim_pipeline_count(const brim_pipeline *pipeline) {
     return pipeline == NULL ? 0 : pipeline->use_count;
-}
-
-const char *brim_pipeline_stage_at(const brim_pipeline *pipeline, size_t index) {
-    return index < brim_pipeline_count(pipeline) ? pipeline->use[index].stage->info.name : NULL;
 }
 
 brim_status brim_pipeline_cut(brim_pipeline *pipeline, size_t count) {

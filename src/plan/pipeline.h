@@ -18,7 +18,8 @@ struct brim_pipeline {
     struct brim__arena arena; /* not counted: made before any budget; empty if nested */
     struct brim__use *use;
     size_t use_count, use_capacity;
-    char *text; /* canonical, without defaults; made by every change; NULL if nested */
+    char *text;           /* canonical, without defaults; made by every change; NULL if nested */
+    uint32_t stage_count; /* in it, with those in parentheses; of the outermost alone */
 };
 
 /* The table: rows in the order of rooms. */

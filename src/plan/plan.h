@@ -34,9 +34,10 @@
 struct brim__leaf {
     struct brim__source *source[BRIM__MAX_SOURCES];
     uint32_t source_stage[BRIM__MAX_SOURCES];
-    uint64_t key[BRIM__MAX_SOURCES];    /* for random numbers of callbacks */
-    uint64_t run[BRIM__MAX_SOURCES];    /* most samples of one fetch */
-    uint64_t buffer[BRIM__MAX_SOURCES]; /* its place in scratch */
+    const char *source_name[BRIM__MAX_SOURCES]; /* for failures: its path, or "@name"; NULL: none */
+    uint64_t key[BRIM__MAX_SOURCES];            /* for random numbers of callbacks */
+    uint64_t run[BRIM__MAX_SOURCES];            /* most samples of one fetch */
+    uint64_t buffer[BRIM__MAX_SOURCES];         /* its place in scratch */
     uint32_t source_count;
     uint64_t program_scratch; /* the program's place in scratch */
     uint64_t count;
@@ -93,7 +94,11 @@ struct brim_plan {
     uint64_t stack_usable;
     uint32_t slot_cap, thread_cap; /* never more, however much is free */
     uint32_t device_slot_cap;      /* slots on the device; 0: none */
-    void *extra;                   /* what extra_bytes asked for, zeroed: the loader */
+    struct {
+        brim_memory kind;
+        uint64_t bytes;
+    } lacking;   /* what it does not fit for; 0: it fits */
+    void *extra; /* what extra_bytes asked for, zeroed: the loader */
     struct brim__batch_step batch_step[BRIM__BATCH_STEPS]; /* of the last stages, one each */
     uint32_t batch_steps;
     brim_plan_stage *stage;
@@ -136,6 +141,17 @@ brim_status brim__plan_labels(void *user, const char *name, uint64_t first, uint
 /* indexes.c: plan->index, from the list. */
 brim_status brim__plan_list_indexes(brim_plan *plan);
 brim_status brim__plan_fit(brim_plan *plan, const struct brim__plan_request *request);
+/* Fails for a plan that does not fit, as opening `label`; and says with which memory it would
+ * open, of a plan that fits but for which there was too little after all. */
+brim_status brim__plan_refuse(const brim_plan *plan, const char *label);
+void brim__plan_note_minimum(const brim_plan *plan);
+
+/* The thread's failure is one of this stage (describe.c); and of a sample of a leaf: it says which
+ * one, in which file, and the stage: the one whose step has failed, or that of the source, by
+ * which the sample is called (leaves.c). */
+brim_status brim__plan_at_stage(const brim_plan *plan, brim_status status, uint32_t index);
+brim_status brim__plan_at_sample(const brim_plan *plan, brim_status status,
+                                 const struct brim__leaf *leaf, uint32_t source, uint64_t sample);
 
 /* Appends "name dtype shape" to a list; cut silently, it is for people. */
 void brim__append_field(char *text, size_t bytes, const char *name, brim_form form,

@@ -23,6 +23,9 @@ struct writer {
     size_t bytes;  /* of `text`, with the zero */
     size_t length; /* of all that was put, written or not */
     bool full, without_paths;
+    bool marks;      /* what is written is the pipeline's own text: its stages and values learn
+                        where they stand in it */
+    uint32_t stages; /* that have begun */
 };
 
 static void put_bytes(struct writer *writer, const char *text, size_t length) {
@@ -172,7 +175,11 @@ static void put_values(struct writer *writer, const brim_argument_info *info,
                        const struct brim__values *values, const char *separator) {
     for (size_t i = 0; i < values->count; i++) {
         put(writer, i > 0 ? separator : "");
+        const size_t begin = writer->length;
         put_item(writer, info, &values->items[i], separator);
+        if (writer->marks) {
+            values->extents[i] = (struct brim__extent){ begin, writer->length };
+        }
     }
 }
 
@@ -180,6 +187,14 @@ static bool left_out(const struct writer *writer, const brim_argument_info *info
                      const struct brim__values *values) {
     return values->count == 0 || (writer->without_paths && info->type == BRIM_TYPE_PATH) ||
            (!writer->full && brim__values_default(info, values));
+}
+
+static void forget_places(const struct brim__use *use) {
+    for (size_t i = 0; i < use->stage->info.argument_count; i++) {
+        for (size_t k = 0; k < use->values[i].count; k++) {
+            use->values[i].extents[k] = (struct brim__extent){ 0 };
+        }
+    }
 }
 
 static void put_use(struct writer *writer, const struct brim__use *use) {
@@ -212,25 +227,58 @@ static void put_use(struct writer *writer, const struct brim__use *use) {
     }
 }
 
+static void put_marked(struct writer *writer, struct brim__use *use) {
+    use->number = writer->stages++;
+    use->begin = writer->length;
+    forget_places(use);
+    put_use(writer, use);
+    use->end = writer->length;
+}
+
 static void put_pipeline(struct writer *writer, const brim_pipeline *pipeline) {
     for (size_t i = 0; i < pipeline->use_count; i++) {
         put(writer, i > 0 ? " | " : "");
-        put_use(writer, &pipeline->use[i]);
+        if (writer->marks) {
+            put_marked(writer, &pipeline->use[i]);
+        } else {
+            put_use(writer, &pipeline->use[i]);
+        }
     }
 }
 
 size_t brim__use_text(const struct brim__use *use, bool full, bool without_paths, char *text,
                       size_t bytes) {
-    struct writer writer = { text, bytes, 0, full, without_paths };
+    struct writer writer = {
+        .text = text, .bytes = bytes, .full = full, .without_paths = without_paths
+    };
     put_use(&writer, use);
     return finish(&writer);
 }
 
 size_t brim__pipeline_write(const brim_pipeline *pipeline, bool full, bool without_paths,
                             char *text, size_t bytes) {
-    struct writer writer = { text, bytes, 0, full, without_paths };
+    struct writer writer = {
+        .text = text, .bytes = bytes, .full = full, .without_paths = without_paths
+    };
     put_pipeline(&writer, pipeline);
     return finish(&writer);
+}
+
+void brim__pipeline_mark(brim_pipeline *pipeline, char *text, size_t bytes) {
+    struct writer writer = { .text = text, .bytes = bytes, .marks = true };
+    put_pipeline(&writer, pipeline);
+    finish(&writer);
+    pipeline->stage_count = writer.stages;
+}
+
+void brim__use_mark(brim_pipeline *pipeline, struct brim__use *use, char *text, size_t at,
+                    size_t bytes) {
+    struct writer writer = {
+        .text = text, .bytes = bytes, .length = at, .marks = true, .stages = pipeline->stage_count
+    };
+    put_marked(&writer, use);
+    finish(&writer);
+    pipeline->stage_count = writer.stages;
 }
 
 const char *brim_pipeline_text(const brim_pipeline *pipeline) {

@@ -80,13 +80,12 @@ static brim_status open_files(const struct brim__use *use, struct brim__opening 
     for (size_t i = 0; i < files->count; i++) {
         struct brim__files_part *part = &files->part[i];
         if (!fits(&part->file, kind)) {
-            return brim__fail(
-                BRIM_STATUS_CORRUPT,
-                "%s: byte %llu: the file ends inside a record: %llu bytes are not a "
-                "multiple of %llu",
-                part->file.path,
-                (unsigned long long)(part->file.bytes - part->file.bytes % record_bytes(kind)),
-                (unsigned long long)part->file.bytes, (unsigned long long)record_bytes(kind));
+            return brim__fail_byte(BRIM_STATUS_CORRUPT, part->file.path,
+                                   (part->file.bytes - part->file.bytes % record_bytes(kind)),
+                                   "the file ends inside a record: %llu bytes are not a "
+                                   "multiple of %llu",
+                                   (unsigned long long)part->file.bytes,
+                                   (unsigned long long)record_bytes(kind));
         }
         part->samples = part->file.bytes / record_bytes(kind);
     }

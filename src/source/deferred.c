@@ -6,15 +6,6 @@
  */
 #include "source/source.h"
 
-/* Leaves the reason of a failure, where the path would be said twice. */
-static brim_status without_path(brim_status status, const char *path) {
-    char text[BRIM__DETAIL_BYTES];
-    const size_t length = strlen(path);
-    brim__copy_text(text, sizeof text, brim_detail());
-    const bool named = strncmp(text, path, length) == 0 && strncmp(text + length, ": ", 2) == 0;
-    return named ? brim__fail_text(status, text + length + 2) : status;
-}
-
 brim_status brim__deferred_open(const struct brim__deferred *deferred, struct brim__file *own,
                                 const struct brim__file **file, uint64_t *offset, uint64_t *bytes) {
     *own = (struct brim__file){ .fd = -1 };
@@ -24,9 +15,10 @@ brim_status brim__deferred_open(const struct brim__deferred *deferred, struct br
         *bytes = deferred->bytes;
         return BRIM_OK;
     }
-    const brim_status status = brim__file_open(own, deferred->path);
+    const brim_status status = deferred->described ? brim__file_open_unnamed(own, deferred->path)
+                                                   : brim__file_open(own, deferred->path);
     if (status != BRIM_OK) {
-        return deferred->described ? without_path(status, deferred->path) : status;
+        return brim__at_source(status, deferred->path);
     }
     *file = own;
     *offset = 0;

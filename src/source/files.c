@@ -107,6 +107,7 @@ static brim_status inflate_part(struct brim__inflater *inflater,
                             "directory says %08x",
                             packed->label, (unsigned long long)packed->begin,
                             brim__inflate_crc(inflater), packed->crc);
+        return brim__at_byte(status, part->file.path, packed->begin);
     }
     return status;
 }
@@ -249,6 +250,12 @@ static void describe(const struct brim__source *source, uint64_t sample, char *t
              (unsigned long long)sample, (unsigned long long)record_byte(source, part, sample));
 }
 
+static void where(const struct brim__source *source, uint64_t sample, char *path, uint64_t *byte) {
+    const struct brim__files_part *part = find(source->self, sample);
+    brim__copy_text(path, BRIM_SOURCE_BYTES, part->file.path);
+    *byte = part->packed.on ? BRIM_UNKNOWN : record_byte(source, part, sample);
+}
+
 /* A file that is not what opening saw is no longer what is read here, or not all of it
  * (a header, an index): its samples are then told from those of both. */
 static brim_status stamp_part(const struct brim__files_part *part, bool may_lack, uint64_t *stamp) {
@@ -302,6 +309,7 @@ const struct brim__source_ops brim__files_ops = {
     .fetch = brim__source_fetch,
     .expect_random = expect_random,
     .describe = describe,
+    .where = where,
     .stamp = stamp_files,
     .load = load,
     .close = close_files,

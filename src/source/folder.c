@@ -135,14 +135,19 @@ static brim_status name_of(const struct brim__source *source, uint64_t sample, c
 
 static void describe(const struct brim__source *source, uint64_t sample, char *text, size_t bytes) {
     const struct opened *opened = source->self;
-    char kept[BRIM__DETAIL_BYTES];
-    brim__copy_text(kept, sizeof kept, brim_detail()); /* the failure that is being described */
+    struct brim__failure kept;
+    brim__failure_keep(&kept); /* the failure that is being described */
     const brim_status status = name_of(source, sample, text, bytes);
-    brim__fail_text(BRIM_OK, kept);
+    brim__failure_restore(&kept);
     if (status != BRIM_OK) {
         snprintf(text, bytes, "%s, sample %llu", opened->folder.root[0],
                  (unsigned long long)sample);
     }
+}
+
+static void where(const struct brim__source *source, uint64_t sample, char *path, uint64_t *byte) {
+    describe(source, sample, path, BRIM_SOURCE_BYTES);
+    *byte = BRIM_UNKNOWN;
 }
 
 static brim_status path_of(const struct brim__source *source, uint64_t sample, uint32_t field,
@@ -162,6 +167,7 @@ static const struct brim__source_ops folder_ops = {
     .parse = parse,
     .fetch = brim__source_fetch,
     .describe = describe,
+    .where = where,
     .path = path_of,
     .stamp = brim__paths_stamp,
     .close = close_folder,

@@ -51,9 +51,8 @@ static brim_status read_bytes(const struct input *input, uint64_t at, uint8_t *t
         return brim__inflate_read(input->inflater, to, count);
     }
     if (at > input->file->bytes || count > input->file->bytes - at) {
-        return brim__fail(BRIM_STATUS_CORRUPT,
-                          "%s: byte %llu: the file ends inside the header of IDX",
-                          input->file->path, (unsigned long long)input->file->bytes);
+        return brim__fail_byte(BRIM_STATUS_CORRUPT, input->file->path, input->file->bytes,
+                               "the file ends inside the header of IDX");
     }
     return brim__file_read(input->file, at, to, count);
 }
@@ -73,17 +72,18 @@ static brim_status read_header(const struct input *input, struct header *header)
         }
     }
     if (bytes[0] != 0 || bytes[1] != 0 || header->dtype == 0) {
-        return brim__fail(BRIM_STATUS_CORRUPT,
-                          "%s: byte 0: not an IDX file: it begins with %02x %02x %02x and not with "
-                          "00 00 and one of the types 08 09 0b 0c 0d 0e",
-                          path, bytes[0], bytes[1], bytes[2]);
+        return brim__fail_byte(BRIM_STATUS_CORRUPT, path, 0,
+                               "not an IDX file: it begins with %02x %02x %02x and not with "
+                               "00 00 and one of the types 08 09 0b 0c 0d 0e",
+                               bytes[0], bytes[1], bytes[2]);
     }
     header->shape.rank = bytes[3];
     if (header->shape.rank == 0 || header->shape.rank > BRIM_MAX_RANK) {
-        return brim__fail(header->shape.rank == 0 ? BRIM_STATUS_INVALID : BRIM_STATUS_UNSUPPORTED,
-                          "%s: byte 3: %u dimensions; known are 1 to %d, the first of which counts "
-                          "the samples",
-                          path, header->shape.rank, BRIM_MAX_RANK);
+        return brim__fail_byte(
+            header->shape.rank == 0 ? BRIM_STATUS_INVALID : BRIM_STATUS_UNSUPPORTED, path, 3,
+            "%u dimensions; known are 1 to %d, the first of which counts "
+            "the samples",
+            header->shape.rank, BRIM_MAX_RANK);
     }
     header->data = 4 + 4 * (uint64_t)header->shape.rank;
     status = read_bytes(input, 4, bytes + 4, header->data - 4);
@@ -109,9 +109,9 @@ static brim_status read_header(const struct input *input, struct header *header)
     if (brim__shape_bytes_overflow(&solid, brim_dtype_bytes(header->dtype), &header->bytes) ||
         header->bytes > INT64_MAX) {
         char text[BRIM__SHAPE_TEXT];
-        return brim__fail(BRIM_STATUS_CORRUPT,
-                          "%s: byte 4: shape %s would take more than 2^63 bytes", path,
-                          brim__shape_text(&header->shape, text));
+        return brim__fail_byte(BRIM_STATUS_CORRUPT, path, 4,
+                               "shape %s would take more than 2^63 bytes",
+                               brim__shape_text(&header->shape, text));
     }
     header->bytes = empty ? 0 : header->bytes;
     return BRIM_OK;
@@ -143,11 +143,11 @@ static brim_status open_plain(struct brim__files *files, size_t index, struct he
     }
     char text[BRIM__SHAPE_TEXT];
     const unsigned long long end = header->data + header->bytes;
-    return brim__fail(BRIM_STATUS_CORRUPT,
-                      "%s: byte %llu: the file ends, but %s of shape %s end at byte %llu: it was "
-                      "cut short, or something follows that does not belong to it",
-                      file->path, (unsigned long long)file->bytes, brim_dtype_name(header->dtype),
-                      brim__shape_text(&header->shape, text), end);
+    return brim__fail_byte(BRIM_STATUS_CORRUPT, file->path, file->bytes,
+                           "the file ends, but %s of shape %s end at byte %llu: it was "
+                           "cut short, or something follows that does not belong to it",
+                           brim_dtype_name(header->dtype), brim__shape_text(&header->shape, text),
+                           end);
 }
 
 /* The last bytes of gzip count what its last member puts out, modulo 2^32. There may be
@@ -165,12 +165,11 @@ static brim_status check_trailer(const struct brim__file *file, const struct hea
     if (status != BRIM_OK || said <= promised) {
         return status;
     }
-    return brim__fail(BRIM_STATUS_CORRUPT,
-                      "%s: byte %llu: the length at the end of gzip is %u, but the header of IDX "
-                      "promises %llu bytes: one of them is wrong, or bytes follow that do not "
-                      "belong to the file",
-                      file->path, (unsigned long long)(file->bytes - sizeof bytes), said,
-                      (unsigned long long)promised);
+    return brim__fail_byte(BRIM_STATUS_CORRUPT, file->path, (file->bytes - sizeof bytes),
+                           "the length at the end of gzip is %u, but the header of IDX "
+                           "promises %llu bytes: one of them is wrong, or bytes follow that do not "
+                           "belong to the file",
+                           said, (unsigned long long)promised);
 }
 
 static brim_status open_gzip(struct brim__source *source, size_t index, struct header *header) {

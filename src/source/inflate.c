@@ -86,8 +86,8 @@ static unsigned long long file_byte(const struct brim__inflater *inflater) {
 }
 
 static brim_status fail(const struct brim__inflater *inflater, const char *what) {
-    return brim__fail(BRIM_STATUS_CORRUPT, "%s: byte %llu: %s", inflater->file->path,
-                      file_byte(inflater), what);
+    return brim__fail_byte(BRIM_STATUS_CORRUPT, inflater->file->path, file_byte(inflater), "%s",
+                           what);
 }
 
 /* What zlib says other than Z_OK and Z_STREAM_END. */
@@ -98,15 +98,14 @@ static brim_status fail_zlib(const struct brim__inflater *inflater, int said) {
                    : brim__fail(BRIM_STATUS_MEMORY, "%s: zlib has no memory", inflater->file->path);
     }
     if (said == Z_NEED_DICT) {
-        return brim__fail(BRIM_STATUS_UNSUPPORTED,
-                          "%s: byte %llu: compressed with a dictionary that is not in the file",
-                          inflater->file->path, file_byte(inflater));
+        return brim__fail_byte(BRIM_STATUS_UNSUPPORTED, inflater->file->path, file_byte(inflater),
+                               "compressed with a dictionary that is not in the file");
     }
-    return brim__fail(BRIM_STATUS_CORRUPT, "%s: byte %llu: the compressed data are damaged: %s",
-                      inflater->file->path, file_byte(inflater),
-                      inflater->zlib.msg != NULL ? inflater->zlib.msg
-                                                 : "no more can be made of "
-                                                   "them");
+    return brim__fail_byte(BRIM_STATUS_CORRUPT, inflater->file->path, file_byte(inflater),
+                           "the compressed data are damaged: %s",
+                           inflater->zlib.msg != NULL ? inflater->zlib.msg
+                                                      : "no more can be made of "
+                                                        "them");
 }
 
 brim_status brim__inflate_begin(struct brim__inflater *inflater, enum brim__deflate_form form,
@@ -123,11 +122,10 @@ brim_status brim__inflate_begin(struct brim__inflater *inflater, enum brim__defl
     inflater->zlib.next_in = inflater->input;
     inflater->zlib.avail_in = 0;
     if (brim__add_overflows(begin, bytes, &end) || end > file->bytes) {
-        return brim__fail(BRIM_STATUS_CORRUPT,
-                          "%s: byte %llu: %llu compressed bytes should begin here, but the file "
-                          "ends at byte %llu",
-                          file->path, (unsigned long long)begin, (unsigned long long)bytes,
-                          (unsigned long long)file->bytes);
+        return brim__fail_byte(BRIM_STATUS_CORRUPT, file->path, begin,
+                               "%llu compressed bytes should begin here, but the file "
+                               "ends at byte %llu",
+                               (unsigned long long)bytes, (unsigned long long)file->bytes);
     }
     inflater->end = end;
     int said;
@@ -234,11 +232,10 @@ brim_status brim__inflate_read(struct brim__inflater *inflater, void *to, uint64
         return status;
     }
     const unsigned long long promised = inflater->total - got + bytes;
-    return brim__fail(BRIM_STATUS_CORRUPT,
-                      "%s: byte %llu: the compressed data end here after %llu bytes, but %llu were "
-                      "promised",
-                      inflater->file->path, file_byte(inflater),
-                      (unsigned long long)inflater->total, promised);
+    return brim__fail_byte(BRIM_STATUS_CORRUPT, inflater->file->path, file_byte(inflater),
+                           "the compressed data end here after %llu bytes, but %llu were "
+                           "promised",
+                           (unsigned long long)inflater->total, promised);
 }
 
 brim_status brim__inflate_end(struct brim__inflater *inflater) {
@@ -250,17 +247,16 @@ brim_status brim__inflate_end(struct brim__inflater *inflater) {
         return status;
     }
     if (got > 0) {
-        return brim__fail(BRIM_STATUS_CORRUPT,
-                          "%s: byte %llu: the compressed data go on after the %llu bytes that were "
-                          "promised",
-                          inflater->file->path, file_byte(inflater), (unsigned long long)promised);
+        return brim__fail_byte(BRIM_STATUS_CORRUPT, inflater->file->path, file_byte(inflater),
+                               "the compressed data go on after the %llu bytes that were "
+                               "promised",
+                               (unsigned long long)promised);
     }
     if (inflater->zlib.avail_in > 0 || inflater->at < inflater->end) {
-        return brim__fail(BRIM_STATUS_CORRUPT,
-                          "%s: byte %llu: the compressed data end here, but %llu bytes follow that "
-                          "do not belong to them",
-                          inflater->file->path, file_byte(inflater),
-                          (unsigned long long)inflater->end - file_byte(inflater));
+        return brim__fail_byte(BRIM_STATUS_CORRUPT, inflater->file->path, file_byte(inflater),
+                               "the compressed data end here, but %llu bytes follow that "
+                               "do not belong to them",
+                               (unsigned long long)inflater->end - file_byte(inflater));
     }
     return BRIM_OK;
 }

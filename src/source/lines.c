@@ -248,22 +248,36 @@ static brim_status parse(const struct brim__source *source, const struct brim__f
     return lines->format.parse(source, lines->format.self, bytes, range->bytes, record, work);
 }
 
+/* The byte at which a sample begins in its file; BRIM_UNKNOWN: the index cannot be read. */
+static uint64_t byte_of(const struct brim__lines *lines, size_t p, uint64_t sample) {
+    struct brim__index_entry entry;
+    struct brim__failure kept;
+    brim__failure_keep(&kept); /* the failure that is being described */
+    const brim_status status =
+        brim__index_read(&lines->index[p], sample - lines->files->part[p].first, 1, &entry);
+    brim__failure_restore(&kept);
+    return status == BRIM_OK ? entry.offset : BRIM_UNKNOWN;
+}
+
 static void describe(const struct brim__source *source, uint64_t sample, char *text, size_t bytes) {
     const struct brim__lines *lines = source->self;
     const size_t p = find_file(lines, sample);
     const struct brim__files_part *part = &lines->files->part[p];
-    struct brim__index_entry entry;
-    char kept[BRIM__DETAIL_BYTES];
-    brim__copy_text(kept, sizeof kept, brim_detail()); /* the failure that is being described */
-    const brim_status status = brim__index_read(&lines->index[p], sample - part->first, 1, &entry);
-    brim__fail_text(BRIM_OK, kept);
-    if (status == BRIM_OK) {
+    const uint64_t byte = byte_of(lines, p, sample);
+    if (byte != BRIM_UNKNOWN) {
         snprintf(text, bytes, "%s, record %llu (byte %llu)", part->file.path,
-                 (unsigned long long)(sample - part->first), (unsigned long long)entry.offset);
+                 (unsigned long long)(sample - part->first), (unsigned long long)byte);
     } else {
         snprintf(text, bytes, "%s, record %llu", part->file.path,
                  (unsigned long long)(sample - part->first));
     }
+}
+
+static void where(const struct brim__source *source, uint64_t sample, char *path, uint64_t *byte) {
+    const struct brim__lines *lines = source->self;
+    const size_t p = find_file(lines, sample);
+    brim__copy_text(path, BRIM_SOURCE_BYTES, lines->files->part[p].file.path);
+    *byte = byte_of(lines, p, sample);
 }
 
 static brim_status stamp_lines(const struct brim__source *source, uint64_t sample, uint8_t *buffer,
@@ -288,6 +302,7 @@ static const struct brim__source_ops file_ops = {
     .parse = parse,
     .fetch = brim__source_fetch,
     .describe = describe,
+    .where = where,
     .stamp = stamp_lines,
     .close = close_lines,
 };

@@ -212,6 +212,13 @@ static void describe(const struct brim__source *source, uint64_t sample, char *t
              (unsigned long long)sample);
 }
 
+static void where(const struct brim__source *source, uint64_t sample, char *path, uint64_t *byte) {
+    const struct brim__lines *lines = source->self;
+    (void)sample;
+    brim__copy_text(path, BRIM_SOURCE_BYTES, brim__stream_name(lines->stream->in.path));
+    *byte = BRIM_UNKNOWN;
+}
+
 static void close_stream(struct brim__source *source) {
     struct brim__lines *lines = source->self;
     if (lines->stream != NULL) {
@@ -223,6 +230,7 @@ static void close_stream(struct brim__source *source) {
 const struct brim__source_ops brim__lines_stream_ops = {
     .pull = pull,
     .describe = describe,
+    .where = where,
     .close = close_stream,
 };
 
@@ -230,6 +238,7 @@ const struct brim__source_ops brim__lines_seekable_ops = {
     .pull = pull,
     .rewind = rewind_stream,
     .describe = describe,
+    .where = where,
     .close = close_stream,
 };
 

@@ -93,59 +93,57 @@ struct header {
 static brim_status read_header(const struct brim__file *idx, struct header *header) {
     uint8_t bytes[HEADER_BYTES];
     if (idx->bytes < HEADER_BYTES) {
-        return brim__fail(BRIM_STATUS_CORRUPT,
-                          "%s: byte %llu: the file ends inside the index's header of %d bytes",
-                          idx->path, (unsigned long long)idx->bytes, HEADER_BYTES);
+        return brim__fail_byte(BRIM_STATUS_CORRUPT, idx->path, idx->bytes,
+                               "the file ends inside the index's header of %d bytes", HEADER_BYTES);
     }
     const brim_status status = brim__file_read(idx, 0, bytes, sizeof bytes);
     if (status != BRIM_OK) {
         return status;
     }
     if (memcmp(bytes, magic, sizeof magic) != 0) {
-        return brim__fail(BRIM_STATUS_CORRUPT,
-                          "%s: byte 0: not a Megatron index: it does not begin with "
-                          "MMIDIDX",
-                          idx->path);
+        return brim__fail_byte(BRIM_STATUS_CORRUPT, idx->path, 0,
+                               "not a Megatron index: it does not begin with "
+                               "MMIDIDX");
     }
     uint64_t version, documents;
     memcpy(&version, bytes + 9, sizeof version);
     memcpy(&header->sequences, bytes + 18, sizeof header->sequences);
     memcpy(&documents, bytes + 26, sizeof documents);
     if (version != 1) {
-        return brim__fail(BRIM_STATUS_UNSUPPORTED,
-                          "%s: byte 9: version %llu of the index; only 1 is known", idx->path,
-                          (unsigned long long)version);
+        return brim__fail_byte(BRIM_STATUS_UNSUPPORTED, idx->path, 9,
+                               "version %llu of the index; only 1 is known",
+                               (unsigned long long)version);
     }
     const uint8_t code = bytes[17];
     if (code == 0 || code >= BRIM__COUNT(dtype_codes)) {
-        return brim__fail(BRIM_STATUS_CORRUPT,
-                          "%s: byte 17: the dtype's code is %u, but they go from 1 "
-                          "to 8",
-                          idx->path, code);
+        return brim__fail_byte(BRIM_STATUS_CORRUPT, idx->path, 17,
+                               "the dtype's code is %u, but they go from 1 "
+                               "to 8",
+                               code);
     }
     header->dtype = dtype_codes[code];
     if (header->dtype == BRIM_DTYPE_F32 || header->dtype == BRIM_DTYPE_F64) {
-        return brim__fail(BRIM_STATUS_UNSUPPORTED, "%s: byte 17: %s values are not tokens",
-                          idx->path, brim_dtype_name(header->dtype));
+        return brim__fail_byte(BRIM_STATUS_UNSUPPORTED, idx->path, 17, "%s values are not tokens",
+                               brim_dtype_name(header->dtype));
     }
     /* counts are claims: each is held against the bytes that are there before
      * it enters arithmetic */
     const uint64_t bytes_left = idx->bytes - HEADER_BYTES;
     if (header->sequences > bytes_left / 12) {
-        return brim__fail(BRIM_STATUS_CORRUPT,
-                          "%s: byte 18: %llu sequences need 12 bytes each, but the index has only "
-                          "%llu left",
-                          idx->path, (unsigned long long)header->sequences,
-                          (unsigned long long)bytes_left);
+        return brim__fail_byte(BRIM_STATUS_CORRUPT, idx->path, 18,
+                               "%llu sequences need 12 bytes each, but the index has only "
+                               "%llu left",
+                               (unsigned long long)header->sequences,
+                               (unsigned long long)bytes_left);
     }
     const uint64_t after = bytes_left - 12 * header->sequences;
     if (documents > after / 8 ||
         (after - 8 * documents != 0 && after - 8 * documents != header->sequences)) {
-        return brim__fail(BRIM_STATUS_CORRUPT,
-                          "%s: byte 26: %llu sequences and %llu document indices do not make an "
-                          "index of %llu bytes",
-                          idx->path, (unsigned long long)header->sequences,
-                          (unsigned long long)documents, (unsigned long long)idx->bytes);
+        return brim__fail_byte(BRIM_STATUS_CORRUPT, idx->path, 26,
+                               "%llu sequences and %llu document indices do not make an "
+                               "index of %llu bytes",
+                               (unsigned long long)header->sequences, (unsigned long long)documents,
+                               (unsigned long long)idx->bytes);
     }
     return BRIM_OK;
 }
@@ -170,24 +168,21 @@ static brim_status check_sequences(const struct brim__file *idx, const struct he
         for (size_t i = 0; i < count; i++) {
             const unsigned long long sequence = first + i;
             if (lengths[i] < 0) {
-                return brim__fail(BRIM_STATUS_CORRUPT, "%s: byte %llu: sequence %llu has %d tokens",
-                                  idx->path, HEADER_BYTES + 4 * sequence, sequence, lengths[i]);
+                return brim__fail_byte(BRIM_STATUS_CORRUPT, idx->path, HEADER_BYTES + 4 * sequence,
+                                       "sequence %llu has %d tokens", sequence, lengths[i]);
             }
             if (pointers[i] < 0 || (uint64_t)pointers[i] != sum) {
-                return brim__fail(BRIM_STATUS_CORRUPT,
-                                  "%s: byte %llu: sequence %llu begins at byte %lld of the tokens, "
-                                  "but those before it end at %llu",
-                                  idx->path, pointers_at + 8 * sequence, sequence,
-                                  (long long)pointers[i], (unsigned long long)sum);
+                return brim__fail_byte(BRIM_STATUS_CORRUPT, idx->path, pointers_at + 8 * sequence,
+                                       "sequence %llu begins at byte %lld of the tokens, "
+                                       "but those before it end at %llu",
+                                       sequence, (long long)pointers[i], (unsigned long long)sum);
             }
             sum += (uint64_t)lengths[i] * item_bytes;
             if (sum > bin->bytes) { /* at once: so the sum cannot overflow */
-                return brim__fail(
-                    BRIM_STATUS_CORRUPT,
-                    "%s: byte %llu: the file ends, but by %s sequence %llu goes on to "
-                    "byte %llu",
-                    bin->path, (unsigned long long)bin->bytes, idx->path, sequence,
-                    (unsigned long long)sum);
+                return brim__fail_byte(BRIM_STATUS_CORRUPT, bin->path, bin->bytes,
+                                       "the file ends, but by %s sequence %llu goes on to "
+                                       "byte %llu",
+                                       idx->path, sequence, (unsigned long long)sum);
             }
         }
     }
@@ -209,11 +204,10 @@ brim_status brim__megatron_read(const char *idx_path, const struct brim__file *b
         status = check_sequences(&idx, &header, bin, &end);
     }
     if (status == BRIM_OK && end != bin->bytes) {
-        status = brim__fail(BRIM_STATUS_CORRUPT,
-                            "%s: byte %llu: the last sequence of %s ends here, but the file has "
-                            "%llu bytes: is the index of another file?",
-                            bin->path, (unsigned long long)end, idx_path,
-                            (unsigned long long)bin->bytes);
+        status = brim__fail_byte(BRIM_STATUS_CORRUPT, bin->path, end,
+                                 "the last sequence of %s ends here, but the file has "
+                                 "%llu bytes: is the index of another file?",
+                                 idx_path, (unsigned long long)bin->bytes);
     }
     if (status == BRIM_OK) {
         *run = (struct brim__token_run){ .dtype = header.dtype,

@@ -37,8 +37,8 @@ static unsigned long long file_byte(const struct text *text, size_t at) {
 }
 
 static brim_status bad(const struct text *text, const char *what) {
-    return brim__fail(BRIM_STATUS_CORRUPT, "%s: byte %llu: npy header: %s", text->path,
-                      file_byte(text, text->at), what);
+    return brim__fail_byte(BRIM_STATUS_CORRUPT, text->path, file_byte(text, text->at),
+                           "npy header: %s", what);
 }
 
 static void skip_space(struct text *text) {
@@ -138,18 +138,17 @@ static brim_status refuse_dtype(const struct text *text, size_t at, const char *
               "f8 c8 c16";
         break;
     }
-    return brim__fail(BRIM_STATUS_UNSUPPORTED, "%s: byte %llu: dtype '%s': %s", text->path,
-                      file_byte(text, at), descr, why);
+    return brim__fail_byte(BRIM_STATUS_UNSUPPORTED, text->path, file_byte(text, at),
+                           "dtype '%s': %s", descr, why);
 }
 
 static brim_status take_descr(struct text *text, struct brim__npy_header *header) {
     const uint8_t next = peek(text);
     const size_t at = text->at;
     if (next == '[' || next == '(') {
-        return brim__fail(BRIM_STATUS_UNSUPPORTED,
-                          "%s: byte %llu: a structured dtype: save each of its fields as a file of "
-                          "its own and join them with zip",
-                          text->path, file_byte(text, at));
+        return brim__fail_byte(BRIM_STATUS_UNSUPPORTED, text->path, file_byte(text, at),
+                               "a structured dtype: save each of its fields as a file of "
+                               "its own and join them with zip");
     }
     char descr[STRING_BYTES] = "";
     const brim_status status = take_string(text, descr);
@@ -212,10 +211,10 @@ static brim_status take_shape(struct text *text, struct brim__shape *shape) {
             return bad(text, "expected ',' or ')' in the shape");
         }
         if (shape->rank == BRIM_MAX_RANK) {
-            return brim__fail(BRIM_STATUS_UNSUPPORTED,
-                              "%s: byte %llu: the array has more than %d dimensions: reshape it "
-                              "before saving",
-                              text->path, file_byte(text, text->at), BRIM_MAX_RANK);
+            return brim__fail_byte(BRIM_STATUS_UNSUPPORTED, text->path, file_byte(text, text->at),
+                                   "the array has more than %d dimensions: reshape it "
+                                   "before saving",
+                                   BRIM_MAX_RANK);
         }
         const brim_status status = take_dimension(text, &shape->dim[shape->rank]);
         if (status != BRIM_OK) {
@@ -314,8 +313,8 @@ static brim_status read_place(const struct brim__npy_place *place, uint64_t at, 
 /* The place ends before something does. */
 static brim_status ends(const struct brim__npy_place *place, const char *what) {
     const unsigned long long end = place->begin + place->bytes;
-    return brim__fail(BRIM_STATUS_CORRUPT, "%s: byte %llu: the %s ends inside %s", place->path, end,
-                      place->noun, what);
+    return brim__fail_byte(BRIM_STATUS_CORRUPT, place->path, end, "the %s ends inside %s",
+                           place->noun, what);
 }
 
 /* The header's text, in `bytes`: text->begin, count. */
@@ -329,14 +328,12 @@ static brim_status read_text(const struct brim__npy_place *place, struct text *t
         return status;
     }
     if (memcmp(bytes, "\x93NUMPY", 6) != 0) {
-        return brim__fail(BRIM_STATUS_CORRUPT,
-                          "%s: byte %llu: not an npy file: it does not begin with \\x93NUMPY",
-                          place->path, (unsigned long long)place->begin);
+        return brim__fail_byte(BRIM_STATUS_CORRUPT, place->path, place->begin,
+                               "not an npy file: it does not begin with \\x93NUMPY");
     }
     if (bytes[6] < 1 || bytes[6] > 3 || bytes[7] != 0) {
-        return brim__fail(BRIM_STATUS_UNSUPPORTED,
-                          "%s: byte %llu: npy version %u.%u; known are 1.0, 2.0 and 3.0",
-                          place->path, (unsigned long long)place->begin + 6, bytes[6], bytes[7]);
+        return brim__fail_byte(BRIM_STATUS_UNSUPPORTED, place->path, place->begin + 6,
+                               "npy version %u.%u; known are 1.0, 2.0 and 3.0", bytes[6], bytes[7]);
     }
     uint64_t at = 10, length = (uint64_t)bytes[8] | (uint64_t)bytes[9] << 8;
     if (bytes[6] > 1) {
@@ -351,22 +348,19 @@ static brim_status read_text(const struct brim__npy_place *place, struct text *t
         length |= (uint64_t)bytes[0] << 16 | (uint64_t)bytes[1] << 24;
     }
     if (length > BRIM__NPY_HEADER_BYTES) {
-        return brim__fail(
-            BRIM_STATUS_CORRUPT,
-            "%s: byte %llu: a header of %llu bytes; more than %d is not a header of a "
-            "numeric array",
-            place->path, (unsigned long long)place->begin + 8, (unsigned long long)length,
-            BRIM__NPY_HEADER_BYTES);
+        return brim__fail_byte(BRIM_STATUS_CORRUPT, place->path, place->begin + 8,
+                               "a header of %llu bytes; more than %d is not a header of a "
+                               "numeric array",
+                               (unsigned long long)length, BRIM__NPY_HEADER_BYTES);
     }
     text->begin = place->begin + at;
     text->count = length;
     if (length > place->bytes - at) {
         const unsigned long long end = place->begin + place->bytes;
-        return brim__fail(
-            BRIM_STATUS_CORRUPT,
-            "%s: byte %llu: the %s ends, but its header should have %llu bytes from byte %llu on",
-            place->path, end, place->noun, (unsigned long long)length,
-            (unsigned long long)text->begin);
+        return brim__fail_byte(
+            BRIM_STATUS_CORRUPT, place->path, end,
+            "the %s ends, but its header should have %llu bytes from byte %llu on", place->noun,
+            (unsigned long long)length, (unsigned long long)text->begin);
     }
     return read_place(place, at, bytes, length);
 }
@@ -396,20 +390,19 @@ brim_status brim__npy_header_read_in(const struct brim__npy_place *place,
     uint64_t bytes_needed;
     if (brim__shape_bytes_overflow(&solid, brim_dtype_bytes(header->dtype), &bytes_needed) ||
         bytes_needed > INT64_MAX) {
-        return brim__fail(BRIM_STATUS_CORRUPT,
-                          "%s: byte %llu: an array of shape %s would take more than 2^63 bytes",
-                          place->path, (unsigned long long)text.begin,
-                          brim__shape_text(&header->shape, shape));
+        return brim__fail_byte(BRIM_STATUS_CORRUPT, place->path, text.begin,
+                               "an array of shape %s would take more than 2^63 bytes",
+                               brim__shape_text(&header->shape, shape));
     }
     header->bytes = empty ? 0 : bytes_needed;
     const uint64_t end = place->begin + place->bytes;
     if (header->bytes > end - header->data) {
-        return brim__fail(BRIM_STATUS_CORRUPT,
-                          "%s: byte %llu: the %s ends, but %s of shape %s from byte %llu on take "
-                          "%llu bytes: the file was cut short",
-                          place->path, (unsigned long long)end, place->noun,
-                          brim_dtype_name(header->dtype), brim__shape_text(&header->shape, shape),
-                          (unsigned long long)header->data, (unsigned long long)header->bytes);
+        return brim__fail_byte(BRIM_STATUS_CORRUPT, place->path, end,
+                               "the %s ends, but %s of shape %s from byte %llu on take "
+                               "%llu bytes: the file was cut short",
+                               place->noun, brim_dtype_name(header->dtype),
+                               brim__shape_text(&header->shape, shape),
+                               (unsigned long long)header->data, (unsigned long long)header->bytes);
     }
     return BRIM_OK;
 }

@@ -76,8 +76,8 @@ static brim_status consider(void *user, const struct brim__zip_member *member) {
         return BRIM_OK;
     }
     if (choice->array != NULL && found == choice->best) {
-        return brim__fail(BRIM_STATUS_CORRUPT, "%s: byte %llu: a second member with the name %s",
-                          choice->zip->file->path, (unsigned long long)member->entry, member->name);
+        return brim__fail_byte(BRIM_STATUS_CORRUPT, choice->zip->file->path, member->entry,
+                               "a second member with the name %s", member->name);
     }
     choice->best = found;
     choice->member = *member;
@@ -97,13 +97,16 @@ static brim_status choose(const struct brim__zip *zip, const char *array, struct
     }
     const char *more = choice->listed < choice->arrays ? ", ..." : "";
     if (array != NULL && choice->best == NO_MATCH) {
-        return brim__fail(BRIM_STATUS_INVALID, "%s: holds no array '%s'; it holds %llu: %s%s", path,
-                          array, (unsigned long long)choice->arrays, choice->list, more);
+        const brim_status missing =
+            brim__fail(BRIM_STATUS_INVALID, "%s: holds no array '%s'; it holds %llu: %s%s", path,
+                       array, (unsigned long long)choice->arrays, choice->list, more);
+        return brim__at_argument(missing, "array");
     }
     if (array == NULL && choice->arrays > 1) {
-        return brim__fail(BRIM_STATUS_INVALID,
-                          "%s: holds %llu arrays: say which with array=; they are: %s%s", path,
-                          (unsigned long long)choice->arrays, choice->list, more);
+        const brim_status unclear = brim__fail(
+            BRIM_STATUS_INVALID, "%s: holds %llu arrays: say which with array=; they are: %s%s",
+            path, (unsigned long long)choice->arrays, choice->list, more);
+        return brim__at_argument(unclear, "array");
     }
     return BRIM_OK;
 }
@@ -116,12 +119,11 @@ static brim_status choose(const struct brim__zip *zip, const char *array, struct
 static brim_status begin_member(const struct brim__zip_member *member, struct brim__files *files,
                                 uint64_t data, const char *label, struct brim__opening *opening) {
     if (member->bytes / BRIM__INFLATE_RATIO > member->packed_bytes) {
-        return brim__fail(BRIM_STATUS_CORRUPT,
-                          "%s: byte %llu: %llu compressed bytes cannot become the %llu that are "
-                          "promised",
-                          label, (unsigned long long)member->entry,
-                          (unsigned long long)member->packed_bytes,
-                          (unsigned long long)member->bytes);
+        return brim__fail_byte(BRIM_STATUS_CORRUPT, label, member->entry,
+                               "%llu compressed bytes cannot become the %llu that are "
+                               "promised",
+                               (unsigned long long)member->packed_bytes,
+                               (unsigned long long)member->bytes);
     }
     const brim_status status = brim__inflater_new(opening, &files->inflater);
     return status == BRIM_OK ? brim__inflate_begin(files->inflater, BRIM__DEFLATE_RAW,
@@ -206,7 +208,11 @@ static brim_status open_file(const struct brim__use *use, struct brim__opening *
     if (status == BRIM_OK) {
         status = choose(&zip, array, &choice);
     }
-    return status == BRIM_OK ? open_member(&zip, &choice, map, opening, source, files) : status;
+    if (status == BRIM_OK) {
+        status = open_member(&zip, &choice, map, opening, source, files);
+        status = brim__in_file(status, path);
+    }
+    return status;
 }
 
 static brim_status open_npz(const struct brim__use *use, struct brim__opening *opening,

@@ -140,6 +140,11 @@ static void describe(const struct brim__source *source, uint64_t sample, char *t
     brim__paths_name(list->root == NULL ? "" : list->root, list->paths[sample], text, bytes);
 }
 
+static void where(const struct brim__source *source, uint64_t sample, char *path, uint64_t *byte) {
+    describe(source, sample, path, BRIM_SOURCE_BYTES);
+    *byte = BRIM_UNKNOWN;
+}
+
 static brim_status name_of(const struct brim__source *source, uint64_t sample, uint32_t field,
                            brim_budget *budget, char *text) {
     const struct list *list = source->self;
@@ -156,6 +161,7 @@ static void close_list(struct brim__source *source) {
 static const struct brim__source_ops list_ops = {
     .fetch = fetch,
     .describe = describe,
+    .where = where,
     .path = name_of,
     .stamp = brim__paths_stamp,
     .close = close_list,

@@ -80,6 +80,11 @@ static void describe(const struct brim__source *source, uint64_t sample, char *t
     manifest->inner.ops->describe(&manifest->inner, sample, text, bytes);
 }
 
+static void where(const struct brim__source *source, uint64_t sample, char *path, uint64_t *byte) {
+    const struct manifest *manifest = source->self;
+    manifest->inner.ops->where(&manifest->inner, sample, path, byte);
+}
+
 /* Reads one sample; the path of column i then stands in its brim__deferred. */
 static const char *deferred_path(const struct manifest *manifest, const uint8_t *record,
                                  uint32_t i) {
@@ -139,6 +144,7 @@ static const struct brim__source_ops manifest_ops = {
     .parse = parse,
     .fetch = brim__source_fetch,
     .describe = describe,
+    .where = where,
     .path = path_of,
     .stamp = stamp_samples,
     .close = close_manifest,

@@ -181,20 +181,19 @@ static brim_status open_files(const struct brim__use *use, struct brim__opening 
             return status;
         }
         if (part->file.bytes < skip) {
-            return brim__fail(BRIM_STATUS_CORRUPT,
-                              "%s: byte %llu: the file ends inside the %llu bytes to "
-                              "be skipped",
-                              path, (unsigned long long)part->file.bytes, (unsigned long long)skip);
+            return brim__fail_byte(BRIM_STATUS_CORRUPT, path, part->file.bytes,
+                                   "the file ends inside the %llu bytes to "
+                                   "be skipped",
+                                   (unsigned long long)skip);
         }
         const uint64_t rest = (part->file.bytes - skip) % source->record_bytes;
         if (rest != 0) {
-            return brim__fail(BRIM_STATUS_CORRUPT,
-                              "%s: byte %llu: the file ends inside a record: after the %llu bytes "
-                              "skipped, %llu bytes are not a multiple of bytes=%llu",
-                              path, (unsigned long long)(part->file.bytes - rest),
-                              (unsigned long long)skip,
-                              (unsigned long long)(part->file.bytes - skip),
-                              (unsigned long long)source->record_bytes);
+            return brim__fail_byte(BRIM_STATUS_CORRUPT, path, (part->file.bytes - rest),
+                                   "the file ends inside a record: after the %llu bytes "
+                                   "skipped, %llu bytes are not a multiple of bytes=%llu",
+                                   (unsigned long long)skip,
+                                   (unsigned long long)(part->file.bytes - skip),
+                                   (unsigned long long)source->record_bytes);
         }
         part->data = skip;
         part->samples = (part->file.bytes - skip) / source->record_bytes;
@@ -310,6 +309,14 @@ static void describe_stream(const struct brim__source *source, uint64_t sample, 
              (unsigned long long)sample);
 }
 
+static void where_stream(const struct brim__source *source, uint64_t sample, char *path,
+                         uint64_t *byte) {
+    const struct record_stream *stream = source->self;
+    (void)sample;
+    brim__copy_text(path, BRIM_SOURCE_BYTES, brim__stream_name(stream->in.path));
+    *byte = BRIM_UNKNOWN;
+}
+
 static void close_stream(struct brim__source *source) {
     struct record_stream *stream = source->self;
     brim__stream_close(&stream->in);
@@ -319,6 +326,7 @@ static void close_stream(struct brim__source *source) {
 static const struct brim__source_ops stream_ops = {
     .pull = pull,
     .describe = describe_stream,
+    .where = where_stream,
     .close = close_stream,
 };
 
@@ -326,6 +334,7 @@ static const struct brim__source_ops seekable_ops = {
     .pull = pull,
     .rewind = rewind_stream,
     .describe = describe_stream,
+    .where = where_stream,
     .close = close_stream,
 };
 

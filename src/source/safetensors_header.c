@@ -485,14 +485,16 @@ static brim_status check_found(const struct reader *reader, const char *path) {
         return brim__fail(BRIM_STATUS_INVALID, "%s: holds no tensors", path);
     }
     if (reader->wanted == NULL && reader->count > 1) {
-        return brim__fail(BRIM_STATUS_INVALID,
-                          "%s: holds %zu tensors: say which one with tensor=; they are %s%s", path,
-                          reader->count, reader->listed, dots);
+        const brim_status unclear = brim__fail(
+            BRIM_STATUS_INVALID, "%s: holds %zu tensors: say which one with tensor=; they are %s%s",
+            path, reader->count, reader->listed, dots);
+        return brim__at_argument(unclear, "tensor");
     }
     if (!reader->found) {
-        return brim__fail(BRIM_STATUS_INVALID,
-                          "%s: holds no tensor '%.60s'; its %zu tensors are %s%s", path,
-                          reader->wanted, reader->count, reader->listed, dots);
+        const brim_status missing =
+            brim__fail(BRIM_STATUS_INVALID, "%s: holds no tensor '%.60s'; its %zu tensors are %s%s",
+                       path, reader->wanted, reader->count, reader->listed, dots);
+        return brim__at_argument(missing, "tensor");
     }
     return BRIM_OK;
 }

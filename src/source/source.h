@@ -168,6 +168,10 @@ struct brim__source_ops {
     void (*expect_random)(const struct brim__source *source);
     /* "x.npy, sample 17": what to call a sample in messages. */
     void (*describe)(const struct brim__source *source, uint64_t sample, char *text, size_t bytes);
+    /* For a failure: the file that a sample is in, cut to BRIM_SOURCE_BYTES, and the byte at which
+     * it begins there (BRIM_UNKNOWN: not known). Leaves the thread's failure as it is. NULL: in
+     * none. */
+    void (*where)(const struct brim__source *source, uint64_t sample, char *path, uint64_t *byte);
     /* The path of the file that a field of a sample is, or the first path for a field that
      * is no file, for `text` of BRIM__SAMPLE_NAME bytes. Memory that it needs meanwhile is
      * charged to the budget. NULL: samples are not files. */

@@ -29,7 +29,7 @@ struct stream {
     /* written by pull and rewind, which the engine calls from one thread at a time */
     bool ended;
     brim_status kept; /* BRIM_OK: nothing is */
-    char kept_text[BRIM__DETAIL_BYTES];
+    struct brim__failure kept_failure;
     char name[BRIM_NAME_BYTES];
 };
 
@@ -48,7 +48,11 @@ static brim_status pull_one(const struct brim__source *source, uint8_t *record) 
         return BRIM_STATUS_END;
     }
     if (answer != BRIM_ANSWER_SAMPLE) {
-        return brim__fail(brim__answer_status(answer), "%s (it returned %d%s)",
+        const brim_status status = brim__answer_status(answer);
+        if (brim__cause_said()) {
+            return brim__at_callback(brim__fail(status, "%s", why));
+        }
+        return brim__fail(status, "%s (it returned %d%s)",
                           why[0] != '\0' ? why : "the function failed and gave no reason", answer,
                           brim__answer_note(answer));
     }
@@ -62,7 +66,7 @@ static brim_status pull(const struct brim__source *source, uint64_t count, uint6
     if (stream->kept != BRIM_OK) {
         const brim_status kept = stream->kept;
         stream->kept = BRIM_OK;
-        return brim__fail_text(kept, stream->kept_text);
+        return brim__fail_kept(kept, &stream->kept_failure);
     }
     const uint64_t until = brim__min(deadline_ns, brim__now() + MOMENT_NS);
     uint64_t made = 0;
@@ -78,7 +82,7 @@ static brim_status pull(const struct brim__source *source, uint64_t count, uint6
         }
         if (status != BRIM_STATUS_END) {
             stream->kept = status;
-            brim__copy_text(stream->kept_text, sizeof stream->kept_text, brim_detail());
+            brim__failure_keep(&stream->kept_failure);
         }
         break;
     } while (made < count && brim__now() < until);
@@ -96,7 +100,13 @@ static brim_status rewind_stream(const struct brim__source *source, uint64_t epo
     brim__unlock(stream->serial);
     why[sizeof why - 1] = '\0';
     if (answer != BRIM_ANSWER_DONE) {
-        return brim__fail(brim__answer_status(answer),
+        const brim_status status = brim__answer_status(answer);
+        if (brim__cause_said()) {
+            return brim__at_callback(brim__fail(
+                status, "stream @%s cannot go to sample %llu of epoch %llu: %s", stream->name,
+                (unsigned long long)sample, (unsigned long long)epoch, why));
+        }
+        return brim__fail(status,
                           "stream @%s cannot go to sample %llu of epoch %llu: %s (it returned "
                           "%d%s)",
                           stream->name, (unsigned long long)sample, (unsigned long long)epoch,

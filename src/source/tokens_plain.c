@@ -36,12 +36,11 @@ brim_status brim__tokens_plain(const struct brim__file *file, brim_dtype dtype,
     const uint64_t item_bytes = brim_dtype_bytes(dtype);
     const uint64_t cut = file->bytes % item_bytes;
     if (cut != 0) {
-        return brim__fail(
-            BRIM_STATUS_CORRUPT,
-            "%s: byte %llu: the file ends inside a token: %llu bytes are not a multiple "
-            "of %llu; is it %s tokens, and is it whole?",
-            file->path, (unsigned long long)(file->bytes - cut), (unsigned long long)file->bytes,
-            (unsigned long long)item_bytes, brim_dtype_name(dtype));
+        return brim__fail_byte(BRIM_STATUS_CORRUPT, file->path, (file->bytes - cut),
+                               "the file ends inside a token: %llu bytes are not a multiple "
+                               "of %llu; is it %s tokens, and is it whole?",
+                               (unsigned long long)file->bytes, (unsigned long long)item_bytes,
+                               brim_dtype_name(dtype));
     }
     *run = (struct brim__token_run){ .dtype = dtype, .tokens = file->bytes / item_bytes };
     return BRIM_OK;
@@ -63,9 +62,9 @@ brim_status brim__tokens_is_llmc(const struct brim__file *file, bool *yes) {
 brim_status brim__tokens_llmc(const struct brim__file *file, struct brim__token_run *run) {
     uint32_t header[3];
     if (file->bytes < LLMC_HEADER_BYTES) {
-        return brim__fail(BRIM_STATUS_CORRUPT,
-                          "%s: byte %llu: the file ends inside llm.c's header of %d bytes",
-                          file->path, (unsigned long long)file->bytes, LLMC_HEADER_BYTES);
+        return brim__fail_byte(BRIM_STATUS_CORRUPT, file->path, file->bytes,
+                               "the file ends inside llm.c's header of %d bytes",
+                               LLMC_HEADER_BYTES);
     }
     const brim_status status = brim__file_read(file, 0, header, sizeof header);
     if (status != BRIM_OK) {
@@ -73,24 +72,23 @@ brim_status brim__tokens_llmc(const struct brim__file *file, struct brim__token_
     }
     const size_t kind = find_kind(header[0]);
     if (kind == no_kind) {
-        return brim__fail(
-            BRIM_STATUS_CORRUPT,
-            "%s: byte 0: the magic is %u, but that of llm.c's token files is %u or %u", file->path,
-            header[0], llmc_kinds[0].magic, llmc_kinds[1].magic);
+        return brim__fail_byte(BRIM_STATUS_CORRUPT, file->path, 0,
+                               "the magic is %u, but that of llm.c's token files is %u or %u",
+                               header[0], llmc_kinds[0].magic, llmc_kinds[1].magic);
     }
     if (header[1] != llmc_kinds[kind].version) {
-        return brim__fail(BRIM_STATUS_UNSUPPORTED,
-                          "%s: byte 4: version %u of llm.c's format; known for this magic is %u",
-                          file->path, header[1], llmc_kinds[kind].version);
+        return brim__fail_byte(BRIM_STATUS_UNSUPPORTED, file->path, 4,
+                               "version %u of llm.c's format; known for this magic is %u",
+                               header[1], llmc_kinds[kind].version);
     }
     const uint64_t item_bytes = brim_dtype_bytes(llmc_kinds[kind].dtype);
     const uint64_t bytes = file->bytes - LLMC_HEADER_BYTES;
     if (bytes != header[2] * item_bytes) {
-        return brim__fail(BRIM_STATUS_CORRUPT,
-                          "%s: byte 8: the header counts %u tokens of %llu bytes, but %llu bytes "
-                          "follow it",
-                          file->path, header[2], (unsigned long long)item_bytes,
-                          (unsigned long long)bytes);
+        return brim__fail_byte(BRIM_STATUS_CORRUPT, file->path, 8,
+                               "the header counts %u tokens of %llu bytes, but %llu bytes "
+                               "follow it",
+                               header[2], (unsigned long long)item_bytes,
+                               (unsigned long long)bytes);
     }
     *run = (struct brim__token_run){ .dtype = llmc_kinds[kind].dtype,
                                      .data = LLMC_HEADER_BYTES,

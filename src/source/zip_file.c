@@ -49,14 +49,12 @@ static uint64_t quad_at(const uint8_t *bytes) {
 }
 
 static brim_status bad(const struct brim__file *file, uint64_t at, const char *what) {
-    return brim__fail(BRIM_STATUS_CORRUPT, "%s: byte %llu: %s", file->path, (unsigned long long)at,
-                      what);
+    return brim__fail_byte(BRIM_STATUS_CORRUPT, file->path, at, "%s", what);
 }
 
 static brim_status several_disks(const struct brim__file *file, uint64_t at) {
-    return brim__fail(BRIM_STATUS_UNSUPPORTED,
-                      "%s: byte %llu: one of several parts of a zip file: join them into one file",
-                      file->path, (unsigned long long)at);
+    return brim__fail_byte(BRIM_STATUS_UNSUPPORTED, file->path, at,
+                           "one of several parts of a zip file: join them into one file");
 }
 
 /* ------------------------------------------------------------- end records */
@@ -156,16 +154,15 @@ brim_status brim__zip_open(struct brim__zip *zip, const struct brim__file *file)
         return bad(file, end + 12, "the central directory would lie after its own end record");
     }
     if (zip->members > BRIM__ZIP_MEMBERS) {
-        return brim__fail(BRIM_STATUS_UNSUPPORTED, "%s: byte %llu: %llu members; at most %d",
-                          file->path, (unsigned long long)end, (unsigned long long)zip->members,
-                          BRIM__ZIP_MEMBERS);
+        return brim__fail_byte(BRIM_STATUS_UNSUPPORTED, file->path, end, "%llu members; at most %d",
+                               (unsigned long long)zip->members, BRIM__ZIP_MEMBERS);
     }
     if (zip->members > zip->directory_bytes / ENTRY_BYTES) {
-        return brim__fail(BRIM_STATUS_CORRUPT,
-                          "%s: byte %llu: %llu members need %d bytes each in the central "
-                          "directory, which has %llu",
-                          file->path, (unsigned long long)end, (unsigned long long)zip->members,
-                          ENTRY_BYTES, (unsigned long long)zip->directory_bytes);
+        return brim__fail_byte(BRIM_STATUS_CORRUPT, file->path, end,
+                               "%llu members need %d bytes each in the central "
+                               "directory, which has %llu",
+                               (unsigned long long)zip->members, ENTRY_BYTES,
+                               (unsigned long long)zip->directory_bytes);
     }
     return BRIM_OK;
 }
@@ -271,10 +268,9 @@ static brim_status read_entry(struct window *window, uint64_t at, struct brim__z
         return bad(zip->file, at, "the central directory ends inside an entry");
     }
     if (name == 0 || name >= sizeof member->name) {
-        return brim__fail(BRIM_STATUS_UNSUPPORTED,
-                          "%s: byte %llu: a member's name of %zu bytes; it must have 1 to %zu",
-                          zip->file->path, (unsigned long long)at + 28, name,
-                          sizeof member->name - 1);
+        return brim__fail_byte(BRIM_STATUS_UNSUPPORTED, zip->file->path, at + 28,
+                               "a member's name of %zu bytes; it must have 1 to %zu", name,
+                               sizeof member->name - 1);
     }
     status = look(window, at + ENTRY_BYTES, name, &bytes);
     if (status != BRIM_OK) {
@@ -294,12 +290,12 @@ static brim_status read_entry(struct window *window, uint64_t at, struct brim__z
     /* all members lie before the directory */
     if (member->header > zip->directory || zip->directory - member->header < LOCAL_BYTES ||
         member->packed_bytes > zip->directory - member->header - LOCAL_BYTES) {
-        return brim__fail(BRIM_STATUS_CORRUPT,
-                          "%s: byte %llu: the entry says that %llu bytes of a member lie after "
-                          "byte %llu, but the members end at byte %llu",
-                          zip->file->path, (unsigned long long)at,
-                          (unsigned long long)member->packed_bytes,
-                          (unsigned long long)member->header, (unsigned long long)zip->directory);
+        return brim__fail_byte(BRIM_STATUS_CORRUPT, zip->file->path, at,
+                               "the entry says that %llu bytes of a member lie after "
+                               "byte %llu, but the members end at byte %llu",
+                               (unsigned long long)member->packed_bytes,
+                               (unsigned long long)member->header,
+                               (unsigned long long)zip->directory);
     }
     return BRIM_OK;
 }
@@ -330,36 +326,35 @@ static brim_status check_readable(const struct brim__zip *zip,
     const char *path = zip->file->path;
     const unsigned long long at = member->entry;
     if ((member->flags & (FLAG_ENCRYPTED | FLAG_STRONG | FLAG_MASKED)) != 0) {
-        return brim__fail(BRIM_STATUS_UNSUPPORTED,
-                          "%s: byte %llu: %s is encrypted: save it without a password", path, at,
-                          member->name);
+        return brim__fail_byte(BRIM_STATUS_UNSUPPORTED, path, at,
+                               "%s is encrypted: save it without a password", member->name);
     }
     if ((member->flags & FLAG_PATCHED) != 0) {
-        return brim__fail(BRIM_STATUS_UNSUPPORTED, "%s: byte %llu: %s is a patch to another file",
-                          path, at, member->name);
+        return brim__fail_byte(BRIM_STATUS_UNSUPPORTED, path, at, "%s is a patch to another file",
+                               member->name);
     }
     if (member->method != BRIM__ZIP_STORED && member->method != BRIM__ZIP_DEFLATED) {
-        return brim__fail(BRIM_STATUS_UNSUPPORTED,
-                          "%s: byte %llu: %s is compressed with method %u; known are 0 (stored) "
-                          "and 8 (deflate), which numpy.savez and savez_compressed write",
-                          path, at, member->name, member->method);
+        return brim__fail_byte(BRIM_STATUS_UNSUPPORTED, path, at,
+                               "%s is compressed with method %u; known are 0 (stored) "
+                               "and 8 (deflate), which numpy.savez and savez_compressed write",
+                               member->name, member->method);
     }
     if (member->method == BRIM__ZIP_STORED && member->bytes != member->packed_bytes) {
-        return brim__fail(BRIM_STATUS_CORRUPT,
-                          "%s: byte %llu: %s is stored as it is, but with %llu bytes in place of "
-                          "%llu",
-                          path, at, member->name, (unsigned long long)member->packed_bytes,
-                          (unsigned long long)member->bytes);
+        return brim__fail_byte(BRIM_STATUS_CORRUPT, path, at,
+                               "%s is stored as it is, but with %llu bytes in place of "
+                               "%llu",
+                               member->name, (unsigned long long)member->packed_bytes,
+                               (unsigned long long)member->bytes);
     }
     return BRIM_OK;
 }
 
 static brim_status disagrees(const struct brim__zip *zip, const struct brim__zip_member *member,
                              const char *what) {
-    return brim__fail(BRIM_STATUS_CORRUPT,
-                      "%s: byte %llu: the local header of %s has another %s than the central "
-                      "directory",
-                      zip->file->path, (unsigned long long)member->header, member->name, what);
+    return brim__fail_byte(BRIM_STATUS_CORRUPT, zip->file->path, member->header,
+                           "the local header of %s has another %s than the central "
+                           "directory",
+                           member->name, what);
 }
 
 static brim_status read_local(const struct brim__zip *zip, const struct brim__zip_member *member,
@@ -415,9 +410,8 @@ static brim_status check_apart(void *user, const struct brim__zip_member *other)
         other_end <= member->header) {
         return BRIM_OK;
     }
-    return brim__fail(BRIM_STATUS_CORRUPT, "%s: byte %llu: %s lies in the same bytes as %s",
-                      neighbours->zip->file->path, (unsigned long long)other->header, other->name,
-                      member->name);
+    return brim__fail_byte(BRIM_STATUS_CORRUPT, neighbours->zip->file->path, other->header,
+                           "%s lies in the same bytes as %s", other->name, member->name);
 }
 
 brim_status brim__zip_locate(const struct brim__zip *zip, const struct brim__zip_member *member,

@@ -181,7 +181,11 @@ brim_status brim__function_made(const struct brim__function *function,
 brim_status brim__function_failed(const struct brim__function *function,
                                   struct brim__function_call *call, int answer) {
     call->why[sizeof call->why - 1] = '\0';
-    return brim__fail(brim__answer_status(answer), "%s @%s returned %d%s%s%s", function->stage,
-                      function->name, answer, brim__answer_note(answer),
-                      call->why[0] != '\0' ? ": " : "", call->why);
+    const brim_status status = brim__answer_status(answer);
+    if (brim__cause_said()) {
+        return brim__at_callback(
+            brim__fail(status, "%s @%s: %s", function->stage, function->name, call->why));
+    }
+    return brim__fail(status, "%s @%s returned %d%s%s%s", function->stage, function->name, answer,
+                      brim__answer_note(answer), call->why[0] != '\0' ? ": " : "", call->why);
 }

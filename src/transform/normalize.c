@@ -34,11 +34,11 @@ static brim_status read_values(const struct brim__use *use, struct brim__values 
                           "normalize: give either '%s' or mean= and std=, not both", preset->text);
     }
     if (preset->integer == UNIT) {
-        *mean = (struct brim__values){ zero, 1 };
-        *std = (struct brim__values){ one, 1 };
+        *mean = (struct brim__values){ .items = zero, .count = 1 };
+        *std = (struct brim__values){ .items = one, .count = 1 };
     } else if (preset->integer == IMAGENET) {
-        *mean = (struct brim__values){ imagenet_mean, 3 };
-        *std = (struct brim__values){ imagenet_std, 3 };
+        *mean = (struct brim__values){ .items = imagenet_mean, .count = 3 };
+        *std = (struct brim__values){ .items = imagenet_std, .count = 3 };
     } else if (mean->count == 0 || std->count == 0) {
         return brim__fail(BRIM_STATUS_INVALID,
                           "normalize: give mean= and std=, or 'unit' (0 to 1) or "

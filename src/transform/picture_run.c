@@ -528,6 +528,9 @@ brim_status brim__picture_run(const struct brim__step *step, const struct brim__
     if (status == BRIM_OK) {
         status = carry_out(&run, width, height, pixel);
     }
+    if (status != BRIM_OK && run.own.path != NULL) {
+        brim__note_source(run.own.path);
+    }
     brim__file_close(&run.own);
     return status;
 }

@@ -72,6 +72,7 @@ static brim_status run_deferred(const struct brim__step *step, const struct brim
                             "%s has %llu bytes, but none had more than %llu when they were "
                             "indexed",
                             file->path, (unsigned long long)bytes, (unsigned long long)bound);
+        status = brim__at_source(status, file->path);
     } else {
         *count = bytes;
         status = brim__file_read(file, offset, to, bytes);

@@ -172,13 +172,21 @@ brim_status brim__program_init(struct brim__program *program, struct brim__openi
 brim_status brim__program_finish(struct brim__program *program, struct brim__source *const *sources,
                                  uint32_t source_count);
 
+/* The failure says of which stage it is, unless the sample is only left out. */
+static inline brim_status brim__step_failed(const struct brim__step *step, brim_status status) {
+    if (status != BRIM__DROPPED && status != BRIM__EXHAUSTED) {
+        brim__note_step(step->stage);
+    }
+    return status;
+}
+
 /* Steps first .. end - 1. */
 static inline brim_status brim__program_run(const struct brim__program *program, uint32_t first,
                                             uint32_t end, const struct brim__frame *frame) {
     for (uint32_t i = first; i < end; i++) {
         const brim_status status = program->step[i]->run(program->step[i], frame);
         if (BRIM__UNLIKELY(status != BRIM_OK)) {
-            return status;
+            return brim__step_failed(program->step[i], status);
         }
     }
     return BRIM_OK;
