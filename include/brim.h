@@ -552,7 +552,7 @@ typedef struct brim_open_options {
     const char *label;       /* names the loader in usage and refusals; NULL: "loader N" */
     uint32_t rank;           /* this is shard `rank` ... */
     uint32_t world;          /* ... of `world`; 0 counts as 1 */
-    uint32_t hold;           /* batches lent at a time; 0 counts as 1 */
+    uint32_t hold;           /* batches lent at a time, with the next one; 0 counts as 1 */
     int32_t threads;         /* at most this many workers; BRIM_THREADS_AUTO: the runtime's */
     uint32_t slots;          /* most slots; 0: as planned */
     brim_growth growth;      /* of host, page-locked and device memory */
@@ -570,6 +570,9 @@ typedef struct brim_open_options {
     void *device_queue;
     brim_interrupted_callback *interrupted; /* NULL: none */
     void *interrupted_user;
+    uint32_t beyond; /* batches lent above `hold`, each in a slot above the minimum, which is
+                        charged firmly from the call of `next` for it until it is released;
+                        like copies, these come on top of planned_bytes */
 } brim_open_options;
 #define BRIM_OPEN_OPTIONS_INIT \
     { .size = sizeof(brim_open_options), .threads = BRIM_THREADS_AUTO }
@@ -587,7 +590,7 @@ typedef struct brim_plan_info {
     uint64_t fixed_bytes;   /* tables, indexes, what is unpacked, and the loader itself */
     uint32_t threads;       /* workers; 0: the caller's thread */
     uint32_t slots;
-    uint32_t minimum_slots;
+    uint32_t minimum_slots; /* max(2, hold); on a device 2 */
     uint32_t hold;
     uint64_t samples;    /* in an epoch, over all ranks; or BRIM_UNKNOWN, as the next two */
     uint64_t batches;    /* that one rank receives in an epoch, micro-batches counted one by one */
@@ -607,7 +610,7 @@ typedef struct brim_plan_info {
      * page-locked memory and copied from there. */
     uint64_t device_slot_bytes;
     uint32_t device_slots;         /* planned */
-    uint32_t minimum_device_slots; /* hold + 1 */
+    uint32_t minimum_device_slots; /* max(2, hold) */
     uint64_t device_fixed_bytes;   /* what is converted there goes through this */
     uint64_t minimum_device_bytes; /* smallest limit of the device in which it opens alone */
     uint64_t planned_device_bytes;
@@ -691,8 +694,9 @@ BRIM_API void brim_loader_close(brim_loader *loader);
 
 /* The next batch, waiting at most timeout_ns (BRIM_FOREVER; 0: do not wait).
  * BRIM_STATUS_END once at the end of each epoch; the call after it begins the next.
- * BRIM_STATUS_HELD when `hold` batches are lent. After a failure the same batch is
- * made again by the next call; seek goes elsewhere.
+ * BRIM_STATUS_HELD when `hold` batches are lent, and `beyond` above them or as many as fit
+ * the budget. After a failure the same batch is made again by the next call; seek goes
+ * elsewhere.
  *
  * With on_error=skip all samples of a batch may be bad. Where the batch is a
  * whole step of the only rank it is passed over: no batch comes with its step's

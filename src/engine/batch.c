@@ -142,6 +142,7 @@ void brim_batch_release(brim_batch *batch) {
         brim__pages_free(&slot->pages);
         slot->state = BRIM__SLOT_EMPTY;
     } else {
+        brim__beyond_return(loader);
         atomic_store(&loader->wants, true);
     }
     brim__unlock(&loader->mutex);

@@ -126,6 +126,88 @@ void brim__ship_grow(brim_loader *loader) {
     brim__broadcast(&loader->ready);
 }
 
+/* ------------------------------------------------------------ lent beyond hold */
+
+/* Not one in the making, which another thread is at. */
+static bool is_there(const struct brim__slot *berth) {
+    return berth->state != BRIM__SLOT_EMPTY &&
+           !(berth->state == BRIM__SLOT_FILLING && berth->abandoned);
+}
+
+uint32_t brim__berths_firm(const brim_loader *loader) {
+    uint32_t firm = 0;
+    for (uint32_t i = 0; i < loader->plan->berth_cap; i++) {
+        const struct brim__slot *berth = &loader->ship->berth[i];
+        firm += berth->state != BRIM__SLOT_EMPTY && !berth->elastic;
+    }
+    return firm;
+}
+
+static struct brim__slot *find_elastic(brim_loader *loader) {
+    for (uint32_t i = 0; i < loader->plan->berth_cap; i++) {
+        struct brim__slot *berth = &loader->ship->berth[i];
+        if (is_there(berth) && berth->elastic) {
+            return berth;
+        }
+    }
+    return NULL;
+}
+
+brim_status brim__berth_firm(brim_loader *loader) {
+    struct brim__ship *ship = loader->ship;
+    struct brim__slot *berth = find_elastic(loader);
+    if (berth != NULL) {
+        firm_up(loader, berth);
+        return BRIM_OK;
+    }
+    struct brim__slot made = { .elastic = false };
+    brim_status status = BRIM_OK;
+    if (ship->berth_count < loader->plan->berth_cap) {
+        brim__unlock(&loader->mutex); /* in_call keeps the loader; others give way */
+        status = take_berth(loader, &made, false);
+        brim__lock(&loader->mutex);
+    }
+    if (status != BRIM_OK) {
+        return status;
+    }
+    for (uint32_t i = 0; made.memory.handle != NULL && i < loader->plan->berth_cap; i++) {
+        berth = &ship->berth[i];
+        if (berth->state == BRIM__SLOT_EMPTY) {
+            berth->memory = made.memory;
+            berth->pages = made.pages;
+            berth->elastic = false;
+            brim__slot_free(berth);
+            ship->berth_count++;
+            return BRIM_OK;
+        }
+    }
+    if (made.memory.handle != NULL) { /* others have taken all records meanwhile, elastically */
+        give_berth(loader, &made);
+    }
+    berth = find_elastic(loader);
+    if (berth == NULL) {
+        return brim__fail(BRIM_STATUS_BUDGET,
+                          "all of the %u slots that the loader may have on the "
+                          "device are held",
+                          loader->plan->berth_cap);
+    }
+    firm_up(loader, berth);
+    return BRIM_OK;
+}
+
+void brim__berth_soften(brim_loader *loader) {
+    const struct brim__landing *landing = &loader->plan->landing;
+    for (uint32_t i = 0; i < loader->plan->berth_cap; i++) {
+        struct brim__slot *berth = &loader->ship->berth[i];
+        if (is_there(berth) && !berth->elastic) {
+            brim__budget_soften(loader->budget, landing->kind, landing->slot_bytes);
+            brim__budget_soften(loader->budget, BRIM_MEMORY_HOST, berth->pages.bytes);
+            berth->elastic = berth->pages.elastic = true;
+            return;
+        }
+    }
+}
+
 /* ------------------------------------------------------- opening and closing */
 
 brim_status brim__slot_pin(brim_loader *loader, struct brim__slot *slot, bool elastic) {

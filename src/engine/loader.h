@@ -130,6 +130,7 @@ struct brim_loader {
     bool in_call;  /* a thread is inside next, seek, state or restore */
     bool revoking; /* memory is being given up: claim nothing new */
     uint32_t hold, lent;
+    uint32_t beyond;         /* batches that may be lent above `hold`: see beyond.c */
     uint32_t slot_count;     /* with memory */
     struct brim__slot *slot; /* plan->slot_cap of them: those that are lent */
     struct brim__slot *ring; /* those that workers fill: the same, or chunks */
@@ -228,6 +229,13 @@ struct brim__shard brim__loader_shard(const brim_loader *loader, uint64_t epoch)
 void brim__slots_check(const brim_loader *loader); /* asserts what the drawing says */
 /* Takes the locks itself. A brim__revoke. */
 uint64_t brim__loader_revoke(void *holder, brim_memory kind, uint64_t wanted);
+
+/* beyond.c, with the mutex held: slots that cannot be given up; a firm slot for one batch more than are lent, which is refused
+ * where the budget has none (the mutex is released meanwhile); and after a release: what is no
+ * longer lent beyond the minimum is elastic again. */
+uint32_t brim__slots_firm(const brim_loader *loader);
+brim_status brim__beyond_take(brim_loader *loader);
+void brim__beyond_return(brim_loader *loader);
 
 /* batch.c: lays the fields over a slot's memory; info.rows is set */
 void brim__batch_layout(struct brim_batch *batch, const brim_plan *plan, uint8_t *memory);

@@ -89,8 +89,9 @@ static const struct brim__slot *next_lent(const brim_loader *loader,
     return found;
 }
 
-static brim_status refuse_held(brim_loader *loader) {
-    char names[512] = "";
+/* why: there is no slot for one beyond `hold`; NULL: none may be lent. */
+static brim_status refuse_held(brim_loader *loader, const char *why) {
+    char names[512] = "", allowed[BRIM__DETAIL_BYTES / 2], beyond[32] = "";
     size_t length = 0;
     for (const struct brim__slot *slot = next_lent(loader, NULL);
          slot != NULL && length < sizeof(names) - 64; slot = next_lent(loader, slot)) {
@@ -99,10 +100,41 @@ static brim_status refuse_held(brim_loader *loader) {
                                    (unsigned long long)slot->delivery.step);
         length += wrote > 0 ? (size_t)wrote : 0;
     }
+    if (loader->beyond > 0) {
+        snprintf(beyond, sizeof(beyond), " with beyond=%u", loader->beyond);
+    }
+    if (why != NULL) {
+        snprintf(allowed, sizeof(allowed), "and one beyond hold=%u does not fit (%s)", loader->hold,
+                 why);
+    } else {
+        snprintf(allowed, sizeof(allowed), "as many as hold=%u%s allows", loader->hold, beyond);
+    }
     return brim__fail(BRIM_STATUS_HELD,
-                      "%u batch%s held, as many as hold=%u allows: %s; release one, copy it, "
-                      "or open with a larger hold",
-                      loader->lent, loader->lent == 1 ? " is" : "es are", loader->hold, names);
+                      "%u batch%s held, %s: %s; release one, copy it, or open with a larger hold",
+                      loader->lent, loader->lent == 1 ? " is" : "es are", allowed, names);
+}
+
+static void call_workers(brim_loader *loader);
+
+/* Mutex held, released meanwhile: there is a slot for one batch more that may be lent. */
+static brim_status make_room(brim_loader *loader) {
+    if (loader->lent < loader->hold) {
+        return BRIM_OK;
+    }
+    if (loader->lent >= loader->hold + loader->beyond) {
+        return refuse_held(loader, NULL);
+    }
+    if (brim__loader_at_end(loader)) {
+        return BRIM_OK; /* no batch comes */
+    }
+    const brim_status status = brim__beyond_take(loader);
+    if (status == BRIM_STATUS_BUDGET) {
+        char why[BRIM__DETAIL_BYTES / 2];
+        brim__copy_text(why, sizeof(why), brim_detail());
+        return refuse_held(loader, why);
+    }
+    call_workers(loader);
+    return status;
 }
 
 /* All samples of the batch were bad and left out. Not of a sequenced plan, whose rows close up
@@ -219,8 +251,6 @@ static brim_status check_head(brim_loader *loader, struct brim__slot *slot) {
     }
     return BRIM_OK;
 }
-
-static void call_workers(brim_loader *loader);
 
 /* A slot that is passed over, or only had to be looked at before it is shipped, is not lent:
  * *out stays. */
@@ -421,8 +451,9 @@ static bool too_many_at_the_end(const brim_loader *loader) {
 }
 
 static brim_status take(brim_loader *loader, uint64_t deadline, brim_batch **out) {
-    if (loader->lent >= loader->hold) {
-        return refuse_held(loader);
+    const brim_status room = make_room(loader);
+    if (room != BRIM_OK) {
+        return room;
     }
     bool helped = false; /* without workers a call that may not wait still makes some rows */
     for (;;) {

@@ -257,7 +257,7 @@ static brim_status take_window(brim_loader *loader) {
     return status;
 }
 
-/* The minimum: hold + 1 slots, one scratch and the window, firm. */
+/* The minimum: max(2, hold) slots, one scratch and the window, firm. */
 static brim_status take_minimum(brim_loader *loader) {
     const brim_plan_info *info = &loader->plan->info;
     brim_status status =
@@ -393,6 +393,7 @@ static brim_status loader_open(brim_runtime *runtime, const brim_pipeline *pipel
     }
     brim_loader *loader = place(runtime, plan, budget);
     loader->shared = options.shared == 1;
+    loader->beyond = options.beyond;
     loader->asked = options.interrupted;
     loader->asked_user = options.interrupted_user;
     if (loader->ship != NULL) {

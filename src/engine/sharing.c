@@ -129,7 +129,7 @@ static uint64_t can_give(const brim_loader *loader) {
                           (slot->state == BRIM__SLOT_FILLING && !plan->callback);
         slots += slot->state == BRIM__SLOT_FREE || (made && loader->sequencer == NULL);
     }
-    return brim__min(slots, loader->slot_count - plan->info.minimum_slots) * plan->info.slot_bytes;
+    return brim__min(slots, loader->slot_count - brim__slots_firm(loader)) * plan->info.slot_bytes;
 }
 
 /* No lock held: the budget, referenced, of the loader that can give most; NULL: none can. */

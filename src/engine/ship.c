@@ -438,6 +438,9 @@ void brim__ship_take_back(brim_loader *loader, struct brim__slot *berth, void *h
         berth->state = berth->released.handle != NULL ? BRIM__SLOT_LEAVING : BRIM__SLOT_FREE;
         atomic_store(&loader->polls, true);
     }
+    if (!closed) {
+        brim__beyond_return(loader);
+    }
     atomic_store(&loader->wants, !closed);
     brim__unlock(&loader->mutex);
     if (closed) {
@@ -511,7 +514,7 @@ uint64_t brim__ship_revoke(brim_loader *loader, brim_memory kind, uint64_t wante
         brim__wait(&loader->ready, &loader->mutex, UINT64_MAX);
     }
     brim__ship_settle(loader);
-    while (freed < wanted && ship->berth_count > loader->plan->info.minimum_device_slots) {
+    while (freed < wanted && ship->berth_count > brim__berths_firm(loader)) {
         struct brim__slot *victim = find_victim(loader);
         if (victim == NULL) {
             break; /* all are lent, or their readers are not done: nobody waits for these */
@@ -541,7 +544,8 @@ void brim__ship_check(const brim_loader *loader) {
         lent += berth->state == BRIM__SLOT_LENT;
         firm += berth->state != BRIM__SLOT_EMPTY && !berth->elastic;
     }
-    assert(mapped == loader->ship->berth_count && lent == loader->lent && lent <= loader->hold);
-    assert(firm <= loader->plan->info.minimum_device_slots);
+    assert(mapped == loader->ship->berth_count && lent == loader->lent &&
+           lent <= loader->hold + loader->beyond);
+    assert(loader->beyond > 0 || firm <= loader->plan->info.minimum_device_slots);
     (void)mapped, (void)lent, (void)firm;
 }

@@ -74,6 +74,12 @@ void brim__slot_unpin(brim_loader *loader, struct brim__slot *slot);
 brim_status brim__berth_grow(brim_loader *loader);
 void brim__ship_grow(brim_loader *loader);
 
+/* For beyond.c, mutex held: how many berths are firm; one more, with the mutex released
+ * meanwhile; one that is elastic again. */
+uint32_t brim__berths_firm(const brim_loader *loader);
+brim_status brim__berth_firm(brim_loader *loader);
+void brim__berth_soften(brim_loader *loader);
+
 /* ----------------------------------------------------------------- cargo.c */
 
 /* Puts all that a batch needs into the queue, without the mutex; the slot's and the

@@ -251,7 +251,7 @@ static uint64_t unmap_slot(brim_loader *loader, struct brim__slot *slot) {
 
 static uint64_t revoke_slots(brim_loader *loader, uint64_t wanted) {
     uint64_t freed = 0;
-    while (freed < wanted && loader->slot_count > loader->plan->info.minimum_slots) {
+    while (freed < wanted && loader->slot_count > brim__slots_firm(loader)) {
         struct brim__slot *victim = find_victim(loader);
         if (victim != NULL && victim->state != BRIM__SLOT_FREE) {
             take_back(loader, victim);
@@ -343,8 +343,10 @@ void brim__slots_check(const brim_loader *loader) {
         assert((slot->state == BRIM__SLOT_EMPTY) == (slot->pages.memory == NULL));
     }
     assert(mapped == loader->slot_count && mapped >= loader->plan->info.minimum_slots);
-    assert(firm == loader->plan->info.minimum_slots);
-    assert(loader->ship != NULL || (lent == loader->lent && lent <= loader->hold));
+    assert(firm >= loader->plan->info.minimum_slots &&
+           (firm == loader->plan->info.minimum_slots || loader->beyond > 0));
+    assert(loader->ship != NULL ||
+           (lent == loader->lent && lent <= loader->hold + loader->beyond && lent <= firm));
     uint64_t waiting = check_ring(loader);
     if (loader->ship != NULL) {
         brim__ship_check(loader);
