@@ -44,6 +44,7 @@ from ._opened import Opened
 from ._opening import opening_by, planner
 from ._pipeline import Pipeline
 from ._runtime import Progress, Runtime
+from ._trainers import AHEAD
 
 __all__ = ["Backup", "Dataset", "Resume", "dataset", "plan"]
 
@@ -54,7 +55,7 @@ _LOOK = 2  # batches of a pass that was only a look
 _NEAR = 3  # frames above ours in which the generator is
 _AHEAD = 16  # batches that a backend takes before it has worked on those before them
 
-_opening = opening_by(need_host)
+_opening = opening_by(need_host, least=AHEAD, who="Keras")
 
 
 def dataset(
@@ -65,7 +66,7 @@ def dataset(
     x: Names | None = None,
     y: Names | None = None,
     sample_weight: str | None = None,
-    hold: int = 3,
+    hold: int = AHEAD,
     shard: str | None = None,
     rank: int | None = None,
     world: int | None = None,
@@ -84,7 +85,7 @@ def dataset(
         Neither: the first field is x, the second y; x alone: there is no y
     sample_weight: the field of weights, which is then neither x nor y. "valid": 1 for each
         sample. Rows that only fill the last batch up (`remainder="pad"`) are cut off in any case
-    hold: batches that Keras may keep at a time before brim copies
+    hold: batches that Keras may have at a time before brim copies; 3 at least, for it looks ahead
     shard: "auto": this process's part by RANK and WORLD_SIZE of the environment
     rank, world: this process's part, said outright
     label, threads, slots, fixed, progress: as in Runtime.open
