@@ -44,7 +44,7 @@ bench:
 	@set -e; for name in $(basename $(notdir $(wildcard bench/*.c))); do \
 		echo "== $$name"; build/release/bench/$$name; done
 	@echo "== parse"; tools/venv full; tools/python bench/parse.py --cli build/release/brim
-	@set -e; for name in overhead small images functions caches; do \
+	@set -e; for name in overhead small images functions caches hold; do \
 		echo "== python/$$name"; \
 		PYTHONPATH=build/release/python tools/python bench/python/$$name.py; done
 

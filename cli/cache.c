@@ -282,7 +282,7 @@ static const struct action actions[] = {
     { "verify", verify, false, false, false }, { "rm", rm, true, false, true },
     { "prune", prune, true, true, true },
 };
-#define ACTIONS (sizeof(actions) / sizeof(actions[0]))
+#define ACTIONS (sizeof actions / sizeof actions[0])
 
 static const struct action *action_find(const char *name, char *why, size_t why_bytes) {
     const char *names[ACTIONS];

@@ -112,7 +112,7 @@ static const struct row rows[] = {
     { "--help", FORM_FLAG, NULL, IN_OPENING | IN_STAGES | IN_CACHE | IN_DEVICES | IN_OTHER,
       FIELD(help), "show this text" },
 };
-#define ROWS (sizeof(rows) / sizeof(rows[0]))
+#define ROWS (sizeof rows / sizeof rows[0])
 
 /* The letter that stands for an option after one dash; 0: none. */
 static char letter_of(const struct row *row) {

@@ -21,7 +21,7 @@ static const struct {
     [BRIM_ROOM_BATCHING] = { "batching", "how samples become batches" },
     [BRIM_ROOM_CACHE] = { "cache", "where samples are kept after they are made" },
 };
-#define ROOMS (sizeof(rooms) / sizeof(rooms[0]))
+#define ROOMS (sizeof rooms / sizeof rooms[0])
 
 static const char *type_name(brim_type type) {
     static const char *const names[] = {

@@ -801,14 +801,14 @@ typedef int brim_interrupted_callback(void *user);
 /* How a pipeline is planned and opened. */
 typedef struct brim_open_options {
     size_t size;
-    brim_budget *budget;     /* NULL: the runtime's; else one below it */
-    const char *label;       /* names the loader in usage and refusals; NULL: "loader N" */
-    uint32_t rank;           /* this is shard `rank` ... */
-    uint32_t world;          /* ... of `world`; 0 counts as 1 */
-    uint32_t hold;           /* batches lent at a time; 0 counts as 1 */
-    int32_t threads;         /* at most this many workers; BRIM_THREADS_AUTO: the runtime's */
-    uint32_t slots;          /* most slots; 0: as planned */
-    brim_growth growth;      /* of host, page-locked and device memory */
+    brim_budget *budget; /* NULL: the runtime's; else one below it */
+    const char *label;   /* names the loader in usage and refusals; NULL: "loader N" */
+    uint32_t rank;       /* this is shard `rank` ... */
+    uint32_t world;      /* ... of `world`; 0 counts as 1 */
+    uint32_t hold;       /* batches lent at a time, with the one that is asked for; 0 counts as 1 */
+    int32_t threads;     /* at most this many workers; BRIM_THREADS_AUTO: the runtime's */
+    uint32_t slots;      /* most slots; 0: as planned */
+    brim_growth growth;  /* of host, page-locked and device memory */
     brim_device device_kind; /* where batches are delivered */
     uint32_t device_index;
     const brim_binding *bindings; /* elements lie bindings->size bytes apart */
@@ -824,6 +824,9 @@ typedef struct brim_open_options {
     void *device_queue;
     brim_interrupted_callback *interrupted; /* NULL: none */
     void *interrupted_user;
+    uint32_t beyond; /* batches lent above `hold`, each in a slot above the minimum, which is
+                        charged firmly from the call of `next` for it until it is released; like
+                        copies, these come on top of planned_bytes */
 } brim_open_options;
 #define BRIM_OPEN_OPTIONS_INIT BRIM__INIT_THREADS(brim_open_options)
 
@@ -842,7 +845,7 @@ typedef struct brim_plan_info {
     uint64_t fixed_bytes;   /* tables, indexes, unpacked data and the loader itself */
     uint32_t threads;       /* workers; 0: the caller's thread */
     uint32_t slots;
-    uint32_t minimum_slots;
+    uint32_t minimum_slots; /* max(2, hold); on a device 2 */
     uint32_t hold;
     uint64_t samples;    /* in an epoch, over all ranks; or BRIM_UNKNOWN, as the next two */
     uint64_t batches;    /* of one rank in an epoch, each micro-batch counted */
@@ -862,7 +865,7 @@ typedef struct brim_plan_info {
      * slots in page-locked memory, which are filled and copied to the device. */
     uint64_t device_slot_bytes;
     uint32_t device_slots;         /* planned */
-    uint32_t minimum_device_slots; /* hold + 1 */
+    uint32_t minimum_device_slots; /* max(2, hold) */
     uint64_t device_fixed_bytes;   /* buffers of conversions on the device */
     uint64_t minimum_device_bytes; /* smallest limit of the device in which it opens alone */
     uint64_t planned_device_bytes;
@@ -953,7 +956,8 @@ BRIM_API void brim_loader_close(brim_loader *loader);
 
 /* The next batch, waiting at most timeout_ns (BRIM_FOREVER; 0: do not wait).
  * BRIM_STATUS_END: once at the end of each epoch; the call after it begins the next epoch.
- * BRIM_STATUS_HELD: `hold` batches are lent. After a failure the next call makes the same batch
+ * BRIM_STATUS_HELD: `hold` batches are lent, and `beyond` above them or as many as fit the
+ * budget. After a failure the next call makes the same batch
  * again; brim_loader_seek goes elsewhere.
  *
  * With on_error=skip all samples of a batch may be bad. If the batch is a whole step of the only

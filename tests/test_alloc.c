@@ -123,6 +123,13 @@ static void pages_are_charged_whole_without_their_guard(void **state) {
     assert_int_equal(brim_budget_read(root, BRIM_MEMORY_HOST, &info), BRIM_OK);
     assert_int_equal(info.elastic, 0);
     assert_int_equal(charged(root), 8 * page);
+    /* and elastic again, and firm */
+    brim__budget_soften(root, BRIM_MEMORY_HOST, elastic.bytes);
+    assert_int_equal(brim_budget_read(root, BRIM_MEMORY_HOST, &info), BRIM_OK);
+    assert_int_equal(info.elastic, elastic.bytes);
+    assert_int_equal(charged(root), 8 * page);
+    brim__budget_check(root);
+    brim__budget_firm_up(root, BRIM_MEMORY_HOST, elastic.bytes);
     brim__pages_free(&elastic);
     brim__pages_free(&elastic);
     brim__pages_free(&firm);

@@ -84,6 +84,29 @@ static void run_copy(void) {
     end_runtime();
 }
 
+/* The third batch needs a slot above the minimum, and has it until it is released. */
+static void run_beyond(void) {
+    char text[TEXT_BYTES];
+    brim_open_options options = open_options("beyond");
+    options.hold = 2;
+    options.beyond = 1;
+    begin_runtime(SIXTEEN_MIB);
+    brim_loader *loader = open_text(recipe_text("npy", text), &options);
+    for (int i = 0; i < 3; i++) {
+        brim_batch *held[3];
+        for (int b = 0; b < 3; b++) {
+            held[b] = take_one(loader);
+            digest_batch(&now.digest, held[b]);
+        }
+        must(brim_runtime_trim(now.runtime, NULL), "trim");
+        for (int b = 0; b < 3; b++) {
+            brim_batch_release(held[(b + i) % 3]);
+        }
+    }
+    brim_loader_close(loader);
+    end_runtime();
+}
+
 static void run_trim(void) {
     char text[TEXT_BYTES];
     brim_open_options options = open_options("trimmed");
@@ -191,8 +214,9 @@ static struct scenario scenarios[] = {
     { .name = "mix", .run = run_recipe },      { .name = "callback", .run = run_recipe },
     { .name = "array", .run = run_recipe },    { .name = "pad", .run = run_pad },
     { .name = "two", .run = run_two },         { .name = "copy", .run = run_copy },
-    { .name = "trim", .run = run_trim },       { .name = "state", .run = run_state },
-    { .name = "plan", .run = run_plan },       { .name = "build", .run = run_build },
+    { .name = "beyond", .run = run_beyond },   { .name = "trim", .run = run_trim },
+    { .name = "state", .run = run_state },     { .name = "plan", .run = run_plan },
+    { .name = "build", .run = run_build },
 };
 
 int main(int argc, char **argv) {

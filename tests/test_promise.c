@@ -115,7 +115,7 @@ static void check_recipe(const char *text, int32_t threads, uint32_t hold, brim_
                                  minimum + 3 * more };
     assert_true(roomy.fits && minimum > BRIM__BUDGET_FLOOR);
     assert_int_equal(roomy.hold, hold);
-    assert_int_equal(roomy.minimum_slots, hold + 1);
+    assert_int_equal(roomy.minimum_slots, brim__max(2, hold));
     check_refused(text, threads, minimum, &options);
     for (size_t b = 0; b < sizeof budgets / sizeof budgets[0]; b++) {
         if (is_sanitized() && b % 3 != 0) {

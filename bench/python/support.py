@@ -250,8 +250,9 @@ def compare(
     options: Options,
     goal: str,
     per_batch: bool = False,
-) -> None:
-    """Measures all sides in turn and prints a table. Ratios are against `reference`.
+) -> dict[str, float]:
+    """Measures all sides in turn and prints a table. Ratios are against `reference`. The median
+    rate of each side.
 
     per_batch: microseconds for each batch instead of samples for each second
     """
@@ -275,12 +276,13 @@ def compare(
         for side in sides.values():
             side.close()
 
+    medians = {name: statistics.median(rates) for name, rates in results.items()}
     if not results:
-        return
+        return medians
     unit = "us a batch" if per_batch else "samples/s"
     print(f"  {'':30}{unit:>12}{'ratio':>9}{'from':>9}{'to':>9}{'memory':>13}")
     for name, rates in results.items():
-        rate = statistics.median(rates)
+        rate = medians[name]
         shown = f"{1e6 / rate:12.1f}" if per_batch else f"{rate:12,.0f}"
         if reference in results:
             ratios = [own / other for own, other in zip(rates, results[reference])]
@@ -291,6 +293,7 @@ def compare(
             shown += f"{'-':>9}" * 3
         print(f"  {name:30}{shown}{peaks[name] / MIB:9,.1f} MiB")
     print(f"  ratio: rate against {reference}, median over the rounds; {goal}", flush=True)
+    return medians
 
 
 def main(

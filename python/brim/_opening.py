@@ -68,14 +68,29 @@ def may_be_fewer(pipeline: Pipeline, world: int) -> bool:
     return world == 1 and batch is not None and batch["on_error"] == "skip"
 
 
+def need_hold(hold: int, least: int, who: str) -> None:
+    """Refuses a `hold` that is less than `who` keeps: an epoch would come to an end in the middle,
+    or be copied."""
+    if hold < least and least > 1:
+        raise ValueError(
+            f"hold={hold}: {who} has {least} batches when it gets the next one, that one among "
+            f"them; open with hold={least} or more"
+        )
+
+
 def opening_by(
-    place: Callable[[Any], str], ask: Callable[[], Part | None] = lambda: None
+    place: Callable[[Any], str],
+    ask: Callable[[], Part | None] = lambda: None,
+    *,
+    least: int = 1,
+    who: str = "",
 ) -> Callable[..., Opening]:
     """The function that makes of an adapter's arguments what its loader opens and its plan()
     plans.
 
     place: the adapter's device as Runtime.open takes it, or an error
     ask: which part the framework says is this process's
+    least: batches that the framework, `who`, has when it gets the next one
     """
 
     def opening(
@@ -93,6 +108,7 @@ def opening_by(
         progress: Progress | None,
         device: Any,
     ) -> Opening:
+        need_hold(hold, least, who)
         return Opening(
             data,
             memory=memory,

@@ -43,7 +43,7 @@ class Plan(dict[str, Any]):
     slots: int
     minimum_slots: int
     hold: int  # batches that may be kept at a time
-    copies: bool  # what is kept beyond are copies, made from one slot more
+    copies: bool  # what is kept beyond are copies, as long as these fit
     samples: int | None  # of an epoch, over all ranks; None: not known before its end
     batches: int | None  # that one rank receives in an epoch
     steps: int | None  # batches, with all micro-batches of one counted as one
@@ -105,8 +105,8 @@ class Plan(dict[str, Any]):
         slots = f"{self['slots']}{'' if on_host else ' for staging'}, at least "
         slots += f"{self['minimum_slots']}{' for hold=%d' % self['hold'] if on_host else ''}"
         most = "1 batch" if self["hold"] == 1 else f"{self['hold']} batches"
-        hold = f"{most} kept at a time; one slot more is filled meanwhile"
-        hold += ", and one is for copies of what is kept beyond" * self["copies"]
+        hold = f"{most} kept at a time, with the one that is asked for"
+        hold += "; those beyond are copied as long as that fits" * self["copies"]
         return [
             *figures,
             ("limit", f"{bytes_text(self['limit_bytes'])}: {self['limit_origin']}"),

@@ -195,8 +195,9 @@ class Runtime:
     ) -> _core.Loader:
         """Takes the pipeline's minimum, and starts. BudgetError if it does not fit.
 
-        hold: batches that the program may hold at a time; a `for` loop still holds the last one
-            when it asks for the next, so less than 2 needs `release()`
+        hold: batches that the program may hold at a time. As many slots are reserved, and 2 at
+            least. A `for` loop still holds the last batch when it gets the next, so less than 2
+            needs `release()`
         rank, world: this is shard `rank` of `world`
         label: its name in `usage()` and in refusals
         threads: the most workers of the runtime that it uses
@@ -204,7 +205,8 @@ class Runtime:
         fixed: take all planned memory when opening, instead of growing on demand
         progress: called as progress(what, done, total) while an index is built; an exception in it
             ends the opening
-        copies: a batch beyond `hold` is a copy, charged to the budget, instead of an error
+        copies: a batch beyond `hold` is a copy, charged to the budget, instead of an error, as
+            long as that has room for it
         device: where batches are delivered: "cpu" (the default), "cuda:0", "opencl:0" (without a
             number the first), or one of brim.devices()
         queue: on a device, the queue in which batches are used: a CUDA stream or an OpenCL queue,

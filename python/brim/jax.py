@@ -26,12 +26,15 @@ from ._opened import Opened
 from ._opening import opening_by, planner
 from ._pipeline import Pipeline
 from ._runtime import Progress, Runtime
+from ._trainers import AHEAD
 
 __all__ = ["JaxLoader", "loader", "plan"]
 
 Sharding: TypeAlias = jax.sharding.Sharding | jax.Device | None
 
-_opening = opening_by(need_host, lambda: (jax.process_index(), jax.process_count()))
+_opening = opening_by(
+    need_host, lambda: (jax.process_index(), jax.process_count()), least=AHEAD, who="JAX"
+)
 
 
 def loader(
@@ -42,7 +45,7 @@ def loader(
     fields: str | Sequence[str] | None = None,
     as_dict: bool = False,
     sharding: Sharding | Mapping[str, Sharding] = None,
-    hold: int = 3,
+    hold: int = AHEAD,
     shard: str | None = None,
     rank: int | None = None,
     world: int | None = None,
@@ -63,7 +66,8 @@ def loader(
     as_dict: batches are dicts by the fields' names instead of tuples
     sharding: the device, or a sharding over several; for all fields, or a dict by field name. With
         several processes each gives its own part of the global array
-    hold: batches that JAX may hold at a time before brim copies
+    hold: batches that JAX may hold at a time before brim copies; at least 3, because it returns
+        before it has computed
     shard: "auto": this process's part by jax.process_index() and jax.process_count()
     rank, world: this process's part, given explicitly
     label, threads, slots, fixed, progress: as in Runtime.open

@@ -45,6 +45,7 @@ from ._opened import Opened
 from ._opening import opening_by, planner
 from ._pipeline import Pipeline
 from ._runtime import Progress, Runtime
+from ._trainers import AHEAD
 
 __all__ = ["Backup", "Dataset", "Resume", "dataset", "plan"]
 
@@ -55,7 +56,7 @@ _LOOK = 2  # batches of a pass that was only a look
 _NEAR = 3  # frames above ours in which the generator is
 _AHEAD = 16  # batches that a backend takes before it has worked on those before them
 
-_opening = opening_by(need_host)
+_opening = opening_by(need_host, least=AHEAD, who="Keras")
 
 
 def dataset(
@@ -66,7 +67,7 @@ def dataset(
     x: Names | None = None,
     y: Names | None = None,
     sample_weight: str | None = None,
-    hold: int = 3,
+    hold: int = AHEAD,
     shard: str | None = None,
     rank: int | None = None,
     world: int | None = None,
@@ -85,7 +86,8 @@ def dataset(
         Neither: the first field is x, the second y; x alone: there is no y
     sample_weight: the field of weights, which is then neither x nor y. "valid": 1 for each
         sample. Padding rows (`remainder="pad"`) are always cut off
-    hold: batches that Keras may hold at a time before brim copies
+    hold: batches that Keras may hold at a time before brim copies; at least 3, because it looks
+        ahead
     shard: "auto": this process's part by RANK and WORLD_SIZE of the environment
     rank, world: this process's part, given explicitly
     label, threads, slots, fixed, progress: as in Runtime.open

@@ -27,10 +27,11 @@ from ._adapters import Source, need_host
 from ._opening import opening_by, planner
 from ._pipeline import Pipeline
 from ._runtime import Progress, Runtime
+from ._trainers import AHEAD
 
 __all__ = ["dataset", "plan"]
 
-_opening = opening_by(need_host)
+_opening = opening_by(need_host, least=AHEAD, who="TensorFlow")
 
 
 def dataset(
@@ -40,7 +41,7 @@ def dataset(
     runtime: Runtime | None = None,
     fields: str | Sequence[str] | None = None,
     as_dict: bool = False,
-    hold: int = 3,
+    hold: int = AHEAD,
     shard: str | None = None,
     rank: int | None = None,
     world: int | None = None,
@@ -59,7 +60,8 @@ def dataset(
         (the samples' numbers) and "valid" (which rows are samples; padding rows are then not cut
         off)
     as_dict: batches are dicts by the fields' names instead of tuples
-    hold: batches that TensorFlow may hold at a time before brim copies
+    hold: batches that TensorFlow may hold at a time before brim copies; at least 3, because
+        tf.data looks ahead
     shard: "auto": this process's part by RANK and WORLD_SIZE of the environment
     rank, world: this process's part, given explicitly
     label, threads, slots, fixed, progress: as in Runtime.open

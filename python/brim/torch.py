@@ -8,8 +8,10 @@ and the slot is released when the last tensor in it dies. Two small things are c
 program may collect them over a whole epoch without holding slots: fields of one number for each
 sample (labels), and the rows' "ids" and "valid".
 
-A trainer that holds more batches than `hold` gets copies, which the budget counts, and one warning.
-All loaders of the process use one runtime unless `runtime=` names another.
+A program that holds more batches than `hold` gets copies as long as the budget has room for them, and
+one warning; then the error names the batches that it holds. A trainer that looks ahead (Lightning, the
+Trainer of transformers) is told before an epoch begins which `hold` it needs. All loaders of the process
+use one runtime unless `runtime=` names another.
 
 Padding rows (`remainder="pad"`) are cut off, so that counts and means are right; at the end a rank
 may then get a batch of fewer rows than the others, or of none. With the field "valid", which marks
@@ -34,10 +36,11 @@ import torch
 from . import _core
 from ._accelerate import Pass, Prepared, Step
 from ._opened import Opened
-from ._opening import opening_by, planner
+from ._opening import need_hold, opening_by, planner
 from ._pipeline import Pipeline
 from ._runtime import Progress, Runtime
 from ._shard import Part
+from ._trainers import needed
 
 __all__ = ["TorchLoader", "loader", "plan"]
 
@@ -80,8 +83,8 @@ def loader(
         (N, C, H, W) in torch's channels_last memory format, without a copy
     integers: the type of fields of one integer for each sample, for losses; None: the type in the
         pipeline. uint16 becomes int32, and uint32 and uint64 become int64, in any case
-    hold: batches that may be held at a time before brim copies; a `for` loop holds one while it
-        asks for the next
+    hold: batches that the program has when it gets the next one, that one included: 2 for a `for`
+        loop. As many slots are reserved, and at least 2; beyond them brim copies
     shard: "auto": this process's part by torch.distributed, or by RANK and WORLD_SIZE of torchrun
     rank, world: this process's part, given explicitly
     device: where tensors are: "cpu" (the default), "cuda" (the current device), "cuda:1" or a
@@ -250,10 +253,17 @@ class TorchLoader(Prepared, Opened):
     # ------------------------------------------------------------------------ batches
 
     def __iter__(self) -> Iterator[Any]:
+        self._need_hold()
         self._put_back()
         return TorchIterator(self, iter(self._core))
 
+    def _need_hold(self) -> None:
+        """Refuses a trainer that has more batches than `hold`, before the epoch begins."""
+        least, who = needed(self._plan_batches is not None)
+        need_hold(self._core.hold, least, who)
+
     def _skipped(self, count: int) -> TorchIterator:
+        self._need_hold()
         self._put_back()
         return TorchIterator(self, self._skip(count))
 

@@ -6,10 +6,12 @@
  * at, and so they are while the library makes samples on this thread: Ctrl-C works whatever
  * the workers do.
  *
- * Charged copies. A loader opened with copies=True lends `hold` slots; a batch beyond
- * them is handed out as a copy, which the budget counts, and its slot goes back at
- * once. If the budget refuses the copy the batch waits in `pending` for the next call.
- * One warning names the `hold` with which there would have been none.
+ * Charged copies. A loader opened with copies=True lends `hold` slots, and one beyond them for a
+ * moment: such a batch is handed out as a copy, which the budget counts, and its slot goes back
+ * at once. If the budget has no room for the copy, the slot itself is handed out; and if it has
+ * none for that slot, or it is lent already, `next` names what is held, and no batch is lost. So
+ * the program gets as many batches as fit. One warning names the `hold` with which there would
+ * have been no copy.
  */
 #include "loader.h"
 
@@ -106,10 +108,17 @@ static PyObject *raise_with(LoaderObject *self, brim_status status, const char *
 }
 
 PyObject *brim_py_loader_raise(LoaderObject *self, brim_status status) {
-    return raise_with(self, status,
-                      status == BRIM_STATUS_HELD
-                          ? " (a variable of an earlier loop may still refer to one: del it)"
-                          : "");
+    char more[256] = "";
+    if (status == BRIM_STATUS_HELD && self->copies) {
+        snprintf(more, sizeof more,
+                 " (%zd batches and copies of batches are kept, and the budget has no room for one "
+                 "more; let go of some and ask again, also with a new loop: no batch is lost)",
+                 self->lending->lent + self->lending->copies);
+    } else if (status == BRIM_STATUS_HELD) {
+        snprintf(more, sizeof more,
+                 " (a variable of an earlier loop may still refer to one: del it)");
+    }
+    return raise_with(self, status, more);
 }
 
 /* -------------------------------------------------------- taking a batch */
@@ -209,16 +218,12 @@ static PyObject *hand_out_copy(LoaderObject *self, brim_batch *batch) {
     brim_status status;
     brim_batch *copy;
     BRIM_WITHOUT_LOCK(status = brim_batch_copy(batch, &copy));
+    if (status == BRIM_STATUS_BUDGET || status == BRIM_STATUS_MEMORY) {
+        return brim_py_batch_new(batch, self->bindings, self->lending, 0);
+    }
     if (status != BRIM_OK) {
-        char text[DETAIL];
-        brim_failure failure = BRIM_FAILURE_INIT;
-        (void)brim_failure_read(&failure);
-        snprintf(text, sizeof text,
-                 "%zd batches and copies of batches are held, and another copy does not fit: %s. "
-                 "Release some and ask again, also with a new loop: no batch is lost.",
-                 self->lending->lent + self->lending->copies, failure.text);
         self->pending = batch;
-        return brim_py_raise_failure(status, &failure, text);
+        return brim_py_raise(status);
     }
     brim_batch_release(batch);
     self->copied++;

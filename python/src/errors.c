@@ -50,7 +50,7 @@ static int add_attributes(void) {
     static const char *const unknown[] = { "status",   "stage",   "stage_index", "span",
                                            "argument", "source",  "sample",      "byte",
                                            "wanted",   "minimum", "exact" };
-    for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
+    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
         if (PyObject_SetAttrString(brim_py_error, unknown[i], Py_None) != 0) {
             return -1;
         }
@@ -188,7 +188,7 @@ static PyObject *minimum_of(const brim_failure *failure) {
                    { "pinned", failure->minimum_pinned_bytes },
                    { "device_memory", failure->minimum_device_bytes } };
     PyObject *dict = PyDict_New();
-    for (size_t i = 0; dict != NULL && i < sizeof(limits) / sizeof(limits[0]); i++) {
+    for (size_t i = 0; dict != NULL && i < sizeof limits / sizeof limits[0]; i++) {
         PyObject *bytes = limits[i].bytes > 0 ? PyLong_FromUnsignedLongLong(limits[i].bytes) : NULL;
         if (bytes != NULL && PyDict_SetItemString(dict, limits[i].name, bytes) != 0) {
             Py_CLEAR(dict);
@@ -252,7 +252,7 @@ PyObject *brim_py_raise_failure(brim_status status, const brim_failure *failure,
 }
 
 PyObject *brim_py_raise_text(brim_status status, const char *text) {
-    const brim_failure none = { .size = sizeof(none),
+    const brim_failure none = { .size = sizeof none,
                                 .stage_index = BRIM_NO_STAGE,
                                 .sample = BRIM_UNKNOWN,
                                 .byte = BRIM_UNKNOWN };

@@ -204,7 +204,7 @@ int brim_py_runtime_init(PyObject *module);
 /* ------------------------------------------------------------------- plan.c */
 
 /* What a plan for a device (a brim_device) says, as a dict. copies: for a loader that hands
- * out copies, whose `hold` is one more in the library than the program's. */
+ * out copies. */
 PyObject *brim_py_plan_new(const brim_plan *plan, brim_device device_kind, uint32_t device_index,
                            int copies);
 

@@ -108,7 +108,7 @@ PyObject *brim_py_plan_new(const brim_plan *plan, brim_device device_kind, uint3
         { "threads", info->threads },
         { "slots", info->slots },
         { "minimum_slots", info->minimum_slots },
-        { "hold", info->hold - (copies != 0) }, /* the other is the slot copies are made from */
+        { "hold", info->hold },
         { "device_slot_bytes", info->device_slot_bytes },
         { "device_slots", info->device_slots },
         { "minimum_device_slots", info->minimum_device_slots },

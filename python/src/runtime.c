@@ -136,7 +136,7 @@ struct given {
     brim_open_options options;
     struct progress progress;
     PyObject *queue; /* borrowed */
-    uint32_t hold;   /* as the caller counts */
+    uint32_t hold;
     int copies;
 };
 
@@ -239,8 +239,9 @@ static int given_init(struct given *given, PyObject *args, PyObject *keywords) {
         brim_py_raise(status);
         return -1;
     }
+    given->options.hold = given->hold;
     /* what is lent while it is being copied needs a slot of its own */
-    given->options.hold = given->hold + (given->copies != 0);
+    given->options.beyond = given->copies != 0;
     return read_bindings(given, bindings);
 }
 

@@ -477,11 +477,11 @@ class Memory(Case):
         support.drawn_set(self.folder / "set", 8)
         data = brim.folder(self.folder / "set").decode().resize(8, 8).normalize("imagenet").batch(4)
         plan = self.runtime.plan(data, device="opencl", hold=3)
-        self.assertEqual((plan.device, plan.minimum_device_slots), ("opencl:0", 4))
+        self.assertEqual((plan.device, plan.minimum_device_slots), ("opencl:0", 3))
         converted = {field["name"]: field["converted"] for field in plan.fields}
         self.assertEqual(converted, {"image": True, "label": False})
         text = str(plan)
-        self.assertRegex(text, r"\ndevice +opencl:0: \d+ slots of .*, at least 4 for hold=3\n")
+        self.assertRegex(text, r"\ndevice +opencl:0: \d+ slots of .*, at least 3 for hold=3\n")
         self.assertRegex(text, rf"\n +minimum .*\({plan.minimum_device_bytes} bytes\), planned ")
         self.assertRegex(text, rf"\npage-locked +minimum .*\({plan.minimum_pinned_bytes} bytes\)")
         self.assertIn("image: uploaded as uint8, converted to float32 on the device", text)

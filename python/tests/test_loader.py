@@ -363,8 +363,12 @@ class Failing(Loader):
             for _ in range(5):
                 kept.append(next(iterator))
             filler = self.fill()
+            kept.append(next(iterator))  # in the slot that copies are made from
+            self.assertEqual([batch.is_copy for batch in kept], [False] + [True] * 4 + [False])
             for _ in range(2):
-                with self.assertRaisesRegex(brim.BudgetError, "no batch is lost"):
+                with self.assertRaisesRegex(
+                    brim.HeldError, "step 0, epoch 0 step 5.* no batch is lost"
+                ):
                     next(iterator)
                 iterator = iter(loader)
             found = ids(kept)
@@ -377,7 +381,7 @@ class Failing(Loader):
         self.assertEqual(found, expected)
         other = self.open()
         other.load_state_dict(state)
-        self.assertEqual(ids(other), expected[5 * 64 : 1000])
+        self.assertEqual(ids(other), expected[6 * 64 : 1000])
 
     def fill(self) -> int:
         """Charges all that is left."""

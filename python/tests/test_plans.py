@@ -74,10 +74,11 @@ class Plans(support.Case):
         data = brim.array(plans.X, name="x").batch(16)
         kept = data.plan("8MiB", hold=3)
         copied = data.plan("8MiB", hold=3, copies=True)
-        self.assertEqual((kept.hold, kept.copies, kept.minimum_slots), (3, False, 4))
-        self.assertEqual((copied.hold, copied.copies, copied.minimum_slots), (3, True, 5))
-        self.assertRegex(str(kept), r"\nhold +3 batches kept at a time; one slot more is filled")
-        self.assertRegex(str(copied), r"\nhold .*, and one is for copies of what is kept beyond\n")
+        self.assertEqual((kept.hold, kept.copies, kept.minimum_slots), (3, False, 3))
+        self.assertEqual((copied.hold, copied.copies, copied.minimum_slots), (3, True, 3))
+        self.assertEqual(kept.minimum_bytes, copied.minimum_bytes)
+        self.assertRegex(str(kept), r"\nhold +3 batches kept at a time, with the one")
+        self.assertRegex(str(copied), r"\nhold .*; those beyond are copied as long as that fits\n")
         with brim.Runtime("8MiB") as runtime, runtime.open(data, hold=3, copies=True) as loader:
             self.assertEqual((loader.plan.hold, loader.hold), (3, 3))
 

@@ -172,6 +172,18 @@ class Lightning(Trainers):
         self.assertEqual(trainer.global_step, 24)
         self.assertGreater(trainer.callback_metrics["accuracy"], 0.6)
 
+    def test_too_few_are_refused_before_the_epoch(self) -> None:
+        """Lightning looks one batch ahead where it does not know their number."""
+        module = self.module()
+        for loaders in (
+            (self.rows(LONG, known=False),),
+            (self.rows(LONG), self.rows(27, known=False)),
+            (self.rows(LONG, hold=1),),
+        ):
+            with self.assertRaisesRegex(ValueError, "hold=[12]: Lightning .*hold=[23] or more"):
+                self.trainer(max_epochs=1).fit(module, *loaders)
+            self.assertEqual(module.seen, [])
+
     def test_checkpoints_hold_the_place(self) -> None:
         keep = lightning.pytorch.callbacks.ModelCheckpoint(
             self.folder, every_n_train_steps=17, save_top_k=-1
@@ -195,6 +207,7 @@ class LightningCompared(Lightning):
     """Runs of 101 batches, 8 to a step, beside the same runs with a DataLoader."""
 
     test_training_and_validation = test_checkpoints_hold_the_place = None  # those of its base
+    test_too_few_are_refused_before_the_epoch = None
 
     def loaders(self) -> Iterator[tuple[Any, Any]]:
         """Loaders for training and validation of equal batches; DataLoaders first."""
@@ -301,7 +314,7 @@ class Accelerate(Trainers):
 
 @unittest.skipIf(transformers is None or accelerate is None, "transformers is not installed")
 class Transformers(Trainers):
-    def trainer(self, accumulate: int, save_steps: int = 0) -> Any:
+    def trainer(self, accumulate: int, save_steps: int = 0, hold: int = 0) -> Any:
         class Model(nn.Module):
             def __init__(self) -> None:
                 super().__init__()
@@ -315,7 +328,7 @@ class Transformers(Trainers):
                 logits = self.net(x)
                 return {"loss": nn.functional.cross_entropy(logits, labels), "logits": logits}
 
-        train = self.open(as_dict=True, hold=2 * accumulate)
+        train = self.open(as_dict=True, hold=hold or 2 * accumulate)
         validation = self.open(shuffled=False, as_dict=True)
 
         class KeepPlace(transformers.TrainerCallback):
@@ -361,6 +374,19 @@ class Transformers(Trainers):
         self.assertEqual(trainer.model.seen, self.order(2))
         self.assertEqual(trainer.state.global_step, 24)
         self.assertIn("eval_loss", trainer.evaluate())
+
+    def test_too_few_are_refused_before_the_epoch(self) -> None:
+        """It has the batches of a step when it gets those of the next one."""
+        for hold in (2, 7):
+            trainer, loader = self.trainer(accumulate=4, hold=hold)
+            with self.assertRaisesRegex(
+                ValueError, f"hold={hold}: .*gradient_accumulation_steps=4 .*hold=8 or more"
+            ):
+                trainer.train()
+            self.assertEqual((trainer.model.seen, loader.stats()["batches"]), ([], 0))
+            # a loop of the program's own, and an evaluation, need no more than 2
+            self.assertEqual(sum(1 for _ in loader), ROWS // BATCH)
+            trainer.evaluate()
 
     def test_resuming_with_accumulation(self) -> None:
         trainer, loader = self.trainer(accumulate=4, save_steps=4)

@@ -36,8 +36,8 @@ const uint8_t *brim__row_field(const struct brim__row *row, uint32_t field, uint
         output = &row->layout->output[f];
         uint64_t bytes = output->row_bytes;
         if (output->form != BRIM_FORM_DENSE) {
-            memcpy(count, at, sizeof(*count));
-            at += sizeof(*count);
+            memcpy(count, at, sizeof *count);
+            at += sizeof *count;
             bytes = *count * output->unit_bytes;
         }
         if (f == field) {
@@ -53,7 +53,7 @@ uint64_t brim__row_number(const struct brim__row *row) {
     if (row->memory != NULL) {
         return brim__layout_ids(row->layout, row->memory)[row->at];
     }
-    memcpy(&number, row->packed, sizeof(number));
+    memcpy(&number, row->packed, sizeof number);
     return number;
 }
 
@@ -66,7 +66,7 @@ bool brim__block_add(struct brim__block *block, const struct brim__row *row) {
         if (output->form == BRIM_FORM_DENSE) {
             bytes += output->row_bytes;
         } else {
-            bytes += sizeof(count) + count * output->unit_bytes;
+            bytes += sizeof count + count * output->unit_bytes;
             length = output->padded ? brim__max(length, count) : length;
         }
     }
@@ -79,15 +79,15 @@ bool brim__block_add(struct brim__block *block, const struct brim__row *row) {
     const uint64_t number = brim__row_number(row);
     *entry_at(block, block->rows) =
         (struct brim__block_entry){ .key = length << 32 | block->rows, .offset = block->used };
-    memcpy(at, &number, sizeof(number));
-    at += sizeof(number);
+    memcpy(at, &number, sizeof number);
+    at += sizeof number;
     for (uint32_t f = 0; f < layout->output_count; f++) {
         const struct brim__output *output = &layout->output[f];
         const uint8_t *from = brim__row_field(row, f, &count);
         uint64_t size = output->row_bytes;
         if (output->form != BRIM_FORM_DENSE) {
-            memcpy(at, &count, sizeof(count));
-            at += sizeof(count);
+            memcpy(at, &count, sizeof count);
+            at += sizeof count;
             size = count * output->unit_bytes;
         }
         memcpy(at, from, size);
@@ -152,8 +152,8 @@ void brim__row_place(const struct brim__row *row, const struct brim__layout *to,
         if (next == NULL) {
             from = brim__row_field(row, f, &count);
         } else if (output->form != BRIM_FORM_DENSE) {
-            memcpy(&count, next, sizeof(count));
-            from += sizeof(count);
+            memcpy(&count, next, sizeof count);
+            from += sizeof count;
         }
         const uint64_t bytes =
             output->form == BRIM_FORM_DENSE ? output->row_bytes : count * output->unit_bytes;

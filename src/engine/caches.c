@@ -68,7 +68,7 @@ static brim_status start(brim_loader *loader, struct brim__cache *cache) {
         .verify = cache->verify,
         .pipeline = cache->pipeline,
     };
-    snprintf(label, sizeof(label), "cache %s", cache->ops->name);
+    snprintf(label, sizeof label, "cache %s", cache->ops->name);
     brim_status status = brim_budget_new(loader->budget, label, BRIM_UNLIMITED, 0, &cache->budget);
     if (status == BRIM_OK) {
         if (cache->path == NULL) { /* nobody should wait for a file to be written */
@@ -117,8 +117,8 @@ static void describe(const struct brim__cache *cache, brim_cache_stats *stats) {
         stats->dropped = tier.dropped;
         stats->damaged = tier.damaged;
         stats->changed = tier.changed;
-        brim__copy_text(stats->warning, sizeof(stats->warning), tier.warning);
-        brim__copy_text(stats->note, sizeof(stats->note), tier.note);
+        brim__copy_text(stats->warning, sizeof stats->warning, tier.warning);
+        brim__copy_text(stats->note, sizeof stats->note, tier.note);
     }
 }
 

@@ -173,6 +173,8 @@ void brim__chain_check(const brim_loader *loader) {
         brim__ring_check(ring);
         assert(ring->from == (i == 0 ? NULL : ring - 1));
         assert(ring == last || brim__ring_count(ring, BRIM__SLOT_LENT) == 0);
+        assert(brim__ring_firm(ring) <=
+               (ring == last ? brim__max(ring->minimum, lent + loader->in_call) : ring->minimum));
         if (ring->memory != BRIM__RING_DEVICE) {
             continue;
         }
@@ -185,6 +187,6 @@ void brim__chain_check(const brim_loader *loader) {
             (void)slot;
         }
     }
-    assert(lent == loader->lent && lent <= loader->hold);
+    assert(lent == loader->lent && lent <= loader->hold + loader->beyond);
     (void)lent;
 }

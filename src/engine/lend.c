@@ -31,8 +31,9 @@ static const struct brim__slot *next_lent(const struct brim__ring *ring,
     return found;
 }
 
-brim_status brim__lend_refused(const brim_loader *loader) {
-    char names[512] = "";
+/* why: there is no slot for one beyond `hold`; NULL: no more may be lent. */
+static brim_status refuse(const brim_loader *loader, const char *why) {
+    char names[512] = "", allowed[BRIM__DETAIL_BYTES / 2], beyond[32] = "";
     size_t length = 0;
     for (const struct brim__slot *slot = next_lent(loader->last, NULL);
          slot != NULL && length < sizeof names - 64; slot = next_lent(loader->last, slot)) {
@@ -41,10 +42,52 @@ brim_status brim__lend_refused(const brim_loader *loader) {
                                    (unsigned long long)slot->delivery.step);
         length += wrote > 0 ? (size_t)wrote : 0;
     }
+    if (loader->beyond > 0) {
+        snprintf(beyond, sizeof beyond, " with beyond=%u", loader->beyond);
+    }
+    if (why != NULL) {
+        snprintf(allowed, sizeof allowed, "and one beyond hold=%u does not fit (%s)", loader->hold,
+                 why);
+    } else {
+        snprintf(allowed, sizeof allowed, "as many as hold=%u%s allows", loader->hold, beyond);
+    }
     return brim__fail(BRIM_STATUS_HELD,
-                      "%u batch%s held, as many as hold=%u allows: %s; release one, copy it, "
-                      "or open with a larger hold",
-                      loader->lent, loader->lent == 1 ? " is" : "es are", loader->hold, names);
+                      "%u batch%s held, %s: %s; release one, copy it, or open with a larger hold",
+                      loader->lent, loader->lent == 1 ? " is" : "es are", allowed, names);
+}
+
+brim_status brim__lend_begin(brim_loader *loader) {
+    if (loader->lent < loader->hold) {
+        return BRIM_OK;
+    }
+    if (loader->lent >= loader->hold + loader->beyond) {
+        return refuse(loader, NULL);
+    }
+    if (brim__loader_at_end(loader)) {
+        return BRIM_OK; /* no batch comes */
+    }
+    brim_status status = BRIM_OK;
+    while (status == BRIM_OK && brim__ring_firm(loader->last) <= loader->lent) {
+        status = brim__ring_firm_up(loader, loader->last);
+    }
+    if (status == BRIM_STATUS_BUDGET) {
+        char why[BRIM__DETAIL_BYTES / 2];
+        brim__copy_text(why, sizeof why, brim_detail());
+        return refuse(loader, why);
+    }
+    return status;
+}
+
+void brim__lend_end(brim_loader *loader) {
+    if (loader->beyond == 0) {
+        return;
+    }
+    /* a `next` that is under way may count on one more */
+    const uint64_t needed =
+        brim__max(loader->last->minimum, (uint64_t)loader->lent + loader->in_call);
+    for (uint64_t firm = brim__ring_firm(loader->last); firm > needed; firm--) {
+        brim__ring_soften(loader, loader->last);
+    }
 }
 
 /* ------------------------------------------------------------ empty batches */

@@ -94,6 +94,7 @@ struct brim_loader {
     bool revoking; /* memory is being given up: claim nothing new */
     bool idle;     /* no call has come for long: others have its elastic memory first */
     uint32_t hold, lent;
+    uint32_t beyond; /* batches that may be lent above `hold` */
 
     struct brim__ring ring[BRIM__MOST_RINGS];
     uint32_t ring_count;
@@ -177,8 +178,11 @@ brim_status brim__loader_keep_detail(brim_loader *loader, brim_status status);
 brim_status brim__lend(brim_loader *loader, struct brim__slot *slot, brim_batch **out);
 /* It is empty, and will not be lent. */
 bool brim__lend_passes_over(const brim_loader *loader, const struct brim__slot *slot);
-/* As many are lent as may be: the error that names them. */
-brim_status brim__lend_refused(const brim_loader *loader);
+/* There is a slot for one batch more that may be lent, or why not, with the names of those that
+ * are lent; the mutex is released meanwhile. After a release: a slot that was firm for a batch
+ * beyond `hold` is elastic again. */
+brim_status brim__lend_begin(brim_loader *loader);
+void brim__lend_end(brim_loader *loader);
 
 /* caches.c. Stamping looks at all files, and needs memory meanwhile that slots have later. */
 brim_status brim__caches_stamp(brim_loader *loader, const brim_open_options *options);

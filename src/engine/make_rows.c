@@ -320,7 +320,7 @@ static brim_status name_sample(const struct group *group, brim_status status) {
     char where[160];
     const struct brim__source *source = group->leaf->source[group->source];
     const uint64_t sample = group->sample + group->count;
-    source->ops->describe(source, sample, where, sizeof(where));
+    source->ops->describe(source, sample, where, sizeof where);
     return brim__plan_at_sample(group->run->loader->plan, brim__fail_within(status, "%s", where),
                                 group->leaf, group->source, sample);
 }

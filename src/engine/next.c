@@ -145,8 +145,12 @@ static void upload(brim_loader *loader) {
 }
 
 static brim_status take(brim_loader *loader, uint64_t deadline, brim_batch **out) {
+    const brim_status room = brim__lend_begin(loader);
+    if (room != BRIM_OK) {
+        return room;
+    }
     if (loader->lent >= loader->hold) {
-        return brim__lend_refused(loader);
+        call_workers(loader); /* there is a slot more to be filled */
     }
     bool helped = false; /* without workers a call that may not wait still makes some rows */
     for (;;) {

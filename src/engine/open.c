@@ -431,9 +431,9 @@ static brim_status loader_open(brim_runtime *runtime, const brim_pipeline *pipel
     const uint64_t number = ++runtime->loaders_opened;
     brim__unlock(&runtime->pool);
     if (options.label != NULL) {
-        brim__copy_text(label, sizeof(label), options.label);
+        brim__copy_text(label, sizeof label, options.label);
     } else {
-        snprintf(label, sizeof(label), "loader %llu", (unsigned long long)number);
+        snprintf(label, sizeof label, "loader %llu", (unsigned long long)number);
     }
     status = build(runtime, pipeline, &options, label, &budget, &device, &plan);
     if (status != BRIM_OK) {
@@ -446,6 +446,7 @@ static brim_status loader_open(brim_runtime *runtime, const brim_pipeline *pipel
     }
     brim_loader *loader = place(runtime, plan, budget);
     loader->shared = options.shared == 1;
+    loader->beyond = options.beyond;
     loader->consumer.asked = options.interrupted;
     loader->consumer.asked_user = options.interrupted_user;
     if (loader->uploader != NULL) {

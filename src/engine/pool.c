@@ -122,7 +122,7 @@ static struct brim__worker *start(brim_runtime *runtime, uint64_t usable) {
         return NULL;
     }
     struct brim__worker *worker = (struct brim__worker *)(void *)(pages.memory + stack);
-    static_assert(sizeof(*worker) <= 4096, "a worker's record fits one page");
+    static_assert(sizeof *worker <= 4096, "a worker's record fits one page");
     worker->pages = pages;
     worker->runtime = runtime;
     worker->usable = usable;

@@ -45,6 +45,7 @@ static void release_slot(brim_loader *loader, struct brim__slot *slot) {
     if (closed) {
         brim__slot_unmap(loader, slot);
     } else {
+        brim__lend_end(loader);
         atomic_store(&loader->wants, true);
     }
     brim__loader_unlock(loader);
@@ -78,6 +79,9 @@ static void release_slot_there(brim_loader *loader, struct brim__slot *slot, voi
     } else if (!closed) {
         slot->state = side->left.handle != NULL ? BRIM__SLOT_LEAVING : BRIM__SLOT_FREE;
         atomic_store(&loader->polls, true);
+    }
+    if (!closed) {
+        brim__lend_end(loader);
     }
     atomic_store(&loader->wants, !closed);
     brim__loader_unlock(loader);

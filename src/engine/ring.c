@@ -127,17 +127,78 @@ brim_status brim__ring_grow(brim_loader *loader, struct brim__ring *ring) {
     return BRIM_OK;
 }
 
+/* ------------------------------------------------------------- firm, elastic */
+
+static bool has_memory(const struct brim__slot *slot) {
+    return slot->state != BRIM__SLOT_EMPTY && slot->state != BRIM__SLOT_MAPPING;
+}
+
+/* A slot that has memory with this mark; NULL: there is none. */
+static struct brim__slot *find_marked(const struct brim__ring *ring, bool elastic) {
+    for (uint32_t i = 0; i < ring->cap; i++) {
+        if (has_memory(&ring->slot[i]) && ring->slot[i].pages.elastic == elastic) {
+            return &ring->slot[i];
+        }
+    }
+    return NULL;
+}
+
+uint32_t brim__ring_firm(const struct brim__ring *ring) {
+    uint32_t firm = 0;
+    for (uint32_t i = 0; i < ring->cap; i++) {
+        firm += has_memory(&ring->slot[i]) && !ring->slot[i].pages.elastic;
+    }
+    return firm;
+}
+
+brim_status brim__ring_firm_up(brim_loader *loader, struct brim__ring *ring) {
+    struct brim__slot *slot;
+    while ((slot = find_marked(ring, true)) == NULL && ring->count == ring->cap &&
+           brim__ring_count(ring, BRIM__SLOT_MAPPING) > 0) {
+        brim__loader_wait(loader, brim__now() + BRIM__POLL_NS); /* another thread maps one */
+    }
+    if (slot != NULL) {
+        brim__slot_firm_up(loader, slot);
+        return BRIM_OK;
+    }
+    if (ring->count == ring->cap) {
+        return brim__fail(BRIM_STATUS_BUDGET,
+                          "all of the %u slots that the loader may have are held", ring->cap);
+    }
+    slot = ring->slot;
+    while (slot->state != BRIM__SLOT_EMPTY) {
+        slot++;
+    }
+    slot->state = BRIM__SLOT_MAPPING;
+    ring->count++;
+    brim__loader_unlock(loader); /* others give way */
+    const brim_status status = brim__slot_map(loader, slot, false);
+    brim__lock(&loader->mutex);
+    if (status != BRIM_OK) {
+        slot->state = BRIM__SLOT_EMPTY;
+        ring->count--;
+        return status;
+    }
+    brim__slot_free(slot);
+    brim__loader_note_lacking(loader);
+    return BRIM_OK;
+}
+
+void brim__ring_soften(brim_loader *loader, struct brim__ring *ring) {
+    struct brim__slot *slot = find_marked(ring, false); /* which of them does not matter */
+    if (slot != NULL) {
+        brim__slot_soften(loader, slot);
+    }
+}
+
 /* -------------------------------------------------------------- giving way */
 
 void brim__ring_give_up(brim_loader *loader, struct brim__slot *slot) {
     struct brim__ring *ring = slot->ring;
-    for (uint32_t i = 0; !slot->pages.elastic && i < ring->cap; i++) {
-        struct brim__slot *other = &ring->slot[i];
-        if (other->state != BRIM__SLOT_EMPTY && other->state != BRIM__SLOT_MAPPING &&
-            other->pages.elastic) {
-            other->pages.elastic = false;
-            slot->pages.elastic = true;
-        }
+    struct brim__slot *other = slot->pages.elastic ? NULL : find_marked(ring, true);
+    if (other != NULL) {
+        other->pages.elastic = false;
+        slot->pages.elastic = true;
     }
     brim__slot_unmap(loader, slot);
     ring->count--;
@@ -172,7 +233,7 @@ uint64_t brim__ring_revoke(brim_loader *loader, struct brim__ring *ring, brim_me
     if (ring->memory == BRIM__RING_DEVICE) {
         brim__upload_stop(loader);
     }
-    while (bytes > 0 && freed < wanted && ring->count > ring->minimum) {
+    while (bytes > 0 && freed < wanted && find_marked(ring, true) != NULL) {
         struct brim__slot *victim = find_victim(ring);
         if (victim != NULL && ring->memory == BRIM__RING_DEVICE &&
             brim__upload_is_writing(loader, victim)) {
@@ -200,7 +261,9 @@ uint32_t brim__ring_spare(const brim_loader *loader, const struct brim__ring *ri
                           (slot->state == BRIM__SLOT_FILLING && !loader->plan->callback);
         slots += slot->state == BRIM__SLOT_FREE || (made && !ring->keeps);
     }
-    return (uint32_t)brim__min(slots, ring->count - brim__min(ring->count, ring->minimum));
+    const uint32_t mapped = ring->cap - brim__ring_count(ring, BRIM__SLOT_EMPTY) -
+                            brim__ring_count(ring, BRIM__SLOT_MAPPING);
+    return (uint32_t)brim__min(slots, mapped - brim__ring_firm(ring));
 }
 
 /* ---------------------------------------------------------------- checking */
@@ -228,21 +291,14 @@ static void check_slot(const struct brim__ring *ring, const struct brim__slot *s
 }
 
 void brim__ring_check(const struct brim__ring *ring) {
-    uint32_t firm = 0, waiting = 0;
-    const uint32_t mapping = brim__ring_count(ring, BRIM__SLOT_MAPPING);
+    uint32_t waiting = 0;
     for (uint32_t i = 0; i < ring->cap; i++) {
-        const struct brim__slot *slot = &ring->slot[i];
-        check_slot(ring, slot);
-        waiting += is_waiting(ring, slot);
-        firm += slot->state != BRIM__SLOT_EMPTY && slot->state != BRIM__SLOT_MAPPING &&
-                !slot->pages.elastic;
+        check_slot(ring, &ring->slot[i]);
+        waiting += is_waiting(ring, &ring->slot[i]);
     }
     assert(ring->cap - brim__ring_count(ring, BRIM__SLOT_EMPTY) == ring->count);
     assert(waiting == ring->make - ring->take);
-    if (ring->memory == BRIM__RING_DEVICE) { /* slots may be lost there */
-        assert(firm <= ring->minimum);
-    } else {
-        assert(firm == ring->minimum && ring->count >= ring->minimum);
-    }
-    (void)firm, (void)waiting, (void)mapping;
+    /* slots may be lost on a device */
+    assert(ring->memory == BRIM__RING_DEVICE || brim__ring_firm(ring) >= ring->minimum);
+    (void)waiting;
 }

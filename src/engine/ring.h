@@ -39,7 +39,8 @@
  * what it says. Which failure leads where is a table in chain.h.
  *
  * The slots of a ring all have the same size. Which of them count as elastic is only a mark: it
- * moves to the slot that is given up. So all that is lent lies inside the minimum.
+ * moves to the slot that is given up. Batches up to `hold` are lent inside the minimum; for each
+ * beyond, one slot more is firm as long as it is lent. So what is lent is never given up.
  *
  * Everything here is guarded by the loader's mutex unless a comment says otherwise.
  */
@@ -187,6 +188,11 @@ void brim__ring_abandon(struct brim__ring *ring, uint64_t ticket);
  * mutex is released meanwhile. BRIM_STATUS_TIMEOUT: not now. A slot that was lost is made up
  * for: below the minimum it is firm. */
 brim_status brim__ring_grow(struct brim_loader *loader, struct brim__ring *ring);
+/* Slots whose memory cannot be given up. One more: an elastic one, or memory for which others
+ * give way (the mutex is released meanwhile). One of them is elastic again. */
+uint32_t brim__ring_firm(const struct brim__ring *ring);
+brim_status brim__ring_firm_up(struct brim_loader *loader, struct brim__ring *ring);
+void brim__ring_soften(struct brim_loader *loader, struct brim__ring *ring);
 /* A slot's memory goes, and with it the mark of an elastic one. */
 void brim__ring_give_up(struct brim_loader *loader, struct brim__slot *slot);
 /* Bytes of a kind given up: free slots, then those furthest ahead. */
@@ -206,7 +212,8 @@ uint64_t brim__ring_slot_bytes(const struct brim_loader *loader, const struct br
  * others give way. */
 brim_status brim__slot_map(struct brim_loader *loader, struct brim__slot *slot, bool elastic);
 void brim__slot_unmap(struct brim_loader *loader, struct brim__slot *slot);
-/* Nothing can take its memory back from now on. */
+/* Nothing can take its memory back from now on; and it can again. */
 void brim__slot_firm_up(struct brim_loader *loader, struct brim__slot *slot);
+void brim__slot_soften(struct brim_loader *loader, struct brim__slot *slot);
 
 #endif

@@ -45,13 +45,13 @@ static void set_limits(brim_runtime *runtime, brim_runtime_options *options) {
     brim__machine_read("", &machine);
     runtime->cpus = machine.cpus;
     if (options->host_bytes == 0 && options->shared_name != NULL) {
-        snprintf(runtime->origin, sizeof(runtime->origin), "all of the shared budget \"%.64s\"",
+        snprintf(runtime->origin, sizeof runtime->origin, "all of the shared budget \"%.64s\"",
                  options->shared_name);
     } else if (options->host_bytes == 0) {
         options->host_bytes = machine.free_bytes / 4;
-        snprintf(runtime->origin, sizeof(runtime->origin), "a quarter of %.140s", machine.origin);
+        snprintf(runtime->origin, sizeof runtime->origin, "a quarter of %.140s", machine.origin);
     } else {
-        snprintf(runtime->origin, sizeof(runtime->origin), "given");
+        snprintf(runtime->origin, sizeof runtime->origin, "given");
     }
     runtime->threads = options->threads == BRIM_THREADS_AUTO
                            ? (uint32_t)brim__min(machine.cpus, BRIM__MOST_THREADS)
@@ -117,7 +117,7 @@ static brim_status init_budgets(brim_runtime *runtime, brim_runtime_options *opt
     brim_status status = make_root(runtime, options);
     if (status == BRIM_OK) {
         status = brim_budget_charge(runtime->budget, BRIM_MEMORY_HOST,
-                                    brim__alloc_bytes(sizeof(*runtime)));
+                                    brim__alloc_bytes(sizeof *runtime));
     }
     runtime->trust_foreign = options->trust_foreign != 0;
     if (status == BRIM_OK && options->index_dir != NULL) {
@@ -160,7 +160,7 @@ static brim_status runtime_new(const brim_runtime_options *given, brim_runtime *
     if (status != BRIM_OK) {
         return status;
     }
-    brim_runtime *runtime = brim__alloc(NULL, sizeof(*runtime), &status);
+    brim_runtime *runtime = brim__alloc(NULL, sizeof *runtime, &status);
     if (runtime == NULL) {
         return status;
     }
@@ -266,7 +266,7 @@ brim_status brim_runtime_read_usage(brim_runtime *runtime, brim_usage *given) {
     usage.threads = runtime->worker_count;
     usage.loaders = runtime->loader_count;
     brim__unlock(&runtime->pool);
-    memcpy(usage.host_origin, runtime->origin, sizeof(usage.host_origin));
+    memcpy(usage.host_origin, runtime->origin, sizeof usage.host_origin);
     brim__struct_give(given, &usage, sizeof usage);
     return BRIM_OK;
 }

@@ -120,6 +120,16 @@ void brim__slot_unmap(brim_loader *loader, struct brim__slot *slot) {
     slot->state = BRIM__SLOT_EMPTY;
 }
 
+void brim__slot_soften(brim_loader *loader, struct brim__slot *slot) {
+    const struct brim__device_layout *on_device = &loader->plan->on_device;
+    assert(slot->ring->memory != BRIM__RING_STAGING); /* no batch is lent from there */
+    if (slot->ring->memory == BRIM__RING_DEVICE) {
+        brim__budget_soften(loader->budget, on_device->kind, on_device->slot_bytes);
+    }
+    brim__budget_soften(loader->budget, BRIM_MEMORY_HOST, slot->pages.bytes);
+    slot->pages.elastic = true;
+}
+
 void brim__slot_firm_up(brim_loader *loader, struct brim__slot *slot) {
     const struct brim__device_layout *on_device = &loader->plan->on_device;
     if (!slot->pages.elastic) {

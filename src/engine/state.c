@@ -41,8 +41,8 @@ static uint64_t get(const brim_state *state, size_t at, size_t bytes) {
 
 void brim__state_write(const brim_plan *plan, const struct brim__position *position,
                        brim_state *state) {
-    memset(state, 0, sizeof(*state));
-    memcpy(state->bytes, magic, sizeof(magic));
+    memset(state, 0, sizeof *state);
+    memcpy(state->bytes, magic, sizeof magic);
     put(state, AT_DATA, plan->info.data_fingerprint, 8);
     put(state, AT_ORDER, plan->info.order_fingerprint, 8);
     put(state, AT_EPOCH, position->epoch, 8);
@@ -63,7 +63,7 @@ void brim__state_write(const brim_plan *plan, const struct brim__position *posit
 
 brim_status brim__state_read(const brim_plan *plan, const brim_state *state,
                              struct brim__position *position) {
-    if (memcmp(state->bytes, magic, sizeof(magic)) != 0 ||
+    if (memcmp(state->bytes, magic, sizeof magic) != 0 ||
         get(state, AT_CHECKSUM, 8) != brim__hash(state->bytes, AT_CHECKSUM, 0)) {
         return brim__fail(BRIM_STATUS_CORRUPT,
                           "these bytes are not a state that brim has written, or "

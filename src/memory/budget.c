@@ -380,6 +380,29 @@ void brim__budget_firm_up(brim_budget *budget, brim_memory kind, uint64_t bytes)
     brim__unlock(&budget->tree->lock);
 }
 
+void brim__budget_soften(brim_budget *budget, brim_memory kind, uint64_t bytes) {
+    if (brim__budget_forked(budget)) {
+        return;
+    }
+    brim__lock(&budget->tree->lock);
+    struct brim__count *own = &budget->counts[kind];
+    assert(bytes <= own->firm);
+    bytes = brim__min(bytes, own->firm);
+    own->firm -= bytes;
+    own->elastic += bytes;
+    if (kind == BRIM_MEMORY_HOST) {
+        assert(bytes <= budget->blocks);
+        budget->blocks -= bytes;
+        budget->elastic_blocks += bytes;
+    }
+    for (brim_budget *node = budget; node != NULL; node = node->parent) {
+        node->counts[kind].sum_elastic += bytes;
+    }
+    brim__lower_kept(budget, kind, bytes);
+    brim__tell_elastic(budget->tree, kind);
+    brim__unlock(&budget->tree->lock);
+}
+
 brim_status brim__budget_charge_block(brim_budget *budget, uint64_t bytes, bool elastic) {
     if (!elastic) {
         return charge(budget, BRIM_MEMORY_HOST, BRIM__FIRM, bytes, true);

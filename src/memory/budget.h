@@ -64,6 +64,9 @@ void brim__budget_return(brim_budget *budget, brim_memory kind, uint64_t bytes);
  * touched, so it cannot be refused. Pages come first, if there are any at the
  * budget: the caller clears their `elastic`. */
 void brim__budget_firm_up(brim_budget *budget, brim_memory kind, uint64_t bytes);
+/* And back: the holder can give it up again. Host memory must be pages, whose `elastic` the
+ * caller sets. */
+void brim__budget_soften(brim_budget *budget, brim_memory kind, uint64_t bytes);
 
 /* Reserved: like brim_budget_charge, in the other column. */
 brim_status brim__budget_reserve(brim_budget *budget, brim_memory kind, uint64_t bytes);

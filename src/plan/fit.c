@@ -1,23 +1,28 @@
 /*
  * fit.c: fits a plan into the budget.
  *
- *     minimum = what was there + arena + what sources hold + (hold + 1) slots + 1 scratch + window
+ *     minimum = what was there + arena + what sources hold + max(2, hold) slots + 1 scratch + window
  *     planned = minimum + workers x (stack, if not running, + scratch) + more slots + caches
  *
- * Above the minimum first come workers, up to what the runtime runs, then slots: two more, and of
- * small ones one for each of up to four workers, because there waking a thread costs as much as
- * making a batch and a longer ring needs it less often. Elastic memory of others counts as free,
- * because it can be revoked.
+ * `hold` counts the batch that `next` is asked for among those that are lent: a consumer that
+ * has hold - 1 of them leaves one slot to fill. Two is the least, so that a batch is made while
+ * one is used.
+ *
+ * Above the minimum first come workers, up to what the runtime runs, then slots: up to one that
+ * is never lent and two more, and of small ones one for each of up to four workers, because
+ * there waking a thread costs as much as making a batch and a longer ring needs it less often.
+ * Elastic memory of others counts as free, because it can be revoked.
  *
  * On a device the host's slots are staging slots: the minimum has two of them, in page-locked
- * memory, and hold + 1 device slots. Host, page-locked and device memory must each have room for
- * their part.
+ * memory, and max(2, hold) device slots. Host, page-locked and device memory must each have room
+ * for their part.
  */
 #include "cache/residents.h"
 #include "plan/plan.h"
 
 #include <stdio.h>
 
+#define LEAST_SLOTS  2 /* one is filled while the other is used */
 #define MORE_SLOTS   2
 #define MORE_SMALL   4
 #define SMALL_SLOT   (1u << 20)
@@ -253,9 +258,9 @@ struct amounts {
     uint64_t available; /* to the loader now */
 };
 
-/* Slots of the ring that is lent from: those that may be lent at a time, and one more. */
+/* The least number of slots of the ring that is lent from. */
 static uint32_t lendable(const brim_plan_info *info) {
-    return info->hold + 1;
+    return (uint32_t)brim__max(LEAST_SLOTS, info->hold);
 }
 
 /* Small slots are worth having one for each worker, up to this many. */
@@ -268,9 +273,14 @@ static brim_status count_slots(brim_plan *plan, const struct brim__plan_request 
     const brim_open_options *options = request->options;
     brim_plan_info *info = &plan->info;
     info->hold = options->hold == 0 ? 1 : options->hold;
-    if (info->hold > BRIM__MOST_HOLD) {
-        return brim__fail(BRIM_STATUS_INVALID, "hold=%u: at most %u batches can be lent at a time",
-                          info->hold, BRIM__MOST_HOLD);
+    if (info->hold > BRIM__MOST_HOLD || options->beyond > BRIM__MOST_HOLD - info->hold) {
+        char beyond[32] = "";
+        if (options->beyond > 0) {
+            snprintf(beyond, sizeof beyond, " with beyond=%u", options->beyond);
+        }
+        return brim__fail(BRIM_STATUS_INVALID,
+                          "hold=%u%s: at most %u batches can be lent at a time", info->hold, beyond,
+                          BRIM__MOST_HOLD);
     }
     if (options->slots > BRIM__MOST_SLOTS) {
         return brim__fail(BRIM_STATUS_INVALID, "slots=%u: at most %u", options->slots,
@@ -279,16 +289,17 @@ static brim_status count_slots(brim_plan *plan, const struct brim__plan_request 
     const uint32_t lent_from = lendable(info);
     if (options->slots != 0 && options->slots < lent_from) {
         return brim__fail(BRIM_STATUS_INVALID,
-                          "slots=%u: at least %u are needed, one more than may be lent at a "
-                          "time",
-                          options->slots, lent_from);
+                          "slots=%u: at least %u are needed for hold=%u: as many as may be lent "
+                          "at a time, and no fewer than %u",
+                          options->slots, lent_from, info->hold, LEAST_SLOTS);
     }
     plan->thread_cap = options->threads < 0
                            ? request->threads
                            : (uint32_t)brim__min((uint64_t)options->threads, request->threads);
     /* records for all that there may ever be, so that the minimum does not depend on
      * threads; slots= means those that are lent */
-    const uint32_t lent_cap = options->slots != 0 ? options->slots : lent_from + MORE_SLOTS;
+    const uint32_t more = (uint32_t)brim__max(MORE_SLOTS, options->beyond);
+    const uint32_t lent_cap = options->slots != 0 ? options->slots : info->hold + 1 + more;
     if (plan->on_device.used) {
         info->minimum_slots = STAGING;
         info->minimum_device_slots = lent_from;

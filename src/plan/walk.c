@@ -145,7 +145,8 @@ brim_status brim_pipeline_read_value(const brim_pipeline *pipeline, size_t stage
         return brim__fail(BRIM_STATUS_INVALID, "value %zu: '%s' has %zu here", value,
                           found.use->stage->info.name, count_values(found.use));
     }
-    const brim_pipeline_value whole = { .info = brim_stage_argument_at(&found.use->stage->info, argument),
+    const brim_pipeline_value whole = { .info = brim_stage_argument_at(&found.use->stage->info,
+                                                                       argument),
                                         .text = item->text,
                                         .integer = item->integer,
                                         .real = item->real,

@@ -97,15 +97,15 @@ class Devices(Run):
         for device in self.devices:
             plan = self.json("plan", self.text, "--hold", "3", device=device)
             self.assertEqual(plan["device"], device)
-            self.assertEqual(plan["minimum_device_slots"], 4)
+            self.assertEqual(plan["minimum_device_slots"], 3)
             self.assertGreaterEqual(plan["device_slots"], 4)
             self.assertEqual(plan["minimum_device_bytes"],
-                             4 * plan["device_slot_bytes"] + plan["device_fixed_bytes"])
+                             3 * plan["device_slot_bytes"] + plan["device_fixed_bytes"])
             self.assertEqual(plan["minimum_pinned_bytes"],
                              plan["minimum_slots"] * plan["slot_bytes"])
             self.assertLessEqual(plan["minimum_device_bytes"], plan["planned_device_bytes"])
             people = self.brim("plan", self.text, "--hold", "3", device=device).stdout.decode()
-            for row in (r"device +%s: \d+ slots of .*, at least 4 for --hold 3" % device,
+            for row in (r"device +%s: \d+ slots of .*, at least 3 for --hold 3" % device,
                         r" +minimum .* \(%d bytes\), planned " % plan["minimum_device_bytes"],
                         r"page-locked +minimum .* \(%d bytes\), planned "
                         % plan["minimum_pinned_bytes"]):

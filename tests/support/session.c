@@ -26,6 +26,7 @@ static brim_open_options options_of(const struct how *how) {
     options.device_index = how->device_index;
     options.device_queue = how->queue;
     options.slots = how->slots;
+    options.beyond = how->beyond;
     return options;
 }
 

@@ -72,7 +72,7 @@ struct how {
     void *queue;           /* the consumer's */
     uint64_t device_bytes; /* the runtime's limit of each device; 0: as it sees fit */
     uint64_t pinned_bytes;
-    uint32_t slots;
+    uint32_t slots, beyond;
 };
 
 /* A runtime with one loader. */
