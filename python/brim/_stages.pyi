@@ -999,7 +999,7 @@ class Stages:
         fill: int 0 to 255, one or several, default 0
             the colour, 0 to 255; one value or one for each channel
         mask_fill: int 0 to 255, default 0
-            class of added pixels in masks
+            class of padding pixels in masks
         seed: int from 0, default 0
             another seed gives other draws
         on: str, one or several

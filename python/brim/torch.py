@@ -8,10 +8,10 @@ and the slot is released when the last tensor in it dies. Two small things are c
 program may collect them over a whole epoch without holding slots: fields of one number for each
 sample (labels), and the rows' "ids" and "valid".
 
-A program that holds more batches than `hold` gets copies as long as the budget has room for them, and
-one warning; then the error names the batches that it holds. A trainer that looks ahead (Lightning, the
-Trainer of transformers) is told before an epoch begins which `hold` it needs. All loaders of the process
-use one runtime unless `runtime=` names another.
+A program that holds more batches than `hold` gets copies as long as the budget has room for them,
+and one warning; then the error names the batches that it holds. A trainer that looks ahead
+(Lightning, the Trainer of transformers) is told before an epoch begins which `hold` it needs. All
+loaders of the process use one runtime unless `runtime=` names another.
 
 Padding rows (`remainder="pad"`) are cut off, so that counts and means are right; at the end a rank
 may then get a batch of fewer rows than the others, or of none. With the field "valid", which marks
