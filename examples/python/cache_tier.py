@@ -54,10 +54,10 @@ def main(folder: str, keep: str) -> None:
     file = pathlib.Path(keep, "images.brimcache")
     print("in 32 MiB:")
     assert run(samples, "32MiB", file)["misses"] == 240
-    print("in 5 MiB:")
-    run(samples, "5MiB", file)
-    print("in 5 MiB, as the next run of a program:")
-    again = run(samples, "5MiB", file)
+    print("in 4 MiB:")
+    run(samples, "4MiB", file)
+    print("in 4 MiB, as the next run of a program:")
+    again = run(samples, "4MiB", file)
     assert (again["hits"], again["misses"]) == (240, 0)
 
 

@@ -30,7 +30,7 @@ EXPECTED = {
     ],
     "cache_tier.py": [
         r"in 32 MiB:\n  2\.8 MiB of samples, .* memory, 240 made, 0 found",
-        r"in 5 MiB:\n  2\.8 MiB of samples, .* file, 240 made, 0 found",
+        r"in 4 MiB:\n  2\.8 MiB of samples, .* file, 240 made, 0 found",
         r"next run of a program:\n  .* file, 0 made, 240 found",
     ],
     "cache_validation.py": [

@@ -208,7 +208,7 @@ class Plans(support.Case):
         text = str(brim.pipeline(DATA).plan("16MiB", hold=1))
         for part in (
             r"^stage +at most  puts out$",
-            r"^range 1000 name=index +\d+ B  1000 samples, index int64 scalar$",
+            r"^range 1000 name=index +[\d.]+ (Ki)?B  1000 samples, index int64 scalar$",
             r"^\+ cast float32 ",
             r"^\(\+ is done in one pass with the stage before it\)$",
             r"^index  float32  8 +32 B$",

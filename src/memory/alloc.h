@@ -49,6 +49,7 @@ struct brim__arena {
     brim_budget *budget;
     struct brim__arena_block *blocks; /* newest first */
     uint64_t bytes;                   /* charged so far */
+    uint64_t taken;                   /* of these, without what is left of the blocks */
 };
 void brim__arena_init(struct brim__arena *arena, brim_budget *budget);
 void brim__arena_fini(struct brim__arena *arena);

@@ -31,7 +31,7 @@ void brim__arena_fini(struct brim__arena *arena) {
         block = next;
     }
     arena->blocks = NULL;
-    arena->bytes = 0;
+    arena->bytes = arena->taken = 0;
 }
 
 static size_t room(const struct brim__arena_block *block) {
@@ -86,6 +86,7 @@ brim_status brim__arena_take(struct brim__arena *arena, uint64_t bytes, void *me
             return status;
         }
     }
+    arena->taken += gap(block, alignment) + bytes;
     block->taken += gap(block, alignment);
     void *memory = (uint8_t *)block + block->taken;
     block->taken += bytes;

@@ -60,10 +60,10 @@ static brim_status compile_order(struct brim__compiler *compiler, const struct b
         .labels = brim__plan_labels,
         .user = plan,
     };
-    const uint64_t before = plan->arena.bytes;
+    const uint64_t before = plan->arena.taken;
     brim_status status = plan->sequence.on ? brim__sequence_order(plan, use, key)
                                            : use->stage->add_order(use, &site);
-    plan->stage[index].bytes += plan->arena.bytes - before;
+    plan->stage[index].bytes += plan->arena.taken - before;
     if (status == BRIM_OK) {
         status = brim__enter_stage(compiler, &plan->info.order_fingerprint, use);
     }

@@ -50,7 +50,7 @@ static brim_status open_source(struct brim__compiler *compiler, const struct bri
                           BRIM__MAX_SOURCES);
     }
     struct brim__source *source;
-    const uint64_t before = plan->arena.bytes;
+    const uint64_t before = plan->arena.taken;
     brim_status status = brim__arena_take(&plan->arena, sizeof *source, &source);
     if (status != BRIM_OK) {
         return status;
@@ -67,7 +67,7 @@ static brim_status open_source(struct brim__compiler *compiler, const struct bri
         return leaf->source_name[s] == NULL ? status
                                             : brim__at_source(status, leaf->source_name[s]);
     }
-    plan->stage[index].bytes += plan->arena.bytes - before + source->held_bytes;
+    plan->stage[index].bytes += plan->arena.taken - before + source->held_bytes;
     plan->stage[index].samples = source->stream ? 0 : source->count;
     plan->callback |= source->callback;
     plan->info.data_fingerprint =
