@@ -59,7 +59,9 @@ extern bool fuzz_may_miss_files;
 void fuzz_check_refusal(const char *call, brim_status status);
 /* Parses, opens, takes a few hundred samples and closes; then checks that all
  * memory came back and that the budget was kept. Relative paths mean files of the
- * directory. Returns a digest of what came; 0 if it did not open. */
+ * directory. Returns a digest of what came, FUZZ_NOTHING if that was nothing; 0 if it did not
+ * open. */
+#define FUZZ_NOTHING UINT64_C(0xcbf29ce484222325)
 uint64_t fuzz_run(const char *text);
 /* The batches of a loader, as far as fuzz_run takes them. */
 uint64_t fuzz_take(brim_loader *loader);

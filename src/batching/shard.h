@@ -53,4 +53,16 @@ void brim__shard_own_rows(const struct brim__shard *shard, uint64_t rows, uint64
                           uint64_t *end);
 uint64_t brim__shard_micro_count(const struct brim__shard *shard, uint64_t rows);
 
+/* bucket: a step is one batch for each rank, in the order of ranks. The number of this rank's,
+ * over all steps; whose turn it is after `made` batches of the step; whether that is all. */
+static inline uint64_t brim__shard_batch_of_step(const struct brim__shard *shard, uint64_t step) {
+    return step * shard->world + shard->rank;
+}
+static inline bool brim__shard_is_next(const struct brim__shard *shard, uint32_t made) {
+    return made == shard->rank;
+}
+static inline bool brim__shard_is_whole(const struct brim__shard *shard, uint32_t made) {
+    return made == shard->world;
+}
+
 #endif

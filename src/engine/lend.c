@@ -223,7 +223,7 @@ brim_status brim__lend(brim_loader *loader, struct brim__slot *slot, brim_batch 
         return status;
     }
     describe(loader, slot);
-    slot->state = BRIM__SLOT_LENT;
+    brim__slot_set(slot, BRIM__SLOT_LENT);
     loader->lent++;
     ring->take++;
     if (loader->sequencer != NULL) {

@@ -160,7 +160,7 @@ static void leave_slot(brim_loader *loader, struct brim__slot *slot) {
         brim__slot_free(slot);
         brim__loader_event(loader);
     } else if (!slot->abandoned && slot->claims.made == slot->rows) {
-        slot->state = BRIM__SLOT_READY;
+        brim__slot_set(slot, BRIM__SLOT_READY);
         if (slot->ticket == ring->take) {
             brim__loader_event(loader);
         }

@@ -21,7 +21,7 @@ static struct brim__slot *begin_chunk(brim_loader *loader) {
     slot->rows = 0;
     slot->delivery = (struct brim__delivery){ .first = stream->at };
     brim__begin(loader, slot);
-    slot->state = BRIM__SLOT_FILLING;
+    brim__slot_set(slot, BRIM__SLOT_FILLING);
     slot->busy = 1;
     return slot;
 }

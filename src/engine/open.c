@@ -284,10 +284,13 @@ static brim_status take_ring(brim_loader *loader, struct brim__ring *ring) {
     brim_status status = BRIM_OK;
     while (status == BRIM_OK && ring->count < ring->minimum) {
         struct brim__slot *slot = &ring->slot[ring->count];
+        brim__slot_set(slot, BRIM__SLOT_MAPPING);
         status = brim__slot_map(loader, slot, false);
         if (status == BRIM_OK) {
             brim__slot_free(slot);
             ring->count++;
+        } else {
+            brim__slot_set(slot, BRIM__SLOT_EMPTY);
         }
     }
     return status;

@@ -77,7 +77,7 @@ static void release_slot_there(brim_loader *loader, struct brim__slot *slot, voi
          * memory back only after what uses it. */
         brim__ring_give_up(loader, slot);
     } else if (!closed) {
-        slot->state = side->left.handle != NULL ? BRIM__SLOT_LEAVING : BRIM__SLOT_FREE;
+        brim__slot_set(slot, side->left.handle != NULL ? BRIM__SLOT_LEAVING : BRIM__SLOT_FREE);
         atomic_store(&loader->polls, true);
     }
     if (!closed) {

@@ -59,8 +59,27 @@ struct brim__slot *brim__ring_slot(const struct brim__ring *ring, uint64_t ticke
 
 /* ---------------------------------------------------------------- one slot */
 
+#define TO(state) (1u << BRIM__SLOT_##state)
+
+/* The drawing: to which states each one leads. What is begun with no rows is complete at once. */
+static const unsigned edges[] = {
+    [BRIM__SLOT_EMPTY] = TO(MAPPING),
+    [BRIM__SLOT_MAPPING] = TO(FREE) | TO(EMPTY),
+    [BRIM__SLOT_FREE] = TO(FILLING) | TO(READY) | TO(EMPTY),
+    [BRIM__SLOT_FILLING] = TO(READY) | TO(FREE),
+    [BRIM__SLOT_READY] = TO(LENT) | TO(LEAVING) | TO(FILLING) | TO(FREE),
+    [BRIM__SLOT_LENT] = TO(FREE) | TO(LEAVING) | TO(EMPTY),
+    [BRIM__SLOT_LEAVING] = TO(READY) | TO(FREE) | TO(EMPTY),
+};
+
+void brim__slot_set(struct brim__slot *slot, enum brim__slot_state state) {
+    assert(slot->state == state || (edges[slot->state] & 1u << state) != 0);
+    (void)edges;
+    slot->state = state;
+}
+
 void brim__slot_free(struct brim__slot *slot) {
-    slot->state = BRIM__SLOT_FREE;
+    brim__slot_set(slot, BRIM__SLOT_FREE);
     slot->abandoned = slot->inspected = false;
     brim__error_clear(&slot->error);
 }
@@ -71,7 +90,7 @@ void brim__slot_restart(struct brim__slot *slot) {
     slot->inspected = false;
     slot->bad_text[0] = '\0';
     brim__error_clear(&slot->error);
-    slot->state = slot->rows == 0 ? BRIM__SLOT_READY : BRIM__SLOT_FILLING;
+    brim__slot_set(slot, slot->rows == 0 ? BRIM__SLOT_READY : BRIM__SLOT_FILLING);
 }
 
 void brim__slot_drop(struct brim__slot *slot) {
@@ -103,7 +122,7 @@ brim_status brim__ring_grow(brim_loader *loader, struct brim__ring *ring) {
         slot++;
     }
     const bool unlocked = ring->memory == BRIM__RING_DEVICE; /* drivers take their time */
-    slot->state = BRIM__SLOT_MAPPING;
+    brim__slot_set(slot, BRIM__SLOT_MAPPING);
     ring->count++;
     ring->grow = false;
     if (unlocked) {
@@ -115,7 +134,7 @@ brim_status brim__ring_grow(brim_loader *loader, struct brim__ring *ring) {
     }
     ring->refused = status != BRIM_OK;
     if (status != BRIM_OK) {
-        slot->state = BRIM__SLOT_EMPTY;
+        brim__slot_set(slot, BRIM__SLOT_EMPTY);
         ring->count--;
         return status;
     }
@@ -169,13 +188,13 @@ brim_status brim__ring_firm_up(brim_loader *loader, struct brim__ring *ring) {
     while (slot->state != BRIM__SLOT_EMPTY) {
         slot++;
     }
-    slot->state = BRIM__SLOT_MAPPING;
+    brim__slot_set(slot, BRIM__SLOT_MAPPING);
     ring->count++;
     brim__loader_unlock(loader); /* others give way */
     const brim_status status = brim__slot_map(loader, slot, false);
     brim__lock(&loader->mutex);
     if (status != BRIM_OK) {
-        slot->state = BRIM__SLOT_EMPTY;
+        brim__slot_set(slot, BRIM__SLOT_EMPTY);
         ring->count--;
         return status;
     }

@@ -12,17 +12,14 @@
  *        take                        make
  *          │ ready │ ready │ filling │ (not begun)        lent, leaving: tickets below take
  *
- *             ┌───────────────── dropped: recall, seek ─────────────────┐
- *             ▼                                                         │
- *   EMPTY ► FREE ──── begin ───► FILLING ──── complete ───► READY ──────┤
- *     ▲ ▲     ▲ │                 ▲  │ ▲                      │ ▲       │
- *     │ │     │ │ give up         │  │ └──── restart ─────────┘ │ send  │
- *     │ │     │ ▼                 │  │ dropped while a thread   │ again │
- *     │ └─ MAPPING                │  ▼ is inside: abandoned     │       │
- *     │       │      upload fails │  (FREE when it leaves)      ▼       │
- *     │       │                   └──────────────────────── LENT or LEAVING
- *     │       └──────────── released, and nothing reads it any more ────┘
- *     └──────────────────── lost: when its reader is done is unknown
+ *   EMPTY ─ grow ► MAPPING ► FREE ─ begin ► FILLING ─ complete ► READY ─ next, upload ► LENT, LEAVING
+ *     ▲               │       │ ▲             │  ▲               │ │ ▲                    │    │    │
+ *     ├── refused ────┘       │ │             │  └── restart ────┘ │ └─── send again ─────┘    │    │
+ *     ├────── give up ────────┘ │             │                    │                           │    │
+ *     │                         ├─ dropped ───┘                    │                           │    │
+ *     │                         ├─ dropped, or a chunk is used up ─┘                           │    │
+ *     │                         └──────────── released, and nothing reads it ──────────────────┘    │
+ *     └─────────────────────── lost: it is unknown when its reader is done ─────────────────────────┘
  *
  *   state     memory   who may change it
  *   EMPTY     none     the thread that grows the ring
@@ -35,8 +32,9 @@
  *   LEAVING   yes      the device reads it until the event `left` is done: a staging slot whose
  *                      upload is under way, or a device slot that the consumer has released
  *
- * The words of the drawing are functions of ring.c and chain.c, and brim__chain_check asserts
- * what it says. Which failure leads where is a table in chain.h.
+ * brim__slot_set asserts that each change of state is an edge of the drawing, but for closing,
+ * when all memory goes; brim__chain_check asserts what is said of tickets and memory. Which
+ * failure leads where is a table in chain.h.
  *
  * The slots of a ring all have the same size. Which of them count as elastic is only a mark: it
  * moves to the slot that is given up. Batches up to `hold` are lent inside the minimum; for each
@@ -176,6 +174,8 @@ static inline bool brim__slot_is_ready(const struct brim__slot *slot) {
     return slot != NULL && slot->state == BRIM__SLOT_READY;
 }
 
+/* Another state, to which an edge of the drawing leads. */
+void brim__slot_set(struct brim__slot *slot, enum brim__slot_state state);
 /* To FREE, where nothing uses it; its rows are made from the beginning; what it holds is
  * dropped, at once or when its threads leave it. */
 void brim__slot_free(struct brim__slot *slot);

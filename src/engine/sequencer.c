@@ -24,7 +24,7 @@ static bool take_slot(brim_loader *loader) {
     if (slot != NULL) {
         slot->rows = 0;
         brim__slot_restart(slot);
-        slot->state = BRIM__SLOT_FILLING;
+        brim__slot_set(slot, BRIM__SLOT_FILLING);
         slot->ticket = ring->make; /* if it is handed out */
         sequencer->slot = slot;
         sequencer->rows = sequencer->width = 0;
@@ -57,7 +57,7 @@ static bool act(brim_loader *loader, const struct brim__slot *slot) {
         .rows = delivery->valid_rows,
         .all_rows = delivery->rows,
         .epoch = slot->epoch,
-        .number = plan->batching.bucket.on ? delivery->step * plan->shard.world + plan->shard.rank
+        .number = plan->batching.bucket.on ? brim__shard_batch_of_step(&plan->shard, delivery->step)
                                            : delivery->first,
         .region = brim__pages_region(&slot->pages),
     };
@@ -125,7 +125,7 @@ static void publish(brim_loader *loader, uint32_t micros, const struct brim__pos
         brim__slot_free(slot);
     } else {
         slot->ticket = loader->batches->make++;
-        slot->state = BRIM__SLOT_READY;
+        brim__slot_set(slot, BRIM__SLOT_READY);
     }
     brim__loader_event(loader);
     brim__loader_unlock(loader);
@@ -262,7 +262,7 @@ static enum brim__flow place_bucket(brim_loader *loader) {
     struct brim__sequencer *sequencer = loader->sequencer;
     struct brim__bucket_batch batch;
     const uint32_t turn = sequencer->micro; /* whose batch it is */
-    const bool own = turn == plan->shard.rank;
+    const bool own = brim__shard_is_next(&plan->shard, turn);
     if (own && !take_slot(loader)) {
         return BRIM__FLOW_WAIT;
     }
@@ -283,7 +283,7 @@ static enum brim__flow place_bucket(brim_loader *loader) {
     sequencer->last = batch.after;
     sequencer->step_rows += batch.rows;
     sequencer->micro = turn + 1;
-    if (sequencer->micro == plan->shard.world) {
+    if (brim__shard_is_whole(&plan->shard, sequencer->micro)) {
         sequencer->micro = 0; /* one batch, not a micro-batch */
         sequencer->phase = BRIM__COMPLETING;
     }

@@ -143,8 +143,8 @@ static void upload(brim_loader *loader, struct brim__slot *from, struct brim__sl
     struct brim__ring *there = loader->last, *here = there->from;
     const bool again = to->state == BRIM__SLOT_FILLING;
     uint64_t copied = 0;
-    from->state = BRIM__SLOT_LEAVING;
-    to->state = BRIM__SLOT_FILLING;
+    brim__slot_set(from, BRIM__SLOT_LEAVING);
+    brim__slot_set(to, BRIM__SLOT_FILLING);
     from->busy = to->busy = 1;
     describe(to, from);
     here->take += !again;
@@ -169,7 +169,7 @@ static void upload(brim_loader *loader, struct brim__slot *from, struct brim__sl
     if (to->abandoned) {
         brim__slot_free(to);
     } else {
-        to->state = BRIM__SLOT_READY;
+        brim__slot_set(to, BRIM__SLOT_READY);
     }
 }
 

@@ -72,8 +72,8 @@ void brim__upload_failed(brim_loader *loader, struct brim__slot *from, brim_stat
     case SEND_AGAIN:
         to = brim__ring_find(there, BRIM__SLOT_READY, ticket);
         assert(to != NULL);
-        to->state = BRIM__SLOT_FILLING; /* keeps its place, for no thread yet */
-        from->state = BRIM__SLOT_READY;
+        brim__slot_set(to, BRIM__SLOT_FILLING); /* keeps its place, for no thread yet */
+        brim__slot_set(from, BRIM__SLOT_READY);
         keep_in_slot(from, status);
         break;
     case MAKE_AGAIN:
@@ -99,7 +99,7 @@ void brim__upload_not_sent(brim_loader *loader, struct brim__slot *from, struct 
         brim__slot_free(from);
         brim__slot_free(to);
     } else {
-        from->state = BRIM__SLOT_READY;
+        brim__slot_set(from, BRIM__SLOT_READY);
         keep_in_slot(from, status);
         if (!again) {
             brim__slot_free(to);

@@ -104,7 +104,7 @@ static bool await_reader(brim_loader *loader) {
             (void)brim__event_wait(&uploader->device, &slot->device.left);
             brim__lock(&loader->mutex);
             brim__event_free(&uploader->device, &slot->device.left);
-            slot->state = BRIM__SLOT_FREE;
+            brim__slot_set(slot, BRIM__SLOT_FREE);
             return true;
         }
     }
