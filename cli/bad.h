@@ -3,7 +3,7 @@
  *
  * A loader keeps only the last few, those of batches that it makes ahead among
  * them; at the end of an epoch these are of the next, where the same samples are
- * bad again. So whoever tells them looks after each batch and keeps what is new.
+ * bad again. So a command that reports them looks after each batch and keeps what is new.
  */
 #ifndef CLI_BAD_H
 #define CLI_BAD_H

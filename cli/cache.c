@@ -48,7 +48,7 @@ static void failed_now(struct work *work, const char *path, brim_status status) 
 
 /* ------------------------------------------------------------------- actions */
 
-/* What stands behind the action's name. */
+/* What stands after the action's name. */
 static size_t paths_of(const struct work *work, char *const **paths) {
     *paths = work->options->operands + 1;
     return work->options->operand_count - 1;
@@ -274,7 +274,7 @@ struct action {
     void (*run)(struct work *work);
     bool deletes; /* takes --dry-run */
     bool bounded; /* takes --to */
-    bool sums;    /* ends the array of files itself, to say more behind it */
+    bool sums;    /* ends the array of files itself, to say more after it */
 };
 
 static const struct action actions[] = {

@@ -26,7 +26,7 @@ struct cat {
     struct npy_writer *npy; /* NULL: to standard output */
     struct progress progress;
     bool live;          /* samples are shown as they come: those of a stream, or on a terminal */
-    unsigned unflushed; /* batches, to notice in time that nobody reads on */
+    unsigned unflushed; /* batches, to notice in time that the reader has gone */
     uint64_t skipped, shown;
     struct failure failure; /* status BRIM_OK: none */
 };

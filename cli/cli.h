@@ -29,7 +29,7 @@ struct command {
     int (*run)(const struct options *options);
 };
 
-/* What the first word behind `brim cache` may be. */
+/* What the first word after `brim cache` may be. */
 #define CACHE_ACTIONS "list info verify rm prune"
 
 extern const struct command commands[];

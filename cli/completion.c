@@ -4,7 +4,7 @@
  * A script holds copies of the tables of commands, options and stages, so that
  * completing starts no process. Inside a pipeline the last word is completed by
  * what stands before it: after '(' or at the begin a stage that can begin, after
- * '|' one that can follow, behind a stage its arguments, behind "key=" a choice or
+ * '|' one that can follow, after a stage its arguments, after "key=" a choice or
  * a file.
  */
 #include "completion.h"

@@ -3,7 +3,7 @@
  *
  * A word in quotes that is not closed reaches the function with its quote, and is
  * replaced as a whole, so that candidates are whole pipelines. bash closes the
- * quote behind a single candidate; a stage that is found is therefore offered with
+ * quote after a single candidate; a stage that is found is therefore offered with
  * what can follow it, which leaves the quote open.
  */
 #include "completion.h"

@@ -1,5 +1,5 @@
 /*
- * holders.h: who holds memory, and what was the most: a tree of budgets for each kind of
+ * holders.h: what holds memory, and the most that it held: a tree of budgets for each kind of
  * memory that was used; and what went to a device.
  */
 #ifndef CLI_HOLDERS_H
@@ -19,7 +19,7 @@ void holders_json(struct document *json, brim_runtime *runtime);
 void shared_print(const brim_usage *usage, int width);
 void shared_json(struct document *json, const brim_usage *usage);
 
-/* "device": as it is written behind --device. */
+/* "device": as it is written after --device. */
 void put_device(struct document *json, const struct options *options);
 /* "device", "device_slots" and "copied_bytes" of a loader; the line for people only on a
  * device, its text beginning in column `width`. */

@@ -6,7 +6,7 @@
  * Floats whose range nothing tells are taken as 0 to 1, or 0 to 255, if they all
  * lie there; only otherwise they are stretched, all images of the sheet alike, and
  * a note says so. Whole numbers in one channel that can only be classes (a mask)
- * get a colour each. What is not a number is drawn in a colour that no one misses.
+ * get a colour each. What is not a number is drawn in a colour that stands out.
  *
  * The stages are walked from the last to the first, so that the field that `copy`
  * made is followed to the one that it was made from.

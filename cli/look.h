@@ -11,7 +11,7 @@
 
 #define LOOK_CHANNELS 4
 
-/* One sample, its elements one behind the other. */
+/* One sample, its elements one after the other. */
 struct image {
     brim_dtype dtype;
     uint32_t height, width, channels; /* 1 gray, 3 RGB, 4 RGB and opacity */

@@ -1,5 +1,5 @@
 /*
- * npy_writer.c: the files behind `brim cat --npy`.
+ * npy_writer.c: the files of `brim cat --npy`.
  *
  * How many samples there are is known at the end, so the header takes a fixed
  * number of bytes, blank at first, and is written when the count is known:
@@ -262,7 +262,7 @@ brim_status npy_writer_finish(struct npy_writer *writer, struct failure *failure
     for (uint32_t i = 0; i < writer->count && status == BRIM_OK; i++) {
         struct column *column = &writer->columns[i];
         const bool dense = column->form == BRIM_FORM_DENSE;
-        /* behind a ragged field's first dimension stand the others of its samples */
+        /* the other dimensions of a ragged field's samples come after its first */
         const uint32_t skip = dense || column->rank == 0 ? 0 : 1;
         status = output_finish(&column->values, column->dtype,
                                dense ? writer->samples : (uint64_t)column->items,

@@ -3,11 +3,11 @@
  *
  * FIELD.npy of a dense field has the samples in its first dimension. A field
  * whose samples differ in length gives two files: FIELD.npy with all of them one
- * behind the other, and FIELD.offsets.npy, int64: sample i lies from offsets[i]
+ * after the other, and FIELD.offsets.npy, int64: sample i lies from offsets[i]
  * to offsets[i + 1].
  *
  * The files carry other names until npy_writer_finish renames them; a writer that
- * is only closed leaves none of them behind.
+ * is only closed removes them.
  */
 #ifndef CLI_NPY_WRITER_H
 #define CLI_NPY_WRITER_H

@@ -10,9 +10,9 @@
  * What is proposed has worked in the session's budget: `cache memory` had room for all
  * samples of the trial, and a file, which needs memory to be filled, was filled with a few.
  *
- * The places are the last stage behind which a cache may stand, which saves most, and
- * one before it where samples are least, if that is half of it or less. A place right
- * behind the source is none: the system keeps files in memory by itself.
+ * The places are after the last stage that allows a cache, which saves most, and after
+ * an earlier one where samples are smallest, if that is half of it or less. Right after
+ * the source is no place: the system keeps files in memory by itself.
  */
 #include "propose.h"
 
@@ -98,7 +98,7 @@ void proposals_find(struct proposals *proposals, const struct session *session,
     }
 }
 
-/* A new text with `more` behind stage `stage` of a plain pipeline. */
+/* A new text with `more` after stage `stage` of a plain pipeline. */
 static char *insert(const brim_pipeline *pipeline, uint32_t stage, const char *more) {
     const char *text = brim_pipeline_text(pipeline);
     brim_pipeline_stage at;

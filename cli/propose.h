@@ -16,7 +16,7 @@
 #define PROPOSALS 2
 
 struct proposal {
-    uint32_t stage; /* the cache stands behind this one ... */
+    uint32_t stage; /* the cache stands after this one ... */
     char after[BRIM_NAME_BYTES];
     uint64_t sample_bytes; /* that it keeps of a sample, at most */
     double bytes;          /* of all samples */

@@ -270,7 +270,7 @@ static bool copy_run(void *user, const unsigned char *data, uint64_t bytes) {
     return true;
 }
 
-/* The elements one behind the other. They are walked as bytes, one more dimension. */
+/* The elements one after the other. They are walked as bytes, one more dimension. */
 static unsigned char *value_copy(const struct value *value) {
     const size_t element = brim_dtype_bytes(value->dtype);
     unsigned char *copy = take(value->count, element), *to = copy;

@@ -39,7 +39,7 @@ def python_name(name: str) -> str:
 
 
 def binding_argument(stage: _core.StageInfo) -> str | None:
-    """The argument that takes an object of the caller's, if there is one."""
+    """The argument that takes an object of the program, if there is one."""
     for argument in stage["arguments"]:
         if argument["type"] == "binding":
             return argument["name"]

@@ -158,7 +158,7 @@ class Dataset(Opened, keras.utils.PyDataset):
             source.need_dense(self._names, f"Keras on {backend}")
 
         self._lock = threading.Lock()  # guards what follows; the loader is moved only with it
-        self._caller: FrameType | None = None  # generator of the pass; None: somebody else
+        self._caller: FrameType | None = None  # generator of the pass; None: another caller
         self._left: deque[FrameType] = deque(maxlen=2)  # generators of passes left early
         self._taken = 0  # batches of the pass
         self._complete = True
@@ -197,7 +197,7 @@ class Dataset(Opened, keras.utils.PyDataset):
                     "this pass was ended by a newer one over the same dataset; for two at a time "
                     "open two datasets"
                 )
-            # one who looks, outside of any generator, begins with index 0
+            # a look at the data, outside of any generator, begins with index 0
             looks = caller is None and self._taken > 0 and index == 0
             if self._complete or caller is not self._caller or looks:
                 self._begin(caller)

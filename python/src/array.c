@@ -4,7 +4,7 @@
  * An Array is a view of a batch's memory and keeps the batch alive. It speaks the
  * buffer protocol, __array_interface__ and DLPack (dlpack.c), so that every framework
  * takes it without a copy. On a device it speaks DLPack alone, and CUDA's
- * __cuda_array_interface__ (device.c): whoever asks for host memory is told to copy.
+ * __cuda_array_interface__ (device.c): a request for host memory fails and says to copy.
  */
 #include "extension.h"
 
@@ -196,7 +196,7 @@ static int array_buffer(PyObject *object, Py_buffer *view, int flags) {
                          .itemsize = (Py_ssize_t)brim_dtype_bytes(self->dtype),
                          .readonly = self->readonly,
                          .ndim = self->rank,
-                         /* the protocol does not say const, and nobody writes there */
+                         /* the protocol does not say const, and no code writes there */
                          .format = (flags & PyBUF_FORMAT) != 0 ? (char *)(uintptr_t)format : NULL,
                          .shape = (flags & PyBUF_ND) != 0 ? self->shape : NULL,
                          .strides = strided ? self->strides : NULL };

@@ -48,13 +48,13 @@ static void give_back(BatchObject *self) {
         self->batch = NULL;
         *(self->is_copy ? &self->lending->copies : &self->lending->lent) -= 1;
         self->lending->beyond -= self->is_beyond;
-        if (self->on_device) { /* the call may wait for the driver, and behind a closed loader for
-                                  the queue's work */
+        if (self->on_device) { /* the call may wait for the driver and, of a closed loader, for the
+                                  queue's work */
             void *const queue = brim_py_batch_behind(self);
             BRIM_WITHOUT_LOCK(brim_batch_release_after(batch, queue));
             return;
         }
-        /* with the interpreter's lock: the call waits for nobody who needs it, and
+        /* with the interpreter's lock: the call waits for no thread that needs it, and
          * giving the lock up for each batch would cost more than the call */
         brim_batch_release(batch);
     }

@@ -2,7 +2,7 @@
  * buffer.h: the buffer protocol under the limited API of 3.10.
  *
  * The limited API has it from 3.11 on. 3.10 has the same functions, struct and slots,
- * laid out alike, only not declared for those who keep to the limited API; so they
+ * laid out alike, only not declared for code that keeps to the limited API; so they
  * are declared here. Include after Python.h.
  */
 #ifndef BRIM_PYTHON_BUFFER_H

@@ -142,7 +142,7 @@ static void raise_of_batch(LoaderObject *self, brim_status status) {
     }
 }
 
-/* The next batch of the library's, in slices. BRIM_STATUS_INTERRUPTED with an exception
+/* The next batch from the library, in slices. BRIM_STATUS_INTERRUPTED with an exception
  * set: a signal's. */
 static brim_status wait_for_batch(LoaderObject *self, int64_t timeout_ns, brim_batch **batch) {
     brim_loader *const loader = self->loader;
@@ -156,7 +156,7 @@ static brim_status wait_for_batch(LoaderObject *self, int64_t timeout_ns, brim_b
         }
         BRIM_WITHOUT_LOCK(status = brim_loader_next(loader, slice, batch));
         if (PyErr_Occurred() != NULL || PyErr_CheckSignals() != 0) {
-            /* for those who catch KeyboardInterrupt and go on */
+            /* for programs that catch KeyboardInterrupt and go on */
             if (status == BRIM_OK) {
                 self->pending = *batch;
             }
@@ -172,8 +172,8 @@ static brim_status wait_for_batch(LoaderObject *self, int64_t timeout_ns, brim_b
     }
 }
 
-/* Once, of copies that were made. It is said when the program has let go of something, or
- * at the end of the epoch: before, nobody knows how many it keeps. */
+/* Warns once of copies that were made: when the program has let go of something, or at the
+ * end of the epoch. Before that it is not known how many it keeps. */
 static int warn_of_copies(LoaderObject *self) {
     if (self->warned || self->copied == 0) {
         return 0;
@@ -264,7 +264,7 @@ PyObject *brim_py_loader_take(LoaderObject *self, int64_t timeout_ns) {
         status = wait_for_batch(self, timeout_ns, &batch);
     }
     if (status == BRIM_OK && warn_of_empty(self, batch) != 0) {
-        self->pending = batch; /* for those who catch the warning and go on */
+        self->pending = batch; /* for programs that catch the warning and go on */
         self->failed = 1;
         return NULL;
     }

@@ -2,7 +2,7 @@
  * device.c: batches on devices: which devices there are, the streams of consumers, and
  * copies to the host.
  *
- * A batch on a device is there after an event. Whoever reads it says in which queue:
+ * A batch on a device is there after an event. A reader says in which queue it reads:
  * that queue is made to wait for the event (brim_py_batch_await), and the batch goes back
  * after all that the queue holds when the last view dies. Nothing here waits itself but
  * for copies to the host.
@@ -11,7 +11,7 @@
  * stream, 2 the default stream of the calling thread, others are pointers; 0 could be
  * either of the first two and is refused. What was in the stream of one thread is given
  * back by whatever thread drops the last view: so the mark is put into the legacy stream,
- * which is behind all threads' default streams.
+ * which waits for all threads' default streams.
  */
 #include "extension.h"
 
@@ -192,7 +192,7 @@ int brim_py_batch_await(BatchObject *batch, void *stream) {
         batch->queue = behind; /* before another thread names one */
     }
     status = wait_in(batch, stream);
-    if (status == BRIM_STATUS_INVALID) { /* it is none, so nobody uses it */
+    if (status == BRIM_STATUS_INVALID) { /* it is none, so nothing uses it */
         batch->queue = before;
     }
     return status == BRIM_OK ? 0 : -1;

@@ -109,7 +109,7 @@ static void delete_versioned(struct dl_versioned *managed) {
     drop(managed->context);
 }
 
-/* Deletes what nobody took over, unless somebody deleted it all the same. */
+/* Deletes a tensor that was not taken over, unless it has been deleted all the same. */
 static void end_capsule(PyObject *capsule) {
     const char *const name = PyCapsule_IsValid(capsule, NAME)             ? NAME
                              : PyCapsule_IsValid(capsule, NAME_VERSIONED) ? NAME_VERSIONED

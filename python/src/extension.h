@@ -74,7 +74,7 @@ int brim_py_errors_init(PyObject *module);
 /* Raises what a status means, with the thread's last failure. NULL, always. A
  * function's exception that is its cause becomes the exception's. */
 PyObject *brim_py_raise(brim_status status);
-/* The same of another failure, in these words; and of none of the library's. */
+/* The same of another failure, in these words; and of one that is not the library's. */
 PyObject *brim_py_raise_failure(brim_status status, const brim_failure *failure, const char *text);
 PyObject *brim_py_raise_text(brim_status status, const char *text);
 
@@ -193,7 +193,7 @@ PyObject *brim_py_serve(PyObject *module, PyObject *args);
 
 typedef struct {
     PyObject_HEAD
-    brim_runtime *runtime; /* NULL: closed, and nobody inside */
+    brim_runtime *runtime; /* NULL: closed, and no call inside */
     Py_ssize_t users;      /* calls in progress, with the lock or without */
     int closed;            /* the last of them frees it */
 } RuntimeObject;
@@ -322,7 +322,7 @@ int brim_py_read_stream(PyObject *object, uintptr_t *stream);
 int brim_py_queue(PyObject *object, brim_device kind, void **queue);
 /* The queue after whose work a batch is released that was used in this one. */
 void *brim_py_queue_behind(void *queue);
-/* A field of a batch in new memory of the host, behind `before` bytes: a bytearray. */
+/* A field of a batch in new memory of the host, after `before` bytes: a bytearray. */
 PyObject *brim_py_read_field(BatchObject *batch, size_t number, size_t before);
 /* An Array in host memory that is a copy of one on a device. */
 PyObject *brim_py_array_copy(const ArrayObject *array);

@@ -18,7 +18,7 @@
  * its first dimension were written, None where it is dense.
  *
  * Invariant: no Array outlives its call. Its memory soon holds another sample, or is
- * gone; so after the call nobody but this file may have a reference to one, or the
+ * gone; so after the call only this file may have a reference to one, or the
  * sample fails with a text that says what was kept. An exception holds the frames it
  * came through, and these their variables: brim/_tracebacks.py takes them away.
  *
@@ -219,7 +219,7 @@ static PyObject *outputs_to_tuple(const brim_value *outputs, size_t count, struc
     return tuple;
 }
 
-/* Which view somebody else refers to; views->count: none. */
+/* Which view something else still refers to; views->count: none. */
 static size_t find_kept(const struct views *views) {
     size_t i = 0;
     while (i < views->count && Py_REFCNT(views->array[i]) == 1) {
@@ -241,7 +241,7 @@ static int drop_views(struct views *views) {
         at = find_kept(views);
     }
     if (at < views->count) {
-        brim_keep_addresses(); /* whoever has it may look at it when its memory is gone */
+        brim_keep_addresses(); /* the program may look at it when its memory is gone */
     }
     if (at < views->count && exception != NULL) {
         PyErr_Format(brim_py_error,

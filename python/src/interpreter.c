@@ -10,8 +10,8 @@
  *     every call    Ensure ... Release
  *     thread's end  the state is put on the list of those without a thread
  *
- * Clearing a state takes the interpreter's lock, but whoever ends brim's threads and
- * waits for them may hold it. So states of threads that have ended are cleared later,
+ * Clearing a state takes the interpreter's lock, but a thread that ends brim's threads
+ * and waits for them may hold it. So states of threads that have ended are cleared later,
  * by the next thread that comes here for the first time: there are never more of them
  * than threads have lived at once. That thread has no state of its own yet, which
  * matters: PyThreadState_Delete forgets the calling thread's (3.12).

@@ -229,7 +229,7 @@ PyObject *brim_py_loader_new(brim_loader *loader, RuntimeObject *runtime, PyObje
     self->hold = hold;
     self->copies = copies;
     self->wanted_epoch = BRIM_PY_NO_EPOCH;
-    brim_py_loader_note_start(self); /* without the lock: nobody else knows it yet */
+    brim_py_loader_note_start(self); /* without the lock: no other thread knows it yet */
     self->next = open_loaders;
     if (open_loaders != NULL) {
         open_loaders->before = self;
@@ -276,7 +276,7 @@ void brim_py_loader_finish(LoaderObject *self) {
     brim_loader *const loader = self->loader;
     stop_processes(self);
     BRIM_WITHOUT_LOCK({
-        do { /* whoever is inside comes out */
+        do { /* the thread that is inside comes out */
             (void)brim_loader_interrupt(loader);
         } while (PyThread_acquire_lock_timed(self->busy, 1000, 0) != PY_LOCK_ACQUIRED);
     });
@@ -286,7 +286,7 @@ void brim_py_loader_finish(LoaderObject *self) {
     PyThread_release_lock(self->busy);
 }
 
-/* Closes it, now or when those who look at it have looked. -1 with an exception: the
+/* Closes it, now or when the calls that read it are done. -1 with an exception: the
  * calling thread is inside it, and would wait for itself. */
 static int shut(LoaderObject *self) {
     if (self->loader == NULL || self->closing) {
@@ -352,7 +352,7 @@ static void leave_orphan(LoaderObject *self) {
             return;
         }
     }
-    Py_INCREF(self->bindings); /* nobody can close it: what it calls must stay */
+    Py_INCREF(self->bindings); /* nothing can close it: what it calls must stay */
 }
 
 static PyObject *loader_close(PyObject *object, PyObject *unused) {

@@ -27,7 +27,7 @@ typedef struct LoaderObject {
     brim_device device_kind; /* where its batches are */
     uint32_t device_index;
     PyThread_type_lock busy;
-    unsigned long busy_thread; /* who holds it; 0: nobody */
+    unsigned long busy_thread; /* the thread that holds it; 0: none */
     int closing;
     pid_t process;
     Py_ssize_t users; /* calls that read it without `busy`, with the interpreter's lock */
@@ -36,7 +36,7 @@ typedef struct LoaderObject {
 
     uint32_t hold;
     int copies, warned;
-    Py_ssize_t most_kept;   /* the program has had so many batches at a time */
+    Py_ssize_t most_kept;   /* most batches that the program has had at a time */
     uint64_t copied;        /* batches handed out as copies */
     uint64_t warned_caches; /* that keep nothing more: a bit for each */
     uint64_t noted_caches;  /* that were reset */
@@ -66,7 +66,7 @@ int brim_py_loader_usable(const LoaderObject *self);
 /* Takes `busy`; signals are looked at while waiting. -1 with an exception. */
 int brim_py_loader_enter(LoaderObject *self);
 void brim_py_loader_leave(LoaderObject *self);
-/* Raises a failure of the library's loader. */
+/* Raises the failure of the brim_loader. */
 PyObject *brim_py_loader_raise(LoaderObject *self, brim_status status);
 /* For calls that only look: it stays open until they are done, even if the collector,
  * which may run in the middle of them, drops its last other user. */
@@ -87,7 +87,7 @@ int brim_py_warn_of_caches(LoaderObject *self, Py_ssize_t level);
 
 /* --------------------------------------------------------------- loader.c */
 
-/* Closes it now. `busy` is free, nobody looks. */
+/* Closes it now. `busy` is free, and no call reads it. */
 void brim_py_loader_finish(LoaderObject *self);
 
 /* --------------------------------------------------------------- epochs.c */

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* A count, or None where nobody can tell. */
+/* A count, or None where it is not known. */
 static PyObject *count_or_none(uint64_t count) {
     return count == BRIM_UNKNOWN ? Py_NewRef(Py_None) : PyLong_FromUnsignedLongLong(count);
 }

@@ -22,7 +22,7 @@
  * Locks: pools_lock guards the list of pools (for fork and for usage), a pool's mutex
  * its processes; pools_lock is taken first. Neither is held while waiting for a
  * process or for Python's lock. Of a process, `state`, `pid`, `socket` and `counts`
- * are guarded by the mutex; the rest belongs to who made it BUSY.
+ * are guarded by the mutex; the rest belongs to the thread that made it BUSY.
  *
  * After fork the child closes the sockets and forgets the processes: they are not its
  * own, and must see the program's end when the program ends.
@@ -133,7 +133,7 @@ static void watch_forks(void) {
 /* ------------------------------------------------------------------- ending */
 
 /* Waits for the end of a process, killing it after GRACE_MS. What waitpid says of
- * it; -1 if somebody else has taken that. */
+ * it; -1 if other code has taken that. */
 static int reap(pid_t pid) {
     const int64_t until = now_ms() + GRACE_MS;
     int killed = 0;
@@ -199,7 +199,8 @@ void brim_py_processes_stop(struct processes *pool) {
 
 /* ------------------------------------------------------------------- errors */
 
-/* The exception of a reply, kept for who asked for the batch. Returns what the callback does. */
+/* The exception of a reply, kept for the call that asked for the batch. Returns
+ * what the callback does. */
 static int keep_reply(const struct reply *reply, char *why, size_t why_bytes) {
     PyGILState_STATE lock;
     if (!brim_py_enter(&lock)) {
@@ -522,7 +523,7 @@ static int is_dead(pid_t pid) {
     return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == pid;
 }
 
-/* Whether a packet of so many bytes is the reply to a request, and all that it says of
+/* Whether a packet of `bytes` bytes is the reply to a request, and all that it says of
  * itself is so. */
 static int is_reply(const struct reply *reply, size_t bytes, uint64_t number) {
     const size_t head = offsetof(struct reply, bytes);
@@ -538,7 +539,7 @@ static int slice_until(int64_t until) {
     return left > SLICE_MS ? SLICE_MS : left < 0 ? 0 : (int)left;
 }
 
-/* The reply to a request. until: 0 for ever; TIMED_OUT then. A child of the process may
+/* The reply to a request. until: 0 without limit; TIMED_OUT then. A child of the process may
  * hold its socket open after its death, so that is looked at too. */
 static enum outcome receive(const struct process *process, uint64_t number, int64_t until,
                             struct reply *reply, char *why, size_t why_bytes) {

@@ -93,7 +93,7 @@ static PyObject *runtime_closed(PyObject *object, void *unused) {
 /* ----------------------------------------------------------------- progress */
 
 struct progress {
-    PyObject *callable;                 /* NULL: nobody looks */
+    PyObject *callable;                 /* NULL: there is none */
     PyObject *type, *value, *traceback; /* what it raised */
 };
 

@@ -5,7 +5,7 @@
  * The main thread takes requests and calls the function. A second thread does
  * nothing but wait for the program to close the socket, or to die: then it ends this
  * process, after a moment in which the main thread may end by itself, so that a
- * function that hangs leaves no process behind.
+ * function that hangs does not keep the process alive.
  */
 #include "extension.h"
 #include "processes.h"

@@ -15,7 +15,7 @@ struct brim__file {
     int fd; /* -1: not open */
     const char *path;
     uint64_t bytes;
-    int64_t modified_ns; /* may have been set back by anyone, as tar and rsync do */
+    int64_t modified_ns; /* programs may set it back, as tar and rsync do */
     int64_t changed_ns;  /* the content, or what is known of it: set by the clock alone */
     uint64_t inode;
     uint32_t owner, mode; /* as the system says them of the open file */
@@ -38,7 +38,7 @@ bool brim__file_owner(const char *path, uint32_t *owner, uint32_t *mode);
 /* Regular files only; close-on-exec. BRIM_STATUS_IO otherwise, or BRIM_STATUS_MEMORY if the process has
  * too many files open. */
 brim_status brim__file_open(struct brim__file *file, const char *path);
-/* The same where whoever reads the error is told the path anyway: it does not begin with it. */
+/* The same, with an error that does not begin with the path: its caller names it. */
 brim_status brim__file_open_unnamed(struct brim__file *file, const char *path);
 void brim__file_close(struct brim__file *file); /* also unmaps; harmless twice */
 /* All of [offset, offset + bytes) or an error; EINTR is retried. A range past

@@ -213,7 +213,7 @@ static bool by_product(uint64_t w, int q, double *value) {
     const wide upper = (wide)w * power->high + (uint64_t)(lower >> 64);
     const uint64_t high = (uint64_t)(upper >> 64), low = (uint64_t)upper;
     /* of `high` the first 53 bits are the mantissa; it begins with a bit that is set, or the
-     * one behind it is */
+     * one after it is */
     const int spare = 10 + (int)(high >> 63);
     const uint64_t middle = UINT64_C(1) << (spare - 1);
     const uint64_t rest = high & (2 * middle - 1); /* followed by `low` */

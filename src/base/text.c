@@ -100,8 +100,8 @@ const char *brim_nearest(const char *word, const char *const *names, size_t coun
             continue;
         }
         const unsigned distance = edit_distance(word, length, names[i], name_length);
-        /* One slip for every three letters; one slip in a short word, unless
-         * nothing of the word would be left. */
+        /* one edit for every three letters; one in a short word, unless all of the word
+         * would be replaced */
         const size_t allowed = brim__max(1, length / 3);
         if (distance > allowed || distance >= length) {
             continue;

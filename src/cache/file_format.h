@@ -61,7 +61,7 @@ _Static_assert(sizeof(struct brim__cache_entry) == 32, "32 bytes on disk: none l
 enum brim__cache_kind {
     BRIM__CACHE_EMPTY,    /* no bytes at all: a process makes it now, or died while doing so */
     BRIM__CACHE_STRANGER, /* not a cache: not to be changed */
-    BRIM__CACHE_UNUSABLE, /* ours, but damaged, or of another format or machine */
+    BRIM__CACHE_UNUSABLE, /* a cache, but damaged, or of another format or machine */
     BRIM__CACHE_USABLE,
 };
 

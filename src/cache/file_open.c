@@ -110,8 +110,8 @@ void brim__file_tier_look(struct brim__file_tier *tier) {
     }
 }
 
-/* After all bytes that any process may have written: what an entry that a crash left behind points
- * to is not reused as long as it is there. */
+/* After all bytes that any process may have written: bytes to which an entry that remained after a
+ * crash points are not reused as long as that entry is there. */
 static void fill_from_end(struct brim__file_tier *tier, int fd) {
     struct stat facts;
     const int error = brim__cache_stat(fd, &facts);

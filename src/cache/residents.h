@@ -43,7 +43,7 @@ struct brim__residents {
     _Atomic uint32_t row[]; /* of each sample, plus 1; 0: it is not there */
 };
 
-/* Bytes of the record for so many samples, which is zeroed and aligned to 64; and bytes of the
+/* Bytes of the record for `count` samples, which is zeroed and aligned to 64; and bytes of the
  * device that they would ever take. Both saturate. */
 uint64_t brim__residents_bytes(uint64_t count);
 uint64_t brim__residents_most_bytes(uint64_t count, uint64_t row_bytes);
@@ -62,7 +62,7 @@ static inline uint32_t brim__resident_row(const struct brim__residents *resident
  * another part if there is none left. spare: bytes of the device that stay free when it does.
  * The loader gives the slot that it takes next, if more are planned: so a cache that has given
  * way to a slot does not have the memory back before the slot is there. All the others are
- * made free when somebody waits for them. */
+ * made free when a consumer waits for them. */
 uint64_t brim__resident_reserve(struct brim__residents *residents, uint64_t rows, uint64_t spare);
 /* They were put in: what they are of. */
 void brim__resident_publish(struct brim__residents *residents, const uint64_t *samples,

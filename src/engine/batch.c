@@ -112,7 +112,7 @@ brim_status brim_batch_copy(const brim_batch *batch, brim_batch **out) {
     if (brim__runtime_forked(loader->runtime)) {
         return brim__forked();
     }
-    /* the record lies behind the rows, in pages of its own */
+    /* the record lies after the rows, in pages of its own */
     const brim_status status = brim__pages_new(
         &pages, loader->budget,
         slot_bytes + sizeof(brim_batch) + plan->delivered.output_count * sizeof(brim_field), false,

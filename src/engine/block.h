@@ -3,7 +3,7 @@
  *
  *     | row 0 | row 1 | ... free ... | entry 1 | entry 0 |
  *
- * A row is its number and its fields one behind the other, of those that are not
+ * A row is its number and its fields one after the other, of those that are not
  * dense first the count and then only the elements that there are. How many rows
  * fit depends on the rows alone, so a block that is filled from the same row
  * on holds the same rows again: that is how a loader goes on from a state.
@@ -35,7 +35,7 @@ struct brim__row {
     uint8_t *memory; /* NULL: packed */
     uint64_t at;     /* which row of it */
     const uint8_t *packed;
-    struct brim__position after; /* where a loader goes on behind it */
+    struct brim__position after; /* where a loader goes on after it */
 };
 
 void brim__block_clear(struct brim__block *block, const struct brim__position *begin);

@@ -4,15 +4,15 @@
  * Each has a budget of its own below the loader's, in which all but the node itself is
  * elastic. Workers, their scratch, and slots that a consumer has waited for come first: a
  * runtime knows how much of these its loaders lack (`lacking`), which caches leave free,
- * and those in memory give up when a consumer waits. A loader that opens takes its
- * minimum firmly, to which caches in memory give way before anyone else does.
+ * and caches in memory give it up when a consumer waits. A loader that opens takes its
+ * minimum firmly, and caches in memory give way to it before any other holder does.
  */
 #include "base/struct.h"
 #include "engine/resident.h"
 
 #include <stdio.h>
 
-/* Of all files of all leaves behind which the cache stands. */
+/* Of all files of all leaves after which the cache stands. */
 static brim_status stamp_all(const brim_loader *loader, const struct brim__cache *cache,
                              const brim_open_options *options, uint64_t *stamp) {
     const brim_plan *plan = loader->plan;
@@ -58,7 +58,7 @@ static brim_status start(brim_loader *loader, struct brim__cache *cache) {
             cache->path != NULL
                 ? cache->limit
                 : brim__min(cache->limit, cache->ops->most_bytes(cache->count, cache->most_bytes)),
-        .copies = loader->plan->callback, /* nobody waits for the user's code to let go */
+        .copies = loader->plan->callback, /* no thread waits for the user's code to let go */
         .threads = loader->plan->info.threads > 0,
         .path = cache->path,
         .trust_foreign = loader->runtime->trust_foreign,
@@ -71,7 +71,7 @@ static brim_status start(brim_loader *loader, struct brim__cache *cache) {
     snprintf(label, sizeof label, "cache %s", cache->ops->name);
     brim_status status = brim_budget_new(loader->budget, label, BRIM_UNLIMITED, 0, &cache->budget);
     if (status == BRIM_OK) {
-        if (cache->path == NULL) { /* nobody should wait for a file to be written */
+        if (cache->path == NULL) { /* no loader waits for a file to be written */
             brim__budget_yields(cache->budget, BRIM__YIELDS_CACHE);
         }
         how.budget = cache->budget;

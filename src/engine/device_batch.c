@@ -18,8 +18,8 @@ static const struct brim__event *there(const brim_batch *batch) {
     return batch->slot != NULL ? &batch->slot->device.ready : &none;
 }
 
-/* What has been found out of its copy since it was lent, told once: asked again, its own event
- * is what counts. */
+/* What has been found out about its copy since it was lent. It is returned once; after that the
+ * batch's own event decides. */
 static brim_status is_good(const brim_batch *batch) {
     brim_status status = BRIM_OK;
     if (batch->slot != NULL) {
@@ -51,7 +51,7 @@ brim_status brim_batch_wait(const brim_batch *batch, void *handle) {
     return status == BRIM_OK ? brim__queue_wait(&queue, there(batch)) : status;
 }
 
-/* A queue for one errand, behind what the batch waits for. */
+/* A queue for one errand, which begins after what the batch waits for. */
 static brim_status begin_errand(const brim_batch *batch, struct brim__queue *queue) {
     brim_status status = brim__queue_new(&batch->loader->uploader->device, queue);
     if (status == BRIM_OK) {
@@ -146,7 +146,7 @@ brim_status brim__batch_copy_there(const brim_batch *batch, brim_batch **out) {
         status = is_good(batch);
     }
     if (status == BRIM_OK) {
-        /* the record lies behind what stays on the host */
+        /* the record lies after what stays on the host */
         status = brim__pages_new(&pages, loader->budget,
                                  tail + sizeof(brim_batch) +
                                      plan->delivered.output_count * sizeof(brim_field),

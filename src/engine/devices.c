@@ -17,10 +17,10 @@ brim_status brim__runtime_use(brim_runtime *runtime, const struct brim__device *
         return status;
     }
     const uint64_t left = info.free_bytes == BRIM_UNKNOWN ? info.total_bytes : info.free_bytes;
-    brim__lock(&runtime->devices); /* one of two who open it at once */
+    brim__lock(&runtime->devices); /* two threads may open it at once */
     status = brim_budget_read(runtime->budget, kind, &now);
     if (status == BRIM_OK && now.limit == BRIM_UNLIMITED) {
-        /* above what is set aside already, so that nobody has to give way to it */
+        /* above what is set aside already, so that no holder has to give way to it */
         const uint64_t used = brim__budget_used(runtime->budget, kind);
         const uint64_t rest = left - brim__min(left, used);
         status = brim_budget_set(runtime->budget, kind, used + rest / 4, 0);

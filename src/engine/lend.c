@@ -99,7 +99,7 @@ static bool is_empty(const struct brim__slot *slot) {
 }
 
 /* An empty batch that is a whole step of the only rank can be left out. With several ranks the
- * others would take a step more, and wait in it for this one; a program that adds micro-batches
+ * others would take a step more, and wait in it for this rank; a program that adds micro-batches
  * up to a step counts them. */
 bool brim__lend_passes_over(const brim_loader *loader, const struct brim__slot *slot) {
     return is_empty(slot) && loader->plan->shard.world == 1 && slot->delivery.micro_count == 1;

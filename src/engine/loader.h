@@ -60,7 +60,7 @@ struct brim__pulls {
 
 /* How the consumer behaves. */
 struct brim__consumer {
-    uint64_t waiting_since;           /* the first call in vain for the next batch; 0: none */
+    uint64_t waiting_since;           /* the first call that did not get the next batch; 0: none */
     uint64_t used_ns, gap_ns;         /* when `next` was last called or left; mean between */
     brim_interrupted_callback *asked; /* of the options, or NULL ... */
     void *asked_user;                 /* ... and what it gets */
@@ -69,8 +69,8 @@ struct brim__consumer {
 
 struct brim_loader {
     atomic_uint references; /* handle, lent batches, copies */
-    /* counts whatever `ready` is signalled for; written under mutex, and looked
-     * at without end by a `next` that waits: so it has a cache line to itself */
+    /* counts whatever `ready` is signalled for; written under the mutex. A `next` that waits
+     * reads it in a loop, so it has a cache line to itself */
     _Alignas(BRIM__CACHE_LINE) atomic_uint events;
     _Alignas(BRIM__CACHE_LINE) uint32_t visitors; /* runtime's pool lock: workers inside */
     uint64_t turn;                                /* pool lock: when the last one came */
@@ -133,8 +133,8 @@ static inline void brim__loader_event(brim_loader *loader) {
     atomic_fetch_add(&loader->events, 1);
     loader->news = true;
 }
-/* Releases the mutex and wakes those who wait for events. A thread inside the loader does it,
- * so that the loader is still there. */
+/* Releases the mutex and wakes the threads that wait for events. A thread inside the loader does
+ * it, so that the loader is still there. */
 static inline void brim__loader_unlock(brim_loader *loader) {
     const bool news = loader->news;
     loader->news = false;
@@ -173,30 +173,31 @@ void brim__loader_leave(brim_loader *loader, bool wake);
 /* Remembers the thread's detail as the loader's, and returns the status; mutex held. */
 brim_status brim__loader_keep_detail(brim_loader *loader, brim_status status);
 
-/* lend.c, with the mutex held: the batch in the slot is lent; or, with *out left as it is, it
- * was passed over or only looked at before it is uploaded; or why it may not be lent. */
+/* lend.c, with the mutex held: lends the batch in the slot. With BRIM_OK and *out left as it is,
+ * it was passed over, or only looked at before it is uploaded. A failure says why it may not be
+ * lent. */
 brim_status brim__lend(brim_loader *loader, struct brim__slot *slot, brim_batch **out);
 /* It is empty, and will not be lent. */
 bool brim__lend_passes_over(const brim_loader *loader, const struct brim__slot *slot);
-/* There is a slot for one batch more that may be lent, or why not, with the names of those that
- * are lent; the mutex is released meanwhile. After a release: a slot that was firm for a batch
- * beyond `hold` is elastic again. */
+/* Makes sure that one more batch may be lent and has a slot; a failure says why not and names the
+ * batches that are lent. The mutex is released meanwhile. The second, after a release: a slot that
+ * was firm for a batch beyond `hold` is elastic again. */
 brim_status brim__lend_begin(brim_loader *loader);
 void brim__lend_end(brim_loader *loader);
 
-/* caches.c. Stamping looks at all files, and needs memory meanwhile that slots have later. */
+/* caches.c. Stamping looks at all files; the memory that it needs meanwhile goes to slots later. */
 brim_status brim__caches_stamp(brim_loader *loader, const brim_open_options *options);
 brim_status brim__caches_start(brim_loader *loader);
 void brim__caches_stop(brim_loader *loader); /* no thread makes rows any more */
 
 /* sharing.c. A consumer comes, at `now`. mutex held. */
 void brim__loader_used(brim_loader *loader, uint64_t now);
-/* A consumer waits: what the loader lacks is taken from those who lose less by it, and
- * workers that were stopped come back, if the last attempt is some time ago. The mutex is
- * held, and released meanwhile. */
+/* A consumer waits: what the loader lacks is taken from holders that lose less by it, and
+ * workers that were stopped are started again, if the last attempt is some time ago. The mutex
+ * is held, and released meanwhile. */
 void brim__loader_regrow(brim_loader *loader, uint64_t now);
-/* Workers, scratch and a slot that were planned, are of use and are not there, in bytes.
- * The mutex is held, or nobody else has the loader yet. And tells the runtime, after a
+/* Bytes of workers, scratch and a slot that were planned, are of use and are not there. The
+ * mutex is held, or no other thread has the loader yet. The second tells the runtime, after a
  * change. */
 uint64_t brim__loader_lacks(const brim_loader *loader);
 void brim__loader_note_lacking(brim_loader *loader);

@@ -1,9 +1,10 @@
 /*
- * log.h: telling the program what is no failure but worth knowing (brim_log_callback).
+ * log.h: tells the program what is no failure but worth knowing (brim_log_callback).
  *
  * Only the calls that the public header lists tell something, on the caller's thread and with no
- * lock held. What others find out, such as a cache's writer, lies in its statistics until one of
- * these calls looks at them. The thread's detail text and refusal are as they were afterwards.
+ * lock held. What other threads find out, such as a cache's writer, lies in the statistics until
+ * one of these calls looks at them. The thread's detail text and refusal are afterwards as they
+ * were.
  */
 #ifndef BRIM_LOG_H
 #define BRIM_LOG_H

@@ -35,8 +35,8 @@ struct group {
     struct brim__frame frame;
     uint64_t sample;     /* the first one's number */
     uint32_t row, count; /* samples of the slot */
-    uint64_t epoch;      /* of the frame's call, behind a cache that is frozen */
-    uint32_t from;       /* the first step that is run: 0, or behind a cache */
+    uint64_t epoch;      /* of the frame's call, after a cache that is frozen */
+    uint32_t from;       /* the first step that is run: 0, or the one after a cache */
     /* after a failure: the source to describe the sample by, and whether that
      * sample alone failed (else a read of several did) */
     uint32_t source;
@@ -363,8 +363,8 @@ static brim_status replace(struct brim__run *run, uint32_t row) {
     return brim__fail_within(status, "%d other samples failed too, the last one", REPLACE_TRIES);
 }
 
-/* Marks the rows of a sample: from the one that failed to its last, since who
- * reads them may begin at any; all of them if it failed before its first. */
+/* Marks the rows of a sample: from the one that failed to its last, since a
+ * reader may begin at any; all of them if it failed before its first. */
 static void mark(const struct brim__run *run, uint32_t row, enum brim__row_outcome outcome) {
     const brim_plan *plan = run->loader->plan;
     uint8_t *outcomes = run->slot_memory + plan->made.outcome_offset + row * plan->rows_per_sample;

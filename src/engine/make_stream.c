@@ -141,7 +141,7 @@ static bool turn(brim_loader *loader, bool is_next) {
     brim__lock(&loader->mutex);
     stream->pulling = false;
     if (run.slot->abandoned || pulled.status == BRIM_STATUS_TIMEOUT) {
-        /* what was pulled for no one is pulled again: the seek that abandoned it rewinds */
+        /* an abandoned pull is pulled again: the seek that abandoned it rewinds */
         give_up(loader, run.slot);
         run.memory->busy = false;
         stream->rewind |= pulled.lost;

@@ -6,7 +6,7 @@
  * rows it waits for within HELP_NS (all are busy elsewhere, perhaps in a
  * callback that itself waits): so it always makes progress, also when it is
  * called again and again with a time-out of 0. Rows of other batches are left
- * to the workers: a slow callback among them would make it deaf to interrupts.
+ * to the workers: during a slow callback it could not see an interrupt.
  *
  * Small batches come every few dozen microseconds; sleeping and being woken
  * would cost as much as making them. So a wait begins with looking, for SPIN_NS,
@@ -93,11 +93,11 @@ static void ask(brim_loader *loader) {
     brim__lock(&loader->mutex);
 }
 
-/* Whether `next` makes rows itself: no one else does (workers may also have
- * been stopped for their memory), or no worker has come; or the workers leave no CPU,
- * so that sleeping and being woken gains nothing. The user's code it leaves to those
- * who are at it: that may take long, and whoever called `next` with a deadline, as an
- * interpreter does that looks at its signals, could not be answered meanwhile. */
+/* Whether `next` makes rows itself: there are no workers (they may also have been
+ * stopped for their memory), or none has come; or the workers leave no CPU, so that
+ * sleeping and being woken gains nothing. It leaves the user's code to workers that
+ * are running it: that may take long, and a `next` with a deadline, such as that of an
+ * interpreter that looks at its signals, could not return meanwhile. */
 static bool helps(const brim_loader *loader, uint64_t now) {
     const brim_plan *plan = loader->plan;
     if (loader->stream.unmade.slot != NULL) {
@@ -111,7 +111,7 @@ static bool helps(const brim_loader *loader, uint64_t now) {
                           : alone || plan->info.threads >= loader->runtime->cpus;
 }
 
-/* The head is not ready: make rows, or wait for those who do. */
+/* The head is not ready: makes rows, or waits for the threads that do. */
 static void await(brim_loader *loader, uint64_t deadline) {
     const uint64_t now = brim__now();
     loader->batches->grow = loader->last->grow = true;

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #define MODE       0666 /* less what the process's umask takes away: it is the user's file */
-#define MOST_LINKS 40   /* one behind the other, as for the system */
+#define MOST_LINKS 40   /* one after the other, as for the system */
 
 struct brim_output {
     struct brim__new_file file;

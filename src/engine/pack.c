@@ -47,7 +47,7 @@ static void lay(const struct brim__sequence *sequence, struct brim__packer *pack
     packer->filled += count;
 }
 
-/* The document is packed whole: the next one begins behind it. */
+/* The document is packed whole: the next one begins after it. */
 static void leave(struct brim__packer *packer) {
     packer->before = packer->from.after;
     packer->from.layout = NULL;

@@ -2,10 +2,10 @@
  * pool.c: the workers of a runtime.
  *
  * A worker looks for a loader that wants rows, makes one run there and looks
- * again. First come those whose consumers wait, of these the one with fewest
- * workers inside, and of equals the one to which a worker last came longest ago:
- * so workers are shared out evenly, and one that works ahead for nobody is back
- * with those who wait after a single run. It sleeps only when no loader
+ * again. Loaders whose consumers wait come first, of these the one with fewest
+ * workers inside, and of equals the one to which a worker last came longest ago.
+ * So workers are shared out evenly, and a worker that works ahead turns to a
+ * loader whose consumer waits after a single run. It sleeps only when no loader
  * wants anything. No wake-up is lost: a loader first says that it wants, then
  * looks for sleepers; a worker first counts itself as a sleeper, then looks for
  * wants; both in one total order of atomics.
@@ -41,8 +41,8 @@ static brim_loader *pick(brim_runtime *runtime, const struct brim__worker *worke
     return first;
 }
 
-/* pool held, released meanwhile. While there are events of devices to look for, one of
- * those who sleep looks every now and then: true if it was this one. */
+/* pool held, released meanwhile. While there are events of devices to look for, one of the
+ * workers that sleep looks every now and then: true if it was this one. */
 static bool sleep_until_work(brim_runtime *runtime) {
     if (runtime->polling || !brim__pool_polls(runtime)) {
         brim__wait(&runtime->work, &runtime->pool, UINT64_MAX);
@@ -157,7 +157,7 @@ static void dismiss(brim_runtime *runtime, struct brim__worker *worker) {
 }
 
 /* pool held: a worker whose stack is below `usable` and that is not in the
- * user's code (nobody waits for that), or NULL. */
+ * user's code (no thread waits for that), or NULL. */
 static struct brim__worker *find_smaller(brim_runtime *runtime, uint64_t usable) {
     for (struct brim__worker *worker = runtime->workers; worker != NULL; worker = worker->next) {
         if (worker->usable < usable && !worker->in_callback_loader) {
@@ -169,7 +169,7 @@ static struct brim__worker *find_smaller(brim_runtime *runtime, uint64_t usable)
 
 /* pool held, released meanwhile: makes room for a worker among those that the
  * runtime runs at most, by stopping one that is too small, if its successor
- * will have memory: else nobody would be served by it any more. */
+ * will have memory: else there would be one worker less for all loaders. */
 static bool replace_smaller(brim_runtime *runtime, uint64_t usable) {
     struct brim__worker *smaller = find_smaller(runtime, usable);
     const uint64_t needed = brim__thread_stack_bytes(usable) + brim__page_bytes();

@@ -291,7 +291,7 @@ brim_status brim_runtime_trim(brim_runtime *runtime, uint64_t *bytes) {
     if (brim__runtime_forked(runtime)) {
         return brim__forked();
     }
-    /* who gives memory of one kind may give some of another with it */
+    /* a holder that gives memory of one kind may give some of another with it */
     const uint64_t before = charged(runtime);
     for (int kind = 0; kind < BRIM_MEMORY_KINDS; kind++) {
         brim__budget_revoke(runtime->budget, (brim_memory)kind, UINT64_MAX);

@@ -39,7 +39,7 @@ static uint32_t micro_count(const struct brim__shard *shard) {
     return (uint32_t)brim__shard_micro_count(shard, shard->global_rows);
 }
 
-/* The batch lies before what is wanted. No lock is needed: who changes what is wanted
+/* The batch lies before what is wanted. No lock is needed: a call that changes what is wanted
  * waits until the sequencer does not run. */
 static bool is_discarded(const struct brim__sequencer *sequencer,
                          const struct brim__delivery *delivery) {

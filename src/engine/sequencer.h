@@ -7,9 +7,9 @@
  *
  *     rows.. of chunks (made) ─► pack ─► gather ─► batches        or gather ─► pack
  *
- * Every row carries the position from which all that comes behind it can be made
- * again, so a batch knows where a loader stands that has delivered it. Waiting
- * never happens in here: a level that has no row yet says so, keeps what it has,
+ * Every row carries the position from which all that comes after it can be made
+ * again, so a batch knows where a loader stands that has delivered it. The
+ * sequencer never waits: a level that has no row yet says so, keeps what it has,
  * and is asked again when there is something new.
  *
  * Of a step's global rows a rank places only its own range and counts the others.
@@ -73,8 +73,8 @@ enum brim__failed {
 struct brim__sequencer {
     /* under the loader's mutex: */
     bool running;
-    bool missed;   /* a thread came in vain while it ran: there may be more to do */
-    uint64_t tail; /* bad samples after the epoch's last batch */
+    bool missed;                     /* another thread came while it ran: there may be more to do */
+    uint64_t tail;                   /* bad samples after the epoch's last batch */
     struct brim__position delivered; /* where a loader stands after the last batch taken */
     /* batches before this one are thrown away: after a seek or restore */
     uint64_t discard_step;

@@ -1,23 +1,24 @@
 /*
- * sharing.c: several loaders in one budget: whose memory goes to whom, and when.
+ * sharing.c: several loaders in one budget: which holder gives memory to which, and when.
  *
- * Only a consumer that waits makes others give way; the loader then looks for what
- * it lacks of its plan, from those who lose least by it:
+ * Only a consumer that waits makes others give way. Its loader then takes what it lacks
+ * of its plan, first where least is lost:
  *
  *     1. what is free
- *     2. idle loaders: all above their minimum, batches that are ready too, for
- *        these are made again in no time when somebody comes for them
+ *     2. idle loaders: all above their minimum, batches that are ready too, because
+ *        these are quickly made again when they are asked for
  *     3. caches in memory
  *     4. loaders in use: slots above their minimum, but only for threads (scratch
  *        and stacks). Without these a loader has no workers at all, whereas a
  *        further slot only evens out what takes longer at times.
  *
- * None of these can be undone by its victim: an idle loader that is used again finds the
- * other one in use, and who gave a slot to threads lacks a slot, for which nobody in use
- * gives way. So loaders that are used in turn keep what they have.
+ * A loader that gave memory cannot take it back from the one that got it: an idle loader
+ * that is used again finds the other one in use, and a loader that gave a slot for threads
+ * lacks a slot, for which no loader in use gives way. So loaders that are used in turn keep
+ * what they have.
  *
- * A loader is idle when nobody is inside a call on it and nobody has been for longer than
- * its consumer's habit: IDLE_GAPS times the mean time between two calls, and never less
+ * A loader is idle when no call on it is in progress and none has been for longer than is
+ * usual for its consumer: IDLE_GAPS times the mean time between two calls, and never less
  * than IDLE_NS. Long gaps count as MOST_GAP_NS, so that one pause, as long as a pass over
  * other data, does not pass for a habit. An idle loader takes nothing elastic.
  */
@@ -79,7 +80,7 @@ struct lack {
     bool pinned;
 };
 
-/* The mutex is held, or nobody else has the loader yet. */
+/* The mutex is held, or no other thread has the loader yet. */
 static struct lack find_lack(const brim_loader *loader) {
     const brim_plan_info *info = &loader->plan->info;
     const uint32_t scratches = info->threads + 1;
@@ -199,8 +200,8 @@ void brim__loader_regrow(brim_loader *loader, uint64_t now) {
     }
     brim__lock(&loader->mutex);
     if (collected) {
-        /* at once, before those who gave it want it back; scratch first, because a worker
-         * without it is of no use */
+        /* at once, before the loaders that gave it want it back; scratch first, because a
+         * worker without it is of no use */
         while (brim__scratch_grow(loader)) {
         }
         if (lack.slot > 0 && brim__ring_grow(loader, loader->batches) == BRIM_OK) {

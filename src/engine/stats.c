@@ -49,8 +49,8 @@ static uint64_t found_in(const struct brim__cache *cache, size_t stage) {
                : 0;
 }
 
-/* Samples for which the stage did nothing, because a cache behind it had them. An order is
- * not asked less for that. */
+/* Samples for which the stage did nothing, because a cache after it had them. An order stage
+ * does its work all the same. */
 static uint64_t found_behind(const brim_plan *plan, size_t stage) {
     uint64_t found = 0;
     if (brim_stage_find(plan->stage[stage].name)->room == BRIM_ROOM_ORDER) {

@@ -1,9 +1,9 @@
 /*
  * upload.h: batches on their way to a device.
  *
- * The ring before the device ring is staging: page-locked, filled as always, never lent. Whoever
- * comes by (a worker, or `next`) uploads the next batch, one thread at a time and in the order of
- * tickets, as soon as it is ready and a device slot is free:
+ * The ring before the device ring is staging: page-locked, filled as always, never lent. Any
+ * worker, or `next`, uploads the next batch, one thread at a time and in the order of tickets, as
+ * soon as it is ready and a device slot is free:
  *
  *     staging slot   ... READY ──upload──► LEAVING ──copy is done──► FREE
  *     device slot    FREE ──upload──► FILLING ► READY ──next──► LENT ──release──► LEAVING
@@ -15,8 +15,8 @@
  * what the consumer had put into its own queue before the release is not done: only after that
  * is it free, so a kernel that reads late is never overtaken.
  *
- * The state of an event is looked up by any thread that comes by; idle workers and a `next` that
- * waits come by every POLL_NS while there is any to wait for (loader->polls).
+ * Any thread that looks for work looks whether events are done; idle workers, and a `next` that
+ * waits, look every POLL_NS while there is any to wait for (loader->polls).
  *
  * What becomes of failures is in the table of chain.h.
  */
@@ -48,7 +48,7 @@ extern const struct brim__ring_role brim__upload_role;
 /* The queue and the memory that all batches share; firm. uploader->device is open, and the
  * staging slots have memory. After a failure: brim__upload_close. */
 brim_status brim__upload_open(brim_loader *loader);
-/* Why the driver refused memory for the minimum, with those who hold some. */
+/* Says why the driver refused memory for the minimum, and which holders have some. */
 brim_status brim__upload_explain(brim_loader *loader);
 /* Waits for all copies and for all readers of device slots that were released. No thread is
  * inside. */
@@ -74,8 +74,8 @@ void brim__upload_not_sent(brim_loader *loader, struct brim__slot *from, struct 
                            bool again, brim_status status);
 /* A copy that the device had accepted has failed. */
 void brim__upload_failed(brim_loader *loader, struct brim__slot *from, brim_status status);
-/* Device slots were lost, and there is no memory for others: said by `next`, if none will be
- * free again whatever the user does, or it would wait for ever. */
+/* Device slots were lost, and there is no memory for others. `next` returns the failure if no slot
+ * will be free again whatever the user does; else it would wait without end. */
 void brim__upload_tell_lost(brim_loader *loader, struct brim__slot *from, brim_status status);
 
 /* --------------------------------------------------------------- upload.c */

@@ -10,7 +10,7 @@
 /* What is done about a copy that has failed. */
 enum remedy {
     FORGET,     /* a seek has dropped the batch */
-    TELL_USER,  /* who has the batch already */
+    TELL_USER,  /* the batch is lent: brim_batch_wait and others return the failure */
     SEND_AGAIN, /* its rows cannot be made again: the sequencer is past them */
     MAKE_AGAIN, /* with all batches after it, in their order */
     WITHDRAW,   /* the same; and its samples do not stay there */

@@ -91,7 +91,7 @@ brim_status brim__image_info(struct brim__input *input, bool orientation,
                              struct brim__image_info *info);
 
 /* Scans of a JPEG, of which usual ones have 10 to 12 and optimised ones some dozens: an image
- * of as many pixels as are allowed may have so many, a smaller one more in proportion. */
+ * of as many pixels as are allowed may have this many, a smaller one more in proportion. */
 #define BRIM__IMAGE_SCANS 24
 /* The bound on pixels that decode has if none is given, above which Pillow refuses images:
  * twice its MAX_IMAGE_PIXELS. */

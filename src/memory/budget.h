@@ -82,7 +82,7 @@ void brim__budget_uncharge_block(brim_budget *budget, uint64_t bytes, bool elast
  * inside its function: not to be called from within it, nor with a lock that
  * it takes. To be removed before the budget's last reference goes. */
 void brim__budget_on_revoke(brim_budget *budget, brim__revoke *revoke, void *holder);
-/* How readily a budget's holder gives way: those who do more readily are asked first.
+/* How readily a budget's holder gives way: those that do more readily are asked first.
  * May change at any time. */
 enum brim__yield {
     BRIM__YIELDS_LAST,  /* in use: only to firm charges */
@@ -99,7 +99,7 @@ uint64_t brim__budget_revoke(brim_budget *budget, brim_memory kind, uint64_t wan
 
 /* Bytes that a firm charge could get now: what is free at every node up
  * to the root, with the elastic memory below each node counted as free. And
- * what an elastic charge could get, without taking anything from anyone: of what processes
+ * what an elastic charge could get, without taking from any holder: of what processes
  * share, a part is not for it. */
 uint64_t brim__budget_available(brim_budget *budget, brim_memory kind);
 uint64_t brim__budget_free_now(brim_budget *budget, brim_memory kind);

@@ -98,7 +98,7 @@ struct brim__refusal {
 
 /* Adds a firm request or fails with an explanation; takes the locks. */
 brim_status brim__add_firmly(struct brim__request *request);
-/* Adds the request if it fits without taking from anyone; takes the lock. */
+/* Adds the request if it fits without taking from any holder; takes the lock. */
 bool brim__add_if_free(struct brim__request *request);
 /* All others: the tree's lock is held. */
 void brim__add(const struct brim__request *request); /* which is known to fit, and claimed */

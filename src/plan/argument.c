@@ -262,7 +262,7 @@ static void range_text(const brim_argument_info *info, char *text, size_t bytes)
     if (info->least == 0 && info->most == 0) {
         return;
     }
-    if (info->most >= 4.6e18) { /* 2^62 and more: no limit that anyone meets */
+    if (info->most >= 4.6e18) { /* 2^62 and more: no limit in practice */
         snprintf(text, bytes, " of at least %s", least);
     } else if (info->least <= -4.6e18) {
         snprintf(text, bytes, " of at most %s", most);

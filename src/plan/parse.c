@@ -430,7 +430,7 @@ static brim_status parse_values(struct parser *parser, size_t depth, struct brim
     const bool commas = brim__takes_several(brim_stage_argument_at(&draft->stage->info, argument));
     brim_status status = parse_value(parser, depth, draft, argument);
     while (status == BRIM_OK && peek(parser) == ',') {
-        if (!commas) { /* only behind quotes and parentheses: a word would have gone on */
+        if (!commas) { /* only after quotes and parentheses: a word would have gone on */
             const char *name = brim_stage_argument_at(&draft->stage->info, argument)->name;
             status = brim__complain(&parser->reading, parser->at, "%s: %s takes one value",
                                     draft->stage->info.name, name);

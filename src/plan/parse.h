@@ -141,7 +141,7 @@ void brim__bytes_text(int64_t bytes, char text[BRIM__SIZE_TEXT]);
 /* All stages, like brim__use_text. */
 size_t brim__pipeline_write(const brim_pipeline *pipeline, bool full, bool without_paths,
                             char *text, size_t bytes);
-/* Write the text that is to be the pipeline's: all of it, and one use more behind its first `at`
+/* Write the text that is to be the pipeline's: all of it, and one use more after its first `at`
  * bytes. Stages and values learn where they stand in it. */
 void brim__pipeline_mark(brim_pipeline *pipeline, char *text, size_t bytes);
 void brim__use_mark(brim_pipeline *pipeline, struct brim__use *use, char *text, size_t at,

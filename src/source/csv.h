@@ -8,8 +8,8 @@
  *
  * A record of the source has the chosen columns in the order of choosing: a
  * number at a multiple of its size, a text as a brim__span; with pack=yes all
- * of them side by side. A text's span points into the bytes of the file's
- * record, which unquoting has written over.
+ * of them side by side. A text's span points into the bytes of the record as
+ * read from the file, which unquoting has written over.
  */
 #ifndef BRIM_CSV_H
 #define BRIM_CSV_H

@@ -62,8 +62,8 @@ static size_t count_of(const char *at, const char *end, char c) {
     return count;
 }
 
-/* One column whose header and first value are cut alike by another delimiter is
- * hardly meant as one, unless its name or type is said. */
+/* One column whose header and first value have equally many fields with another delimiter is
+ * taken for a wrong delimiter, unless its name or type is given. */
 static brim_status check_delimiter(const struct choice *choice, const char *begin,
                                    const char *end) {
     static const char others[] = { ';', '\t' };

@@ -13,7 +13,7 @@
  *
  * Opening takes the listing that is there if it is fresh, else makes it. A listing
  * that turns out damaged while it is opened is made once more before the user hears of
- * it; so is one that another process replaced between two steps of ours.
+ * it; so is one that another process replaced between two steps of this one.
  */
 #include "source/arguments.h"
 #include "source/listing.h"

@@ -3,7 +3,7 @@
  *
  * The last bytes wait in a buffer; what is written can be read at once, by its
  * descriptor. A scratch file loses its name as soon as it is made, so that a
- * process that dies leaves nothing behind.
+ * process that dies leaves no file.
  */
 #include "source/listing.h"
 

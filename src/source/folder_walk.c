@@ -8,7 +8,7 @@
  * A loop needs a link. So only for a link to a directory the directories on the
  * way down, from the root on, are looked at: if it is one of them it is left out.
  *
- * A directory that changes gets a new time of modification, which anyone may set
+ * A directory that changes gets a new time of modification, which a program may set
  * back (tar and rsync do), and a new time of change, which only the clock sets.
  * Both go into the hash of its facts, with its inode and device.
  *

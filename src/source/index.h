@@ -53,8 +53,8 @@ brim_status brim__index_add(struct brim__index_writer *writer,
  * caller's progress function, and returns BRIM_STATUS_INTERRUPTED if it wants no more. */
 brim_status brim__index_progress(struct brim__index_writer *writer, uint64_t done);
 
-/* Bytes that a buffer for making an index may take: `most`, or so often half of it
- * that it is 1 / `share` of what the budget can give, but not below `least`. */
+/* Bytes that a buffer for making an index may take: `most`, halved until it is at most
+ * 1 / `share` of what the budget can give, but not below `least`. */
 size_t brim__index_buffer(const struct brim__opening *opening, uint64_t share, size_t least,
                           size_t most);
 

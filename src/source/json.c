@@ -310,8 +310,8 @@ static const yajl_callbacks callbacks = {
 
 /* ----------------------------------------------------------------- parsing */
 
-/* What yajl says, without its kind ("parse error: ") and its line end. It has
- * read the byte that it does not like, or not, depending on what it is. */
+/* What yajl says, without its kind ("parse error: ") and its line end. It may or may
+ * not have consumed the byte that it refuses, depending on the error. */
 static brim_status fail_parse(struct brim__json *json, uint64_t byte) {
     json->end += SPARE_BYTES;
     const char *text = (const char *)yajl_get_error(json->handle, 0, NULL, 0);

@@ -244,7 +244,7 @@ const struct brim__source_ops brim__lines_seekable_ops = {
 
 /* -------------------------------------------------------------------- peek */
 
-/* Waits for bytes, for as long as the caller's progress function goes along. */
+/* Waits for bytes, for as long as the caller's progress function says to go on. */
 static brim_status wait_more(const struct brim__lines *lines) {
     const struct brim__opening *opening = lines->opening;
     struct brim__line_stream *stream = lines->stream;

@@ -30,8 +30,8 @@ struct brim__function_call {
     char why[256];
 };
 
-/* The binding that the argument `name` means, and the function's own part of it. Behind
- * the argument `seed` stands that of the version. */
+/* The binding that the argument `name` means, and the function's own part of it. The
+ * argument after `seed` is that of the version. */
 brim_status brim__function_init(struct brim__function *function, struct brim__program *program,
                                 const struct brim__use *use, size_t name, size_t seed,
                                 brim_binding_kind kind, brim_binding *binding);

@@ -112,7 +112,7 @@ struct brim__open_value {
 struct brim__program_field {
     char name[BRIM_NAME_BYTES];
     brim_form form;
-    bool deferred; /* in a record, as a brim__deferred: bytes that nobody has read yet */
+    bool deferred; /* in a record, as a brim__deferred: bytes that are not read yet */
     const struct brim__image_survey *images; /* what is known of images in it; or NULL */
     const struct brim__source *source;       /* that it comes from, where there are images ... */
     uint32_t source_field;                   /* ... and which field of it this is */
