@@ -218,7 +218,7 @@ static brim_status run(const struct session *session, const char *text, uint64_t
     return status;
 }
 
-/* So many samples that a pass takes half the time, and that they fit. */
+/* As many samples as one pass gets through in half the time, or as many as fit. */
 static uint64_t rows_of(const struct proposals *proposals, double rate, double seconds) {
     const double batch = (double)proposals->rows, slow = rate * MOST_SECONDS;
     double rows = rate * seconds / 2;

@@ -145,7 +145,7 @@ class Prepared:
         """There is none, so that accelerate's function prepare_data_loader, which would divide the
         batches once more, is refused: it asks for this, and skip_first_batches does not."""
         raise AttributeError(
-            "a loader of brim's has no drop_last and cannot be wrapped or divided by "
+            "a brim loader has no drop_last and cannot be wrapped or divided by "
             "prepare_data_loader: Accelerator.prepare gives it back as it is; its part of the data "
             "is that of shard='auto', or of rank= and world=, and batch(..., remainder='drop') "
             "drops what is too little for a last batch"
@@ -181,7 +181,7 @@ class Prepared:
             self._warn(
                 "undivided",
                 f"accelerate runs {count} processes, and this loader was opened for one: each of "
-                "them gets every sample, for Accelerator.prepare leaves a loader of brim's as it "
+                "them gets every sample, for Accelerator.prepare leaves a brim loader as it "
                 "is; open it with shard='auto'"
             )
 

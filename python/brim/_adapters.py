@@ -51,7 +51,7 @@ def all_full(plan: Mapping[str, Any], pipeline: Pipeline, world: int) -> bool:
 
 
 class Source(Opened):
-    """An open pipeline whose batches come as numpy's arrays."""
+    """An open pipeline whose batches come as numpy arrays."""
 
     _name = "brim.tensorflow.dataset"
 
@@ -191,7 +191,7 @@ class Source(Opened):
 
 
 def need_host(device: str) -> str:
-    """The host. Refuses devices: what these frameworks take are arrays of numpy's."""
+    """The host. Refuses devices: these frameworks take numpy arrays."""
     if device not in ("cpu", "host"):
         raise _core.PipelineError(
             f"device={device!r}: this adapter gives arrays in host memory, which the framework "
@@ -201,7 +201,7 @@ def need_host(device: str) -> str:
 
 
 def view(array: _core.Array) -> numpy.ndarray[Any, Any]:
-    """The array as numpy's, in the same memory, which it keeps lent."""
+    """The array as a numpy array in the same memory, which it keeps lent."""
     result = numpy.asarray(array)
     if array.dtype == "bfloat16":
         import ml_dtypes

@@ -104,7 +104,7 @@ class Field:
         return len(array)
 
     def read(self, value: Any) -> Any:
-        """An array of anything else. Numbers of Python's have no dtype of their own: they take the
+        """An array of anything else. Python numbers have no dtype of their own: they take the
         declared one, if it can have them."""
         kind, types = self.type.kind, {bool: "b", int: "iufc", float: "fc", complex: "c"}
         if kind in types.get(type(value), "") and self.dtype != "bfloat16":

@@ -6,7 +6,7 @@ as random, like one that takes `rng`. The search covers
     of the program's own files: those of the standard library and of installed packages count by
     their names;
   - in the values that these close over, name as globals, or have as defaults, and in the state of
-    objects. An attribute of an object of the program's own counts where code that was reached
+    objects. An attribute of one of the program's own objects counts where code that was reached
     names it, so that one method may draw and another not.
 Found are generators (objects of random, numpy.random and torch), the modules and functions that
 draw from them, and transforms of libraries that are known to. Objects that are not looked up by

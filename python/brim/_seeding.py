@@ -40,7 +40,7 @@ class _Torch:
         torch = None
         if sys.modules.get("torch") is not None:
             with contextlib.suppress(ImportError):
-                torch = importlib.import_module("torch")  # waits for a thread that is at it
+                torch = importlib.import_module("torch")  # waits for a thread that imports it
         with self.lock:
             self.seed, self.before = seed, None
         if torch is not None:

@@ -9,7 +9,7 @@ numbers were measured (test_trainers.py, test_hold.py):
   step before;
 - accelerate has the next batch taken to see whether there is one.
 
-Who begins the epoch is told by the frame that asks for it. A loop of the program's own inside a
+What begins the epoch is found from the frame that asks for it. A loop of the program inside a
 trainer's callback is a loop. No trainer is imported here.
 """
 

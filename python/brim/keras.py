@@ -53,7 +53,7 @@ Position = tuple["_core.State", int]  # a state, and how many batches of its epo
 Names = str | Sequence[str] | Mapping[str, str]
 
 _LOOK = 2  # batches of a pass that was only a look
-_NEAR = 3  # frames above ours in which the generator is
+_NEAR = 3  # callers among which the generator is looked for
 _AHEAD = 16  # batches that a backend takes before it has worked on those before them
 
 _opening = opening_by(need_host, least=AHEAD, who="Keras")
@@ -367,7 +367,7 @@ class Dataset(Opened, keras.utils.PyDataset):
             self._end(0)
 
     def _end(self, done: int) -> None:
-        """The loader was moved: the pass is over. So many batches are done of the epoch."""
+        """The loader was moved: the pass is over, and `done` batches of the epoch are done."""
         if not self._complete and self._caller is not None:
             self._left.append(self._caller)
         self._complete = True
@@ -378,7 +378,7 @@ class Dataset(Opened, keras.utils.PyDataset):
     # What follows is for the callbacks of _keras_resume, which know fit's epochs and steps.
 
     def _enter(self, epoch: int, steps: int | None, first: bool) -> None:
-        """Goes to where an epoch of fit begins, each with so many steps."""
+        """Goes to where an epoch of fit begins, each with `steps` steps."""
         batches = self._source.batches
         with self._lock:
             if batches is None:  # epochs of fit are counted in batches alone
@@ -398,7 +398,7 @@ class Dataset(Opened, keras.utils.PyDataset):
                 self._plan_pass(steps)
 
     def _resume(self, position: Position, steps: int | None, before: int) -> None:
-        """Goes to a position in an epoch of fit of which so many steps are done."""
+        """Goes to a position in an epoch of fit of which `before` steps are done."""
         state, done = position
         with self._lock:
             self._core.load_state_dict(state)
@@ -446,7 +446,7 @@ class Dataset(Opened, keras.utils.PyDataset):
             self._trail = deque()
 
     def _trained(self, batches: int) -> Position | None:
-        """Where the loader would stand if it had given what fit has trained on: so many batches
+        """Where the loader would stand if it had given what fit has trained on: `batches` batches
         more. The loader itself is ahead, for backends fetch batches early."""
         position = None
         with self._lock:

@@ -348,7 +348,7 @@ static PyObject *batch_wait(PyObject *object, PyObject *args) {
     }
     const brim_field *field = brim_batch_field_at(batch, 0);
     const brim_device kind = field == NULL ? BRIM_DEVICE_HOST : field->device_kind;
-    /* a queue may be an object of Python's, whose code can release the batch */
+    /* a queue may be a Python object, whose code can release the batch */
     return brim_py_queue(given, kind, &queue) == 0 && get(object) != NULL &&
                    brim_py_batch_await((BatchObject *)object, queue) == 0
                ? Py_NewRef(Py_None)

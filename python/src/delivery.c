@@ -128,8 +128,8 @@ void brim_py_loader_drop_pending(LoaderObject *self) {
     self->pending = NULL;
 }
 
-/* Raises a failure to make a batch. Who catches it and asks again gets the same batch, and with
- * data that stay as they are the same failure: the text says how to come past it. */
+/* Raises a failure to make a batch. A program that catches it and asks again gets the same batch
+ * and, if the data stay as they are, the same failure: the text says how to get past it. */
 static void raise_of_batch(LoaderObject *self, brim_status status) {
     if (status == BRIM_STATUS_IO || status == BRIM_STATUS_CORRUPT ||
         status == BRIM_STATUS_CALLBACK) {
@@ -235,7 +235,7 @@ static PyObject *hand_out_copy(LoaderObject *self, brim_batch *batch) {
     return result;
 }
 
-/* A taken batch as Python's, by itself or as a copy. */
+/* A taken batch as a Python object: the batch itself or a copy. */
 static PyObject *hand_out(LoaderObject *self, brim_batch *batch) {
     /* with this one; slots all of them, if `hold` were as much */
     const Py_ssize_t kept = self->lending->lent + self->lending->beyond + 1;

@@ -225,7 +225,7 @@ static void set_lack(PyObject *exception, const brim_failure *failure) {
 PyObject *brim_py_raise_failure(brim_status status, const brim_failure *failure, const char *text) {
     PyObject *cause = brim_py_kept_exception(failure->cause);
     if (cause != NULL && PyObject_IsInstance(cause, PyExc_Exception) == 0) {
-        /* KeyboardInterrupt, SystemExit: no failure of the function's */
+        /* KeyboardInterrupt, SystemExit: not a failure of the function */
         PyErr_SetObject((PyObject *)Py_TYPE(cause), cause);
         Py_DECREF(cause);
         return NULL;

@@ -27,8 +27,8 @@
  * otherwise.
  *
  * What keeps what alive: Array -> Batch -> its slot and the bindings; Loader -> its
- * bindings and its Runtime; Binding -> the function or array. No object of brim's
- * refers to an object of Python's but through a Binding.
+ * bindings and its Runtime; Binding -> the function or array. A brim object
+ * refers to a Python object only through a Binding.
  */
 #ifndef BRIM_PYTHON_EXTENSION_H
 #define BRIM_PYTHON_EXTENSION_H
@@ -157,7 +157,7 @@ int brim_py_answer_to_exception(void);
 
 /* ------------------------------------------------------------ interpreter.c */
 
-/* Takes the interpreter's lock on a thread of brim's, whose Python thread state is
+/* Takes the interpreter's lock on a thread of brim, whose Python thread state is
  * kept from call to call. 0: the interpreter ends, and nothing of it may be called. */
 int brim_py_enter(PyGILState_STATE *state);
 void brim_py_leave(PyGILState_STATE state);
@@ -229,7 +229,7 @@ PyObject *brim_py_loader_new(brim_loader *loader, RuntimeObject *runtime, PyObje
                              uint32_t hold, int copies);
 /* Where it was opened; the queue is kept as long as a batch may need it. */
 void brim_py_loader_on_device(PyObject *object, const brim_open_options *options, PyObject *queue);
-/* Closes every loader that is still open: brim's workers call nothing of Python's
+/* Closes every loader that is still open: brim's workers call nothing in Python
  * afterwards. Called when the interpreter ends. */
 void brim_py_loaders_close(void);
 

@@ -237,7 +237,7 @@ static int drop_views(struct views *views) {
     }
     size_t at = find_kept(views);
     if (at < views->count) {
-        PyGC_Collect(); /* rubbish that waits for the collector keeps nothing */
+        PyGC_Collect(); /* garbage that is not collected yet must not count */
         at = find_kept(views);
     }
     if (at < views->count) {

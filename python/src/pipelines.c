@@ -1,7 +1,7 @@
 /*
  * pipelines.c: pipelines as text, and the table of stages.
  *
- * A pipeline of Python's is its text; brim's own object lives only for as long as a
+ * A Python pipeline is its text; brim's own object lives only for as long as a
  * call here, so that there is nothing to keep alive, to copy or to guard.
  */
 #include "extension.h"
@@ -154,7 +154,7 @@ PyObject *brim_py_parse(PyObject *module, PyObject *args) {
 
 /* --------------------------------------------------------------- arguments */
 
-/* A value of Python's as an argument: yes and no, numbers, text, ("pipeline", text).
+/* A Python value as an argument: yes and no, numbers, text, ("pipeline", text).
  * A nested pipeline is the caller's to free. */
 static int read_value(PyObject *value, brim_argument *argument, brim_pipeline **nested) {
     if (PyBool_Check(value)) {

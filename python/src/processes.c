@@ -3,7 +3,7 @@
  *
  * A pool has up to `count` processes for one function, all equal. A brim worker that
  * has a sample takes an idle one, or starts one, or waits; hands the sample over
- * (processes.h) and waits for the reply. It holds no lock of Python's: that is taken
+ * (processes.h) and waits for the reply. It holds no Python lock: that is taken
  * only to start a process and to make an exception out of a reply. So as many
  * processes work at a time as the loader has threads.
  *
@@ -179,7 +179,7 @@ void brim_py_processes_stop(struct processes *pool) {
     for (unsigned i = 0; i < pool->count; i++) {
         if (pool->process[i].socket >= 0) {
             /* idle ones end by themselves; a thread that waits for a busy one sees the
-             * end of its packets, and buries it */
+             * end of its packets, and reaps it */
             shutdown(pool->process[i].socket, SHUT_RDWR);
         }
     }
@@ -468,7 +468,7 @@ struct row {
     struct counts counts;
 };
 
-/* Up to `most` rows into `rows`; how many there are. Calls nothing of Python's, whose
+/* Up to `most` rows into `rows`; how many there are. Calls nothing in Python, whose
  * collector might free a pool. */
 static size_t read_rows(struct row *rows, size_t most) {
     size_t count = 0;

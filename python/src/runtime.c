@@ -13,7 +13,7 @@
 PyTypeObject *brim_py_runtime_type;
 
 /* The library's runtime for the length of a call, which may give up the interpreter's
- * lock or run code of the program's: closing waits for its end. NULL with an exception. */
+ * lock or run code of the program: closing waits for its end. NULL with an exception. */
 static brim_runtime *enter(PyObject *object) {
     RuntimeObject *self = (RuntimeObject *)object;
     if (self->closed) {
@@ -442,8 +442,8 @@ static PyObject *runtime_trim(PyObject *object, PyObject *unused) {
     return status == BRIM_OK ? PyLong_FromUnsignedLongLong(bytes) : brim_py_raise(status);
 }
 
-/* What charge and uncharge are given: bytes of the host's, page-locked or not, or of a
- * device's. */
+/* What charge and uncharge are given: bytes of host memory, page-locked or not, or
+ * of device memory. */
 struct amount {
     uint64_t bytes;
     brim_device device;

@@ -2,7 +2,7 @@
  * platform.c: threads, locks, the clock and process facts, for Linux.
  *
  * A thread's stack is mapped and charged by the caller. The C library puts
- * more than our frames on it: all static thread-local storage of the process
+ * more than brim's frames on it: all static thread-local storage of the process
  * (a Python with large extensions brings hundreds of KiB), its own descriptor
  * and room for signal frames. It knows how much that is, and
  * brim__thread_stack_bytes() asks it. The function is not a public one of

@@ -129,7 +129,7 @@ static void fill_from_end(struct brim__file_tier *tier, int fd) {
     atomic_store(&tier->writes, true);
 }
 
-/* The file is ours and of this key: all may use it from now on. */
+/* The file can be used and has this key: all may use it from now on. */
 static void publish(struct brim__file_tier *tier, int fd) {
     struct stat facts;
     (void)futimens(fd, NULL); /* the time of the last use; skipped without the right to set it */
@@ -238,7 +238,7 @@ static void note_why(struct brim__file_tier *tier, const struct brim__cache_head
 }
 
 /* Whether other users could have put samples into it: then it is of no use, and, if it is
- * theirs, left alone. An empty one of our own holds nothing that could be believed. */
+ * theirs, left alone. An empty file of this user holds nothing to be believed. */
 static enum brim__trust trust(const struct brim__file_tier *tier, const struct stat *facts) {
     const enum brim__trust found = brim__trust_of(facts->st_uid, facts->st_mode);
     return tier->start.trust_foreign || (found == BRIM__EXPOSED && facts->st_size == 0)

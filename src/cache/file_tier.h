@@ -54,7 +54,7 @@ struct brim__file_tier {
     char path[PATH_MAX];
     /* any thread */
     atomic_int fd;              /* -1: none. Set once, while `trying` */
-    atomic_bool writes;         /* the lock is ours, and filling not turned off */
+    atomic_bool writes;         /* this process has the lock, and filling is not turned off */
     atomic_bool trying;         /* a thread tries to get the lock, or the file */
     _Atomic uint64_t retry_ns;  /* when it may be tried again; UINT64_MAX: never */
     _Atomic uint64_t known_end; /* bytes of the file, when it was last looked at */

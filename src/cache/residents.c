@@ -34,10 +34,11 @@ static uint64_t rows_in(const struct brim__residents *residents, uint64_t room) 
                      room / residents->start.row_bytes);
 }
 
-/* Rows of a part. As many parts as there may be hold all that could ever be had, what others
- * hold elastically among it. Where less is free now, fewer and smaller ones take all of that,
- * and the rest of them what becomes free later. With very little they stay empty and
- * choose again the next time, or they would be bound to tiny parts. */
+/* Rows of a part. The most parts that there may be together hold all that could ever be
+ * available, including what others hold elastically. If less is free now, fewer and smaller
+ * parts take all of that, and the remaining ones take what becomes free later. With very little
+ * free there is no part yet, and the size is chosen again the next time: else all parts would
+ * be tiny. */
 static uint64_t choose_part(const struct brim__residents *residents, uint64_t spare) {
     const struct brim__residents_start *how = &residents->start;
     const uint64_t free_now = brim__budget_free_now(how->budget, how->kind);

@@ -181,7 +181,7 @@ static brim_status read_device(uint32_t index, brim_device_info *info) {
 
 static brim_status check_queue(struct brim__device *device, void *handle) {
     if (handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {
-        return BRIM_OK; /* they are of the context in which they are used: ours */
+        return BRIM_OK; /* they are of the context in which they are used: the device's */
     }
     if ((uintptr_t)handle < FIRST_ADDRESS) {
         return brim__fail(BRIM_STATUS_INVALID,

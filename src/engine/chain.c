@@ -23,7 +23,7 @@ struct brim__slot *brim__chain_head(const brim_loader *loader) {
 struct brim__ring *brim__chain_error(brim_loader *loader) {
     for (uint32_t i = 0; i < loader->ring_count; i++) {
         struct brim__ring *ring = &loader->ring[i];
-        /* what a driver says at last may concern all that is there: it does not wait */
+        /* a failure of a device may concern all batches there: it is due at once */
         const bool due = ring->memory == BRIM__RING_DEVICE || ring->make == loader->last->take;
         if (ring->error.status != BRIM_OK && due) {
             return ring;

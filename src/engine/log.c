@@ -31,7 +31,7 @@ void brim__log_planned(const brim_runtime *runtime, const brim_plan *plan) {
     }
 }
 
-/* A text of a cache that was not told yet; they are never all the same for two reasons. */
+/* Tells a text of a cache, unless it is the last one told: texts for two reasons always differ. */
 static void tell_cache(const brim_loader *loader, brim_log_level level, const char *text,
                        uint64_t *told) {
     const uint64_t hash = brim__hash(text, strlen(text), 0);

@@ -29,7 +29,7 @@ bool brim__scratch_grow(brim_loader *loader) {
     return false;
 }
 
-/* the first is kept for `next`, so that it never depends on others */
+/* The first is kept for `next`, which so has one whatever the workers do. */
 struct brim__scratch *brim__scratch_take(brim_loader *loader, bool is_next) {
     if (is_next) {
         assert(!loader->scratch[0].busy);

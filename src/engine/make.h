@@ -60,7 +60,7 @@ void brim__run_end(struct brim__run *run, uint64_t took);
 brim_status brim__batch_act(brim_loader *loader, const struct brim__batch_call *call);
 
 /* make_rows.c: makes the run's rows; no lock held. A failure of this kind is the sample's
- * fault, not the system's or ours. */
+ * fault, not the system's or brim's. */
 void brim__rows_make(struct brim__run *run);
 bool brim__is_bad_sample(brim_status status);
 /* The same for run->count samples of a stream, from number `sample` on, whose

@@ -55,7 +55,8 @@ static bool sleep_until_work(brim_runtime *runtime) {
     return true;
 }
 
-/* pool held: one that looked for events goes, or cannot itself do what it found. */
+/* pool held: a worker that looked for events leaves, or cannot do the work that it found: another
+ * one is to look. */
 static void hand_over(brim_runtime *runtime) {
     if (brim__pool_polls(runtime)) {
         brim__broadcast(&runtime->work);

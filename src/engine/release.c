@@ -15,8 +15,8 @@ static void release_copy(brim_batch *batch) {
     brim__loader_unref(loader);
 }
 
-/* What `handle` holds now is done; if it cannot be said when, the driver gives memory back only
- * after what uses it. */
+/* Waits until what `handle` holds now is done. If that cannot be found out, it does not wait: the
+ * driver gives memory back only after what uses it. */
 static void await_queue(struct brim__device *device, void *handle) {
     struct brim__queue queue;
     struct brim__event done = { 0 };

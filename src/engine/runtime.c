@@ -271,7 +271,7 @@ brim_status brim_runtime_read_usage(brim_runtime *runtime, brim_usage *given) {
     return BRIM_OK;
 }
 
-/* Charged now, of all kinds; page-locked memory is the host's too. */
+/* Charged now, of all kinds; page-locked memory counts as host memory. */
 static uint64_t charged(brim_runtime *runtime) {
     uint64_t bytes = 0;
     for (int kind = 0; kind < BRIM_MEMORY_KINDS; kind++) {

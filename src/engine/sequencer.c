@@ -389,7 +389,7 @@ static bool turn(brim_loader *loader, bool is_next) {
     bool did = run(loader, &ended);
     brim__lock(&loader->mutex);
     sequencer->running = false;
-    did |= sequencer->missed; /* what that thread saw, this one may have looked for too early */
+    did |= sequencer->missed; /* what that thread came for may be newer than the last look */
     if (ended) {
         end_epoch(sequencer);
     }

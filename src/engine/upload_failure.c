@@ -49,7 +49,7 @@ static void withdraw(brim_loader *loader, struct brim__slot *from, brim_status s
     const uint64_t ticket = from->abandoned ? 0 : from->ticket; /* it may have been given again */
     const bool waits = !from->abandoned && ticket >= there->take;
     tell_lent(loader, ticket, UINT64_MAX, status);
-    if (waits && there->error.status == BRIM_OK) { /* else it is tried again with that */
+    if (waits && there->error.status == BRIM_OK) { /* else the retry of that failure covers it */
         brim__error_keep(&there->error, status);
     }
     brim__resident_withdraw(loader, from);
@@ -77,7 +77,7 @@ void brim__upload_failed(brim_loader *loader, struct brim__slot *from, brim_stat
         keep_in_slot(from, status);
         break;
     case MAKE_AGAIN:
-        if (there->error.status == BRIM_OK) { /* else it is tried again with that */
+        if (there->error.status == BRIM_OK) { /* else the retry of that failure covers it */
             brim__error_keep(&there->error, status);
         }
         brim__slot_free(from);

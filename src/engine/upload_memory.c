@@ -4,8 +4,8 @@
  */
 #include "engine/upload.h"
 
-/* What others hold elastically gives way also where the driver has less than the budget;
- * elastic memory is not worth that. */
+/* For firm memory, what others hold elastically gives way also where the driver has less than the
+ * budget; for elastic memory it does not. */
 brim_status brim__upload_take_memory(brim_loader *loader, uint64_t bytes, bool elastic,
                                      struct brim__device_memory *memory) {
     struct brim__device *device = &loader->uploader->device;

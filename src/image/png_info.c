@@ -278,7 +278,7 @@ brim_status brim__png_info(struct brim__input *input, bool orientation,
     info->whole = header.interlaced;
     const uint64_t row = brim__png_row_bytes(&header);
     const uint64_t rows = header.interlaced ? header.height : 1;
-    /* ours: pixels of a row, and a row or all as they are stored; libspng's: two rows
+    /* brim's: pixels of a row, and a row or all as they are stored; libspng's: two rows
      * and, interlaced, a third */
     info->memory = LIBRARY_BYTES + brim__align(4 * (uint64_t)info->width, BRIM__CACHE_LINE) +
                    brim__align(rows * row, BRIM__CACHE_LINE) +

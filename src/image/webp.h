@@ -29,7 +29,7 @@ struct brim__webp {
     bool truncated;               /* the file ends before the image does */
 };
 
-/* So many pixels or more are decoded piece by piece. */
+/* Images of this many pixels or more are decoded piece by piece. */
 #define BRIM__WEBP_LARGE 1000000
 static inline bool brim__webp_is_large(const struct brim__webp *webp) {
     return (uint64_t)webp->frame_width * webp->frame_height >= BRIM__WEBP_LARGE;

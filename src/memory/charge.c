@@ -269,8 +269,8 @@ static bool is_before(const brim_budget *a, const brim_budget *b, brim_memory ki
 }
 
 /* The holder below or at `top` to ask next: the readiest among those that help the request, and of
- * these the one with the most elastic memory of its own. Without a request (trimming) everyone
- * does. */
+ * these the one with the most elastic memory of its own. Without a request (trimming) every
+ * holder does. */
 static brim_budget *pick_holder(brim_budget *top, brim_memory kind,
                                 const struct brim__request *request) {
     brim_budget *picked = NULL;

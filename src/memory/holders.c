@@ -149,7 +149,7 @@ bool brim__budget_sharing(brim_budget *budget, brim_memory kind, struct brim__sh
     return true;
 }
 
-/* ---------------------------------------------------------- who holds what */
+/* -------------------------------------------------------- lists of holders */
 
 static uint64_t held(const brim_budget *node, brim_memory kind) {
     const struct brim__count *count = &node->counts[kind];

@@ -334,7 +334,7 @@ static brim_status fill_runs(struct builder *builder, struct brim__classes *clas
     return BRIM_OK;
 }
 
-/* Sorts the labels, lays the ranks out, and locations every sample. */
+/* Sorts the labels, lays the ranks out, and enters the place of every sample. */
 static brim_status place(struct builder *builder, struct brim__classes *classes) {
     int64_t *label;
     uint64_t *begin;

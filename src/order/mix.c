@@ -82,7 +82,7 @@ static void largest_remainder(const double *shares, uint32_t parts, uint32_t *co
         counts[best]++;
         remainder[best] -= 1;
     }
-    /* parts lifted to 1 may have made it too many: the largest part pays */
+    /* parts raised to 1 may make the sum too large: the largest part is reduced */
     for (; sum > MOST_BLOCK; sum--) {
         uint32_t largest = 0;
         for (uint32_t k = 1; k < parts; k++) {

@@ -10,7 +10,7 @@
 
 /* Ascending by `key`: the first 8 bytes of each element, as a signed integer if
  * it says so. Elements are `bytes` long, at most BRIM__SORT_BYTES; equal ones may
- * change locations. */
+ * change places. */
 #define BRIM__SORT_BYTES 32
 void brim__sort(void *elements, uint64_t count, size_t bytes, bool is_signed);
 

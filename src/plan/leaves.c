@@ -141,7 +141,7 @@ static brim_status open_sources(struct brim__compiler *compiler, const struct br
     return status;
 }
 
-/* A stream has no count: as good as endless, until it ends. */
+/* A stream has no count: it counts as endless until it ends. */
 #define ENDLESS ((uint64_t)1 << 62)
 
 static brim_status begin_stream(brim_plan *plan, const struct brim__source *source,

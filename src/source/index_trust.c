@@ -1,17 +1,17 @@
 /*
- * index_trust.c: whose indexes, listings and what else is kept of data are used.
+ * index_trust.c: whose indexes, listings and other files kept of data are used.
  *
  * Their checksums keep out accidents, not malice: another user who could write one could
  * make it say anything. So one is used only if the effective user or root owns it and no other
  * user may write it, which is asked of the open file; else it counts as absent:
  *
- *     ours, but others may write it    made anew: a new file takes its name
+ *     own, but others may write it     made anew: a new file takes its name
  *     another user's                   left alone; made in the index directory instead,
  *                                      there under a name with the user's number if the
  *                                      plain one is taken too
  *
  * brim itself makes all of them for their owner only, whatever the umask. An opening that
- * trusts foreign files (for teams that share a directory) asks nothing of this.
+ * trusts foreign files (for teams that share a directory) skips these checks.
  */
 #include "source/index.h"
 

@@ -5,7 +5,7 @@
  *
  * yajl takes memory through hooks, and uses what they return without looking:
  * a hook that cannot give must not return. It leaves yajl by longjmp, which
- * harms nothing, because all that yajl holds lies in our memory and is thrown
+ * harms nothing, because all that yajl holds lies in this memory and is thrown
  * away with it. Blocks are never freed one by one; the last one grows in place,
  * and that is the one that grows (the buffer of a decoded string).
  *

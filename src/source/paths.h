@@ -76,7 +76,7 @@ brim_status brim__manifest_guess(const struct brim__use *use, const char *path,
 brim_status brim__paths_root(const char *path, struct brim__arena *arena, const char **root);
 /* The end of "ROOT/path", if it does not fit; root "" or an absolute path: the path. */
 void brim__paths_name(const char *root, const char *path, char *text, size_t bytes);
-/* What a plan should say: files that one would think are samples but are not, because
+/* What a plan should say: files that look like samples but are not, because
  * they lie beside the classes, and samples that are no images. *note: NULL if none. */
 brim_status brim__paths_note(uint64_t loose, uint64_t others, struct brim__arena *arena,
                              const char **note);

@@ -3,7 +3,7 @@
  * keys of JSON lines.
  *
  * The manifest is read by the source of its format, opened here with the arguments
- * that make paths bytes or texts, and its ranges are ours. Each path column gets a brim__deferred
+ * that make paths bytes or texts, and its ranges are used. Each path column gets a brim__deferred
  * after the inner record, which takes the column's place as a field:
  *
  *     record:  the inner record | brim__deferred | brim__deferred ...

@@ -1,7 +1,7 @@
 /*
  * text.c: `text PATH...`, one sample for each line.
  *
- * What a line is, and how it is found, is lines.h's business: a sample is the
+ * What a line is, and how it is found, is defined in lines.h: a sample is the
  * bytes of one line without its end, where they were read. A record holds only
  * where that is:
  *

@@ -117,7 +117,7 @@ struct running {
 };
 
 /* The buffer that does not hold the image now. It is large enough for whatever the plan foresaw;
- * looked at all the same, because the memory after it is not ours. */
+ * looked at all the same, because the memory after it is another's. */
 static brim_status next_buffer(const struct running *run, uint32_t width, uint32_t height,
                                uint32_t pixel, struct brim__image *image) {
     if ((uint64_t)width * height * pixel > run->picture->buffer_bytes) {
