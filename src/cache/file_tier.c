@@ -205,8 +205,7 @@ static bool begin(struct brim__tier *opaque, uint64_t number, uint64_t stamp, ui
     struct brim__file_tier *tier = self(opaque);
     assert(number < tier->start.count && bytes <= tier->start.most_bytes);
     if (brim__file_tier_may_fill(tier)) {
-        const uint64_t since =
-            atomic_load(&tier->known_end); /* of the filling process: it never goes back */
+        const uint64_t since = atomic_load(&tier->known_end); /* filling: it never goes back */
         if (is_there(tier, number, stamp)) {
             return false;
         }

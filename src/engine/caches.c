@@ -71,7 +71,7 @@ static brim_status start(brim_loader *loader, struct brim__cache *cache) {
     snprintf(label, sizeof label, "cache %s", cache->ops->name);
     brim_status status = brim_budget_new(loader->budget, label, BRIM_UNLIMITED, 0, &cache->budget);
     if (status == BRIM_OK) {
-        if (cache->path == NULL) { /* no loader waits for a file to be written */
+        if (cache->path == NULL) { /* a file would have to be written first */
             brim__budget_yields(cache->budget, BRIM__YIELDS_CACHE);
         }
         how.budget = cache->budget;

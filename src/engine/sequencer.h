@@ -73,7 +73,7 @@ enum brim__failed {
 struct brim__sequencer {
     /* under the loader's mutex: */
     bool running;
-    bool missed;                     /* another thread came while it ran: there may be more to do */
+    bool missed;                     /* a thread came while it ran: there may be more */
     uint64_t tail;                   /* bad samples after the epoch's last batch */
     struct brim__position delivered; /* where a loader stands after the last batch taken */
     /* batches before this one are thrown away: after a seek or restore */

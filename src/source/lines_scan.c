@@ -3,7 +3,7 @@
  *
  * A file is walked once through a window that keeps no records: all that is
  * carried from one window to the next is where the record in progress began,
- * whether it is between quotes, and the last byte (a \r before a \n is part
+ * whether the walk is in quotes, and the last byte (a \r before a \n is part
  * of the line end). So a record may be longer than any buffer.
  *
  * Bytes are looked at in blocks of 64, a bit for each byte. Where quotes count,
