@@ -111,8 +111,8 @@ PyObject *brim_py_loader_raise(LoaderObject *self, brim_status status) {
     char more[256] = "";
     if (status == BRIM_STATUS_HELD && self->copies) {
         snprintf(more, sizeof more,
-                 " (%zd batches and copies of batches are kept, and the budget has no room for one "
-                 "more; let go of some and ask again, also with a new loop: no batch is lost)",
+                 " (%zd batches and copies of batches are held, and another copy does not fit; "
+                 "release some and ask again, also with a new loop: no batch is lost)",
                  self->lending->lent + self->lending->copies);
     } else if (status == BRIM_STATUS_HELD) {
         snprintf(more, sizeof more,

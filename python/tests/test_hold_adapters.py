@@ -80,7 +80,7 @@ class Torch(support.Case):
                     warnings.simplefilter("ignore")
                     iterator = iter(loader)
                     with self.assertRaisesRegex(
-                        brim.HeldError, f"{2 + more} batches and copies of batches are kept"
+                        brim.HeldError, f"{2 + more} batches and copies of batches are held"
                     ) as caught:
                         for x, _ in iterator:
                             kept.append(x)

@@ -472,7 +472,7 @@ class Keras(Numbers):
                         thread.join()
             self.assertEqual(len(raised), 2)
             for text in raised:
-                self.assertRegex(text, "[0-9]+ batches and copies of batches are kept")
+                self.assertRegex(text, "[0-9]+ batches and copies of batches are held")
             while len(found) < 2 * COUNT:  # it has gone on with the next batch
                 found += [int(x[0, 0, 0]) for x in dataset[1][0]]
             orders = [self.order(self.images(), epoch) for epoch in range(2)]

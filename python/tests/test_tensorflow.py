@@ -328,7 +328,7 @@ class Dataset(support.Case):
                 unittest.mock.patch("brim._adapters.PATIENCE", 0.1),
                 unittest.mock.patch("brim._adapters.PATIENCE_AHEAD", 0.1),
                 self.assertRaisesRegex(
-                    tf.errors.OpError, "BudgetError: [0-9]+ batches and copies of batches are kept"
+                    tf.errors.OpError, "HeldError: .*[0-9]+ batches and copies of batches are held"
                 ),
             ):
                 for batch in dataset:
