@@ -825,8 +825,9 @@ typedef struct brim_open_options {
     brim_interrupted_callback *interrupted; /* NULL: none */
     void *interrupted_user;
     uint32_t beyond; /* batches lent above `hold`, each in a slot above the minimum, which is
-                        charged firmly from the call of `next` for it until it is released; like
-                        copies, these come on top of planned_bytes */
+                        charged firmly from the call of brim_loader_next for it until it is
+                        released; like copies, these come on top of planned_bytes. That call may
+                        first make others give memory up, whatever its time-out is */
 } brim_open_options;
 #define BRIM_OPEN_OPTIONS_INIT BRIM__INIT_THREADS(brim_open_options)
 

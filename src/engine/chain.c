@@ -173,8 +173,7 @@ void brim__chain_check(const brim_loader *loader) {
         brim__ring_check(ring);
         assert(ring->from == (i == 0 ? NULL : ring - 1));
         assert(ring == last || brim__ring_count(ring, BRIM__SLOT_LENT) == 0);
-        assert(brim__ring_firm(ring) <=
-               (ring == last ? brim__max(ring->minimum, lent + loader->in_call) : ring->minimum));
+        assert(brim__ring_firm(ring) <= (ring == last ? brim__lend_firm(loader) : ring->minimum));
         if (ring->memory != BRIM__RING_DEVICE) {
             continue;
         }

@@ -3,42 +3,54 @@
  *
  * `next` takes batches from the last ring and knows no other. Workers turn the rings from the
  * last to the first: what is nearest to the consumer is done first. Revocation and seeks walk
- * them all. The rings that hold batches use the same tickets, and the first tickets that one
- * ring has not taken are the next ones that the ring after it begins:
+ * them all. The rings that hold batches use the same tickets: `take` of the batches on the host is
+ * `make` of the device ring.
  *
- *     batches   take ─ ready, filling ─ make          device ring   take ─ ready, filling ─ make
- *                └────────────────────────── is ──────────────────────────────────────────────┘
- *
- * A ring of encoded bytes can stand before the rows: its role reads, and the rows' role takes.
+ * A ring of encoded bytes could stand before the rows: its role would read, and the rows' role
+ * take from it.
  *
  * What becomes of a failure: where it is kept until `next` returns it in its turn, and what
  * happens when `next` is asked again.
  *
- *   what failed            direct plan            a sequencer stands before   samples stay on the
- *                                                                             device (direct)
- *   ────────────────────── ────────────────────── ─────────────────────────── ─────────────────────
- *   a row, and on_error=   in the slot; the batch in the sequencer's ring;    as direct
- *   fail                   is made again          the sample is made again,
- *                                                 of a stream left out
- *   too many bad samples   in the slot; the batch not kept: tested again      as direct
- *                          is made again
- *   a stage on the batch   in the slot; the batch in the sequencer's ring;    (not allowed)
- *                          is made again          made again from the last
- *                                                 position delivered; left
- *                                                 out where that cannot be
- *   an upload, when it is  in the slot; the batch in the slot; sent again     as a copy that
- *   put into the queue     is made again          through a new queue         fails later
- *   a copy later, of a     in the device ring;    in the staging slot; sent   in the device ring;
- *   batch that waits       at once; recalled:     again before all others,    at once; its samples
- *                          made again with all    into the place it has       are withdrawn, and it
- *                          after it                                           is recalled
- *   a copy later, of a     in the lent slot: brim_batch_wait and others       the same, in all that
- *   batch that is lent     return it, once                                    are lent from it on;
- *                                                                             the rest is recalled
- *   a copy later, of what  nowhere                nowhere                     in all that are lent;
- *   a seek has dropped                                                        the rest is recalled
- *   the mark in the queue  nowhere: the slot is lost, and another is made up for it. If there is
- *   at a release           no memory for one and no slot will be free again: in the staging slot
+ *   what failed          │ direct plan             │ a sequencer stands      │ samples stay on the
+ *                        │                         │ before                  │ device (direct)
+ *   ─────────────────────┼─────────────────────────┼─────────────────────────┼────────────────────────
+ *   a row, with          │ in the slot; the batch  │ in the sequencer's      │ as direct
+ *   on_error=fail        │ is made again           │ ring; the sample is     │
+ *                        │                         │ made again, of a stream │
+ *                        │                         │ left out                │
+ *                        │                         │                         │
+ *   too many bad samples │ not kept; the batch is  │ not kept; counted       │ as direct
+ *                        │ made again and counted  │ again. One after the    │
+ *                        │ again                   │ other: in the           │
+ *                        │                         │ sequencer's ring        │
+ *                        │                         │                         │
+ *   a stage on the batch │ in the slot; the batch  │ in the sequencer's      │ (not allowed)
+ *                        │ is made again           │ ring; made again from   │
+ *                        │                         │ the last position       │
+ *                        │                         │ delivered, left out     │
+ *                        │                         │ where that cannot be    │
+ *                        │                         │                         │
+ *   an upload, when it   │ in the slot; the batch  │ in the slot; sent again │ as a copy that fails
+ *   is put into the      │ is made again           │ through a new queue     │ later
+ *   queue                │                         │                         │
+ *                        │                         │                         │
+ *   a copy later, of a   │ in the device ring, at  │ in the staging slot;    │ in the device ring, at
+ *   batch that waits     │ once; recalled: made    │ sent again before all   │ once; its samples are
+ *                        │ again with all after it │ others, to the place it │ withdrawn, and it is
+ *                        │                         │ has                     │ recalled
+ *                        │                         │                         │
+ *   a copy later, of a   │ in the lent slot:       │ the same                │ the same, in all that
+ *   batch that is lent   │ brim_batch_wait and     │                         │ are lent from it on;
+ *                        │ others return it, once  │                         │ the rest is recalled
+ *                        │                         │                         │
+ *   a copy later, of     │ nowhere                 │ nowhere                 │ in all that are lent;
+ *   what a seek has      │                         │                         │ the rest is recalled
+ *   dropped              │                         │                         │
+ *
+ * If the mark in the consumer's queue fails at a release, the slot is lost, and another is made up
+ * for it. If there is no memory for one and no slot will be free as long as the user releases
+ * nothing, the staging slot keeps that error.
  */
 #ifndef BRIM_CHAIN_H
 #define BRIM_CHAIN_H

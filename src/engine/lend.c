@@ -78,14 +78,18 @@ brim_status brim__lend_begin(brim_loader *loader) {
     return status;
 }
 
+/* A `next` that is under way counts on one more; and so does a consumer that waits in slices, or
+ * two of them would take each other's slot that is half made. */
+uint64_t brim__lend_firm(const brim_loader *loader) {
+    const bool waits = loader->in_call || loader->consumer.waiting_since != 0;
+    return brim__max(loader->last->minimum, (uint64_t)loader->lent + waits);
+}
+
 void brim__lend_end(brim_loader *loader) {
     if (loader->beyond == 0) {
         return;
     }
-    /* a `next` that is under way may count on one more */
-    const uint64_t needed =
-        brim__max(loader->last->minimum, (uint64_t)loader->lent + loader->in_call);
-    for (uint64_t firm = brim__ring_firm(loader->last); firm > needed; firm--) {
+    for (uint64_t firm = brim__ring_firm(loader->last); firm > brim__lend_firm(loader); firm--) {
         brim__ring_soften(loader, loader->last);
     }
 }

@@ -184,6 +184,8 @@ bool brim__lend_passes_over(const brim_loader *loader, const struct brim__slot *
  * was firm for a batch beyond `hold` is elastic again. */
 brim_status brim__lend_begin(brim_loader *loader);
 void brim__lend_end(brim_loader *loader);
+/* Slots of the last ring that are firm at most. */
+uint64_t brim__lend_firm(const brim_loader *loader);
 
 /* caches.c. Stamping looks at all files; the memory that it needs meanwhile goes to slots later. */
 brim_status brim__caches_stamp(brim_loader *loader, const brim_open_options *options);

@@ -75,7 +75,7 @@ void brim__log_next(brim_loader *loader, brim_status status, bool warned) {
     }
     char warning[sizeof loader->stats.warning];
     memcpy(warning, loader->stats.warning, sizeof warning);
-    brim__unlock(&loader->mutex); /* in_call keeps the loader */
+    brim__loader_unlock(loader); /* in_call keeps the loader */
     if (empty) {
         tell(loader->runtime, BRIM_LOG_WARNING, "%s", warning);
     }

@@ -145,15 +145,15 @@ static void upload(brim_loader *loader) {
 }
 
 static brim_status take(brim_loader *loader, uint64_t deadline, brim_batch **out) {
-    const brim_status room = brim__lend_begin(loader);
-    if (room != BRIM_OK) {
-        return room;
-    }
-    if (loader->lent >= loader->hold) {
-        call_workers(loader); /* there is a slot more to be filled */
-    }
     bool helped = false; /* without workers a call that may not wait still makes some rows */
     for (;;) {
+        const brim_status room = brim__lend_begin(loader); /* a device slot may have been lost */
+        if (room != BRIM_OK) {
+            return room;
+        }
+        if (!helped && loader->lent >= loader->hold) {
+            call_workers(loader); /* there is a slot more to be filled */
+        }
         upload(loader);
         if (loader->closing) {
             return brim__fail(BRIM_STATUS_CLOSED, "the loader is being closed by another thread");

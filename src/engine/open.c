@@ -556,6 +556,7 @@ void brim_loader_close(brim_loader *loader) {
     brim__loader_unlock(loader);
     brim__budget_on_revoke(loader->budget, NULL, NULL);
     brim__pool_leave(loader->runtime, loader);
+    brim__log_closing(loader);
     shut(loader);
     brim__loader_unref(loader);
 }

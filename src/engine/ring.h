@@ -23,7 +23,7 @@
  *
  *   state     memory   who may change it
  *   EMPTY     none     the thread that grows the ring
- *   MAPPING   coming   that thread, which asks for the memory without the loader's mutex
+ *   MAPPING   coming   that thread; on a device it asks without the loader's mutex
  *   FREE      yes      the thread that begins a delivery; revocation
  *   FILLING   yes      `busy` threads write; without any, it waits to be claimed, or (in a device
  *                      ring) for a batch that is sent again

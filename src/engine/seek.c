@@ -44,6 +44,9 @@ void brim__loader_leave(brim_loader *loader, bool wake) {
         brim__lock(&loader->mutex);
     }
     loader->in_call = false;
+    if (!loader->closing) {
+        brim__lend_end(loader); /* a slot beyond `hold` that no batch was lent in */
+    }
     if (loader->closing || loader->news) {
         loader->news = false;
         brim__broadcast(&loader->ready);

@@ -117,6 +117,8 @@ void brim__slot_unmap(brim_loader *loader, struct brim__slot *slot) {
         unpin(loader, slot);
     }
     brim__pages_free(&slot->pages);
+    slot->abandoned = slot->inspected = false;
+    brim__error_clear(&slot->error);
     slot->state = BRIM__SLOT_EMPTY;
 }
 

@@ -27,7 +27,7 @@ brim_status brim_loader_read_stats(brim_loader *loader, brim_stats *given) {
     stats.epoch = brim__loader_epoch(loader);
     stats.ended = brim__loader_at_end(loader);
     stats.threads = threads;
-    stats.slots = loader->batches->count;
+    stats.slots = loader->batches->count - brim__ring_count(loader->batches, BRIM__SLOT_MAPPING);
     stats.lent = loader->lent;
     stats.stage_count = loader->plan->info.stage_count;
     stats.error_count = (uint32_t)brim__min(loader->errors, BRIM__ERRORS_KEPT);

@@ -75,7 +75,7 @@ void brim__upload_not_sent(brim_loader *loader, struct brim__slot *from, struct 
 /* A copy that the device had accepted has failed. */
 void brim__upload_failed(brim_loader *loader, struct brim__slot *from, brim_status status);
 /* Device slots were lost, and there is no memory for others. `next` returns the failure if no slot
- * will be free again whatever the user does; else it would wait without end. */
+ * will be free as long as the user releases nothing; else it would wait without end. */
 void brim__upload_tell_lost(brim_loader *loader, struct brim__slot *from, brim_status status);
 
 /* --------------------------------------------------------------- upload.c */
