@@ -33,13 +33,7 @@ static brim_status fetch(const struct brim__source *source, const brim_call *cal
         callback->read(callback->user, &own, outputs, source->field_count, why, sizeof why);
     why[sizeof why - 1] = '\0';
     if (answer != BRIM_ANSWER_DONE) {
-        const brim_status status = brim__answer_status(answer);
-        if (brim__cause_said()) {
-            return brim__at_callback(brim__fail(status, "%s", why));
-        }
-        return brim__fail(status, "%s (it returned %d%s)",
-                          why[0] != '\0' ? why : "the function failed and gave no reason", answer,
-                          brim__answer_note(answer));
+        return brim__answer_fail(answer, why);
     }
     const brim_status status = brim__spec_spans(source, outputs, buffer);
     if (status != BRIM_OK) {

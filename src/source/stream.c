@@ -48,13 +48,7 @@ static brim_status pull_one(const struct brim__source *source, uint8_t *record) 
         return BRIM_STATUS_END;
     }
     if (answer != BRIM_ANSWER_SAMPLE) {
-        const brim_status status = brim__answer_status(answer);
-        if (brim__cause_said()) {
-            return brim__at_callback(brim__fail(status, "%s", why));
-        }
-        return brim__fail(status, "%s (it returned %d%s)",
-                          why[0] != '\0' ? why : "the function failed and gave no reason", answer,
-                          brim__answer_note(answer));
+        return brim__answer_fail(answer, why);
     }
     return brim__spec_spans(source, outputs, record);
 }
