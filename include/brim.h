@@ -220,7 +220,7 @@ typedef enum brim_answer {
 
 /* How much a line of the log matters. */
 typedef enum brim_log_level {
-    BRIM_LOG_NOTE = 0,    /* what was found or done, such as a cache that was begun anew */
+    BRIM_LOG_NOTE = 0,    /* what was found or done, such as a cache file that was reset */
     BRIM_LOG_WARNING = 1, /* works, but not as asked, such as a cache that keeps nothing more */
 } brim_log_level;
 

@@ -56,8 +56,8 @@ static void test_the_minimum_is_hold_and_two_at_least(void **state) {
     }
 }
 
-/* Whoever has hold - 1 batches gets the next one, from epoch to epoch: in no more slots than the
- * minimum, and in no more bytes, of any kind. */
+/* A consumer that has hold - 1 batches gets the next one, from epoch to epoch: in no more slots
+ * than the minimum, and in no more bytes, of any kind. */
 static void test_loops_in_the_minimum(void **state) {
     (void)state;
     for (size_t w = 0; w < TEXTS * KINDS; w++) {

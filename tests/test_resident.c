@@ -448,7 +448,7 @@ static void free_lost(struct brim__device *device, void *event) {
     careless.real->event_free(device, event);
 }
 
-/* While nobody uploads. */
+/* While no thread uploads. */
 static void put_driver(brim_loader *loader, const struct brim__device_ops *ops) {
     brim__lock(&loader->mutex);
     while (loader->uploader->running) {

@@ -630,7 +630,7 @@ static void fail_a_copy_after_a_seek(uint64_t nth, struct digest wanted) {
         &session, text,
         &(struct how){ .threads = 1, .growth = BRIM_GROWTH_FIXED, .device = CUDA, .slots = 2 });
     brim_loader *loader = session.loader;
-    await_device_slots(loader, 2); /* both are full: nobody uploads any more */
+    await_device_slots(loader, 2); /* both are full: no thread uploads any more */
     await_copies(loader);
     CUstream stream = loader->uploader->queue.handle;
     assert_int_equal(cuda_standin_hold(stream), CUDA_SUCCESS);
