@@ -958,8 +958,8 @@ BRIM_API void brim_loader_close(brim_loader *loader);
 /* The next batch, waiting at most timeout_ns (BRIM_FOREVER; 0: do not wait).
  * BRIM_STATUS_END: once at the end of each epoch; the call after it begins the next epoch.
  * BRIM_STATUS_HELD: `hold` batches are lent, and `beyond` above them or as many as fit the
- * budget. After a failure the next call makes the same batch
- * again; brim_loader_seek goes elsewhere.
+ * budget; the end of an epoch is returned all the same. After a failure the next call makes the
+ * same batch again; brim_loader_seek goes elsewhere.
  *
  * With on_error=skip all samples of a batch may be bad. If the batch is a whole step of the only
  * rank, it is passed over: no batch has the number of that step, and an epoch of nothing but such

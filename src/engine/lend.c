@@ -57,14 +57,11 @@ static brim_status refuse(const brim_loader *loader, const char *why) {
 }
 
 brim_status brim__lend_begin(brim_loader *loader) {
-    if (loader->lent < loader->hold) {
-        return BRIM_OK;
+    if (loader->lent < loader->hold || brim__loader_at_end(loader)) {
+        return BRIM_OK; /* at the end no batch comes */
     }
     if (loader->lent >= loader->hold + loader->beyond) {
         return refuse(loader, NULL);
-    }
-    if (brim__loader_at_end(loader)) {
-        return BRIM_OK; /* no batch comes */
     }
     brim_status status = BRIM_OK;
     while (status == BRIM_OK && brim__ring_firm(loader->last) <= loader->lent) {

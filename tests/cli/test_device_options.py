@@ -73,7 +73,7 @@ class Devices(Run):
                 self.assertEqual(told["digest"], wanted["digest"], (device, text))
                 self.assertEqual(told["bytes"], wanted["bytes"])
                 self.assertEqual(told["device"], device)
-                self.assertGreaterEqual(told["device_slots"], 3)
+                self.assertGreaterEqual(told["device_slots"], 2)
             self.assertEqual((wanted["device"], wanted["copied_bytes"]), ("host", 0))
 
     def test_what_is_converted_there_is_copied_as_bytes(self):
