@@ -1,9 +1,9 @@
 /*
  * bad.h: the texts of bad samples, each once.
  *
- * A loader keeps only the last few, those of batches that it makes ahead among
- * them; at the end of an epoch these are of the next, where the same samples are
- * bad again. So a command that reports them looks after each batch and keeps what is new.
+ * A loader keeps only the last few, including those of batches that it makes ahead. At the end of
+ * an epoch they are of the next epoch, in which the same samples are bad again. So a command that
+ * reports them looks after each batch and keeps what is new.
  */
 #ifndef CLI_BAD_H
 #define CLI_BAD_H

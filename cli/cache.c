@@ -1,9 +1,8 @@
 /*
  * cache.c: `brim cache`: what the files of `cache file=` hold, and their deletion.
  *
- * The first word says what to do. All of them tell one after the other what they
- * found: a line or a few, or an object in the array "files". What failed is told on
- * stderr too, and the others follow.
+ * The first word is the action. Each action reports on one path after the other: a few lines, or an
+ * object in the array "files". A failure is also reported on stderr, and the next paths follow.
  */
 #include "cache_files.h"
 #include "cache_tell.h"

@@ -1,9 +1,9 @@
 /*
  * cache_files.c: finds cache files.
  *
- * Any regular file may be one, whatever its name: brim_cache_read looks at its
- * first bytes and refuses all others. A file that is gone before it is looked at, as
- * those of a training in progress may be, is not missed.
+ * Any regular file may be one, whatever its name: brim_cache_read looks at its first bytes and
+ * refuses all others. A file that is gone before it is looked at, as those of a training in
+ * progress may be, is ignored.
  */
 #include "cache_files.h"
 

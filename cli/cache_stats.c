@@ -1,5 +1,5 @@
 /*
- * cache_stats.c: tells how the caches of a loader did, and what it warns of.
+ * cache_stats.c: reports what the caches of a loader did, and the loader's warnings.
  */
 #include "cache_stats.h"
 

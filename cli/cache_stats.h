@@ -1,5 +1,5 @@
 /*
- * cache_stats.h: how the caches of a loader did, and what it warns of, at the end of run and
+ * cache_stats.h: what the caches of a loader did, and the loader's warnings, at the end of run and
  * bench.
  */
 #ifndef CLI_CACHE_STATS_H

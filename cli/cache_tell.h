@@ -1,5 +1,5 @@
 /*
- * cache_tell.h: how cache files are told of.
+ * cache_tell.h: prints what is known of a cache file.
  */
 #ifndef CLI_CACHE_TELL_H
 #define CLI_CACHE_TELL_H

@@ -1,5 +1,5 @@
 /*
- * caption.h: what stands under a sample of a sheet: its label in words.
+ * caption.h: the text below a sample of a sheet: its label in words.
  */
 #ifndef CLI_CAPTION_H
 #define CLI_CAPTION_H

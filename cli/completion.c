@@ -87,11 +87,11 @@ void write_file_options(FILE *file, bool folder) {
     struct option_info option;
     for (size_t i = 0; i < command_count; i++) {
         for (size_t k = 0; option_at(&commands[i], k, &option); k++) {
-            bool told = false; /* for a command before this one */
+            bool listed = false; /* for a command before this one */
             for (size_t j = 0; j < i; j++) {
-                told |= is_option_of(&commands[j], option.name);
+                listed |= is_option_of(&commands[j], option.name);
             }
-            if (option.file && !told && (strcmp(option.value, "DIR") == 0) == folder) {
+            if (option.file && !listed && (strcmp(option.value, "DIR") == 0) == folder) {
                 fprintf(file, "%s%s", gap, option.name);
                 gap = " | ";
                 if (option.letter != '\0') {

@@ -1,8 +1,8 @@
 /*
- * devices.c: `brim devices`: what batches can be delivered to, of all kinds.
+ * devices.c: `brim devices`: the devices of all kinds that batches can be delivered to.
  *
- * A kind of which there is no driver, or no device, and a device that cannot be read, are
- * listed with the reason: that is an answer, and no failure.
+ * A kind without a driver or a device, and a device that cannot be read, are listed with the
+ * reason: that is a result, not a failure.
  */
 #include "cli.h"
 #include "output.h"
@@ -39,7 +39,7 @@ static void find_kind(struct found *found, brim_device kind) {
         add_missing(found, status, brim_device_name(kind), brim_detail());
     } else if (count == 0) {
         add_missing(found, BRIM_STATUS_UNSUPPORTED, brim_device_name(kind),
-                    "there is a driver, and it has no device");
+                    "there is a driver, but no device");
     }
     for (uint32_t index = 0; index < count && index < BRIM_MOST_DEVICES; index++) {
         brim_device_info *info = &found->devices[found->device_count];

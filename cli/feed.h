@@ -1,8 +1,8 @@
 /*
  * feed.h: takes batches from a loader for run and bench, and notices Ctrl-C.
  *
- * Like a training loop that was told `--hold N`, a feed keeps the last N batches
- * and gives the oldest back before it asks for one more.
+ * Like a training loop with `--hold N`, a feed keeps the last N batches, and releases the oldest
+ * before it asks for one more.
  */
 #ifndef CLI_FEED_H
 #define CLI_FEED_H

@@ -124,7 +124,7 @@ static int make(const struct options *options, const char *subject, struct docum
         print_text(plan, options->verify);
         if (brim_plan_get(plan)->index_count == 0) {
             put_clean(stdout, subject);
-            puts("\n  has no use for an index");
+            puts("\n  needs no index");
         }
     }
     brim_plan_free(plan);

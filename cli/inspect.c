@@ -1,12 +1,11 @@
 /*
  * inspect.c: `brim inspect`: what a file holds, and whether all of it can be read.
  *
- * A path is turned into the pipeline that reads it (brim_guess), and the plan of
- * that pipeline says the rest. Verifying takes every sample once, in batches of its
- * own that leave bad ones out, whatever batches the pipeline asks for: so all are
- * looked at, bad ones are counted, and the first of them told. The images of a
- * folder are decoded, since their bytes alone can always be read. A stream can be
- * opened only once: if it is to be verified, the loader's plan is the one that is
+ * A path is turned into the pipeline that reads it (brim_guess), and the plan of that pipeline says
+ * the rest. Verifying takes every sample once, in batches of its own that leave bad ones out,
+ * whatever batches the pipeline asks for: so all are read, bad ones are counted, and the first of
+ * them reported. The images of a folder are decoded, since their bytes alone can always be read. A
+ * stream can be opened only once: if it is to be verified, the loader's plan is the one that is
  * shown.
  */
 #include "bad.h"
@@ -20,7 +19,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define ERRORS_KEPT   1000 /* told with --json */
+#define ERRORS_KEPT   1000 /* shown with --json */
 #define ERRORS_SHOWN  20
 #define CLASSES_SHOWN 20
 #define NOTE_BYTES    1024
@@ -143,10 +142,10 @@ static bool is_image_folder(const brim_pipeline *pipeline, const struct outline 
            !(argument_of(pipeline, 0, "extensions", 0, &value) && value.end > 0);
 }
 
-/* Gives the session the pipeline with batches that leave bad samples out. Images come
- * one by one, so that the error of each is told. The batches are pieces of a larger one:
- * pieces come also if all their samples are bad, and batches would be passed over with
- * more errors than a loader keeps. */
+/* Gives the session the pipeline with batches that leave bad samples out. Images come one by one,
+ * so that the error of each is kept. The batches are pieces of a larger one: pieces come also if
+ * all their samples are bad, and batches would be passed over with more errors than a loader
+ * keeps. */
 static brim_status add_batches(struct inspection *inspection, int rows) {
     struct session *session = &inspection->session;
     const struct outline outline = outline_of(session->pipeline);
@@ -372,7 +371,7 @@ static void describe(const struct inspection *inspection) {
 }
 
 /* The others are of samples made ahead that were not taken any more. */
-static size_t errors_told(const struct inspection *inspection) {
+static size_t errors_kept(const struct inspection *inspection) {
     const size_t kept = inspection->errors.count;
     return inspection->bad < kept ? (size_t)inspection->bad : kept;
 }
@@ -385,7 +384,7 @@ static void report_json(struct document *json, const struct inspection *inspecti
         put_count(json, "samples", inspection->good);
         put_count(json, "bad", inspection->bad);
         put_array(json, "errors");
-        for (size_t i = 0; i < errors_told(inspection); i++) {
+        for (size_t i = 0; i < errors_kept(inspection); i++) {
             put_text(json, NULL, inspection->errors.texts[i]);
         }
         end_array(json);
@@ -397,7 +396,7 @@ static void report(const struct inspection *inspection) {
     char good[NUMBER_TEXT], bad[NUMBER_TEXT];
     printf("  verified  %s samples good, %s bad%s\n", count_text(inspection->good, good),
            count_text(inspection->bad, bad), inspection->interrupted ? ", interrupted" : "");
-    const size_t told = errors_told(inspection), shown = told < ERRORS_SHOWN ? told : ERRORS_SHOWN;
+    const size_t kept = errors_kept(inspection), shown = kept < ERRORS_SHOWN ? kept : ERRORS_SHOWN;
     for (size_t i = 0; i < shown; i++) {
         fputs("            ", stdout);
         put_clean(stdout, inspection->errors.texts[i]);
@@ -405,7 +404,7 @@ static void report(const struct inspection *inspection) {
     }
     if (inspection->bad > shown) {
         printf("            and %s more%s\n", count_text(inspection->bad - shown, bad),
-               told > shown ? ", more of them with --json" : "");
+               kept > shown ? ", more of them with --json" : "");
     }
 }
 

@@ -1,12 +1,11 @@
 /*
  * look.c: from the values of a field to colours.
  *
- * What the network sees is shown as a person would see it. `normalize` is undone
- * by the numbers of its arguments.
- * Floats whose range nothing tells are taken as 0 to 1, or 0 to 255, if they all
- * lie there; only otherwise they are stretched, all images of the sheet alike, and
- * a note says so. Whole numbers in one channel that can only be classes (a mask)
- * get a colour each. What is not a number is drawn in a colour that stands out.
+ * What the network sees is shown as a person would see it. `normalize` is undone by the numbers of
+ * its arguments. Floats of unknown range are shown as 0 to 1 or 0 to 255 if all of them are in that
+ * range; otherwise they are stretched, all images of the sheet alike, and a note says so. Whole
+ * numbers in one channel that can only be classes (a mask) get a colour each. What is not a number
+ * is drawn in a colour that stands out.
  *
  * The stages are walked from the last to the first, so that the field that `copy`
  * made is followed to the one that it was made from.

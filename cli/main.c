@@ -23,8 +23,8 @@ const struct command commands[] = {
       "  brim plan 'npy x.npy | shuffle seed=7 | batch 64' --memory 16MiB\n",
       IN_PLAN, command_plan },
     { "run", "take all batches and print a summary", "PIPELINE", 1,
-      "Ctrl-C ends the run after the batch in progress: the state is written if asked for, the\n"
-      "summary printed, and the exit code is 130.\n"
+      "Ctrl-C ends the run after the batch in progress: the state is written if requested, the\n"
+      "summary is printed, and the exit code is 130.\n"
       "\n"
       "examples:\n"
       "  brim run 'range 1000 | shuffle seed=7 | batch 64' --epochs 3 --digest\n"

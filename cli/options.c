@@ -1,9 +1,9 @@
 /*
  * options.c: parses the command line's words by one table.
  *
- * A value may follow its option as the next word or after '=', or a letter at
- * once. Options and the operand may stand in any order; "--" ends the options. Numbers are read
- * strictly: a sign, a blank or a letter too many is a mistake, never ignored.
+ * A value is the next word, or follows '=', or follows an option's letter directly. Options and the
+ * operand may come in any order; "--" ends the options. Numbers are read strictly: a sign, a blank
+ * or a letter too many is a mistake, never ignored.
  */
 #include "options.h"
 
@@ -61,7 +61,7 @@ static const struct row rows[] = {
       "use the shared budget NAME of this user's processes" },
     { "--shared-memory", FORM_SIZE, "SIZE", IN_OPENING, FIELD(shared_memory),
       "limit of the shared budget; may be left out if it exists already" },
-    { "--shard", FORM_SHARD, "R/N", IN_TRAINING | IN_CAT, 0, "be rank R (from 0) of N" },
+    { "--shard", FORM_SHARD, "R/N", IN_TRAINING | IN_CAT, 0, "read as rank R (from 0) of N" },
     { "--hold", FORM_COUNT32, "N", IN_TRAINING, FIELD(hold),
       "hold N batches at a time; default: 1" },
     { "--slots", FORM_COUNT32, "N", IN_TRAINING, FIELD(slots), "at most N slots for batches" },
@@ -81,7 +81,7 @@ static const struct row rows[] = {
       "write the state to FILE when the run ends" },
     { "--state-every", FORM_COUNT, "K", IN_RUN, FIELD(state_every),
       "also write the state after every K batches" },
-    { "--resume", FORM_TEXT, "FILE", IN_RUN, FIELD(resume), "go on from the state in FILE" },
+    { "--resume", FORM_TEXT, "FILE", IN_RUN, FIELD(resume), "continue from the state in FILE" },
     { "--digest", FORM_FLAG, NULL, IN_RUN, FIELD(digest), "print a hash of all batches" },
     { "--repeat", FORM_COUNT, "N", IN_BENCH, FIELD(repeat), "measure N times; default: 5" },
     { "--seconds", FORM_SECONDS, "S", IN_BENCH, FIELD(seconds),

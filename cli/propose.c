@@ -1,5 +1,5 @@
 /*
- * propose.c: tries caches in a pipeline and tells which pay.
+ * propose.c: tries caches in a pipeline and reports which save time.
  *
  * Stages that are done in one pass have one time together, and a cache in their midst
  * would split them; so nothing is worked out from the stages' times. The pipeline runs

@@ -19,7 +19,7 @@
 #include <math.h>
 #include <string.h>
 
-#define ERRORS_KEPT  100 /* told with --json */
+#define ERRORS_KEPT  100 /* shown with --json */
 #define ERRORS_SHOWN 5
 
 struct run {
@@ -155,7 +155,7 @@ static brim_status take_batches(struct run *run) {
 
 /* How many of the texts are of samples that were left out or replaced, and not
  * of a batch that never came. */
-static size_t texts_told(const struct run *run) {
+static size_t texts_kept(const struct run *run) {
     const uint64_t bad = run->stats.skipped + run->stats.replaced;
     return bad < run->bad.count ? (size_t)bad : run->bad.count;
 }
@@ -187,7 +187,7 @@ static void print_json(struct run *run, bool interrupted) {
     put_count(&json, "empty", run->stats.empty);
     put_text(&json, "warning", run->stats.warning);
     put_array(&json, "errors");
-    for (size_t i = 0; i < texts_told(run); i++) {
+    for (size_t i = 0; i < texts_kept(run); i++) {
         put_text(&json, NULL, run->bad.texts[i]);
     }
     end_array(&json);
@@ -207,7 +207,7 @@ static void print_bad_samples(struct run *run) {
     char skipped[NUMBER_TEXT], replaced[NUMBER_TEXT];
     printf("bad samples  %s skipped, %s replaced\n", count_text(run->stats.skipped, skipped),
            count_text(run->stats.replaced, replaced));
-    const size_t told = texts_told(run), shown = told < ERRORS_SHOWN ? told : ERRORS_SHOWN;
+    const size_t kept = texts_kept(run), shown = kept < ERRORS_SHOWN ? kept : ERRORS_SHOWN;
     for (size_t i = 0; i < shown; i++) {
         fputs("             ", stdout);
         put_clean(stdout, run->bad.texts[i]);
@@ -276,7 +276,7 @@ static int run_open(struct run *run) {
         const struct failure first = run->failure;
         (void)write_state(run);
         if (first.status != BRIM_OK) {
-            run->failure = first; /* what failed first is what is told */
+            run->failure = first; /* the first failure is the one that is shown */
         }
     }
     run->seconds = now_seconds() - run->feed.begun;

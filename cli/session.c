@@ -1,11 +1,11 @@
 /*
  * session.c: opens what the commands work with and explains what went wrong.
  *
- * The smallest budget is told by the plan that does not fit, or by the refusal
- * (brim_failure_read). Where the limit was too small even for a runtime or a plan, one more
- * plan is made with a little more, so that a refusal never takes the memory that it
- * refused; where that is too little as well, all that is known is that it needs more.
- * A stream that was opened once is never planned again, since its beginning is gone.
+ * The smallest budget comes from the plan that does not fit, or from the refusal
+ * (brim_failure_read). Where the limit was too small even for a runtime or a plan, one more plan is
+ * made with a little more, so that a refusal never takes the memory that it refused; where that is
+ * too little as well, all that is known is that it needs more. A stream that was opened once is
+ * never planned again, since its beginning is gone.
  */
 #include "session.h"
 

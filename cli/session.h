@@ -1,6 +1,6 @@
 /*
- * session.h: what commands that open a pipeline begin with (a runtime and the
- * pipeline), and how a failure of any command is told.
+ * session.h: what commands that open a pipeline begin with (a runtime and the pipeline), and how a
+ * failure of any command is reported.
  */
 #ifndef CLI_SESSION_H
 #define CLI_SESSION_H

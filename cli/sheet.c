@@ -1,8 +1,8 @@
 /*
  * sheet.c: draws boxes and words, and writes PNG files through libspng.
  *
- * Rows go to the encoder one by one, so that beside the pixels themselves only
- * what compression needs is held.
+ * Rows go to the encoder one by one, so that only the pixels and the memory of the compression are
+ * held.
  */
 #include "sheet.h"
 

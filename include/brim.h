@@ -41,7 +41,7 @@
  * - brim_detail() is the text of the last failure on the calling thread: what
  *   failed, where, how much, and what to change. brim_failure_read() is the same
  *   failure for programs: stage, file, sample, byte, memory.
- * - _read fills a struct of the caller with what holds at this moment.
+ * - _read fills a struct of the caller with the current values.
  * - A struct that the caller makes begins with `size`: initialise it with the
  *   matching BRIM_..._INIT macro. Later versions add fields at its end. A program
  *   that was compiled with an older header passes a shorter struct: what it lacks
@@ -49,9 +49,9 @@
  *   struct: it is refused with BRIM_STATUS_UNSUPPORTED if a byte that this library
  *   does not know is not 0. In a longer struct that the library fills, these bytes
  *   become 0.
- * - Elements of an array of such structs lie `size` bytes of the first one apart.
- *   Structs that the library hands out by pointer may grow at their end too:
- *   where there are several of them, a call gives each.
+ * - The elements of an array of such structs are as far apart as the `size` of the first one says.
+ *   Structs that the library returns by pointer may also grow at their end; a call returns each
+ *   element of an array of them.
  * - A callback returns a brim_answer: 0 or more on success, less on failure.
  * - The library never prints, exits, aborts, installs signal handlers or lets
  *   the environment decide its behaviour.
@@ -76,7 +76,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What BRIM_..._INIT macros are made of: all zero but `size`. */
+/* Used by the BRIM_..._INIT macros: all fields are zero except `size` (and `threads`). */
 #ifdef __cplusplus
 template <typename T> static inline T brim__init() {
     T made = T();
@@ -200,37 +200,38 @@ typedef enum brim_form {
     BRIM_FORM_BYTES = 3,  /* any bytes */
 } brim_form;
 
-/* A count that is not known before the end of the data: of streams, and after filters. */
+/* A count that is not known before the end of the data, as for streams and after filters. */
 #define BRIM_UNKNOWN UINT64_MAX
 
 /* --------------------------------------------------------------- callbacks */
 
-/* What every callback returns. 0 and more: success. Less: failure, with the reason in `why` where
- * the callback has one. Each callback lists with its type what it may return on success; any
+/* The return value of every callback. 0 or more: success. Less: failure, with the reason in `why`
+ * if the callback has that parameter. The comment at each type lists the values for success; any
  * other number counts as BRIM_ANSWER_BAD. */
 typedef enum brim_answer {
     BRIM_ANSWER_STOP = -2,  /* stop: the call in progress fails with BRIM_STATUS_STOPPED (or
-                              BRIM_STATUS_INTERRUPTED, where it was asked whether to go on),
-                              whatever on_error says. The next call tries again. */
-    BRIM_ANSWER_BAD = -1,   /* this sample or batch is bad: BRIM_STATUS_CALLBACK. What becomes of a
-                              bad sample, on_error says: fail, skip or replace. */
-    BRIM_ANSWER_DONE = 0,   /* done, go on; from a callback that gives samples: there is none */
+                              BRIM_STATUS_INTERRUPTED, if the callback was asked whether to
+                              continue), whatever on_error says. The next call tries again. */
+    BRIM_ANSWER_BAD = -1,   /* this sample or batch is bad: BRIM_STATUS_CALLBACK. on_error decides
+                              what a bad sample does: fail, skip or replace. */
+    BRIM_ANSWER_DONE = 0,   /* done, continue; from a callback that gives samples: there is none */
     BRIM_ANSWER_SAMPLE = 1, /* from a callback that gives samples: here is one */
 } brim_answer;
 
 /* How much a line of the log matters. */
 typedef enum brim_log_level {
     BRIM_LOG_NOTE = 0,    /* what was found or done, such as a cache file that was reset */
-    BRIM_LOG_WARNING = 1, /* works, but not as asked, such as a cache that keeps nothing more */
+    BRIM_LOG_WARNING = 1, /* works, but not as requested, such as a cache that stores nothing
+                             more */
 } brim_log_level;
 
-/* Told, in one line, what is no failure but worth knowing: an index or a cache that was found and
- * not used, a cache that keeps nothing more, workers that were not started, a batch without a
- * valid row. Each is told once for each plan or loader.
- * Called only within brim_plan_new, brim_loader_open, brim_loader_open_text, brim_loader_next and
- * brim_loader_close, on the thread of that call, with no lock of the library held; calls on
- * several threads may call it at the same time. It may use brim, but not the loader of the call
- * in progress, and it may not free the runtime. `text` is valid during the call. */
+/* Gets, in one line, an event that is not a failure but worth knowing: an index or a cache that was
+ * found but not used, a cache that stores nothing more, workers that were not started, a batch
+ * without a valid row. Each is reported once for each plan or loader. Called only within
+ * brim_plan_new, brim_loader_open, brim_loader_open_text, brim_loader_next and brim_loader_close,
+ * on the thread of that call, with no lock of the library held; it may run on several threads at
+ * the same time. It may use brim, except for the loader of the call in progress, and must not free
+ * the runtime. `text` is valid during the call. */
 typedef void brim_log_callback(void *user, brim_log_level level, const char *text);
 
 /* ----------------------------------------------------------------- memory */
@@ -246,48 +247,48 @@ typedef enum brim_memory {
 
 /* ---------------------------------------------------------------- failures
  *
- * What brim_detail() says in words, for programs: nothing needs to be read out of the
- * text, which may change from version to version. */
+ * The failure of brim_detail() as fields. No program needs to parse the text, which may change from
+ * version to version. */
 
 #define BRIM_NO_STAGE     UINT32_MAX
 #define BRIM_SOURCE_BYTES 256 /* of a failure's source, with its zero; a longer one is cut */
 #define BRIM_MOST_HOLDERS 8
 
-/* A holder of memory where it was refused: a budget by its label, or a process. */
+/* A holder of memory when memory was refused: a budget (its label) or a process. */
 typedef struct brim_holder {
     char label[BRIM_NAME_BYTES];
     uint64_t bytes;
 } brim_holder;
 
-/* A failure in parts. What is not known is "", 0 or the value that its comment names. */
+/* A failure as fields. An unknown field is "", 0, or the value that its comment names. */
 typedef struct brim_failure {
     size_t size;
     brim_status status; /* BRIM_OK: nothing has failed on this thread yet */
     char text[1024];    /* brim_detail() */
-    /* The stage of the pipeline that failed: its number as of brim_pipeline_read_stage and its
-     * bytes [begin, end) of the text. `at` is the byte that is wrong, or `begin`. The text is what
-     * was given to brim_pipeline_parse, or else brim_pipeline_text. */
-    char stage[BRIM_NAME_BYTES];    /* "": none, or it is not known which */
-    char argument[BRIM_NAME_BYTES]; /* of the stage, that is wrong or missing; "": none */
+    /* The stage of the pipeline that failed: its number for brim_pipeline_read_stage, and its bytes
+     * [begin, end) of the text. `at` is the byte that is wrong, or `begin`. The text is what was
+     * given to brim_pipeline_parse, or else brim_pipeline_text. */
+    char stage[BRIM_NAME_BYTES];    /* "": none or unknown */
+    char argument[BRIM_NAME_BYTES]; /* of the stage: wrong or missing; "": none */
     uint32_t stage_index;           /* BRIM_NO_STAGE: unknown */
     size_t begin, end, at;          /* end 0: unknown */
     /* the data */
-    char source[BRIM_SOURCE_BYTES]; /* the file, or "@name" of what is bound; "": none */
+    char source[BRIM_SOURCE_BYTES]; /* the file, or "@name" of a binding; "": none */
     uint64_t sample;                /* its number as batches give it; BRIM_UNKNOWN */
     uint64_t byte;                  /* of the file; BRIM_UNKNOWN */
     uint64_t cause;                 /* what a callback gave brim_callback_cause; 0: none */
     /* the memory, with BRIM_STATUS_BUDGET */
     brim_memory wanted_kind;
     uint64_t wanted_bytes;  /* that were refused; 0: unknown */
-    uint64_t minimum_bytes; /* smallest host limit that would do: of a plan or a loader the one in
-                               which it opens alone, else of the budget that refused; 0: unknown */
-    uint64_t minimum_pinned_bytes; /* the same of page-locked memory and of the device; ... */
+    uint64_t minimum_bytes; /* smallest host limit that is enough: for a plan or a loader, to open
+                               alone; else of the budget that refused; 0: unknown */
+    uint64_t minimum_pinned_bytes; /* the same for page-locked memory and for the device; ... */
     uint64_t minimum_device_bytes; /* ... 0 on the host, and where `exact` is 0 */
-    int exact;             /* 0: it was refused before all was known: the minimum may be larger */
-    int blocked;           /* 1: no limit would do: the shared budget is locked by a process that
-                              does not go on, damaged, or shared by as many as can be */
-    uint64_t others_bytes; /* what other processes have of a shared budget in which there was no
-                              room for another process */
+    int exact;             /* 0: refused before all was known; the true minimum may be larger */
+    int blocked;           /* 1: no limit is enough: the shared budget is locked by a stopped
+                              process, is damaged, or has the most runtimes that it can have */
+    uint64_t others_bytes; /* what other processes use of a shared budget that had no room for
+                              another process */
     uint32_t holder_count;
     brim_holder holder[BRIM_MOST_HOLDERS]; /* largest first */
 } brim_failure;
@@ -301,7 +302,7 @@ BRIM_API brim_status brim_failure_read(brim_failure *failure);
  * destroyed by brim_budget_free. */
 typedef struct brim_budget brim_budget;
 
-/* No limit of its own: only its parents' limits hold. */
+/* No limit of its own: only the limits of its parents apply. */
 #define BRIM_UNLIMITED UINT64_MAX
 
 /* What one budget counts in one kind of memory. */
@@ -326,26 +327,25 @@ BRIM_API brim_status brim_budget_new(brim_budget *parent, const char *label, uin
                                      uint64_t minimum, brim_budget **budget);
 BRIM_API void brim_budget_free(brim_budget *budget);
 
-/* Changes a budget's limit for a kind of memory, and its minimum, which is set aside at
- * the parent; brim_budget_new does so for host memory. With it, several budgets can share
- * one device. Elastic memory gives way to a lower limit or a larger minimum. If more is in
- * use after that, or the minimum cannot be set aside, the call fails with
- * BRIM_STATUS_BUDGET and changes nothing. The runtime's own budget has no minimum. */
+/* Changes a budget's limit for a kind of memory, and its minimum, which is set aside at the parent;
+ * brim_budget_new does so for host memory. With it, several budgets can share one device. A lower
+ * limit or a larger minimum revokes elastic memory. If more is still in use, or the minimum cannot
+ * be set aside, the call fails with BRIM_STATUS_BUDGET and changes nothing. The runtime's own
+ * budget has no minimum. */
 BRIM_API brim_status brim_budget_set(brim_budget *budget, brim_memory kind, uint64_t limit,
                                      uint64_t minimum);
 
-/* Counts memory that the caller is about to take. Elastic memory of loaders
- * gives way first; if that does not suffice the call is refused with
- * BRIM_STATUS_BUDGET, and the detail names the budget that refused and the holders,
- * largest first. Waits only for samples in progress. */
+/* Counts memory that the caller is about to take. It first revokes elastic memory of loaders. If
+ * that is not enough, it fails with BRIM_STATUS_BUDGET; the detail names the budget that refused
+ * and the holders, largest first. It waits only for samples in progress. */
 BRIM_API brim_status brim_budget_charge(brim_budget *budget, brim_memory kind, uint64_t bytes);
 BRIM_API void brim_budget_uncharge(brim_budget *budget, brim_memory kind, uint64_t bytes);
 
 BRIM_API brim_status brim_budget_read(brim_budget *budget, brim_memory kind,
                                       brim_budget_info *info);
 
-/* Told of one budget; a brim_answer that is not BRIM_ANSWER_DONE ends the walk, which still
- * returns BRIM_OK. The lock of the tree of budgets is held: it may make no call of brim. */
+/* Gets one budget. Any brim_answer except BRIM_ANSWER_DONE ends the walk, which still returns
+ * BRIM_OK. The lock of the tree of budgets is held: the callback must not call brim. */
 typedef int brim_budget_visit(void *user, const brim_budget_info *info);
 /* Calls `visit` for the budget and all below it, parents first. */
 BRIM_API brim_status brim_budget_walk(brim_budget *budget, brim_memory kind,
@@ -364,7 +364,7 @@ typedef enum brim_device {
 } brim_device;
 #define BRIM_MOST_DEVICES 8 /* of a kind */
 
-/* What a device is, and what of its memory is free. */
+/* A device, and how much of its memory is free. */
 typedef struct brim_device_info {
     size_t size;
     brim_device kind;
@@ -372,7 +372,7 @@ typedef struct brim_device_info {
     char name[128];         /* "NVIDIA A100", "pthread-haswell-AMD EPYC" */
     char driver[128];       /* its driver, with the version */
     uint64_t total_bytes;   /* of its memory */
-    uint64_t free_bytes;    /* now; BRIM_UNKNOWN: the driver does not tell (OpenCL) */
+    uint64_t free_bytes;    /* now; BRIM_UNKNOWN: the driver does not report it (OpenCL) */
     uint64_t largest_bytes; /* largest single allocation; BRIM_UNLIMITED: all that is free */
     int unified;            /* 1: its memory is the host's */
     int converts;           /* 1: pixels are copied as uint8 and normalised on the device */
@@ -386,7 +386,7 @@ BRIM_API brim_status brim_device_read(brim_device kind, uint32_t index, brim_dev
 /* "cuda:1", "opencl" (the first), "host" or "cpu". */
 BRIM_API brim_status brim_device_parse(const char *text, brim_device *kind, uint32_t *index);
 BRIM_API const char *brim_device_name(brim_device kind); /* "cuda"; NULL: no such kind */
-/* The kind as which budgets count the memory of a device; BRIM_MEMORY_KINDS: no such device. */
+/* The kind of memory under which budgets count a device; BRIM_MEMORY_KINDS: no such device. */
 BRIM_API brim_memory brim_device_memory(brim_device kind, uint32_t index);
 
 /* ---------------------------------------------------------------- runtime */
@@ -422,7 +422,7 @@ typedef struct brim_runtime_options {
 } brim_runtime_options;
 #define BRIM_RUNTIME_OPTIONS_INIT BRIM__INIT_THREADS(brim_runtime_options)
 
-/* What a runtime uses: what is counted, and what the process has besides. */
+/* The memory that a runtime has counted, and what else the process uses. */
 typedef struct brim_usage {
     size_t size;
     uint64_t limit;    /* host bytes */
@@ -456,9 +456,9 @@ BRIM_API brim_status brim_runtime_read_usage(brim_runtime *runtime, brim_usage *
  * much that was. Memory grows back on demand. */
 BRIM_API brim_status brim_runtime_trim(brim_runtime *runtime, uint64_t *bytes);
 
-/* For interpreters, whose programs may hold pointers to memory that brim has given back. From
- * now on, in all runtimes of the process, such pages stay mapped as empty pages: they read as
- * zeros and cost addresses, but no memory. */
+/* For interpreters, whose programs may hold pointers to memory that brim has freed. After this
+ * call, in all runtimes of the process, such pages stay mapped as empty pages: they read as zeros
+ * and cost addresses, but no memory. */
 BRIM_API void brim_keep_addresses(void);
 
 /* ------------------------------------------------------- table of stages */
@@ -508,7 +508,7 @@ typedef struct brim_stage_info {
     const char *summary;
     const char *example; /* the stage alone, as it stands in a pipeline */
     brim_room room;
-    uint32_t version;      /* changes when what it puts out changes */
+    uint32_t version;      /* changes when the output changes */
     const void *arguments; /* see brim_stage_argument_at */
     size_t argument_count;
 } brim_stage_info;
@@ -546,14 +546,14 @@ typedef struct brim_argument {
 
 /* A pipeline from text such as "npy x.npy | shuffle seed=7 | batch 64". */
 BRIM_API brim_status brim_pipeline_parse(const char *text, brim_pipeline **pipeline);
-/* An empty pipeline, and adding a stage at its end. A list is given by repeating its
- * key. The elements of `arguments` lie arguments->size bytes apart. */
+/* Makes an empty pipeline; adds a stage at its end. A list is given by repeating its key. The
+ * elements of `arguments` lie arguments->size bytes apart. */
 BRIM_API brim_status brim_pipeline_new(brim_pipeline **pipeline);
 BRIM_API brim_status brim_pipeline_add(brim_pipeline *pipeline, const char *stage,
                                        const brim_argument *arguments, size_t count);
 BRIM_API brim_status brim_pipeline_copy(const brim_pipeline *pipeline, brim_pipeline **copy);
 BRIM_API void brim_pipeline_free(brim_pipeline *pipeline);
-/* The number of stages, without those in parentheses; and removing all stages after the first
+/* The number of stages, without those in parentheses. _cut removes all stages after the first
  * `count`. */
 BRIM_API size_t brim_pipeline_count(const brim_pipeline *pipeline);
 BRIM_API brim_status brim_pipeline_cut(brim_pipeline *pipeline, size_t count);
@@ -561,16 +561,15 @@ BRIM_API brim_status brim_pipeline_cut(brim_pipeline *pipeline, size_t count);
  * until it is changed or freed. */
 BRIM_API const char *brim_pipeline_text(const brim_pipeline *pipeline);
 
-/* A stage of a pipeline. All are walked in the order of the text: one that has pipelines in
- * parentheses comes before the stages of these. */
+/* A stage of a pipeline. Stages are numbered in the order of the text: one with pipelines in
+ * parentheses comes before the stages of those. */
 typedef struct brim_pipeline_stage {
     size_t size;
     const brim_stage_info *info; /* its row of the table: name, room, arguments */
-    size_t begin, end;           /* its bytes of brim_pipeline_text, all that it has in
-                                    parentheses among them */
-    uint32_t depth;              /* parentheses that it stands in */
+    size_t begin, end;           /* its bytes of brim_pipeline_text, including its parentheses */
+    uint32_t depth;              /* number of parentheses around it */
     uint32_t parent;             /* the stage that these belong to; BRIM_NO_STAGE: none ... */
-    uint32_t branch;             /* ... and which of its pipelines it stands in: 0, 1, ... */
+    uint32_t branch;             /* ... and which of its pipelines this is in: 0, 1, ... */
     size_t value_count;          /* of its arguments, see brim_pipeline_read_value */
 } brim_pipeline_stage;
 #define BRIM_PIPELINE_STAGE_INIT BRIM__INIT(brim_pipeline_stage)
@@ -579,26 +578,25 @@ typedef struct brim_pipeline_stage {
 typedef struct brim_pipeline_value {
     size_t size;
     const brim_argument_info *info; /* of its argument: name, type */
-    const char *text;               /* without quotes, of a binding without the @; "": a pipeline */
+    const char *text;               /* without quotes, a binding without its @; "": a pipeline */
     int64_t integer;                /* INTEGER, SIZE in bytes, YESNO (0 or 1), CHOICE (which one) */
     double real;                    /* REAL, and the weight of WEIGHTED */
-    uint32_t branch;   /* of a pipeline: what its stages have as `branch`; else BRIM_NO_STAGE */
+    uint32_t branch;   /* of a pipeline: the `branch` of its stages; else BRIM_NO_STAGE */
     size_t begin, end; /* its bytes of brim_pipeline_text, with quotes, @ or parentheses; both 0:
                           the default, which the text leaves out */
 } brim_pipeline_value;
 #define BRIM_PIPELINE_VALUE_INIT BRIM__INIT(brim_pipeline_value)
 
-/* All stages, those in parentheses among them. What a stage and a value point to is owned by the
- * pipeline, and valid until it is changed or freed. BRIM_STATUS_INVALID: there is none of that
- * number. */
+/* All stages, including those in parentheses. The pipeline owns what a stage and a value point to,
+ * until it is changed or freed. BRIM_STATUS_INVALID: there is none with that number. */
 BRIM_API size_t brim_pipeline_stage_count(const brim_pipeline *pipeline);
 BRIM_API brim_status brim_pipeline_read_stage(const brim_pipeline *pipeline, size_t stage,
                                               brim_pipeline_stage *out);
 BRIM_API brim_status brim_pipeline_read_value(const brim_pipeline *pipeline, size_t stage,
                                               size_t value, brim_pipeline_value *out);
 
-/* The name nearest to `word` by edit distance, the first of equals, for "did you mean"; NULL when
- * none is near enough to be meant. The error texts of brim use it. */
+/* The name nearest to `word` by edit distance, the first of equals, for "did you mean"; NULL if
+ * none is near enough. brim's error texts use it. */
 BRIM_API const char *brim_nearest(const char *word, const char *const *names, size_t count);
 
 /* Writes the pipeline that reads a file, such as "idx train-images.gz", from the file's bytes and
@@ -607,10 +605,9 @@ BRIM_API brim_status brim_guess(const char *path, char *pipeline, size_t pipelin
 
 /* ---------------------------------------------------------------- bindings
  *
- * Arrays and functions of the caller stand in a pipeline as @name and are bound
- * when it is planned or opened. What they point to must stay valid until the
- * loader is closed and its last batch released; the structs themselves are
- * copied. */
+ * A pipeline names arrays and functions of the caller as @name. They are bound when it is planned
+ * or opened. What they point to must stay valid until the loader is closed and its last batch
+ * released; the structs themselves are copied. */
 
 /* One field of a sample as callbacks see it. Callbacks get arrays of them, whose elements lie
  * `size` bytes apart: use brim_value_at for all but the first. */
@@ -622,25 +619,25 @@ typedef struct brim_value {
     int64_t shape[BRIM_MAX_RANK];
     void *data; /* contiguous, row-major; inputs aligned to 64 bytes, outputs to their element */
     uint64_t bytes;
-    /* not dense: shape[0] and bytes of an input are this sample's; of an output
-     * they are the bound, and the callback sets shape[0] to what it wrote */
+    /* not dense: shape[0] and bytes of an input are this sample's; of an output they are the bound,
+     * and the callback sets shape[0] to the length that it wrote */
     brim_form form;
 } brim_value;
 
-/* Element `index` of the array of values that a callback was given. Values that are inputs of a
- * sample are not to be changed. */
+/* Element `index` of the array of values that a callback was given. A callback must not change its
+ * inputs (except batch_map). */
 static inline brim_value *brim_value_at(const brim_value *values, size_t index) {
     return (brim_value *)((char *)(uintptr_t)values + index * values->size);
 }
 
-/* One field that a callback puts out. */
+/* One output field of a callback. */
 typedef struct brim_field_spec {
     size_t size;
     const char *name;
     brim_dtype dtype;
     uint32_t rank;
     int64_t shape[BRIM_MAX_RANK];
-    uint64_t largest_bytes; /* bound for one sample; 0: what the shape says */
+    uint64_t largest_bytes; /* bound for one sample; 0: the size of the shape */
     brim_form form;         /* not dense: shape[0] is the bound */
 } brim_field_spec;
 #define BRIM_FIELD_SPEC_INIT BRIM__INIT(brim_field_spec)
@@ -660,48 +657,48 @@ typedef struct brim_call {
     uint64_t sample; /* its number in the source; of a batch: see brim_batch_map_callback */
     uint64_t epoch;  /* of the source: repeat and mix count their passes here */
     uint64_t key;    /* from the stage's seed, its place and the branch of a mix */
-    /* With `shared`, the pages of the batch and of scratch memory; values that lie in neither are
-     * records in the caller's memory. Without it, both are none. */
+    /* With `shared`, the pages of the batch and of scratch memory; values in neither are records in
+     * the caller's memory. Without it, both are empty. */
     brim_region batch, scratch;
 } brim_call;
 
-/* Random numbers for callbacks: the same for (call, draw) on any thread. */
+/* A random number for callbacks: the same for equal (call, draw) on any thread. */
 BRIM_API uint32_t brim_call_random(const brim_call *call, uint32_t draw);
-/* For a callback that is about to fail: a number of its own, that the failure will have as its
- * `cause`, such as that of an exception which it keeps. The failure's text then does not tell
- * what the callback returned. */
+/* For a callback that is about to fail: sets the `cause` of the failure to a number of its own,
+ * such as that of an exception that it keeps. The failure's text then leaves out the number that
+ * the callback returned. */
 BRIM_API void brim_callback_cause(uint64_t cause);
 
 /* Flags of brim_binding. */
 #define BRIM_CALLBACK_PURE 1u /* same input, same output: may be cached and made again */
 #define BRIM_CALLBACK_CONCURRENT \
     2u                          /* may run on several threads at once; else calls are serialised */
-#define BRIM_CALLBACK_PROBED 4u /* the fields were found by trying: the plan says so */
-#define BRIM_CALLBACK_RANDOM 8u /* depends on the epoch or on random numbers: not to be cached */
+#define BRIM_CALLBACK_PROBED 4u /* the fields were found by a trial call; the plan says so */
+#define BRIM_CALLBACK_RANDOM 8u /* depends on the epoch or on random numbers: never cached */
 
 /* For all callbacks of bindings: `why`, of why_bytes, may be filled with the reason of a failure.
- * Calls of a callback that is not declared BRIM_CALLBACK_CONCURRENT are serialised by a lock of
- * its own; no other lock is held. A callback may use brim, but it may not close its own loader or
- * take from it. brim_loader_interrupt does not cut it short. */
+ * Calls of a callback that is not declared BRIM_CALLBACK_CONCURRENT are serialised by a lock of its
+ * own; no other lock is held. A callback may use brim, but must not close its own loader or take
+ * batches from it. brim_loader_interrupt does not end it early. */
 
 /* Makes sample call->sample. BRIM_ANSWER_DONE: made. */
 typedef int brim_read_callback(void *user, const brim_call *call, brim_value *outputs,
                                size_t output_count, char *why, size_t why_bytes);
-/* Makes a sample of another. BRIM_ANSWER_DONE: made. */
+/* Makes a new sample from a sample. BRIM_ANSWER_DONE: made. */
 typedef int brim_map_callback(void *user, const brim_call *call, const brim_value *inputs,
                               size_t input_count, brim_value *outputs, size_t output_count,
                               char *why, size_t why_bytes);
 /* BRIM_ANSWER_SAMPLE: keep the sample. BRIM_ANSWER_DONE: leave it out. */
 typedef int brim_filter_callback(void *user, const brim_call *call, const brim_value *inputs,
                                  size_t input_count, char *why, size_t why_bytes);
-/* Makes sample `index` (0, 1, ...) of those that one sample becomes. BRIM_ANSWER_SAMPLE: made.
- * BRIM_ANSWER_DONE: there are no more. */
+/* Makes sample `index` (0, 1, ...) of the samples that one sample becomes. BRIM_ANSWER_SAMPLE:
+ * made. BRIM_ANSWER_DONE: there are no more. */
 typedef int brim_flat_map_callback(void *user, const brim_call *call, uint64_t index,
                                    const brim_value *inputs, size_t input_count,
                                    brim_value *outputs, size_t output_count, char *why,
                                    size_t why_bytes);
 /* Gives the next sample of a stream. BRIM_ANSWER_SAMPLE: given. BRIM_ANSWER_DONE: the stream has
- * ended. After a bad sample the stream goes on with the next one. Called by one thread at a time,
+ * ended. After a bad sample the stream continues with the next one. Called by one thread at a time,
  * in order. */
 typedef int brim_pull_callback(void *user, brim_value *outputs, size_t output_count, char *why,
                                size_t why_bytes);
@@ -710,12 +707,12 @@ typedef int brim_pull_callback(void *user, brim_value *outputs, size_t output_co
 typedef int brim_reopen_callback(void *user, uint64_t epoch, uint64_t sample, char *why,
                                  size_t why_bytes);
 
-/* Works on a whole batch, when its last row is made and before it is delivered. The values are
- * its dense fields, with the batch's dimension first and the valid rows alone. If the binding
- * declares no fields, they are changed in place; else the callback fills the outputs, which
- * replace all fields and have as many rows. call->sample is the position of the batch's first
- * row. Not called for a batch without valid rows. BRIM_ANSWER_DONE: done. A bad batch fails:
- * on_error does not apply to it. */
+/* Processes a whole batch, after its last row is made and before it is delivered. The values are
+ * its dense fields, with the batch's dimension first and only the valid rows. If the binding
+ * declares no fields, they are changed in place; else the callback fills the outputs, which replace
+ * all fields and have as many rows. call->sample is the position of the batch's first row. Not
+ * called for a batch without valid rows. BRIM_ANSWER_DONE: done. A bad batch fails: on_error does
+ * not apply to it. */
 typedef int brim_batch_map_callback(void *user, const brim_call *call, brim_value *inputs,
                                     size_t input_count, brim_value *outputs, size_t output_count,
                                     char *why, size_t why_bytes);
@@ -745,8 +742,8 @@ typedef struct brim_binding {
     uint32_t rank;
     int64_t shape[BRIM_MAX_RANK];
     int64_t strides[BRIM_MAX_RANK];
-    /* callbacks: what they put out (the fields of a map callback replace all fields of the
-     * sample), and how they may be called */
+    /* callbacks: their output fields (those of a map callback replace all fields of the sample),
+     * and how they may be called */
     uint64_t count; /* samples of a source; most that flat_map makes of one; paths of files */
     const brim_field_spec *fields; /* elements lie fields->size bytes apart */
     size_t field_count;
@@ -784,31 +781,32 @@ static inline brim_binding brim_bind_array(const char *name, const void *data, b
 /* When a loader takes the memory above its minimum. */
 typedef enum brim_growth {
     BRIM_GROWTH_ON_DEMAND = 0, /* when it makes batches come faster */
-    BRIM_GROWTH_FIXED = 1,     /* all that is planned when opening, as far as it is free */
+    BRIM_GROWTH_FIXED = 1,     /* all planned memory that is free, when opening */
 } brim_growth;
 
-/* Told of long work within a call that plans, opens or verifies, such as building an index: what
- * it is doing and how far it is. `done` and `total` are bytes, or, while files are listed, files;
- * a total of 0 is not known yet. BRIM_ANSWER_DONE: go on; all else ends the call with
+/* Reports long work in a call that plans, opens or verifies, such as building an index: what the
+ * work is and how far it is. `done` and `total` are bytes, or, while files are listed, files; a
+ * total of 0 is not known yet. BRIM_ANSWER_DONE: continue; any other answer ends the call with
  * BRIM_STATUS_INTERRUPTED. Called on the thread of that call, at most a few times a second. */
 typedef int brim_progress_callback(void *user, const char *what, uint64_t done, uint64_t total);
 
-/* Asked by brim_loader_next, on its thread, at most 50 times a second while it makes samples or
- * waits for them. BRIM_ANSWER_DONE: go on; all else ends the call as brim_loader_interrupt does.
- * For programs whose signal handlers set a flag. It may not use the loader. */
+/* Called by brim_loader_next, on its thread, at most 50 times a second while it makes samples or
+ * waits for them. BRIM_ANSWER_DONE: continue; any other answer ends the call as
+ * brim_loader_interrupt does. It is for programs whose signal handlers set a flag, and must not use
+ * the loader. */
 typedef int brim_interrupted_callback(void *user);
 
 /* How a pipeline is planned and opened. */
 typedef struct brim_open_options {
     size_t size;
-    brim_budget *budget; /* NULL: the runtime's; else one below it */
-    const char *label;   /* names the loader in usage and refusals; NULL: "loader N" */
-    uint32_t rank;       /* this is shard `rank` ... */
-    uint32_t world;      /* ... of `world`; 0 counts as 1 */
-    uint32_t hold;       /* batches lent at a time, with the one that is asked for; 0 counts as 1 */
-    int32_t threads;     /* at most this many workers; BRIM_THREADS_AUTO: the runtime's */
-    uint32_t slots;      /* most slots; 0: as planned */
-    brim_growth growth;  /* of host, page-locked and device memory */
+    brim_budget *budget;     /* NULL: the runtime's; else one below it */
+    const char *label;       /* names the loader in usage and refusals; NULL: "loader N" */
+    uint32_t rank;           /* this is shard `rank` ... */
+    uint32_t world;          /* ... of `world`; 0 counts as 1 */
+    uint32_t hold;           /* batches lent at a time, the requested one included; 0 counts as 1 */
+    int32_t threads;         /* at most this many workers; BRIM_THREADS_AUTO: the runtime's */
+    uint32_t slots;          /* most slots; 0: as planned */
+    brim_growth growth;      /* of host, page-locked and device memory */
     brim_device device_kind; /* where batches are delivered */
     uint32_t device_index;
     const brim_binding *bindings; /* elements lie bindings->size bytes apart */
@@ -817,29 +815,29 @@ typedef struct brim_open_options {
     void *progress_user;
     int shared; /* 1: batches and scratch memory lie in memory files, for callbacks that work in
                    other processes; see brim_call */
-    /* The queue in which batches are used: a cl_command_queue, or a CUstream (1: the legacy
-     * default stream, 2: the thread's). brim_loader_next makes it wait for the batch, and a batch
-     * that is released is used again after the work that the queue holds then. NULL: none, see
+    /* The queue in which batches are used: a cl_command_queue, or a CUstream (1: the legacy default
+     * stream, 2: the thread's). brim_loader_next makes it wait for the batch, and the memory of a
+     * released batch is used again after the work that the queue holds then. NULL: none, see
      * brim_batch_wait and brim_batch_release_after. */
     void *device_queue;
     brim_interrupted_callback *interrupted; /* NULL: none */
     void *interrupted_user;
     uint32_t beyond; /* batches lent above `hold`, each in a slot above the minimum, which is
                         charged firmly from the call of brim_loader_next for it until it is
-                        released; like copies, these come on top of planned_bytes. That call may
-                        first make others give memory up, whatever its time-out is */
+                        released; like copies, these are in addition to planned_bytes. That call may
+                        first revoke memory of others, whatever its time-out is */
 } brim_open_options;
 #define BRIM_OPEN_OPTIONS_INIT BRIM__INIT_THREADS(brim_open_options)
 
 /* A pipeline fitted into a budget; destroyed by brim_plan_free. */
 typedef struct brim_plan brim_plan;
 
-/* What a plan says as a whole. */
+/* The numbers of a plan as a whole. */
 typedef struct brim_plan_info {
     int fits;               /* 0: `reason` says why not */
     uint64_t minimum_bytes; /* smallest host limit in which it opens alone */
     uint64_t planned_bytes; /* most that it will use; charged never exceeds it */
-    uint64_t limit_bytes;   /* what it was fitted into */
+    uint64_t limit_bytes;   /* the limit that it was fitted into */
     uint64_t slot_bytes;
     uint64_t scratch_bytes; /* for each thread */
     uint64_t stack_bytes;   /* of each worker, with thread-local storage */
@@ -850,7 +848,7 @@ typedef struct brim_plan_info {
     uint32_t hold;
     uint64_t samples;    /* in an epoch, over all ranks; or BRIM_UNKNOWN, as the next two */
     uint64_t batches;    /* of one rank in an epoch, each micro-batch counted */
-    uint64_t steps;      /* of one rank in an epoch: batches without their division */
+    uint64_t steps;      /* of one rank in an epoch: micro-batches of a step count as one */
     uint64_t batch_rows; /* most rows of a delivered batch */
     uint64_t data_fingerprint;
     uint64_t sample_fingerprint;
@@ -859,7 +857,7 @@ typedef struct brim_plan_info {
     uint32_t stage_count;
     const char *reason;       /* why it does not fit; "" if it does */
     const char *limit_origin; /* where the limit comes from, in words */
-    int sequenced;            /* 1: samples are placed one after another */
+    int sequenced;            /* 1: rows are assigned while samples are made */
     uint64_t window_bytes;    /* sequenced: samples in progress, and shuffle buffers */
     uint32_t index_count;     /* indexes of files, see brim_plan_index_at */
     /* Where batches are delivered on a device; on the host all are 0. `slots` then counts the
@@ -889,7 +887,7 @@ typedef struct brim_plan_field {
 typedef struct brim_plan_stage {
     const char *name;
     const char *text;      /* with defaults spelled out */
-    const char *effect;    /* what it puts out, in words: "60000 samples", "x float32 3x32x32" */
+    const char *effect;    /* its output, in words: "60000 samples", "x float32 3x32x32" */
     uint64_t bytes;        /* bound on what it needs, in all threads of the minimum */
     uint64_t samples;      /* after it; 0 if it does not change the count */
     int fused;             /* 1: done in one pass with the stage before it */
@@ -945,9 +943,9 @@ typedef struct brim_loader brim_loader;
  * brim_batch_release_after. */
 typedef struct brim_batch brim_batch;
 
-/* Takes the pipeline's minimum, unpacks compressed data into it, and starts.
- * BRIM_STATUS_BUDGET: it does not fit; brim_failure_read says what would. `options` may be NULL.
- * Batches that are still lent when the loader is closed stay valid and charged until released. */
+/* Takes the pipeline's minimum, unpacks compressed data into it, and starts. BRIM_STATUS_BUDGET: it
+ * does not fit; brim_failure_read gives the limits that are enough. `options` may be NULL. Batches
+ * that are still lent when the loader is closed stay valid and charged until released. */
 BRIM_API brim_status brim_loader_open(brim_runtime *runtime, const brim_pipeline *pipeline,
                                       const brim_open_options *options, brim_loader **loader);
 /* The same from the pipeline's text. */
@@ -955,11 +953,11 @@ BRIM_API brim_status brim_loader_open_text(brim_runtime *runtime, const char *te
                                            const brim_open_options *options, brim_loader **loader);
 BRIM_API void brim_loader_close(brim_loader *loader);
 
-/* The next batch, waiting at most timeout_ns (BRIM_FOREVER; 0: do not wait).
- * BRIM_STATUS_END: once at the end of each epoch; the call after it begins the next epoch.
- * BRIM_STATUS_HELD: `hold` batches are lent, and `beyond` above them or as many as fit the
- * budget; the end of an epoch is returned all the same. After a failure the next call makes the
- * same batch again; brim_loader_seek goes elsewhere.
+/* The next batch, waiting at most timeout_ns (BRIM_FOREVER; 0: do not wait). BRIM_STATUS_END: once
+ * at the end of each epoch; the call after it begins the next epoch. BRIM_STATUS_HELD: `hold`
+ * batches are lent, and `beyond` above them or as many as fit the budget; the end of an epoch is
+ * returned all the same. After a failure the next call makes the same batch again; brim_loader_seek
+ * goes to another step.
  *
  * With on_error=skip all samples of a batch may be bad. If the batch is a whole step of the only
  * rank, it is passed over: no batch has the number of that step, and an epoch of nothing but such
@@ -976,8 +974,8 @@ BRIM_API brim_status brim_loader_next(brim_loader *loader, int64_t timeout_ns, b
 BRIM_API brim_status brim_loader_seek(brim_loader *loader, uint64_t epoch, uint64_t step);
 
 /* Makes the brim_loader_next in progress, or else the next one, return BRIM_STATUS_INTERRUPTED. A
- * call that decodes an image itself leaves it within a fraction of a second. The next call makes
- * the batch, with the same bytes. A callback is not cut short. */
+ * call that decodes an image itself stops within a fraction of a second. The next call makes the
+ * batch, with the same bytes. A callback is not ended early. */
 BRIM_API brim_status brim_loader_interrupt(brim_loader *loader);
 
 /* The plan that the loader runs; owned by the loader. */
@@ -985,18 +983,18 @@ BRIM_API const brim_plan *brim_loader_plan(const brim_loader *loader);
 
 /* Copies the text of the loader's last failure, cut to text_bytes; "": there was none. */
 BRIM_API void brim_loader_detail(brim_loader *loader, char *text, size_t text_bytes);
-/* The same failure for programs; its part about memory stays with the thread that met it. */
+/* The same failure for programs; its fields about memory stay with the thread that met it. */
 BRIM_API brim_status brim_loader_read_failure(brim_loader *loader, brim_failure *failure);
 
 #define BRIM_STATE_BYTES 128
-/* Where a loader stands: after the batches that were delivered so far. Plain bytes, the same on
+/* The position of a loader: after the batches that were delivered so far. Plain bytes, the same on
  * every machine; they may be stored as they are. */
 typedef struct brim_state {
     unsigned char bytes[BRIM_STATE_BYTES];
 } brim_state;
 BRIM_API brim_status brim_loader_state(brim_loader *loader, brim_state *state);
-/* Goes on from a state, which another number of ranks may have written. BRIM_STATUS_MISMATCH:
- * the data or the order differ. If the batch size or `world` differ, a state from inside a step
+/* Continues from a state, which another number of ranks may have written. BRIM_STATUS_MISMATCH: the
+ * data or the order differ. If the batch size or `world` differ, a state from inside a step
  * restarts that step. */
 BRIM_API brim_status brim_loader_restore(brim_loader *loader, const brim_state *state);
 
@@ -1034,8 +1032,8 @@ BRIM_API brim_status brim_loader_read_stats(brim_loader *loader, brim_stats *sta
 typedef struct brim_stage_stats {
     size_t size;
     const char *name;
-    uint64_t samples; /* rows made so far, by all parts of a mix together, without those that a
-                         later cache had */
+    uint64_t samples; /* rows made so far, by all parts of a mix together, without hits in a later
+                         cache */
     uint64_t ns;      /* spent in it by all threads, estimated from a part of the runs */
 } brim_stage_stats;
 #define BRIM_STAGE_STATS_INIT BRIM__INIT(brim_stage_stats)
@@ -1045,7 +1043,7 @@ BRIM_API brim_status brim_loader_read_stage_stats(brim_loader *loader, size_t st
 typedef struct brim_cache_stats {
     size_t size;
     const char *tier;  /* "memory", "file" or "device" */
-    uint32_t stage;    /* its place among the plan's stages */
+    uint32_t stage;    /* its index among the plan's stages */
     int fills;         /* 0: only read, or turned off: `warning` says why */
     uint64_t samples;  /* most samples that can be in it */
     uint64_t filled;   /* samples in it, or being written */
@@ -1056,7 +1054,7 @@ typedef struct brim_cache_stats {
     uint64_t dropped;  /* samples made and not kept, for lack of room or time */
     uint64_t damaged;  /* entries found torn or forged; their samples were made again */
     uint64_t changed;  /* entries whose data has changed since (verify=hit, content); made again */
-    char warning[256]; /* why it does not keep all that it should; "": it does */
+    char warning[256]; /* why it does not store all samples that it should; "": it does */
     char note[256];    /* what was found when it was opened, "reset: ..."; "": nothing */
 } brim_cache_stats;
 #define BRIM_CACHE_STATS_INIT BRIM__INIT(brim_cache_stats)
@@ -1075,8 +1073,8 @@ BRIM_API brim_status brim_loader_error(brim_loader *loader, size_t index, char *
 /* What the header and the table of a cache file say. */
 typedef struct brim_cache_info {
     size_t size;
-    int usable;       /* 0: its format or byte order is another, or its header is damaged: a loader
-                         begins it anew, and the numbers below may be 0 */
+    int usable;       /* 0: another format or byte order, or a damaged header: a loader resets it,
+                         and the numbers below may be 0 */
     int in_use;       /* 1: a process fills it now */
     uint64_t samples; /* most samples that can be in it */
     uint64_t filled;  /* samples in it by its table; brim_cache_verify checks them */
@@ -1094,7 +1092,7 @@ BRIM_API brim_status brim_cache_read(const char *path, brim_cache_info *info);
  * file is not changed. */
 BRIM_API brim_status brim_cache_verify(const char *path, brim_progress_callback *progress,
                                        void *progress_user, uint64_t *good, uint64_t *bad);
-/* Deletes a cache file; BRIM_STATUS_HELD: a process fills it. A loader that reads it goes on with
+/* Deletes a cache file; BRIM_STATUS_HELD: a process fills it. A loader that reads it continues with
  * the file that it has open. */
 BRIM_API brim_status brim_cache_remove(const char *path);
 
@@ -1119,7 +1117,7 @@ typedef struct brim_field {
     uint64_t offset;        /* OpenCL: where the field begins in `data`, in bytes */
 } brim_field;
 
-/* What a batch is: where it stands in the epoch, and its rows. */
+/* A batch: its position in the epoch, and its rows. */
 typedef struct brim_batch_info {
     uint64_t epoch;
     uint64_t step;  /* number of the batch in the epoch */
@@ -1147,7 +1145,7 @@ BRIM_API brim_status brim_batch_state(const brim_batch *batch, brim_state *state
 BRIM_API brim_status brim_batch_copy(const brim_batch *batch, brim_batch **copy);
 BRIM_API void brim_batch_release(brim_batch *batch);
 
-/* Has work that is put into `queue` after this call wait for the batch; NULL: the call itself
+/* Makes work that is put into `queue` after this call wait for the batch; NULL: the call itself
  * waits until the batch is on the device. On the host it does nothing. */
 BRIM_API brim_status brim_batch_wait(const brim_batch *batch, void *queue);
 /* Releases a batch that work in `queue` may still read: its memory is used again, or given back,
@@ -1175,9 +1173,9 @@ typedef struct brim_output brim_output;
 BRIM_API brim_status brim_output_new(const char *path, brim_output **output);
 /* The descriptor to write to, which the library closes; -1: `output` is NULL. */
 BRIM_API int brim_output_file(const brim_output *output);
-/* Syncs the file and puts it in its place. On failure the old file is still in place, with one
- * exception: if only the directory cannot be synced ("cannot be entered on the disk"), the new
- * file is in place, and a loss of power may undo that. The handle is gone in every case. */
+/* Syncs the file and renames it to PATH. On failure the old file is still in place, with one
+ * exception: if only the directory cannot be synced ("cannot be entered on the disk"), the new file
+ * is in place, and a loss of power may undo that. The handle is gone in every case. */
 BRIM_API brim_status brim_output_commit(brim_output *output);
 /* Removes the unfinished file. */
 BRIM_API void brim_output_free(brim_output *output);

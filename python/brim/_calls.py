@@ -69,7 +69,7 @@ class Field:
             return f"ragged {self.dtype} of at most {self.shape}"
         return f"{self.dtype} {self.shape}"
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """What it should be, and who says so."""
         if not self.first:
             return f"declared {self}"
@@ -79,7 +79,7 @@ class Field:
 
     def wrong(self, where: Where, came: str, hint: str = "") -> ValueError:
         return ValueError(
-            f"{where[0]} {where[1]}: field '{self.name}' was {self.told()}, but {came}{hint}"
+            f"{where[0]} {where[1]}: field '{self.name}' was {self.describe()}, but {came}{hint}"
         )
 
     def put(self, where: Where, value: Any, output: Any) -> int | None:
@@ -159,7 +159,7 @@ def put(where: Where, fields: tuple[Field, ...], result: Any, outputs: tuple[Any
         except KeyError:
             raise ValueError(
                 f"{where[0]} {where[1]}: there is no field '{field.name}', which was "
-                f"{field.told()}; there is {_listed(result)}"
+                f"{field.describe()}; there is {_listed(result)}"
             ) from None
         lengths.append(field.put(where, value, output))
     if len(result) != len(fields):
@@ -292,10 +292,10 @@ class BatchMap(Call):
 def _put_back(where: Where, views: dict[str, Any], result: Any) -> None:
     """What a function that acts in place gave instead of the arrays that it was given."""
     if not isinstance(result, Mapping) or result.keys() != views.keys():
-        told = _listed(result) if isinstance(result, Mapping) else type(result).__name__
+        given = _listed(result) if isinstance(result, Mapping) else type(result).__name__
         raise ValueError(
             f"{where[0]} {where[1]}: the function acts in place on {_listed(views)}, but gave "
-            f"{told}; declare what it gives with out="
+            f"{given}; declare what it gives with out="
         )
     for name, view in views.items():
         if result[name] is not view:

@@ -31,7 +31,7 @@ def devices() -> list[Device]:
     found = []
     for kind in _KINDS:
         try:
-            found += [Device(**told) for told in _core.devices(kind)]
+            found += [Device(**info) for info in _core.devices(kind)]
         except _core.PipelineError:  # there is no driver
             continue
     return found

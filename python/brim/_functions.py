@@ -52,13 +52,13 @@ def read_out(out: Any, whose: str) -> tuple[Spec, ...]:
             f"{whose}: out= is a dict of fields such as {{'image': ('uint8', (224, 224, 3))}}, "
             f"not {out!r}"
         )
-    return tuple(_read_field(name, told, whose) for name, told in out.items())
+    return tuple(_read_field(name, given, whose) for name, given in out.items())
 
 
-def _read_field(name: object, told: Any, whose: str) -> Spec:
+def _read_field(name: object, given: Any, whose: str) -> Spec:
     if not isinstance(name, str):
         raise TypeError(f"{whose}: out= has a field named {name!r}, but names are str")
-    parts = tuple(told) if isinstance(told, (tuple, list)) else (told,)
+    parts = tuple(given) if isinstance(given, (tuple, list)) else (given,)
     if parts[:1] in (("text",), ("bytes",)):
         bound = parts[1] if len(parts) > 1 else _TEXT_BOUND
         if len(parts) > 2 or not hasattr(bound, "__index__"):
@@ -75,14 +75,14 @@ def _read_field(name: object, told: Any, whose: str) -> Spec:
         or not all(hasattr(size, "__index__") for size in shape)
     ):
         raise TypeError(
-            f"{whose}: field '{name}' is declared {told!r}, but is (dtype, shape), "
+            f"{whose}: field '{name}' is declared {given!r}, but is (dtype, shape), "
             "(dtype, shape, \"ragged\") or \"text\"; a shape is a tuple of ints"
         )
     try:
         dtype = _dtype_name(parts[0])
     except TypeError:
         raise TypeError(
-            f"{whose}: field '{name}' is declared {told!r}, but {parts[0]!r} is no dtype; one is "
+            f"{whose}: field '{name}' is declared {given!r}, but {parts[0]!r} is no dtype; one is "
             "'uint8', 'int64', 'float32' and so on"
         ) from None
     return name, dtype, tuple(operator.index(size) for size in shape), form
@@ -249,26 +249,26 @@ class Function:
         self.name = _name_of(function)
         self.prefix = prefix
         self.out = out
-        self.specs = None if out is None else read_out(out, self.told)
+        self.specs = None if out is None else read_out(out, self.label)
         if kind == "filter":
             self.specs = ()
         self.probed = False
         self.drew: str | None = None
         self.version = identity(function) if version is None else str(version)
-        self.seed_globals = read_seed_globals(self.told, seed_globals)
+        self.seed_globals = read_seed_globals(self.label, seed_globals)
         self.warned = False
         self.processes, self.process_memory, self.timeout = read_processes(
-            self.told, processes, process_memory, timeout
+            self.label, processes, process_memory, timeout
         )
         self.concurrent = concurrent or self.processes > 0
         self.most = most
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         return f"{self.kind} @{self.name}"
 
     def _key(self) -> tuple[object, ...]:
-        given = None if self.out is None else read_out(self.out, self.told)
+        given = None if self.out is None else read_out(self.out, self.label)
         return (
             self.kind,
             self.version,
@@ -290,7 +290,7 @@ class Function:
         return hash((self.kind, self.version))
 
     def __repr__(self) -> str:
-        return f"<brim function {self.told}>"
+        return f"<brim function {self.label}>"
 
     def call(self, *, seeds: bool = True) -> Call:
         """What C calls."""
@@ -321,7 +321,7 @@ class Function:
             self.probed = True
         if not self.warned and not rng:
             self.warned = True
-            warn_of_draws(self.told, self.function, self.seed_globals, self.processes, self.drew)
+            warn_of_draws(self.label, self.function, self.seed_globals, self.processes, self.drew)
         known = self.seed_globals is True or rng or self.drew is not None
         call = self.call()
         return _core.Binding(
@@ -349,7 +349,7 @@ class Function:
             batch = loader.next()
             if batch is None:
                 raise _core.PipelineError(
-                    f"{self.told}: there is no sample to find its fields with; declare them "
+                    f"{self.label}: there is no sample to find its fields with; declare them "
                     "with out="
                 )
             sample = _own_batch(batch) if batched else _own_sample(batch)
@@ -371,9 +371,9 @@ class Function:
                 return _calls.specs_of(self._fields(result, sample))
             return self._batch_specs(sample, given if result is None else result)
         except _core.PipelineError as error:
-            raise _core.PipelineError(f"{self.told}: {error}") from None
+            raise _core.PipelineError(f"{self.label}: {error}") from None
         except Exception as error:
-            text = f"{self.told}: {type(error).__name__}: {error} (on the first sample, called to "
+            text = f"{self.label}: {type(error).__name__}: {error} (on the first sample, called to "
             text += "find out what it puts out; out= declares that)"
             raise _core.FunctionError(text) from error
 

@@ -73,8 +73,8 @@ def need_hold(hold: int, least: int, who: str) -> None:
     or be copied."""
     if hold < least and least > 1:
         raise ValueError(
-            f"hold={hold}: {who} has {least} batches when it gets the next one, that one among "
-            f"them; open with hold={least} or more"
+            f"hold={hold}: {who} has {least} batches when it gets the next one, that one included; "
+            f"open with hold={least} or more"
         )
 
 

@@ -442,11 +442,11 @@ def dataset(
             f"dataset() takes an object with len() and [], not {type(obj).__name__}; an iterable "
             "goes into stream()"
         )
-    told = None if version is None else str(version)
+    text = None if version is None else str(version)
     bound = BoundDataset(
-        obj, batched, out, seed_globals, processes, process_memory, timeout, concurrent, told
+        obj, batched, out, seed_globals, processes, process_memory, timeout, concurrent, text
     )
-    return _source("callback", [("seed", seed or None), ("version", told)], bound)
+    return _source("callback", [("seed", seed or None), ("version", text)], bound)
 
 
 # ------------------------------------------------------------------------ streams
@@ -565,5 +565,5 @@ def stream(
         raise TypeError(
             f"stream() takes an iterable or a function that gives one, not {type(items).__name__}"
         )
-    told = None if version is None else str(version)
-    return _source("stream", [("version", told)], BoundStream(items, out))
+    text = None if version is None else str(version)
+    return _source("stream", [("version", text)], BoundStream(items, out))

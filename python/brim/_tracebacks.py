@@ -26,13 +26,13 @@ def _copy(traceback: TracebackType | None) -> TracebackType | None:
     made = None
     for entry in reversed(entries):
         code = entry.tb_frame.f_code
-        told = _blank.__code__.replace(
+        blank = _blank.__code__.replace(
             co_filename=code.co_filename,
             co_name=code.co_name,
             co_firstlineno=code.co_firstlineno,
             co_linetable=code.co_linetable,  # which columns of a line to underline
         )
-        generator = FunctionType(told, entry.tb_frame.f_globals)()
+        generator = FunctionType(blank, entry.tb_frame.f_globals)()
         made = TracebackType(made, generator.gi_frame, entry.tb_lasti, entry.tb_lineno)
     return made
 

@@ -54,9 +54,9 @@ def _load() -> object:
 def _describe(exception: BaseException) -> tuple[bytes, bytes]:
     """An exception, pickled, and its traceback's text."""
     if isinstance(exception, MemoryError) and not isinstance(exception, _core.Error) and _limit:
-        told = f"{exception}; " if str(exception) else ""
+        reason = f"{exception}; " if str(exception) else ""
         limited = MemoryError(
-            f"{told}the worker process has reached process_memory={_limit} "
+            f"{reason}the worker process has reached process_memory={_limit} "
             f"({bytes_text(_limit)}): give it more, or take less at a time"
         )
         exception = limited.with_traceback(exception.__traceback__)

@@ -48,7 +48,7 @@ class WorkerTraceback(Exception):
 
 
 def rebuild(pickled: bytes, text: bytes) -> BaseException:
-    """The exception that a worker process has told, with its traceback there as the cause."""
+    """The exception that a worker process has reported, with its traceback there as the cause."""
     traceback = text.decode(errors="replace")
     lines = traceback.strip().splitlines() or ["a worker process failed"]
     exception: BaseException = RuntimeError(lines[-1])

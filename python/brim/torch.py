@@ -10,7 +10,8 @@ sample (labels), and the rows' "ids" and "valid".
 
 A program that holds more batches than `hold` gets copies as long as the budget has room for them,
 and one warning; then the error names the batches that it holds. A trainer that looks ahead
-(Lightning, the Trainer of transformers) is told before an epoch begins which `hold` it needs. All
+(Lightning, the Trainer of transformers) is refused before an epoch begins, with the `hold` that it
+needs. All
 loaders of the process use one runtime unless `runtime=` names another.
 
 Padding rows (`remainder="pad"`) are cut off, so that counts and means are right; at the end a rank
@@ -163,13 +164,13 @@ def _known() -> Part | None:
     return None
 
 
-def _integers(told: str | torch.dtype) -> torch.dtype:
+def _integers(wanted: str | torch.dtype) -> torch.dtype:
     """torch.int64, from that or "int64"."""
-    name = str(told).removeprefix("torch.")
+    name = str(wanted).removeprefix("torch.")
     dtype = getattr(torch, name) if name in _INTEGERS else None
-    if not isinstance(dtype, torch.dtype) or (not isinstance(told, str) and told != dtype):
+    if not isinstance(dtype, torch.dtype) or (not isinstance(wanted, str) and wanted != dtype):
         raise ValueError(
-            f"integers={told!r}: it is a type of integers, such as 'int64' or 'int32', or None"
+            f"integers={wanted!r}: it must be an integer type, such as 'int64' or 'int32', or None"
         )
     return dtype
 

@@ -187,7 +187,7 @@ static int array_buffer(PyObject *object, Py_buffer *view, int flags) {
     const int row_major = (flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS || !strided;
     const int columns = (flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS && self->rank > 1;
     if (columns || (row_major && !is_contiguous(self))) {
-        PyErr_SetString(PyExc_BufferError, "this array does not lie that way");
+        PyErr_SetString(PyExc_BufferError, "this array does not have that order in memory");
         return -1;
     }
     *view = (Py_buffer){ .buf = self->data,

@@ -8,10 +8,9 @@
  * as long as the Binding lives; paths as bytes; the specs of fields. Loaders and
  * batches keep their Bindings, so that brim may point into them.
  *
- * The collector. A function may refer to a loader that refers to its Binding. What
- * breaks such a cycle is letting go of the function: calls after that fail and say
- * so. A buffer is never let go of before the Binding itself, for workers of a loader
- * that is not yet closed may read it at that moment.
+ * The collector. A function may refer to a loader that refers to its Binding. Dropping the function
+ * breaks such a cycle: calls after that fail and say so. A buffer is never released before the
+ * Binding itself, for workers of a loader that is not yet closed may read it at that moment.
  */
 #include "extension.h"
 

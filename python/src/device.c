@@ -2,10 +2,9 @@
  * device.c: batches on devices: which devices there are, the streams of consumers, and
  * copies to the host.
  *
- * A batch on a device is there after an event. A reader says in which queue it reads:
- * that queue is made to wait for the event (brim_py_batch_await), and the batch goes back
- * after all that the queue holds when the last view dies. Nothing here waits itself but
- * for copies to the host.
+ * A batch on a device is there after an event. A reader says in which queue it reads: that queue is
+ * made to wait for the event (brim_py_batch_await), and the batch goes back after all that the
+ * queue holds when the last view dies. Nothing here waits, except for copies to the host.
  *
  * CUDA's streams have names that the array API standard fixed: 1 is the legacy default
  * stream, 2 the default stream of the calling thread, others are pointers; 0 could be

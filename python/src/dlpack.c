@@ -4,13 +4,12 @@
  * The structs are those of the DLPack specification. A capsule holds a tensor that
  * keeps the Array alive until the consumer calls its deleter, from whatever thread.
  *
- * A consumer renames the capsule when it takes the tensor over; the destructor of a capsule
- * that was not renamed calls the deleter. Some call the deleter and do not rename: torch does
- * when it refuses a device. And some take the destructor away (jax), so that the capsule
- * cannot be what the structs live as long as. So the structs are never given back to the
- * system but used again for later tensors: they can be read at any time, and hold the number
- * of the tensor that they are now. A capsule knows the number of its own, and its destructor
- * touches no other. There are as many as tensors were alive at a time.
+ * A consumer renames the capsule when it takes the tensor over; the destructor of a capsule that
+ * was not renamed calls the deleter. Some call the deleter and do not rename: torch does when it
+ * refuses a device. And some take the destructor away (jax), so the structs cannot live as long as
+ * the capsule. They are therefore never freed, but used again for later tensors: they can be read
+ * at any time, and hold the number of the tensor that they are now. A capsule knows the number of
+ * its own, and its destructor touches no other. There are as many as tensors were alive at a time.
  *
  * On a device the consumer names the stream in which it will use the memory, which then
  * waits for the batch; the batch goes back after what that stream holds when the last
@@ -195,7 +194,7 @@ static int wants_copy(const ArrayObject *self, PyObject *wanted, PyObject *copy)
         return -1;
     }
     if (copies == 1) {
-        PyErr_SetString(PyExc_BufferError, "brim does not copy here: copy what the import gives");
+        PyErr_SetString(PyExc_BufferError, "brim does not copy here: copy the imported array");
         return -1;
     }
     return 0;

@@ -1,12 +1,12 @@
 /*
- * epochs.c: iterators of a Loader, and where it stands.
+ * epochs.c: iterators of a Loader, and its position.
  *
- * iter(loader) begins the next epoch and ends every older iterator. An epoch of which
- * at most one batch was taken is begun again by the next iter(), so that a look at the
- * first batch costs nothing; epochs(n) and set_epoch() name their epochs. An epoch in
- * which a batch could not be had is neither over nor left: `for` has lost its iterator,
- * and the next one goes on with that batch. What a signal's handler raises (Ctrl-C) is no
- * such error: where it comes is chance, and it counts as `break`.
+ * iter(loader) begins the next epoch and ends every older iterator. An epoch of which at most one
+ * batch was taken is begun again by the next iter(), so that a look at the first batch costs
+ * nothing; epochs(n) and set_epoch() name their epochs. An epoch in which a batch could not be had
+ * is neither over nor left: `for` has lost its iterator, and the next one goes on with that batch.
+ * An exception from a signal handler (Ctrl-C) is not such an error: it may come anywhere, and
+ * counts as `break`.
  *
  *     iter() ── 0 or 1 batch ── iter(): the same epoch, from where it began
  *     iter() ── 2 or more, or the end ── iter(): the next epoch

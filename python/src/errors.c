@@ -63,8 +63,9 @@ static int add_attributes(void) {
 
 int brim_py_errors_init(PyObject *module) {
     const struct family members[] = {
-        { &brim_py_error, "brim.Error", "All that brim raises.", NULL, &PyExc_Exception },
-        { &brim_py_budget_error, "brim.BudgetError", "It does not fit the memory.", &brim_py_error,
+        { &brim_py_error, "brim.Error", "The base class of brim's exceptions.", NULL,
+          &PyExc_Exception },
+        { &brim_py_budget_error, "brim.BudgetError", "It does not fit the budget.", &brim_py_error,
           &PyExc_MemoryError },
         { &brim_py_held_error, "brim.HeldError", "More batches are kept than `hold` allows.",
           &brim_py_budget_error, NULL },

@@ -386,7 +386,9 @@ static PyObject *enter(PyObject *const *function, PyGILState_STATE *state, char 
     }
     PyObject *own = Py_XNewRef(*function);
     if (own == NULL) {
-        snprintf(why, why_bytes, "the function is gone: Python's collector has taken it");
+        snprintf(why, why_bytes,
+                 "the function no longer exists: Python's garbage collector has "
+                 "cleared it");
         brim_py_leave(*state);
     }
     return own;

@@ -14,10 +14,10 @@
  * sample fails: it would hang again. The time begins when the process has been sent the
  * sample, so that starting up does not count.
  *
- * A process that dies is replaced and the sample tried again: what it wrote is written
- * anew, and it is dead for sure before the next one begins. But for a batch_map: it may
- * have changed the batch already. That batch fails, and is made anew from its samples
- * when the loader is asked again.
+ * A process that dies is replaced and the sample tried again: what it wrote is written anew, and it
+ * is dead for sure before the next one begins. A batch_map is the exception: it may have changed
+ * the batch already. That batch fails, and is made again from its samples when the loader is asked
+ * again.
  *
  * Locks: pools_lock guards the list of pools (for fork and for usage), a pool's mutex
  * its processes; pools_lock is taken first. Neither is held while waiting for a

@@ -1,5 +1,5 @@
 /*
- * processes.h: what a program and its worker processes say to each other.
+ * processes.h: the protocol between a program and its worker processes.
  *
  * One socket of packets (SOCK_SEQPACKET) for each process. The process speaks first,
  * with a reply that says it is ready or why it could not start; then every request
@@ -8,13 +8,12 @@
  * of its process: the program takes nothing in a reply for granted, and a process that
  * sends anything else is killed.
  *
- * The values of a sample are not in the packets. They lie in memory files that both
- * sides map: the batch's and the scratch's pages (brim_call), and a bounce file of the
- * process's own for values that lie elsewhere. The program says which of the process's
- * MAPS places a file is mapped at, and sends the descriptor along (in the order of
- * `region`) when what is there has to be replaced; so only the program remembers what
- * a process has mapped. A process that cannot map what it was told to is of no use
- * any more: it leaves with CANNOT_MAP, and the next one begins with nothing mapped.
+ * The values of a sample are not in the packets. They lie in memory files that both sides map: the
+ * batch's and the scratch's pages (brim_call), and a bounce file of the process's own for values
+ * that lie elsewhere. The program says which of the process's MAPS places a file is mapped at, and
+ * sends the descriptor along (in the order of `region`) when what is there has to be replaced; so
+ * only the program remembers what a process has mapped. A process that cannot map a file ends with
+ * CANNOT_MAP, and the next one begins with nothing mapped.
  */
 #ifndef BRIM_PYTHON_PROCESSES_H
 #define BRIM_PYTHON_PROCESSES_H

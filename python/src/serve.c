@@ -1,6 +1,6 @@
 /*
- * serve.c: inside a worker process. See processes.h for what is spoken, and
- * brim/_worker.py for what comes before.
+ * serve.c: inside a worker process. processes.h describes the protocol, brim/_worker.py the start
+ * of the process.
  *
  * The main thread takes requests and calls the function. A second thread does
  * nothing but wait for the program to close the socket, or to die: then it ends this
@@ -104,11 +104,11 @@ static void tell_exception(struct server *server) {
     }
     const char *pickled = "", *text = "";
     Py_ssize_t pickled_bytes = 0, text_bytes = 0;
-    PyObject *told = PyObject_CallFunctionObjArgs(server->describe, exception, NULL);
-    if (told == NULL ||
-        !PyArg_ParseTuple(told, "y#y#", &pickled, &pickled_bytes, &text, &text_bytes)) {
+    PyObject *described = PyObject_CallFunctionObjArgs(server->describe, exception, NULL);
+    if (described == NULL ||
+        !PyArg_ParseTuple(described, "y#y#", &pickled, &pickled_bytes, &text, &text_bytes)) {
         PyErr_Clear();
-        text = "the exception cannot be told";
+        text = "the exception cannot be described";
         text_bytes = (Py_ssize_t)strlen(text);
         pickled_bytes = 0;
     }
@@ -117,7 +117,7 @@ static void tell_exception(struct server *server) {
     reply->text_bytes = text_bytes > EXCEPTION_MOST ? EXCEPTION_MOST : (uint32_t)text_bytes;
     memcpy(reply->bytes, pickled, reply->exception_bytes);
     memcpy(reply->bytes + reply->exception_bytes, text, reply->text_bytes);
-    Py_XDECREF(told);
+    Py_XDECREF(described);
     Py_XDECREF(type);
     Py_XDECREF(exception);
     Py_XDECREF(traceback);

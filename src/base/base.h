@@ -163,7 +163,7 @@ struct brim__lack {
     uint64_t minimum_bytes, minimum_pinned_bytes, minimum_device_bytes;
     uint64_t others_bytes;
     bool exact, blocked;
-    bool told; /* the minimum is that of what was to be opened, not of one charge on the way */
+    bool final; /* the minimum is that of what was to be opened, not of one charge on the way */
     uint32_t holder_count;
     brim_holder holder[BRIM_MOST_HOLDERS];
 };

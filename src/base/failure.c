@@ -43,7 +43,7 @@ static void forget_lack(void) {
     lack.needed = lack.wanted = lack.others_bytes = 0;
     lack.minimum_bytes = lack.minimum_pinned_bytes = lack.minimum_device_bytes = 0;
     lack.kind = BRIM_MEMORY_HOST;
-    lack.exact = lack.blocked = lack.told = false;
+    lack.exact = lack.blocked = lack.final = false;
     lack.holder_count = 0;
 }
 
@@ -213,7 +213,7 @@ void brim__lack_holder(struct brim__lack *out, const char *label, uint64_t bytes
 }
 
 brim_status brim__lack_of_opening(brim_status status) {
-    if (status == BRIM_STATUS_BUDGET && !lack.told) {
+    if (status == BRIM_STATUS_BUDGET && !lack.final) {
         lack.minimum_bytes = lack.minimum_pinned_bytes = lack.minimum_device_bytes = 0;
     }
     return status;

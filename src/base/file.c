@@ -276,10 +276,9 @@ brim_status brim__file_stamp(const char *path, bool may_lack, uint64_t *stamp) {
         const int error = errno;
         char why[BRIM__ERROR_TEXT];
         *stamp = 0;
-        return may_lack && is_lack(error)
-                   ? BRIM_OK
-                   : brim__fail(BRIM_STATUS_IO, "%s: cannot be looked at: %s", path,
-                                brim__error_text(error, why));
+        return may_lack && is_lack(error) ? BRIM_OK
+                                          : brim__fail(BRIM_STATUS_IO, "%s: cannot be examined: %s",
+                                                       path, brim__error_text(error, why));
     }
     *stamp = hash_facts((uint64_t)facts.st_size, nanoseconds(&facts.st_mtim),
                         nanoseconds(&facts.st_ctim), facts.st_ino);

@@ -220,7 +220,7 @@ brim_status brim__new_file_commit(struct brim__new_file *file) {
         return status;
     }
     if (refused(EACCES) || rename(file->temporary, file->path) != 0) {
-        const brim_status status = fail_at(file->path, "put in its place");
+        const brim_status status = fail_at(file->path, "renamed to its name");
         brim__new_file_abandon(file);
         return status;
     }

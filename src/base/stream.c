@@ -131,7 +131,7 @@ brim_status brim__stream_read(struct brim__stream *stream, void *buffer, size_t 
                               uint64_t deadline_ns, size_t *got) {
     for (;;) {
         if (!stream->seekable && !wait_for_bytes(stream->fd, deadline_ns)) {
-            return brim__fail(BRIM_STATUS_TIMEOUT, "%s: nothing came in time",
+            return brim__fail(BRIM_STATUS_TIMEOUT, "%s: no data came in time",
                               brim__stream_name(stream->path));
         }
         const ssize_t count = read_once(stream, buffer, bytes);

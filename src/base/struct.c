@@ -9,8 +9,10 @@
 static brim_status check_size(const char *what, const char *init, size_t size) {
     return size >= sizeof size && size <= MOST_BYTES
                ? BRIM_OK
-               : brim__fail(BRIM_STATUS_INVALID, "%s: size is %zu: begin with %s", what, size,
-                            init);
+               : brim__fail(BRIM_STATUS_INVALID,
+                            "%s: size is %zu: initialise the struct with "
+                            "%s",
+                            what, size, init);
 }
 
 brim_status brim__struct_take(const char *what, const char *init, const void *given, size_t size,

@@ -1,5 +1,5 @@
 /*
- * utf8.h: is it UTF-8?
+ * utf8.h: checks whether bytes are UTF-8.
  */
 #ifndef BRIM_UTF8_H
 #define BRIM_UTF8_H

@@ -33,7 +33,7 @@ static const brim_argument_info arguments[] = {
         .name = "split",
         .type = BRIM_TYPE_YESNO,
         .fallback = "yes",
-        .help = "yes: a document that does not fit goes on in the next window; no: it begins "
+        .help = "yes: a document that does not fit continues in the next window; no: it begins "
                 "there, and only a document longer than a window is split",
     },
 };

@@ -48,7 +48,7 @@ struct brim__cache {
     struct brim__tier *tier; /* NULL: not yet */
     brim_budget *budget;
     _Atomic uint64_t hits, misses;
-    uint64_t told_note, told_warning; /* hashes of what the log was told last; by its thread */
+    uint64_t logged_note, logged_warning; /* hashes of the texts that the log got last */
 };
 
 /* A value of no fixed length in an entry. */

@@ -113,7 +113,7 @@ brim_status brim_cache_verify(const char *path, brim_progress_callback *progress
     struct brim__cache_entry entry;
     enum brim__cache_kind kind;
     struct stat facts;
-    uint64_t number, counts[2] = { 0, 0 }, told_ns = 0;
+    uint64_t number, counts[2] = { 0, 0 }, reported_ns = 0;
     int fd;
     if (path == NULL) {
         return brim__fail_null("path");
@@ -135,8 +135,8 @@ brim_status brim_cache_verify(const char *path, brim_progress_callback *progress
         const bool whole = brim__cache_entry_lies(&entry, heap, header.most_bytes) &&
                            brim__cache_is_whole(fd, seed, number, &entry);
         counts[whole]++;
-        if (progress != NULL && brim__now() - told_ns >= TELL_NS) {
-            told_ns = brim__now();
+        if (progress != NULL && brim__now() - reported_ns >= TELL_NS) {
+            reported_ns = brim__now();
             if (progress(progress_user, "checking the cache", number + 1, header.count) != 0) {
                 status = brim__fail(BRIM_STATUS_INTERRUPTED,
                                     "%s: checking it was stopped at sample %llu", path,

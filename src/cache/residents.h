@@ -2,16 +2,16 @@
  * residents.h: samples that stay on a device (`cache device`): put there once, gathered by
  * number for every batch.
  *
- * It keeps rows of batches as the user gets them, all of one size. The thread that uploads
+ * It keeps rows of batches as the consumer gets them, all of one size. The thread that uploads
  * batches (engine/resident.c) asks which samples are there, has them gathered, and stores those
  * that are new. Memory is taken in up to BRIM__GATHER_PARTS parts of equally many rows, as it is
  * needed and elastically; a part's fields lie one after the other, each with all its rows.
  *
  *     row[sample] ─► number ─► part number / part_rows, row number % part_rows
  *
- * All but brim__resident_has is for one thread at a time. A number that was published
- * stays until its part is given up; so a thread that has seen that a sample is there must be
- * told to begin again when that happens.
+ * All but brim__resident_has is for one thread at a time. A number that was published stays until
+ * its part is given up; so a thread that has seen a sample there must begin again when that
+ * happens.
  */
 #ifndef BRIM_RESIDENTS_H
 #define BRIM_RESIDENTS_H

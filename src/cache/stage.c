@@ -92,8 +92,8 @@ static const brim_argument_info arguments[] = {
                  .fallback = "open",
                  .choices = "open|hit|never|content",
                  .help = "when size, times and inode of data files are checked: open: of all files "
-                         "when opening; hit: of a sample's file at each hit; never; content: a "
-                         "sample's records are read and hashed at each hit" },
+                         "when opening; hit: of the sample's file, at each hit; never; content: "
+                         "instead, the sample's records are read and hashed at each hit" },
     [FREEZE] = { .name = "freeze",
                  .type = BRIM_TYPE_YESNO,
                  .fallback = "no",

@@ -1,5 +1,5 @@
 /*
- * batch.c: what the user holds: a slot lent, or a copy of one.
+ * batch.c: a batch as the consumer has it: a lent slot, or a copy of one.
  */
 #include "base/struct.h"
 #include "engine/loader.h"

@@ -1,5 +1,5 @@
 /*
- * block.c: rows kept close together; see block.h.
+ * block.c: rows stored without gaps; see block.h.
  */
 #include "engine/block.h"
 

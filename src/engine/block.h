@@ -1,12 +1,11 @@
 /*
- * block.h: rows kept close together until they are given out in another order.
+ * block.h: rows stored without gaps, until they are given out in another order.
  *
  *     | row 0 | row 1 | ... free ... | entry 1 | entry 0 |
  *
- * A row is its number and its fields one after the other, of those that are not
- * dense first the count and then only the elements that there are. How many rows
- * fit depends on the rows alone, so a block that is filled from the same row
- * on holds the same rows again: that is how a loader goes on from a state.
+ * A row is its number and then its fields; a field that is not dense is its count and only the
+ * elements that it has. How many rows fit depends on the rows alone, so a block that is filled from
+ * the same row on holds the same rows again: so a loader can continue from a state.
  */
 #ifndef BRIM_BLOCK_H
 #define BRIM_BLOCK_H

@@ -1,11 +1,11 @@
 /*
  * caches.c: the caches of a loader: started when it opens, stopped when it closes.
  *
- * Each has a budget of its own below the loader's, in which all but the node itself is
- * elastic. Workers, their scratch, and slots that a consumer has waited for come first: a
- * runtime knows how much of these its loaders lack (`lacking`), which caches leave free,
- * and caches in memory give it up when a consumer waits. A loader that opens takes its
- * minimum firmly, and caches in memory give way to it before any other holder does.
+ * Each has a budget of its own below the loader's, in which everything except the node is elastic.
+ * Workers, their scratch, and slots that a consumer has waited for come first. A runtime knows how
+ * much of these its loaders lack (`lacking`): caches leave that free, and caches in memory give it
+ * up when a consumer waits. A loader that opens takes its minimum firmly, and caches in memory give
+ * way to it before any other holder does.
  */
 #include "base/struct.h"
 #include "engine/resident.h"

@@ -1,5 +1,5 @@
 /*
- * call.c: random numbers for the users' callbacks.
+ * call.c: random numbers for callbacks.
  */
 #include "order/philox.h"
 

@@ -1,16 +1,16 @@
 /*
- * chain.h: the rings of a loader as one: looked at from their end, turned, recalled, revoked.
+ * chain.h: the rings of a loader as one: their head, turning, recall and revocation.
  *
  * `next` takes batches from the last ring and knows no other. Workers turn the rings from the
  * last to the first: what is nearest to the consumer is done first. Revocation and seeks walk
  * them all. The rings that hold batches use the same tickets: `take` of the batches on the host is
  * `make` of the device ring.
  *
- * A ring of encoded bytes could stand before the rows: its role would read, and the rows' role
- * take from it.
+ * A ring of encoded bytes could come before the rows: its role would read, and the role of the rows
+ * would take from it.
  *
- * What becomes of a failure: where it is kept until `next` returns it in its turn, and what
- * happens when `next` is asked again.
+ * What happens to a failure: where it is kept until `next` returns it in its turn, and what the
+ * next call does.
  *
  *   what failed          │ direct plan             │ a sequencer stands      │ samples stay on the
  *                        │                         │ before                  │ device (direct)

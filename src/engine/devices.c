@@ -1,6 +1,5 @@
 /*
- * devices.c: the devices of a runtime: how much of their memory it may take, and looking
- * for what they have done.
+ * devices.c: the devices of a runtime: the limits on their memory, and looking for finished events.
  */
 #include "engine/loader.h"
 

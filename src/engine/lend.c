@@ -1,5 +1,5 @@
 /*
- * lend.c: whether a batch may be handed out, and handing it out.
+ * lend.c: whether a batch may be lent, and lending it.
  */
 #include "engine/chain.h"
 #include "engine/sequencer.h"
@@ -127,8 +127,8 @@ static void warn_of_empty(brim_loader *loader, const struct brim__slot *slot) {
         return;
     }
     snprintf(loader->stats.warning, sizeof loader->stats.warning,
-             "on_error=skip: all samples of epoch %llu, step %llu%s were bad; the batch of no "
-             "valid rows is delivered so that %s: pass over it, or use on_error=replace",
+             "on_error=skip: all samples of epoch %llu, step %llu%s were bad; the batch is "
+             "delivered without valid rows so that %s: skip it, or use on_error=replace",
              (unsigned long long)slot->epoch, (unsigned long long)slot->delivery.step,
              ranks ? " at this rank" : " in a micro-batch",
              ranks ? "ranks take equally many steps" : "the step has all of its micro-batches");

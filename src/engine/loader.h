@@ -10,10 +10,10 @@
  * | what happens to a batch | file |
  * |---|---|
  * | rows are given out, made, counted | claim.c, make.c, make_rows.c, make_stream.c |
- * | rows are placed one after the other | sequencer.c, sequencer_input.c, pack.c, gather.c |
+ * | rows are assigned to batches, in order | sequencer.c, sequencer_input.c, pack.c, gather.c |
  * | it is copied to a device | upload.c, upload_queue.c, upload_failure.c |
  * | it is waited for, lent, given back | next.c, lend.c, release.c |
- * | the loader goes elsewhere | seek.c |
+ * | the loader goes to another step | seek.c |
  *
  * Everything below `mutex` is guarded by it unless a comment says otherwise.
  * The loader's core lives as long as the handle or any lent batch.

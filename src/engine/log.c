@@ -33,10 +33,10 @@ void brim__log_planned(const brim_runtime *runtime, const brim_plan *plan) {
 
 /* Tells a text of a cache, unless it is the last one told: texts for two reasons always differ. */
 static void tell_cache(const brim_loader *loader, brim_log_level level, const char *text,
-                       uint64_t *told) {
+                       uint64_t *logged) {
     const uint64_t hash = brim__hash(text, strlen(text), 0);
-    if (text[0] != '\0' && hash != *told) {
-        *told = hash;
+    if (text[0] != '\0' && hash != *logged) {
+        *logged = hash;
         tell(loader->runtime, level, "%s", text);
     }
 }
@@ -46,8 +46,8 @@ static void tell_caches(brim_loader *loader) {
         struct brim__tier_stats stats = { 0 };
         if (cache->tier != NULL) {
             cache->ops->stats(cache->tier, &stats);
-            tell_cache(loader, BRIM_LOG_NOTE, stats.note, &cache->told_note);
-            tell_cache(loader, BRIM_LOG_WARNING, stats.warning, &cache->told_warning);
+            tell_cache(loader, BRIM_LOG_NOTE, stats.note, &cache->logged_note);
+            tell_cache(loader, BRIM_LOG_WARNING, stats.warning, &cache->logged_warning);
         }
     }
 }

@@ -1,10 +1,9 @@
 /*
- * log.h: tells the program what is no failure but worth knowing (brim_log_callback).
+ * log.h: reports events that are not failures but worth knowing (brim_log_callback).
  *
- * Only the calls that the public header lists tell something, on the caller's thread and with no
- * lock held. What other threads find out, such as a cache's writer, lies in the statistics until
- * one of these calls looks at them. The thread's detail text and refusal are afterwards as they
- * were.
+ * Only the calls that the public header lists report, on the caller's thread and with no lock held.
+ * Events on other threads, such as a cache's writer, are in the statistics until one of these calls
+ * reads them. Reporting does not change the thread's last failure.
  */
 #ifndef BRIM_LOG_H
 #define BRIM_LOG_H

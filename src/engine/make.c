@@ -1,5 +1,5 @@
 /*
- * make.c: one run of rows: claim, make, report; and the batch is finished with its last rows.
+ * make.c: one run of rows: claim, make, report; the run with the last rows finishes the batch.
  * Called by workers, and by `next` when no worker does it.
  */
 #include "engine/make.h"

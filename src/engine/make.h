@@ -2,8 +2,8 @@
  * make.h: rows of batches or chunks, made by threads.
  *
  * A thread claims a run of rows of the lowest ticket that has rows left (claim.c), makes them
- * without any lock (make_rows.c) and reports what became of them (make.c). Rows of a stream are
- * pulled by one thread at a time, into a chunk of their own (make_stream.c).
+ * without any lock (make_rows.c) and reports the results (make.c). Rows of a stream are pulled by
+ * one thread at a time, into a chunk of their own (make_stream.c).
  */
 #ifndef BRIM_MAKE_H
 #define BRIM_MAKE_H

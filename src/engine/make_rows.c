@@ -109,7 +109,7 @@ static brim_status run_steps(struct group *group, uint32_t first, uint32_t end) 
     return first < end ? run_plain(group, first, end) : BRIM_OK;
 }
 
-static void aim(struct group *group, uint64_t row) {
+static void set_outputs(struct group *group, uint64_t row) {
     uint8_t *memory = group->run->slot_memory;
     const struct brim__layout *made = &group->run->loader->plan->made;
     for (uint32_t f = 0; f < made->output_count; f++) {
@@ -130,13 +130,13 @@ static brim_status make_many(struct group *group, uint64_t first) {
     memset(outcome, BRIM__ROW_DROPPED, plan->rows_per_sample);
     group->frame.expansion_index =
         0; /* not the last sample's: random steps before the expansion look at it */
-    aim(group, first);
+    set_outputs(group, first);
     const uint32_t expand =
         program->expand == BRIM__NO_EXPAND ? program->step_count : program->expand;
     brim_status status = run_steps(group, 0, expand);
     for (uint64_t i = 0; status == BRIM_OK && i < program->rows_per_sample; i++) {
         group->frame.expansion_index = i;
-        aim(group, first + i);
+        set_outputs(group, first + i);
         status = run_steps(group, expand, program->step_count);
         if (status == BRIM_OK) {
             outcome[i] = BRIM__ROW_MADE;
@@ -152,7 +152,7 @@ static brim_status make_many(struct group *group, uint64_t first) {
 
 static brim_status make_one(struct group *group, uint64_t row) {
     const brim_plan *plan = group->run->loader->plan;
-    aim(group, row);
+    set_outputs(group, row);
     brim_status status = run_steps(group, 0, group->leaf->program.step_count);
     if (status == BRIM__DROPPED || status == BRIM__EXHAUSTED) {
         group->run->slot_memory[plan->made.outcome_offset + row] = BRIM__ROW_DROPPED;

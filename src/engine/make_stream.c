@@ -2,10 +2,9 @@
  * make_stream.c: chunks of a stream: one thread at a time pulls samples into its
  * scratch, in order, and then makes them while the next one pulls.
  *
- * A pull waits PULL_NS at most, so that interrupting, closing and seeking are not
- * kept for long by a pipe into which nothing is written. What `next` has pulled when it
- * is interrupted cannot be pulled again: it stays in its scratch, and is made by its next
- * call, before anything else.
+ * A pull waits PULL_NS at most, so that an idle pipe does not delay interrupting, closing and
+ * seeking for long. Samples that an interrupted `next` has pulled cannot be pulled again: they stay
+ * in its scratch, and its next call makes them first.
  */
 #include "engine/make.h"
 

@@ -8,9 +8,8 @@
  * called again and again with a time-out of 0. Rows of other batches are left
  * to the workers: during a slow callback it could not see an interrupt.
  *
- * Small batches come every few dozen microseconds; sleeping and being woken
- * would cost as much as making them. So a wait begins with looking, for SPIN_NS,
- * whether anything has happened, if the workers leave a CPU for that.
+ * Small batches come every few dozen microseconds; sleeping and being woken would cost as much as
+ * making them. So a wait begins by polling for SPIN_NS, if the workers leave a CPU for that.
  */
 #include "base/struct.h"
 #include "engine/chain.h"

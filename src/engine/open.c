@@ -28,13 +28,12 @@ static brim_status read_options(brim_runtime *runtime, const brim_open_options *
     }
     if (options->device_kind != BRIM_DEVICE_HOST && options->device_kind != BRIM_DEVICE_CUDA &&
         options->device_kind != BRIM_DEVICE_OPENCL) {
-        return brim__fail(BRIM_STATUS_INVALID, "device_kind=%d is no brim_device",
+        return brim__fail(BRIM_STATUS_INVALID, "device_kind=%d is not a brim_device",
                           (int)options->device_kind);
     }
     if (options->device_kind == BRIM_DEVICE_HOST && options->device_queue != NULL) {
         return brim__fail(BRIM_STATUS_INVALID,
-                          "device_queue is of use only where batches are delivered "
-                          "on a device: set device_kind");
+                          "device_queue needs batches on a device: set device_kind");
     }
     if (options->device_kind != BRIM_DEVICE_HOST && options->shared == 1) {
         return brim__fail(BRIM_STATUS_UNSUPPORTED,
@@ -163,7 +162,7 @@ static void note_build(const brim_runtime *runtime, brim_budget *budget) {
         }
         lack->minimum_bytes = brim__max(bytes, BRIM__BUDGET_FLOOR);
         lack->minimum_pinned_bytes = lack->minimum_device_bytes = 0;
-        lack->told = true;
+        lack->final = true;
     }
 }
 

@@ -1,6 +1,6 @@
 /*
- * pack.c: documents laid end to end into windows of one length; what the fields
- * hold is said in batching/pack_sequences.c.
+ * pack.c: documents laid end to end into windows of one length; batching/pack_sequences.c describes
+ * the fields.
  */
 #include "engine/sequencer.h"
 

@@ -1,5 +1,5 @@
 /*
- * place.c: rows moved about; see place.h.
+ * place.c: moving rows in memory; see place.h.
  */
 #include "engine/place.h"
 

@@ -1,6 +1,6 @@
 /*
- * place.h: rows moved about in memory that a layout describes, and the form in
- * which a batch is handed out.
+ * place.h: moving rows in memory that a layout describes, and bringing a batch into the form in
+ * which it is lent.
  */
 #ifndef BRIM_PLACE_H
 #define BRIM_PLACE_H

@@ -1,14 +1,13 @@
 /*
  * pool.c: the workers of a runtime.
  *
- * A worker looks for a loader that wants rows, makes one run there and looks
- * again. Loaders whose consumers wait come first, of these the one with fewest
- * workers inside, and of equals the one to which a worker last came longest ago.
- * So workers are shared out evenly, and a worker that works ahead turns to a
- * loader whose consumer waits after a single run. It sleeps only when no loader
- * wants anything. No wake-up is lost: a loader first says that it wants, then
- * looks for sleepers; a worker first counts itself as a sleeper, then looks for
- * wants; both in one total order of atomics.
+ * A worker looks for a loader that wants rows, makes one run there and looks again. Loaders whose
+ * consumers wait come first, of these the one with fewest workers inside, and of equals the one to
+ * which a worker last came longest ago. So workers are shared out evenly, and a worker that works
+ * ahead turns to a loader whose consumer waits after a single run. It sleeps only when no loader
+ * wants anything. No wake-up is lost: a loader first sets its want, then looks for sleepers; a
+ * worker first counts itself as a sleeper, then looks for wants. Both use sequentially consistent
+ * atomics.
  */
 #include "engine/chain.h"
 #include "engine/upload.h"

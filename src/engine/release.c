@@ -1,5 +1,5 @@
 /*
- * release.c: a batch is given back.
+ * release.c: releasing a batch.
  *
  * On the host its slot is free at once. On a device it is free when what the consumer's queue
  * holds at that moment is done. After the loader was closed, the slot's memory goes with the

@@ -1,5 +1,5 @@
 /*
- * runtime.c: making a runtime, looking at it, trimming it.
+ * runtime.c: making, reading and trimming a runtime.
  */
 #include "engine/runtime.h"
 

@@ -6,9 +6,8 @@
  * started when a loader could use it, and stopped when its memory is needed
  * elsewhere. Its record lies in the last page of its stack's pages.
  *
- * The lock order stands in docs/design.md.
- * A worker that is to stop is taken off the list under the pool's lock and
- * joined without it.
+ * The lock order is in docs/design.md. A worker that is to stop is taken off the list under the
+ * pool's lock and joined without it.
  */
 #ifndef BRIM_RUNTIME_H
 #define BRIM_RUNTIME_H

@@ -1,6 +1,6 @@
 /*
- * seek.c: where a loader stands, and going elsewhere; and the calls that only one thread at a
- * time may be in.
+ * seek.c: the position of a loader, seeking and restoring; and admitting one thread at a time to a
+ * loader's calls.
  */
 #include "base/struct.h"
 #include "engine/chain.h"
@@ -107,8 +107,8 @@ static brim_status check_seekable(brim_loader *loader) {
     return brim__loader_keep_detail(
         loader,
         brim__fail(BRIM_STATUS_UNSEEKABLE, "a pipe or a stream without a reopen function is read "
-                                           "once, from its begin to its end: redirect a file, or "
-                                           "give it one"));
+                                           "once, from beginning to end: redirect a file, or give "
+                                           "a reopen function"));
 }
 
 brim_status brim_loader_seek(brim_loader *loader, uint64_t epoch, uint64_t step) {
@@ -175,8 +175,7 @@ static brim_status check_position(brim_loader *loader, const struct brim__positi
     return brim__loader_keep_detail(
         loader,
         brim__fail(BRIM_STATUS_CORRUPT,
-                   "the state stands at row %llu of sample %llu, which the "
-                   "data does not have",
+                   "the state is at row %llu of sample %llu, which the data do not have",
                    (unsigned long long)position->row, (unsigned long long)position->sample));
 }
 

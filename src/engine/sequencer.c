@@ -1,5 +1,5 @@
 /*
- * sequencer.c: rows placed one after the other; see sequencer.h.
+ * sequencer.c: assigning rows to batches in order; see sequencer.h.
  */
 #include "engine/sequencer.h"
 
@@ -456,7 +456,7 @@ brim_status brim__sequencer_check_spent(const brim_loader *loader) {
                ? BRIM_OK
                : brim__fail(BRIM_STATUS_UNSEEKABLE,
                             "the stream has ended, and a pipe or a stream without a reopen "
-                            "function is read once: redirect a file, or give it one");
+                            "function is read once: redirect a file, or give a reopen function");
 }
 
 brim_status brim__sequencer_check_end(brim_loader *loader) {

@@ -1,5 +1,5 @@
 /*
- * sequencer.h: rows placed one after the other.
+ * sequencer.h: assigning rows to batches in order.
  *
  * One thread at a time runs the sequencer: a worker, or `next` itself. It takes
  * rows through up to three levels, each of which asks the one below for its next
@@ -7,14 +7,13 @@
  *
  *     rows.. of chunks (made) ─► pack ─► gather ─► batches        or gather ─► pack
  *
- * Every row carries the position from which all that comes after it can be made
- * again, so a batch knows where a loader stands that has delivered it. The
- * sequencer never waits: a level that has no row yet says so, keeps what it has,
- * and is asked again when there is something new.
+ * Every row carries the position from which all that comes after it can be made again, so a batch
+ * knows the state of a loader that has delivered it. The sequencer never waits: a level that has no
+ * row yet says so, keeps what it has, and is asked again when there is something new.
  *
- * Of a step's global rows a rank places only its own range and counts the others.
- * The last micro-batch of a step is handed out when the step is complete, because
- * only then is it known where the next one begins, or whether it is dropped.
+ * A rank places only its own range of a step's global rows and counts the others. The last
+ * micro-batch of a step is handed out when the step is complete, because only then is it known
+ * where the next one begins, or whether it is dropped.
  */
 #ifndef BRIM_SEQUENCER_H
 #define BRIM_SEQUENCER_H

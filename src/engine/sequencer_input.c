@@ -49,7 +49,8 @@ static enum brim__flow fail(brim_loader *loader, const struct brim__slot *chunk)
         brim__error_keep(
             &sequencer->failure,
             brim__at_sample(brim__fail(BRIM_STATUS_CORRUPT,
-                                       "sample %llu is bad; one before it in the stream said why",
+                                       "sample %llu is bad; the error of an earlier sample of the "
+                                       "stream gives the reason",
                                        (unsigned long long)number),
                             number));
     }
@@ -59,10 +60,9 @@ static enum brim__flow fail(brim_loader *loader, const struct brim__slot *chunk)
 /* Nothing but bad samples, more than max_errors allows, since the last batch. */
 static enum brim__flow fail_of_many(brim_loader *loader) {
     struct brim__sequencer *sequencer = loader->sequencer;
-    const brim_status status =
-        brim__fail(BRIM_STATUS_CORRUPT,
-                   "more than max_errors=%llu bad samples one after the other, the last: %s",
-                   (unsigned long long)loader->plan->batching.max_errors, sequencer->bad_text);
+    const brim_status status = brim__fail(
+        BRIM_STATUS_CORRUPT, "more than max_errors=%llu bad samples in a row, the last: %s",
+        (unsigned long long)loader->plan->batching.max_errors, sequencer->bad_text);
     brim__error_keep(&sequencer->failure, brim__at_cause(status, sequencer->bad_cause));
     return BRIM__FLOW_FAIL;
 }

@@ -1,26 +1,26 @@
 /*
  * sharing.c: several loaders in one budget: which holder gives memory to which, and when.
  *
- * Only a consumer that waits makes others give way. Its loader then takes what it lacks
- * of its plan, first where least is lost:
+ * Memory of others is revoked only for a consumer that waits. Its loader then takes what it lacks
+ * of its plan, in this order:
  *
  *     1. what is free
  *     2. idle loaders: all above their minimum, batches that are ready too, because
  *        these are quickly made again when they are asked for
  *     3. caches in memory
  *     4. loaders in use: slots above their minimum, but only for threads (scratch
- *        and stacks). Without these a loader has no workers at all, whereas a
- *        further slot only evens out what takes longer at times.
+ *        and stacks). Without these a loader has no workers at all, whereas one more slot only
+ *        evens out batches that take longer.
  *
  * A loader that gave memory cannot take it back from the one that got it: an idle loader
  * that is used again finds the other one in use, and a loader that gave a slot for threads
  * lacks a slot, for which no loader in use gives way. So loaders that are used in turn keep
  * what they have.
  *
- * A loader is idle when no call on it is in progress and none has been for longer than is
- * usual for its consumer: IDLE_GAPS times the mean time between two calls, and never less
- * than IDLE_NS. Long gaps count as MOST_GAP_NS, so that one pause, as long as a pass over
- * other data, does not pass for a habit. An idle loader takes nothing elastic.
+ * A loader is idle when no call on it is in progress and none has been for longer than is usual for
+ * its consumer: IDLE_GAPS times the mean time between two calls, and never less than IDLE_NS. Long
+ * gaps count as MOST_GAP_NS, so that one long pause, such as a pass over other data, does not
+ * change the mean much. An idle loader takes nothing elastic.
  */
 #include "engine/make.h"
 #include "engine/upload.h"

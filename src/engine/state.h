@@ -1,5 +1,5 @@
 /*
- * state.h: where a loader stands, as bytes that may be stored.
+ * state.h: the position of a loader, as bytes that may be stored.
  *
  * Little-endian on every machine:
  *

@@ -1,5 +1,5 @@
 /*
- * upload.c: which batch is uploaded when, and what the device has done.
+ * upload.c: uploading batches in order, and looking for finished copies and readers.
  */
 #include "engine/upload.h"
 

@@ -18,7 +18,7 @@
  * Any thread that looks for work looks whether events are done; idle workers, and a `next` that
  * waits, look every POLL_NS while there is any to wait for (loader->polls).
  *
- * What becomes of failures is in the table of chain.h.
+ * chain.h has the table of failures.
  */
 #ifndef BRIM_UPLOAD_H
 #define BRIM_UPLOAD_H

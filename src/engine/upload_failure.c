@@ -1,6 +1,6 @@
 /*
- * upload_failure.c: what becomes of a batch that did not get to the device; the table of
- * chain.h, for uploads.
+ * upload_failure.c: what happens to a batch whose upload or copy failed: the rows of the table in
+ * chain.h for uploads.
  */
 #include "engine/upload.h"
 
@@ -123,9 +123,9 @@ void brim__upload_tell_lost(brim_loader *loader, struct brim__slot *from, brim_s
     }
     if (status == BRIM_STATUS_BUDGET) {
         status = brim__fail(BRIM_STATUS_BUDGET,
-                            "a device slot of %s was given up because its batch could not be "
-                            "released on its queue, and others have the memory now: close one of "
-                            "them, or raise the limit of the device",
+                            "a device slot of %s was lost because its batch could not be released "
+                            "on its queue, and others have the memory now: close one of them, or "
+                            "raise the limit of the device",
                             brim__size_text(bytes, size));
     }
     keep_in_slot(from, status);

@@ -1,6 +1,6 @@
 /*
- * upload_memory.c: what a loader holds on a device beside its slots: a queue, and memory that
- * all batches share.
+ * upload_memory.c: the memory of a loader on a device in addition to its slots: a queue, and memory
+ * that all batches share.
  */
 #include "engine/upload.h"
 
@@ -87,8 +87,8 @@ brim_status brim__upload_explain(brim_loader *loader) {
                          sizeof holders, NULL);
     brim__copy_text(detail, sizeof detail, brim_detail());
     return brim__fail(BRIM_STATUS_MEMORY,
-                      "%.500s; brim holds there: %s; close one of them, lower "
-                      "what others take of the device, or make batches smaller",
+                      "%.500s; brim holds there: %s; close one of them, give others less of the "
+                      "device, or make batches smaller",
                       detail, holders[0] != '\0' ? holders : "nothing");
 }
 

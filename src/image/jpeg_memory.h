@@ -4,7 +4,7 @@
  * libjpeg asks a memory manager for everything: small objects, rows of samples, and, where an image
  * comes in several scans, the coefficients of all of it. This manager takes from a block that was
  * sized by the image's header, and frees nothing: a decoder exists for one image.
- * brim__jpeg_memory_bound says how large the piece must be.
+ * brim__jpeg_memory_bound gives the size that the block must have.
  */
 #ifndef BRIM_JPEG_MEMORY_H
 #define BRIM_JPEG_MEMORY_H

@@ -398,7 +398,7 @@ static brim_status damaged(const struct reader *reader, const struct brim__decod
     return brim__fail(BRIM_STATUS_CORRUPT, "is a damaged JPEG: near byte %llu of %llu: %s",
                       (unsigned long long)brim__min(decoding->input->next, decoding->input->bytes),
                       (unsigned long long)decoding->input->bytes,
-                      reader->count < 0 ? "its data end too early" : "its data make no sense");
+                      reader->count < 0 ? "its data end too early" : "its data are invalid");
 }
 
 brim_status brim__jpeg_rough(struct jpeg_decompress_struct *jpeg,
@@ -435,7 +435,7 @@ brim_status brim__jpeg_rough(struct jpeg_decompress_struct *jpeg,
         if (!make_table(&firsts[c], jpeg->dc_huff_tbl_ptrs[info->dc_tbl_no], true) ||
             !make_table(&rests[c], jpeg->ac_huff_tbl_ptrs[info->ac_tbl_no], false)) {
             return brim__fail(BRIM_STATUS_CORRUPT,
-                              "is a damaged JPEG: a table of codes makes no sense");
+                              "is a damaged JPEG: a table of codes is invalid");
         }
         make_leaps(&rests[c]);
     }

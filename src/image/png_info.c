@@ -127,7 +127,7 @@ static brim_status read_ihdr(struct brim__input *input, bool damaged,
                           chunk.name);
     }
     if (chunk.bytes != 13) {
-        return refuse_length(&chunk, "13 are right");
+        return refuse_length(&chunk, "it must have 13");
     }
     status = read_data(input, &chunk, damaged, &data);
     if (status != BRIM_OK) {
@@ -157,7 +157,7 @@ static brim_status read_palette(struct brim__input *input, const struct chunk *c
                                 struct brim__png_header *header) {
     const uint8_t *data;
     if (chunk->bytes == 0 || chunk->bytes > 768 || chunk->bytes % 3 != 0) {
-        return refuse_length(chunk, "3 for each of 1 to 256 colours are right");
+        return refuse_length(chunk, "it must have 3 for each of 1 to 256 colours");
     }
     const brim_status status = read_data(input, chunk, damaged, &data);
     if (status != BRIM_OK) {
@@ -179,9 +179,8 @@ static brim_status read_transparency(struct brim__input *input, const struct chu
         return BRIM_OK;
     }
     if (chunk->bytes < least || chunk->bytes > 256) {
-        return refuse_length(chunk, least == 0 ? "at most 256 are right"
-                                               : "2 for each channel "
-                                                 "are right");
+        return refuse_length(chunk, least == 0 ? "it may have at most 256"
+                                               : "it must have 2 for each channel");
     }
     const brim_status status = read_data(input, chunk, damaged, &data);
     if (status != BRIM_OK) {
@@ -223,7 +222,7 @@ brim_status brim__png_read_header(struct brim__input *input, bool damaged,
         struct chunk chunk;
         if (i > MOST_CHUNKS) {
             return brim__fail(BRIM_STATUS_CORRUPT,
-                              "PNG: more than %d chunks stand before its image data: a chunk bomb",
+                              "PNG: more than %d chunks come before its image data: a chunk bomb",
                               MOST_CHUNKS);
         }
         status = read_chunk(input, at, &chunk);
@@ -240,8 +239,7 @@ brim_status brim__png_read_header(struct brim__input *input, bool damaged,
         if (is(&chunk, "PLTE")) {
             if (header->type == BRIM__PNG_PALETTE) { /* elsewhere it is only a suggestion */
                 if (has_palette) {
-                    return brim__fail(BRIM_STATUS_CORRUPT,
-                                      "PNG: a second palette stands at byte %llu",
+                    return brim__fail(BRIM_STATUS_CORRUPT, "PNG: a second palette at byte %llu",
                                       (unsigned long long)at);
                 }
                 status = read_palette(input, &chunk, damaged, header);
@@ -253,7 +251,7 @@ brim_status brim__png_read_header(struct brim__input *input, bool damaged,
             read_exif(input, &chunk, header);
         } else if ((chunk.name[0] & 0x20) == 0) {
             return brim__fail(BRIM_STATUS_CORRUPT,
-                              "PNG: the %s chunk at byte %llu stands where image data is needed",
+                              "PNG: the %s chunk at byte %llu is where image data must be",
                               chunk.name, (unsigned long long)at);
         }
         at += (uint64_t)chunk.bytes + AROUND;

@@ -185,7 +185,7 @@ static void read_lengths(struct bits *bits, uint8_t *lengths, uint32_t symbols) 
                                 : symbol == 17 ? 3 + read_bits(bits, 3)
                                                : 11 + read_bits(bits, 7);
         if (repeat > symbols - i) {
-            refuse(bits, "code lengths go on after the last symbol");
+            refuse(bits, "code lengths continue after the last symbol");
             return;
         }
         memset(lengths + i, symbol == 16 ? previous : 0, repeat);
@@ -228,7 +228,7 @@ static uint32_t read_cache_bits(struct bits *bits) {
     }
     const uint32_t cache_bits = read_bits(bits, 4);
     if (cache_bits < 1 || cache_bits > MOST_CACHE_BITS) {
-        refuse(bits, "the colour cache has no size that there is");
+        refuse(bits, "the colour cache has an invalid size");
     }
     return cache_bits;
 }
@@ -267,7 +267,7 @@ static void pass_image(struct bits *bits, uint64_t pixels, struct set *set, uint
             const uint32_t length = read_number(bits, green - LITERALS);
             (void)read_number(bits, read_symbol(bits, &codes[DISTANCE]));
             if (length > pixels - i) {
-                refuse(bits, "a copy goes on after the last pixel");
+                refuse(bits, "a copy continues after the last pixel");
             }
             i += length;
         } else {
@@ -300,7 +300,7 @@ brim_status brim__webp_lossless_bytes(struct brim__input *input, uint64_t at, ui
     while (read_bits(&bits, 1) != 0) {
         const uint32_t type = read_bits(&bits, 2);
         if ((seen & 1u << type) != 0) {
-            refuse(&bits, "a transform stands there twice");
+            refuse(&bits, "a transform occurs twice");
         }
         seen |= 1u << type;
         if (type <= 1) { /* predictors, colours: an image with a pixel for each block */

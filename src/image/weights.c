@@ -6,8 +6,8 @@
  * the inverse. A new crop comes with every image, so tables must be made quickly: a filter's loop
  * has the filter compiled in.
  *
- * A mirrored axis is computed as if pixel 0 were the last one, and then turned around:
- * what is computed is `place` of the mirrored output.
+ * A mirrored axis is computed as if pixel 0 were the last one, and then turned around: place_of()
+ * gives the output that is computed.
  */
 #include "image/weights.h"
 

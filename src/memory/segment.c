@@ -148,7 +148,7 @@ static brim_status check_owner(const char *name, const struct stat *facts) {
 /* Looks at the open file, and closes it if that is the end. */
 static brim_status look(const char *name, int file, struct stat *facts) {
     brim_status status = look_once(file, facts) ? check_owner(name, facts)
-                                                : refuse(name, "cannot be looked at", errno);
+                                                : refuse(name, "cannot be examined", errno);
     if (status != BRIM_OK) {
         brim__segment_unlock(file);
     }
@@ -172,7 +172,7 @@ static brim_status open_locked(const char *name, int *file, struct stat *facts) 
             return brim__fail(
                 BRIM_STATUS_IO,
                 "shared budget \"%s\": another process has been opening or closing it "
-                "for %u s; it may have been stopped",
+                "for %u s; if it was stopped, continue or end it",
                 name, (unsigned)(JOIN_NS / 1000000000));
         }
         status = look(name, *file, facts);

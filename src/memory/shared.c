@@ -377,7 +377,7 @@ static brim_status check_limits(const char *name, const uint64_t given[BRIM_MEMO
             return brim__fail(
                 BRIM_STATUS_INVALID,
                 "shared budget \"%s\": a limit of %llu bytes%s was given, but the limit is %llu "
-                "bytes as long as other processes use it: give the same limit, or none",
+                "bytes while other processes use it: give the same limit, or none",
                 name, (unsigned long long)given[kind],
                 kind == BRIM_MEMORY_HOST ? ""
                 : kind == BRIM_MEMORY_PINNED

@@ -183,8 +183,8 @@ brim_status brim__order_mix(struct brim__order *order, struct brim__mix *mix, ui
         mix->part_count[k] = order->op[tops[k]].count;
         if (mix->part_count[k] == 0) {
             return brim__fail(BRIM_STATUS_INVALID,
-                              "mix: part %u of %zu has no samples; leave it out, or look at its "
-                              "source and its take, skip and split stages",
+                              "mix: part %u of %zu has no samples; leave it out, or change its "
+                              "source or its take, skip and split stages",
                               k + 1, parts);
         }
     }

@@ -1,5 +1,5 @@
 /*
- * search.h: which of neighbouring intervals holds a value.
+ * search.h: finds the one of adjacent intervals that contains a value.
  */
 #ifndef BRIM_SEARCH_H
 #define BRIM_SEARCH_H

@@ -15,8 +15,7 @@
  * 0.3 of 5 samples is 1.5 and rounds to 2, for every count. Two fractions round
  * together: the test part ends where their sum does, and so never overlaps.
  *
- * Stratified, the parts have the same sizes, but are spread over each class
- * (part.h).
+ * Stratified, the parts have the same sizes, but are spread over each class (split_part.h).
  */
 #include "order/split_part.h"
 #include "order/stages.h"

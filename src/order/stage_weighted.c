@@ -15,8 +15,8 @@ static const brim_argument_info arguments[] = {
         .least = 0,
         .most = 1e300,
         .help = "how often each class is drawn, relative to the sum, in ascending order of the "
-                "classes; default: all equally often, so that a sample weighs one over the "
-                "frequency of its class",
+                "classes; default: all equally often, so a sample's weight is 1 over the frequency "
+                "of its class",
     },
     [LENGTH] = {
         .name = "length",

@@ -64,7 +64,7 @@ static brim_status refuse(const struct brim__draft *draft, const brim_argument_i
         snprintf(hint, sizeof hint, "%s",
                  raw->text[1] == '\0' ? "; a name must follow the '@'"
                  : info->type == BRIM_TYPE_BINDING
-                     ? "; letters, digits, '_', '.' and '-' make a name"
+                     ? "; a name has letters, digits, '_', '.' and '-'"
                      : "; put text that begins with '@' in quotes");
     } else if (outcome == BRIM__TOO_LARGE) {
         snprintf(hint, sizeof hint, ", which is too large");

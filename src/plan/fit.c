@@ -289,8 +289,8 @@ static brim_status count_slots(brim_plan *plan, const struct brim__plan_request 
     const uint32_t lent_from = lendable(info);
     if (options->slots != 0 && options->slots < lent_from) {
         return brim__fail(BRIM_STATUS_INVALID,
-                          "slots=%u: at least %u are needed for hold=%u: as many as may be lent "
-                          "at a time, and no fewer than %u",
+                          "slots=%u: at least %u are needed for hold=%u: one for each batch that "
+                          "may be lent, and no fewer than %u",
                           options->slots, lent_from, info->hold, LEAST_SLOTS);
     }
     plan->thread_cap = options->threads < 0
@@ -455,7 +455,7 @@ void brim__plan_note_minimum(const brim_plan *plan) {
     lack->minimum_bytes = plan->info.minimum_bytes;
     lack->minimum_pinned_bytes = plan->info.minimum_pinned_bytes;
     lack->minimum_device_bytes = plan->info.minimum_device_bytes;
-    lack->exact = lack->told = true;
+    lack->exact = lack->final = true;
 }
 
 brim_status brim__plan_refuse(const brim_plan *plan, const char *label) {

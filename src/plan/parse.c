@@ -560,7 +560,7 @@ static brim_status parse_text(struct parser *parser, brim_pipeline *pipeline) {
         status = parse_stages(parser, 0, pipeline);
     }
     if (status == BRIM_OK && peek(parser) == ')') {
-        return brim__complain(&parser->reading, parser->at, "there is no ( before this )");
+        return brim__complain(&parser->reading, parser->at, "this ) has no ( before it");
     }
     return status;
 }

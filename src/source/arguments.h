@@ -23,11 +23,11 @@
         .help = "the field's name" more                                \
     }
 /* what: "the files instead of reading them" */
-#define BRIM__MAP_ARGUMENT(what, more)                                                \
-    {                                                                                 \
-        .name = "map", .type = BRIM_TYPE_YESNO, .fallback = "no",                     \
-        .help = "map " what ": saves a copy, but a file that is cut short meanwhile " \
-                "kills the process" more                                              \
+#define BRIM__MAP_ARGUMENT(what, more)                                                         \
+    {                                                                                          \
+        .name = "map", .type = BRIM_TYPE_YESNO, .fallback = "no",                              \
+        .help = "map " what ": saves a copy, but a file that is truncated while it is mapped " \
+                "kills the process" more                                                       \
     }
 /* Of sources of lines. */
 #define BRIM__MAX_BYTES_ARGUMENT(what, most_)                                                    \

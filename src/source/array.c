@@ -23,9 +23,9 @@
 enum { ARGUMENT_ARRAY, ARGUMENT_NAME, ARGUMENT_VERSION };
 
 struct array {
-    const uint8_t *first;           /* lowest address of sample 0 */
-    int64_t stride;                 /* between samples; may be zero or negative */
-    char told[2 * BRIM_NAME_BYTES]; /* "array @name" */
+    const uint8_t *first;            /* lowest address of sample 0 */
+    int64_t stride;                  /* between samples; may be zero or negative */
+    char label[2 * BRIM_NAME_BYTES]; /* "array @name" */
 };
 
 static brim_status fetch(const struct brim__source *source, const brim_call *call, uint64_t count,
@@ -40,7 +40,7 @@ static brim_status fetch(const struct brim__source *source, const brim_call *cal
 
 static void describe(const struct brim__source *source, uint64_t sample, char *text, size_t bytes) {
     const struct array *array = source->self;
-    snprintf(text, bytes, "%s, sample %llu", array->told, (unsigned long long)sample);
+    snprintf(text, bytes, "%s, sample %llu", array->label, (unsigned long long)sample);
 }
 
 static void close_array(struct brim__source *source) {
@@ -164,7 +164,7 @@ static brim_status open_array(const struct brim__use *use, struct brim__opening 
     }
     array->first = (const uint8_t *)binding.data - field->view.offset;
     array->stride = strides[0];
-    snprintf(array->told, sizeof array->told, "array @%s", name);
+    snprintf(array->label, sizeof array->label, "array @%s", name);
 
     source->self = array;
     source->count = whole.dim[0];
@@ -173,7 +173,7 @@ static brim_status open_array(const struct brim__use *use, struct brim__opening 
     source->pitch = strides[0] > 0 ? (uint64_t)strides[0] : record_bytes;
     source->most_run = strides[0] > 0 ? brim__max(1, BRIM__READ_WINDOW / source->pitch) : 1;
     source->in_memory = true;
-    source->maker = array->told;
+    source->maker = array->label;
     source->field_count = 1;
     source->identity = brim__hash("array", 5, (uint64_t)binding.dtype);
     for (uint32_t i = 0; i < binding.rank; i++) {

@@ -4,9 +4,9 @@
  *     CIFAR-10:   label | 3072 bytes of image                 3073 bytes
  *     CIFAR-100:  coarse | fine label | 3072 bytes of image   3074 bytes
  *
- * An image is 3 x 32 x 32: all of red, then green, then blue. The files have no
- * header, so that which of the two they are is seen from their sizes: both fit
- * only where 3073 * 3074 divides the size, and then `kind` must be said.
+ * An image is 3 x 32 x 32: all of red, then green, then blue. The files have no header, so their
+ * sizes decide which of the two they are. Both are possible only if 3073 * 3074 divides the size;
+ * then `kind` must be given.
  */
 #include "source/arguments.h"
 #include "source/files.h"
@@ -41,7 +41,7 @@ static brim_status find_kind(const struct brim__files *files, int64_t *kind) {
     }
     if (ten && hundred) {
         return brim__fail(BRIM_STATUS_INVALID,
-                          "%s: %llu bytes may be CIFAR-10 or CIFAR-100: say kind=10 or kind=100",
+                          "%s: %llu bytes may be CIFAR-10 or CIFAR-100: give kind=10 or kind=100",
                           files->part[0].file.path, (unsigned long long)files->part[0].file.bytes);
     }
     *kind = ten ? KIND_10 : KIND_100;

@@ -126,7 +126,7 @@ static brim_status set_packed(struct brim__csv *csv, struct brim__source *source
         if (column->kind != kind) {
             return brim__fail(BRIM_STATUS_INVALID,
                               "csv: types=: pack=yes makes one vector of one type, but column '%s' "
-                              "is %s and others %s: say one type, such as types=float32",
+                              "is %s and others %s: give one type, such as types=float32",
                               brim__csv_column_text(csv, csv->chosen[i], shown),
                               brim__csv_kind_name(column->kind), brim__csv_kind_name(kind));
         }
@@ -221,7 +221,7 @@ static brim_status check_records(const struct brim__csv *csv, struct brim__lines
     }
     return brim__fail(BRIM_STATUS_CORRUPT,
                       "%s: it holds only a header, but no records; if its first line is a record, "
-                      "say header=no",
+                      "give header=no",
                       path);
 }
 

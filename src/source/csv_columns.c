@@ -1,11 +1,10 @@
 /*
  * csv_columns.c: which columns a CSV file has, which are read, and as what.
  *
- * The header is split where it lies in the arena, so that the names need no
- * memory of their own. Types that are not said are guessed from the first
- * records of the first file; a record of another number of fields, or one that
- * cannot be read at all, is no evidence: it will be a bad sample when its turn
- * comes.
+ * The header is split where it lies in the arena, so that the names need no memory of their own.
+ * Types that are not given are guessed from the first records of the first file. A record with
+ * another number of fields, or one that cannot be read, is ignored here; it will be a bad sample
+ * when it is read.
  *
  *     int64  <-- all integers    float64 <-- all numbers or missing    text <-- the rest
  */
@@ -87,7 +86,7 @@ static brim_status check_delimiter(const struct choice *choice, const char *begi
         }
         if (count_of(next, next_end, others[i]) == count) {
             return brim__fail(BRIM_STATUS_INVALID,
-                              "%s: the header has one column but holds %s: say delimiter=%s, or "
+                              "%s: the header has one column but holds %s: give delimiter=%s, or "
                               "types=text if it is one column",
                               choice->path, i == 0 ? "';'" : "tabs", i == 0 ? ";" : "tab");
         }
@@ -118,7 +117,7 @@ static brim_status read_header(const struct choice *choice) {
     }
     if (memchr(begin, '\0', (size_t)(end - begin)) != NULL) {
         return brim__fail(BRIM_STATUS_CORRUPT,
-                          "%s: the first record holds NUL bytes: this is not CSV text, or one in "
+                          "%s: the first record holds NUL bytes: this is not CSV text, or it is "
                           "UTF-16, which must be converted to UTF-8",
                           choice->path);
     }
@@ -296,8 +295,8 @@ static brim_status parse_type(const char *text, uint8_t *kind) {
     }
     if (brim__dtype_is_complex(dtype) || dtype == BRIM_DTYPE_F16 || dtype == BRIM_DTYPE_BF16) {
         return brim__fail(BRIM_STATUS_INVALID,
-                          "csv: types=: columns are not read as %s: integers, bool, float32, "
-                          "float64, text and bytes are%s",
+                          "csv: types=: columns cannot be read as %s, only as integers, bool, "
+                          "float32, float64, text and bytes%s",
                           brim_dtype_name(dtype),
                           brim__dtype_is_complex(dtype) ? "" : "; the stage cast makes others");
     }
@@ -352,12 +351,12 @@ static brim_status set_types(const struct choice *choice) {
     }
     if (named > 0) {
         return brim__fail(BRIM_STATUS_INVALID,
-                          "csv: types= mixes types with and without a column's name: say "
+                          "csv: types= mixes types with and without a column's name: give "
                           "name:type for all, or one type for each chosen column");
     }
     if (types->count != 1 && types->count != csv->chosen_count) {
         return brim__fail(BRIM_STATUS_INVALID,
-                          "csv: types= has %zu types for %u columns: say one for each, one for "
+                          "csv: types= has %zu types for %u columns: give one for each, one for "
                           "all, or name:type",
                           types->count, csv->chosen_count);
     }

@@ -1,12 +1,11 @@
 /*
  * csv_parse.c: one CSV record, bytes to values.
  *
- * A record is walked over once. The delimiter is written after its end, so
- * that every field ends with one and no loop asks for the end as well. What is
- * usual has its way in brim__csv_parse: a plain number is read where it stands,
- * and if a delimiter follows, the field is done; plain text runs to the next
- * delimiter. Whatever is not so (quotes, blanks, missing values, what is wrong)
- * is split off first and then looked at in read_field.
+ * A record is walked over once. The delimiter is written after its end, so that every field ends
+ * with one and no loop asks for the end as well. brim__csv_parse handles the usual fields itself: a
+ * plain number is read in place, and if a delimiter follows, the field is done; plain text runs to
+ * the next delimiter. All other fields (quotes, blanks, missing values, errors) are split off first
+ * and read by read_field.
  */
 #include "base/number.h"
 #include "base/utf8.h"
@@ -22,7 +21,7 @@ static brim_status not_a_value(const struct brim__csv *csv, uint32_t column, con
                       brim__csv_column_text(csv, column, name), brim__csv_show(shown, text, length),
                       brim__csv_kind_name(kind),
                       csv->column[column].guessed
-                          ? ", which the first records were: say what it is with types="
+                          ? ", the type of the first records: give the right one with types="
                           : "");
 }
 
@@ -42,12 +41,12 @@ static brim_status is_missing(const struct brim__csv *csv, uint32_t column) {
     brim__csv_column_text(csv, column, name);
     if (csv->missing == BRIM__CSV_MISSING_NAN) {
         return brim__fail(BRIM_STATUS_CORRUPT,
-                          "column '%s': the value is missing, and type %s has no NaN to stand for "
-                          "it: say missing=zero, or another type with types=",
+                          "column '%s': the value is missing, and type %s has no NaN: give "
+                          "missing=zero, or another type with types=",
                           name, brim__csv_kind_name(kind));
     }
     return brim__fail(BRIM_STATUS_CORRUPT,
-                      "column '%s': the value is missing: say missing=nan or missing=zero", name);
+                      "column '%s': the value is missing: give missing=nan or missing=zero", name);
 }
 
 static brim_status never_closed(const struct brim__csv *csv, uint32_t column) {

@@ -1,6 +1,6 @@
 /*
- * fetch.c: what all sources that read files have in common: fetching samples from the
- * ranges that they lie in, and telling the system of ranges that come.
+ * fetch.c: the common part of all sources that read files: fetching samples from their ranges, and
+ * announcing the next ranges to the system.
  *
  * Ranges that lie near each other are read with one read, gaps included:
  *

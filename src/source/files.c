@@ -6,9 +6,8 @@
  * reader. So a list is as long as the system lets a process hold descriptors,
  * and the error says so.
  *
- * What is packed is bounded by headers when it is opened. Loading takes that much
- * and no more, puts out exactly that much, and fails where the data have more or
- * less.
+ * The headers give the size of packed data when a file is opened. Loading takes that much memory
+ * and no more, inflates exactly that much, and fails if the data have more or less.
  */
 #include "source/files.h"
 

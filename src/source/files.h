@@ -14,11 +14,10 @@
  * A file that is compressed is packed until the source is loaded: then it is
  * inflated into memory and closed, and its records are found in that memory.
  *
- * Invariants once finished: every file is open (and mapped, if asked for and
- * it holds samples) or held in memory, a packed one the former until the source is
- * loaded and the latter from then on; `first` grows by `samples`; every record of a
- * file lies inside the size that the file had when it was opened, or inside the
- * memory.
+ * Invariants once finished: every file is open (and mapped, if asked for and it holds samples) or
+ * held in memory (a packed file is open until the source is loaded, and in memory after that);
+ * `first` grows by `samples`; every record of a file lies inside the size that the file had when it
+ * was opened, or inside the memory.
  */
 #ifndef BRIM_FILES_H
 #define BRIM_FILES_H

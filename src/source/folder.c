@@ -11,9 +11,9 @@
  * Paths are absolute, so that they stay right when the process changes its directory;
  * messages begin with the directory as the user wrote it.
  *
- * Opening takes the listing that is there if it is fresh, else makes it. A listing
- * that turns out damaged while it is opened is made once more before the user hears of
- * it; so is one that another process replaced between two steps of this one.
+ * Opening takes the listing that is there if it is fresh, else makes it. A listing that turns out
+ * damaged while it is opened is made once more before an error is returned; so is one that another
+ * process replaced between two steps of this one.
  */
 #include "source/arguments.h"
 #include "source/listing.h"

@@ -1,13 +1,12 @@
 /*
  * folder_links.c: directories that links reach again and again.
  *
- * A link back into the way down is no problem: it is left out. But links that lead
- * to each other have as many paths through them as they have orders: seven
- * directories that link to each other have 13,699, each of which ends. So of every
- * directory that a link leads to it is remembered that its class has it. Links that
- * lead to such a one once more are counted: there may be as many as there are
- * directories that are not reached through them, and some more. What people do on
- * purpose, such as one directory that each of many links to, stays below that.
+ * A link back into the way down is no problem: it is left out. But links that lead to each other
+ * have as many paths through them as they have orders: seven directories that link to each other
+ * have 13,699, each of which ends. So every directory that a link leads to is remembered, with its
+ * class. Links that lead to one of them again are counted: there may be as many as there are
+ * directories that are not reached through them, and some more. What people do on purpose, such as
+ * one directory that each of many links to, stays below that.
  *
  * The table holds hashes, 16 bytes for each directory that links lead to, and
  * nothing for others.
@@ -74,7 +73,7 @@ brim_status brim__links_enter(struct brim__links *links, const struct brim__entr
     if (links->again > AGAIN_FREE + links->once) {
         return brim__fail(BRIM_STATUS_INVALID,
                           "%s: links lead to the same directories again and again: %llu links "
-                          "(the last one: %.100s) for %llu directories; remove such links, or say "
+                          "(the last one: %.100s) for %llu directories; remove such links, or give "
                           "links=no to follow none",
                           root, (unsigned long long)links->again, entry->name,
                           (unsigned long long)links->once);

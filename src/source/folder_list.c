@@ -1,5 +1,5 @@
 /*
- * folder_list.c: the listing of a folder: its bytes, is it fresh, its records.
+ * folder_list.c: the listing of a folder: its bytes, whether it is fresh, its records.
  *
  *     page 0   header, ends with its hash
  *     page 1   entries of an index: where the record of each sample lies
@@ -8,10 +8,9 @@
  *     ...      records of the classes, in the order of their numbers
  *     ...      records of the directories that were walked
  *
- * Every record carries a hash of itself and of the place where it lies; nothing of
- * it is believed before that was compared, because a wrong path would be a wrong
- * sample. Numbers that decide where something is read or written are checked even
- * then: a hash keeps out accidents, not malice.
+ * Every record carries a hash of itself and of the place where it lies; no record is used before
+ * the hash was compared, because a wrong path would be a wrong sample. Numbers that decide where
+ * something is read or written are checked even then: a hash keeps out accidents, not malice.
  */
 #include "source/listing.h"
 
@@ -31,8 +30,8 @@ _Static_assert(BRIM__LISTED_MOST <= READ_LEAST, "any record fits the buffer");
 
 brim_status brim__listing_damaged(const char *path, uint64_t at) {
     return brim__fail(BRIM_STATUS_CORRUPT,
-                      "%s: this listing of a folder is damaged at byte %llu: delete it, and it is "
-                      "made anew",
+                      "%s: this listing of a folder is damaged at byte %llu: delete it; the next "
+                      "opening makes a new one",
                       path, (unsigned long long)at);
 }
 
@@ -127,7 +126,9 @@ void brim__listing_expect(struct brim__listing_header *header, uint64_t options)
 }
 
 static brim_status stale(const char *path) {
-    return brim__fail(BRIM_STATUS_CORRUPT, "%s: is not a listing of this folder, or not whole",
+    return brim__fail(BRIM_STATUS_CORRUPT,
+                      "%s: is not a listing of this folder, or is incomplete: "
+                      "delete it; the next opening makes a new one",
                       path);
 }
 

@@ -50,7 +50,7 @@ struct maker {
     uint64_t others;  /* files of other extensions, and one of them */
     uint64_t loose;   /* files that lie in a root, outside of all classes */
     char other[NAME_MAX + 1];
-    uint64_t told_ns;
+    uint64_t reported_ns;
     struct brim__facts own;      /* of the directory that the listing lies in */
     struct brim__facts cache[2]; /* of the index directory, and of `index` in it; or zero */
     struct brim__links links;
@@ -69,12 +69,12 @@ static brim_status nothing_found(const struct maker *maker) {
     char extensions[200], others[NAME_MAX + 80] = "", loose[120] = "";
     brim__folder_endings(folder, extensions, sizeof extensions);
     if (maker->others > 0) {
-        snprintf(others, sizeof others, "; %llu other%s, such as %.200s: say extensions=",
+        snprintf(others, sizeof others, "; %llu other%s, such as %.200s: give extensions=",
                  (unsigned long long)maker->others, maker->others == 1 ? "" : "s", maker->other);
     }
     if (maker->loose > 0) {
         snprintf(loose, sizeof loose,
-                 "; the %llu that lie in it belong to no class: classes=no takes them",
+                 "; %llu directly in it belong to no class: classes=no reads them",
                  (unsigned long long)maker->loose);
     }
     return brim__fail(BRIM_STATUS_INVALID, "%s: no files%s in %s%s%s%s", folder->root[0],
@@ -121,7 +121,7 @@ static brim_status add_directory(struct maker *maker, uint32_t root, uint32_t la
     };
     if (maker->folder->place == BRIM__INDEX_BESIDE && is_same(facts, &maker->own)) {
         return brim__fail(BRIM_STATUS_INVALID,
-                          "%s: its listing would lie beside it in %.*s, which is listed too: say "
+                          "%s: its listing would lie beside it in %.*s, which is listed too: give "
                           "index=cache",
                           maker->folder->root[0], (int)(strrchr(maker->path, '/') - maker->path),
                           maker->path);
@@ -163,8 +163,8 @@ static brim_status join(const struct maker *maker, const char *name, char separa
     const size_t before = maker->relative_bytes == 0 ? 0 : maker->relative_bytes + 1;
     if (maker->root_bytes + 1 + before + length + 1 > PATH_MAX) {
         return brim__fail(BRIM_STATUS_IO,
-                          "a path of %zu bytes in %.300s..., but the system opens none of more "
-                          "than %d",
+                          "a path of %zu bytes in %.300s..., but the system opens paths of at most "
+                          "%d bytes",
                           maker->root_bytes + 1 + before + length, maker->full_path, PATH_MAX - 1);
     }
     if (before > 0) {
@@ -205,7 +205,7 @@ static brim_status visit_file(struct maker *maker, const char *name) {
     }
     if (status == BRIM_OK && ++maker->found % TELL_EVERY == 0) {
         status = brim__probe_tell(maker->opening, "listing", maker->folder->root[0], maker->found,
-                                  0, &maker->told_ns);
+                                  0, &maker->reported_ns);
     }
     return status;
 }
@@ -351,8 +351,8 @@ static brim_status read_roots(struct maker *maker) {
     }
     if (maker->found == 0) {
         return brim__fail(BRIM_STATUS_INVALID,
-                          "%s: has no subdirectories to be classes: say classes=no, and its files "
-                          "have no labels",
+                          "%s: has no subdirectories to be classes: give classes=no to read its "
+                          "files without labels",
                           folder->root[0]);
     }
     maker->found = 0;
@@ -457,7 +457,7 @@ static brim_status write_samples(struct maker *maker) {
         if (status == BRIM_OK && maker->header.samples % TELL_EVERY == 0) {
             status =
                 brim__probe_tell(maker->opening, "looking at the files of", maker->folder->root[0],
-                                 maker->header.samples, maker->found, &maker->told_ns);
+                                 maker->header.samples, maker->found, &maker->reported_ns);
         }
     }
     return status == BRIM_STATUS_END ? BRIM_OK : status;
@@ -588,7 +588,7 @@ brim_status brim__listing_make(const char *path, uint64_t options,
     uint8_t *const page = maker->entries + BRIM__WALK_BUFFER;
     maker->window = folder->probe ? page + BRIM__INDEX_PAGE : NULL;
     brim__index_packer_init(&maker->packer, &maker->out.file, page, 1);
-    maker->told_ns = brim__now();
+    maker->reported_ns = brim__now();
     brim__listing_expect(&maker->header, options);
     maker->header.identity = brim__hash("folder", 6, 0);
     brim__sorter_init(&maker->sorter, path, memory + head, sort, buffers + 3 * APPEND_BYTES,

@@ -12,11 +12,11 @@
  * back (tar and rsync do), and a new time of change, which only the clock sets.
  * Both go into the hash of its facts, with its inode and device.
  *
- * These times have the grain of the system's clock, some milliseconds. A directory
- * that changed just now is read only when that grain has passed: whatever changes
- * after it was read then shows in its times. Some file systems keep whole seconds,
- * FAT every other one: it does not wait that long. Where the fraction of a time is zero
- * and the time is that recent, the directory is unsure, and read again next time.
+ * These times have the grain of the system's clock, some milliseconds. A directory that changed
+ * just now is read only when that grain has passed: whatever changes after it was read then shows
+ * in its times. Some file systems keep whole seconds, FAT every other one: brim does not wait that
+ * long. If the fraction of a time is zero and the time is that recent, the directory is marked as
+ * unsure, and read again at the next opening.
  */
 #include "base/fault.h"
 #include "source/listing.h"

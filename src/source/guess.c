@@ -8,10 +8,10 @@
  * There is no budget here to charge; what a look needs (below 100 KiB) is given
  * back before the call returns.
  *
- * A pipeline that is written here parses; opening it may still fail, because the
- * file is damaged, with an error that says so. What a format leaves to the user
- * is chosen: windows of 1024 tokens, the first array of several. No pipeline reads
- * a single image, so of one its kind and size are told, and what reads many.
+ * A pipeline that is written here parses; opening it may still fail, because the file is damaged,
+ * with an error that says so. What a format leaves to the user is chosen: windows of 1024 tokens,
+ * the first array of several. No pipeline reads a single image: the error then gives its kind and
+ * size, and the sources that read many.
  */
 #include "base/file.h"
 #include "base/struct.h"
@@ -412,8 +412,9 @@ brim_status brim_guess(const char *path, char *pipeline, size_t pipeline_bytes) 
             BRIM_STATUS_UNSUPPORTED,
             "%s: neither its bytes nor its name say what it is; known are npy, npz, IDX (also "
             "gzipped), safetensors, CSV and TSV, JSON lines, text, token files of llm.c and "
-            "Megatron, CIFAR's *_batch*.bin, and directories of images; for others say it "
-            "yourself, such as tokens length=1024 for tokens without a header, or records bytes=N",
+            "Megatron, CIFAR's *_batch*.bin, and directories of images; for others write the "
+            "source yourself, such as tokens length=1024 for tokens without a header, or records "
+            "bytes=N",
             path);
     }
     if (status == BRIM_OK) {

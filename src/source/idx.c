@@ -11,8 +11,8 @@
  * the last element. Several files are one source: their samples follow each
  * other, and type and the other dimensions must agree.
  *
- * Of a file that begins like gzip opening inflates the header, which says how much
- * follows; loading inflates exactly that into memory.
+ * If a file begins like gzip, opening inflates only its header, which gives the size; loading
+ * inflates exactly that much into memory.
  */
 #include "source/arguments.h"
 #include "source/files.h"
@@ -81,8 +81,7 @@ static brim_status read_header(const struct input *input, struct header *header)
     if (header->shape.rank == 0 || header->shape.rank > BRIM_MAX_RANK) {
         return brim__fail_byte(
             header->shape.rank == 0 ? BRIM_STATUS_INVALID : BRIM_STATUS_UNSUPPORTED, path, 3,
-            "%u dimensions; known are 1 to %d, the first of which counts "
-            "the samples",
+            "%u dimensions; 1 to %d are supported, and the first counts the samples",
             header->shape.rank, BRIM_MAX_RANK);
     }
     header->data = 4 + 4 * (uint64_t)header->shape.rank;

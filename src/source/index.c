@@ -1,11 +1,10 @@
 /*
  * index.c: opens, reads and verifies index files.
  *
- * Opening reads one page, whatever the count: the header says how many pages
- * there must be, and the file's size must agree. Reading takes the pages in
- * which the wanted entries lie, one at a time on the stack, and believes nothing
- * before the page's hash was compared; entries are checked against the data
- * file's size even then, because a hash keeps out accidents, not malice.
+ * Opening reads one page, whatever the count: the header says how many pages there must be, and the
+ * file's size must agree. Reading takes the pages in which the wanted entries lie, one at a time on
+ * the stack, and uses no entry before the page's hash was compared; entries are checked against the
+ * data file's size even then, because a hash keeps out accidents, not malice.
  */
 #include "source/index.h"
 #include "source/index_file.h"
@@ -53,7 +52,7 @@ static brim_status cache_path(const struct brim__file *data,
     if (!given && !brim__home_directory(home, sizeof home)) {
         return brim__fail(BRIM_STATUS_IO,
                           "%s: there is no place for its index: this user has no home directory; "
-                          "say index=beside, or give an index directory (index_dir of the runtime, "
+                          "give index=beside or an index directory (index_dir of the runtime, "
                           "--index-dir on the command line)",
                           data->path);
     }
@@ -119,15 +118,18 @@ static brim_status read_page(const struct brim__file *file, uint64_t number,
     }
     if (!brim__index_sealed(page, number)) {
         return brim__fail(BRIM_STATUS_CORRUPT,
-                          "%s: this index is damaged in page %llu (byte %llu): delete it, and it "
-                          "is made anew",
+                          "%s: this index is damaged in page %llu (byte %llu): delete it; the next "
+                          "opening makes a new one",
                           file->path, (unsigned long long)number, (unsigned long long)at);
     }
     return BRIM_OK;
 }
 
 static brim_status stale(const char *path) {
-    return brim__fail(BRIM_STATUS_CORRUPT, "%s: is not an index of these data, or not whole", path);
+    return brim__fail(BRIM_STATUS_CORRUPT,
+                      "%s: is not an index of these data, or is incomplete: "
+                      "delete it; the next opening makes a new one",
+                      path);
 }
 
 /* Opens what lies at `path`; a failure says that it must be made. */
@@ -210,8 +212,8 @@ static brim_status unpack(const struct brim__index *index, const uint8_t *from, 
                                          .b = item.b };
     if (entry->offset > index->data_bytes || entry->length > index->data_bytes - entry->offset) {
         return brim__fail(BRIM_STATUS_CORRUPT,
-                          "%s: record %llu of this index does not lie inside %s: delete the index, "
-                          "and it is made anew",
+                          "%s: record %llu of this index is not inside %s: delete the index; the "
+                          "next opening makes a new one",
                           index->file.path, (unsigned long long)number, index->data_path);
     }
     return BRIM_OK;
@@ -279,7 +281,7 @@ brim_status brim__index_verify(const struct brim__index *index) {
     if (status == BRIM_OK && (largest != index->largest || total != index->total)) {
         status = brim__fail(BRIM_STATUS_CORRUPT,
                             "%s: the header of this index does not agree with its entries: delete "
-                            "it, and it is made anew",
+                            "it; the next opening makes a new one",
                             index->file.path);
     }
     return status;

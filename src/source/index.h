@@ -1,13 +1,12 @@
 /*
  * index.h: the one format of sidecar indexes: where the records of a file lie.
  *
- * An index is made in one pass with bounded memory, written beside its final
- * name and renamed, so that there is either none or a whole one; it is read in
- * blocks when entries are needed and never loaded whole. Its blocks carry
- * checksums that every read verifies. It is stale when the data file's size or
- * time of change differ, or when it was made with other options; then it is made
- * anew. Several processes may make the same one at once: each writes a file of
- * its own, and the last rename wins with the same content.
+ * An index is made in one pass with bounded memory, written beside its final name and renamed, so
+ * that there is either none or a whole one; it is read in blocks when entries are needed and never
+ * loaded whole. Its blocks carry checksums that every read verifies. It is stale when the data
+ * file's size or time of change differ, or when it was made with other options; then it is made
+ * again. Several processes may make the same one at once: each writes a file of its own, and the
+ * last rename wins with the same content.
  *
  * Byte layout: docs/index.md.
  */

@@ -1,9 +1,9 @@
 /*
  * index_trust.c: whose indexes, listings and other files kept of data are used.
  *
- * Their checksums keep out accidents, not malice: another user who could write one could
- * make it say anything. So one is used only if the effective user or root owns it and no other
- * user may write it, which is asked of the open file; else it counts as absent:
+ * Their checksums keep out accidents, not malice: another user who could write one could make it
+ * say anything. So one is used only if the effective user or root owns it and no other user may
+ * write it. This is checked on the open file; one that fails counts as absent:
  *
  *     own, but others may write it     made anew: a new file takes its name
  *     another user's                   left alone; made in the index directory instead,
@@ -48,8 +48,8 @@ brim_status brim__index_settle(const struct brim__file *data, struct brim__index
             return brim__fail(BRIM_STATUS_IO,
                               "%s: belongs to another user (number %u) and is not trusted: delete "
                               "it, give another index directory (index_dir of the runtime, "
-                              "--index-dir on the command line), or say that such files are "
-                              "trusted (trust_foreign, --trust-foreign)",
+                              "--index-dir on the command line), or trust such files "
+                              "(trust_foreign, --trust-foreign)",
                               *path, owner);
         }
         recipe->own = recipe->place == BRIM__INDEX_CACHE;
@@ -74,7 +74,7 @@ brim_status brim__index_trust(const struct brim__file *file, const struct brim__
     }
     char text[PATH_SHOWN + 256];
     snprintf(text, sizeof text,
-             "%.*s could be written by other users (mode %04o) and is made anew (trust_foreign, "
+             "%.*s could be written by other users (mode %04o) and is made again (trust_foreign, "
              "--trust-foreign: such files are used)",
              PATH_SHOWN, file->path, file->mode & 07777);
     if (*note == NULL && trust == BRIM__EXPOSED) {
@@ -87,8 +87,7 @@ brim_status brim__index_trust(const struct brim__file *file, const struct brim__
         BRIM_STATUS_IO,
         "%s: %s (owner %u, mode %04o), so it is not trusted; where the file system "
         "keeps neither owners nor modes, give another place (index=, index_dir of the "
-        "runtime, --index-dir), or say that such files are trusted (trust_foreign, "
-        "--trust-foreign)",
+        "runtime, --index-dir), or trust such files (trust_foreign, --trust-foreign)",
         file->path,
         trust == BRIM__FOREIGN ? "it belongs to another user" : "other users can write it",
         file->owner, file->mode & 07777);

@@ -20,7 +20,7 @@ struct brim__index_writer {
     const struct brim__file *data;
     struct brim__opening *opening;
     struct brim__index_packer packer;
-    uint64_t told_ns;
+    uint64_t reported_ns;
     bool refused; /* the place could not be written */
 };
 
@@ -97,7 +97,7 @@ brim_status brim__index_add(struct brim__index_writer *writer,
                        entry->length >= BRIM__INDEX_LENGTH)) {
         return brim__fail(BRIM_STATUS_CORRUPT,
                           "%s: a record of %llu bytes at byte %llu does not fit into the file's "
-                          "%llu bytes, or is longer than an index can say",
+                          "%llu bytes, or is too long for an index",
                           writer->data->path, (unsigned long long)entry->length,
                           (unsigned long long)entry->offset, (unsigned long long)bytes);
     }
@@ -114,17 +114,17 @@ static brim_status tell(const struct brim__index_writer *writer, uint64_t done) 
     if (opening->progress(opening->progress_user, what, done, writer->data->bytes) == 0) {
         return BRIM_OK;
     }
-    return brim__fail(BRIM_STATUS_INTERRUPTED, "%s: indexing it was given up at byte %llu of %llu",
+    return brim__fail(BRIM_STATUS_INTERRUPTED, "%s: indexing it was stopped at byte %llu of %llu",
                       writer->data->path, (unsigned long long)done,
                       (unsigned long long)writer->data->bytes);
 }
 
 brim_status brim__index_progress(struct brim__index_writer *writer, uint64_t done) {
     const uint64_t now = brim__now();
-    if (now - writer->told_ns < TELL_NS) {
+    if (now - writer->reported_ns < TELL_NS) {
         return BRIM_OK;
     }
-    writer->told_ns = now;
+    writer->reported_ns = now;
     return tell(writer, done);
 }
 
@@ -164,12 +164,13 @@ brim_status brim__index_refused(brim_status status, enum brim__index_place place
     brim__copy_text(text, sizeof text, brim_detail());
     return place == BRIM__INDEX_CACHE
                ? brim__fail(status,
-                            "%s; an index must be written: say index=beside to keep it beside the "
-                            "data, or give another index directory (index_dir of the runtime, "
+                            "%s; an index must be written: give index=beside to keep it beside the "
+                            "data, or another index directory (index_dir of the runtime, "
                             "--index-dir on the command line)",
                             text)
                : brim__fail(status,
-                            "%s; an index must be written: say index=cache to keep it in the cache "
+                            "%s; an index must be written: give index=cache to keep it in the "
+                            "cache "
                             "directory instead",
                             text);
 }
@@ -230,7 +231,7 @@ brim_status brim__index_make(const char *path, const struct brim__file *data,
     writer->file.fd = -1;
     writer->data = data;
     writer->opening = opening;
-    writer->told_ns = brim__now();
+    writer->reported_ns = brim__now();
     brim__index_packer_init(&writer->packer, &writer->file, (uint8_t *)writer + head, pages);
     status = write_index(writer, path, recipe);
     if (writer->refused || writer->packer.refused) {

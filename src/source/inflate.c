@@ -104,8 +104,7 @@ static brim_status fail_zlib(const struct brim__inflater *inflater, int said) {
     return brim__fail_byte(BRIM_STATUS_CORRUPT, inflater->file->path, file_byte(inflater),
                            "the compressed data are damaged: %s",
                            inflater->zlib.msg != NULL ? inflater->zlib.msg
-                                                      : "no more can be made of "
-                                                        "them");
+                                                      : "they end here without an end mark");
 }
 
 brim_status brim__inflate_begin(struct brim__inflater *inflater, enum brim__deflate_form form,
@@ -153,7 +152,7 @@ static brim_status report(struct brim__inflater *inflater) {
     snprintf(what, sizeof what, "inflating %s", inflater->file->path);
     if (opening->progress(opening->progress_user, what, inflater->at - inflater->begin,
                           inflater->end - inflater->begin) != 0) {
-        return brim__fail(BRIM_STATUS_INTERRUPTED, "%s: given up while inflating it",
+        return brim__fail(BRIM_STATUS_INTERRUPTED, "%s: inflating it was stopped",
                           inflater->file->path);
     }
     return BRIM_OK;
@@ -187,7 +186,7 @@ static brim_status end_member(struct brim__inflater *inflater) {
                       inflater->zlib.next_in[0] != 0x1f;
     return inflater->ended || inflateReset(&inflater->zlib) == Z_OK
                ? BRIM_OK
-               : fail(inflater, "zlib does not begin anew");
+               : fail(inflater, "zlib cannot be reset");
 }
 
 /* Puts out up to *bytes bytes, fewer only at the end of the data. */
@@ -233,8 +232,7 @@ brim_status brim__inflate_read(struct brim__inflater *inflater, void *to, uint64
     }
     const unsigned long long promised = inflater->total - got + bytes;
     return brim__fail_byte(BRIM_STATUS_CORRUPT, inflater->file->path, file_byte(inflater),
-                           "the compressed data end here after %llu bytes, but %llu were "
-                           "promised",
+                           "the compressed data end here after %llu bytes, but %llu were expected",
                            (unsigned long long)inflater->total, promised);
 }
 
@@ -248,8 +246,8 @@ brim_status brim__inflate_end(struct brim__inflater *inflater) {
     }
     if (got > 0) {
         return brim__fail_byte(BRIM_STATUS_CORRUPT, inflater->file->path, file_byte(inflater),
-                               "the compressed data go on after the %llu bytes that were "
-                               "promised",
+                               "the compressed data continue after the %llu bytes that were "
+                               "expected",
                                (unsigned long long)promised);
     }
     if (inflater->zlib.avail_in > 0 || inflater->at < inflater->end) {

@@ -4,10 +4,9 @@
  *
  *     begin (file, range, form) ─► read n bytes ─► read ... ─► end
  *
- * Nothing is ever put out that was not asked for, so that a file that inflates
- * to a thousand times its size costs what its header promised and the budget
- * held, not more. All failures of the data are BRIM_STATUS_CORRUPT and name the byte
- * of the file up to which it was understood.
+ * Only as many bytes as were requested are inflated, so that a file that inflates to a thousand
+ * times its size costs what its header promised and the budget held, not more. All failures of the
+ * data are BRIM_STATUS_CORRUPT and name the byte of the file up to which it was understood.
  *
  * One inflater does one range after the other: headers when a source is opened,
  * all of it when the source is loaded. What it works with (some 60 KiB, zlib's own

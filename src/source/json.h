@@ -1,7 +1,7 @@
 /*
  * json.h: JSON as a run of events, in memory that the caller gives.
  *
- * The JSON itself is libyajl's; only json.c knows it. What is added here:
+ * The JSON itself is libyajl's; only json.c knows it. This file adds:
  *
  * - Memory. The parser lives in memory of the caller and takes no
  *   other. A text that would need more is refused.

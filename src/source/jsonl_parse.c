@@ -149,11 +149,11 @@ static brim_status put_missing(const struct brim__jsonl *jsonl,
     }
     if (jsonl->missing == BRIM__JSONL_MISSING_NAN) {
         return brim__fail(BRIM_STATUS_CORRUPT,
-                          "key '%s': %s, and %s has no nan: say missing=zero, or types=%s:float64",
+                          "key '%s': %s, and %s has no NaN: give missing=zero, or types=%s:float64",
                           field->name, what, type_text(field), field->name);
     }
     return brim__fail(BRIM_STATUS_CORRUPT,
-                      "key '%s': %s: say missing=nan or missing=zero to let it pass", field->name,
+                      "key '%s': %s: give missing=nan or missing=zero to accept it", field->name,
                       what);
 }
 
@@ -165,7 +165,9 @@ static brim_status put_missing_value(const struct brim__jsonl *jsonl,
     if (field->form != BRIM_FORM_DENSE) {
         if (jsonl->missing != BRIM__JSONL_MISSING_ZERO) {
             return brim__fail(BRIM_STATUS_CORRUPT,
-                              "key '%s': %s: say missing=zero to make it empty", field->name, what);
+                              "key '%s': %s: give missing=zero to make it "
+                              "empty",
+                              field->name, what);
         }
         memcpy(to, &(struct brim__span){ .data = record, .count = 0 }, sizeof(struct brim__span));
         return BRIM_OK;
@@ -320,7 +322,7 @@ brim_status brim__jsonl_parse(const struct brim__source *source, void *self, uin
                                           jsonl->parsing_bytes, on_value, &line, &seen);
     for (uint32_t i = 0; i < jsonl->count && status == BRIM_OK; i++) {
         if (!(seen & 1u << i)) {
-            status = put_missing_value(jsonl, &jsonl->field[i], "is not there", record);
+            status = put_missing_value(jsonl, &jsonl->field[i], "is missing", record);
         }
     }
     return status;

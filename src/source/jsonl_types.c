@@ -71,8 +71,8 @@ brim_status brim__jsonl_type(struct brim__jsonl_field *field, const char *text) 
     if (brim__dtype_parse(base, &field->dtype) != BRIM_OK || field->dtype == BRIM_DTYPE_F16 ||
         field->dtype == BRIM_DTYPE_BF16 || brim__dtype_is_complex(field->dtype)) {
         return brim__fail(BRIM_STATUS_INVALID,
-                          "jsonl: '%.60s' is not a type of a key: text, bool, float32, float64 and "
-                          "integers are, and lists such as float32[], float32[3] or float32[][4]",
+                          "jsonl: '%.60s' is not a type: give text, bool, float32, float64, an "
+                          "integer type, or a list such as float32[], float32[3] or float32[][4]",
                           text);
     }
     if (*bracket == '\0') {
@@ -297,8 +297,8 @@ static brim_status decide(struct brim__jsonl_field *field, const struct brim__js
                    texts = bits & SEEN_TEXT;
     if (!(bits & (SEEN_SCALAR | SEEN_LIST | SEEN_OTHER))) {
         return brim__fail(BRIM_STATUS_INVALID,
-                          "jsonl: the key '%s' has no value in the first %llu records: is it "
-                          "written so? If it is, say its type, as types=%s:float64",
+                          "jsonl: the key '%s' has no value in the first %llu records: check its "
+                          "spelling, or give its type, such as types=%s:float64",
                           field->name, (unsigned long long)looked, field->name);
     }
     if (bits & SEEN_OTHER) {
@@ -314,15 +314,15 @@ static brim_status decide(struct brim__jsonl_field *field, const struct brim__js
         (bits & SEEN_MIXED) == SEEN_MIXED) {
         return brim__fail(
             BRIM_STATUS_INVALID,
-            "jsonl: the values of the key '%s' have no common type (numbers, "
-            "booleans, strings, lists, lists of lists): say one, as types=%s:text, and leave the "
+            "jsonl: the values of the key '%s' have no common type (numbers, booleans, strings, "
+            "lists, lists of lists): give one, as types=%s:text, and leave the "
             "others out (batch on_error=skip), or leave the key out with fields=",
             field->name, field->name);
     }
     if (bits & SEEN_UNEVEN) {
         return brim__fail(BRIM_STATUS_INVALID,
-                          "jsonl: the lists in the list of the key '%s' have no one length: say "
-                          "it, as types=%s:float64[][%llu], and leave the others out (batch "
+                          "jsonl: the inner lists of the key '%s' differ in length: give one, as "
+                          "types=%s:float64[][%llu], and leave the others out (batch "
                           "on_error=skip), or leave the key out with fields=",
                           field->name, field->name, (unsigned long long)brim__max(1, seen->row));
     }

@@ -1,10 +1,9 @@
 /*
  * jsonl_walk.c: finds the values of the chosen keys in one line.
  *
- * Of every open object on the way to a chosen key it is known which fields may
- * still lie in it (bits) and how many characters of their keys have led here.
- * All of them share these characters, so one number is enough. What no field
- * lies in is skipped, by counting how deep.
+ * For every open object on the way to a chosen key, the walk knows which fields may still be in it
+ * (bits), and how many characters of their keys have matched so far. All of them share these
+ * characters, so one number is enough. Values that contain no field are skipped by counting depth.
  */
 #include "source/jsonl.h"
 

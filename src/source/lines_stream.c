@@ -257,7 +257,7 @@ static brim_status wait_more(const struct brim__lines *lines) {
             opening->progress(opening->progress_user, "waiting for the first bytes", stream->end,
                               BRIM_UNKNOWN) != 0) {
             return brim__fail(BRIM_STATUS_INTERRUPTED,
-                              "%s: waiting for its first bytes was given up",
+                              "%s: waiting for its first bytes was stopped",
                               brim__stream_name(stream->in.path));
         }
     }

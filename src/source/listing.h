@@ -7,12 +7,12 @@
  *     folder_links.c   directories that links reach again and again
  *     folder_sort.c    sorts any number of keys in bounded memory
  *     folder_append.c  files that are written from front to back, and read again
- *     folder_list.c    the listing: its bytes, is it fresh, its records
+ *     folder_list.c    the listing: its bytes, whether it is fresh, its records
  *
- * A listing has an index of the samples, their paths, the names of the classes, and the
- * directories that were walked with what tells whether they have changed. So nothing in
- * memory grows with the number of files, and a folder is walked again only when one of its
- * directories has changed. Byte layout: docs/folder.md.
+ * A listing has an index of the samples, their paths, the names of the classes, and the directories
+ * that were walked, with a hash that shows whether they have changed. So nothing in memory grows
+ * with the number of files, and a folder is walked again only when one of its directories has
+ * changed. Byte layout: docs/folder.md.
  */
 #ifndef BRIM_LISTING_H
 #define BRIM_LISTING_H

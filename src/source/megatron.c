@@ -180,8 +180,8 @@ static brim_status check_sequences(const struct brim__file *idx, const struct he
             sum += (uint64_t)lengths[i] * item_bytes;
             if (sum > bin->bytes) { /* at once: so the sum cannot overflow */
                 return brim__fail_byte(BRIM_STATUS_CORRUPT, bin->path, bin->bytes,
-                                       "the file ends, but by %s sequence %llu goes on to "
-                                       "byte %llu",
+                                       "the file ends, but according to %s sequence %llu continues "
+                                       "to byte %llu",
                                        idx->path, sequence, (unsigned long long)sum);
             }
         }
@@ -205,8 +205,8 @@ brim_status brim__megatron_read(const char *idx_path, const struct brim__file *b
     }
     if (status == BRIM_OK && end != bin->bytes) {
         status = brim__fail_byte(BRIM_STATUS_CORRUPT, bin->path, end,
-                                 "the last sequence of %s ends here, but the file has "
-                                 "%llu bytes: is the index of another file?",
+                                 "the last sequence of %s ends here, but the file has %llu bytes: "
+                                 "the index may be of another file",
                                  idx_path, (unsigned long long)bin->bytes);
     }
     if (status == BRIM_OK) {

@@ -50,8 +50,8 @@ brim_status brim__npy_check(const char *path, const struct brim__npy_header *hea
     }
     if (brim__npy_scattered(header) && !in_memory) {
         return brim__fail(BRIM_STATUS_INVALID,
-                          "%s: is in Fortran order, where a sample's elements lie all over the "
-                          "file: say map=yes, or save it with numpy.ascontiguousarray",
+                          "%s: is in Fortran order, where a sample's elements are spread over the "
+                          "file: give map=yes, or save it with numpy.ascontiguousarray",
                           path);
     }
     return BRIM_OK;

@@ -89,7 +89,7 @@ static brim_status take_string(struct text *text, char string[STRING_BYTES]) {
             return bad(text, "a character that cannot stand in the strings of a header");
         }
         if (length == STRING_BYTES - 1) {
-            return bad(text, "a string longer than any that is known here");
+            return bad(text, "a string longer than any valid one");
         }
         string[length++] = (char)c;
     }
@@ -127,14 +127,15 @@ static brim_status refuse_dtype(const struct text *text, size_t at, const char *
     case 'S':
     case 'U':
     case 'a':
-        why = "text has no place in a batch: save it as numbers";
+        why = "arrays of text are not supported: save numbers";
         break;
     case 'M':
     case 'm':
-        why = "times have no dtype here: save the array as .view('int64')";
+        why = "brim has no dtype for times: save the array as .view('int64')";
         break;
     default:
-        why = "no such dtype here; known are <, > or | and one of b1 u1 i1 u2 i2 u4 i4 u8 i8 f2 f4 "
+        why = "not a dtype of brim; known are <, > or | and one of b1 u1 i1 u2 i2 u4 i4 u8 i8 f2 "
+              "f4 "
               "f8 c8 c16";
         break;
     }
@@ -248,7 +249,7 @@ static brim_status take_pair(struct text *text, unsigned *seen, struct brim__npy
     if (which == 0 || (*seen & which) != 0) {
         text->at = at;
         return bad(text, which == 0 ? "a key other than descr, fortran_order and shape"
-                                    : "a key that stands there twice");
+                                    : "a key that occurs twice");
     }
     *seen |= which;
     if (!take(text, ':')) {

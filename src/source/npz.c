@@ -104,7 +104,7 @@ static brim_status choose(const struct brim__zip *zip, const char *array, struct
     }
     if (array == NULL && choice->arrays > 1) {
         const brim_status unclear = brim__fail(
-            BRIM_STATUS_INVALID, "%s: holds %llu arrays: say which with array=; they are: %s%s",
+            BRIM_STATUS_INVALID, "%s: holds %llu arrays: give one with array=; they are: %s%s",
             path, (unsigned long long)choice->arrays, choice->list, more);
         return brim__at_argument(unclear, "array");
     }
@@ -120,8 +120,8 @@ static brim_status begin_member(const struct brim__zip_member *member, struct br
                                 uint64_t data, const char *label, struct brim__opening *opening) {
     if (member->bytes / BRIM__INFLATE_RATIO > member->packed_bytes) {
         return brim__fail_byte(BRIM_STATUS_CORRUPT, label, member->entry,
-                               "%llu compressed bytes cannot become the %llu that are "
-                               "promised",
+                               "%llu compressed bytes cannot inflate to the %llu that the "
+                               "directory gives",
                                (unsigned long long)member->packed_bytes,
                                (unsigned long long)member->bytes);
     }

@@ -36,10 +36,11 @@ brim_status brim__probed_survey(const struct brim__probed *probed, struct brim__
 bool brim__probed_plausible(const struct brim__probed *probed, uint64_t files);
 #define BRIM__PROBED_BYTES (UINT64_C(1) << 48) /* every size is below; a larger file is no image */
 
-/* Tells the opening's progress function at most every 100 ms, and returns
- * BRIM_STATUS_INTERRUPTED if it wants no more. *told_ns: at first brim__now(). */
+/* Tells the opening's progress function at most every 100 ms, and returns BRIM_STATUS_INTERRUPTED
+ * if it wants no more. *reported_ns: at first brim__now(). */
 brim_status brim__probe_tell(const struct brim__opening *opening, const char *what,
-                             const char *path, uint64_t done, uint64_t total, uint64_t *told_ns);
+                             const char *path, uint64_t done, uint64_t total,
+                             uint64_t *reported_ns);
 
 /* --------------------------------------------------------- paths_manifest.c */
 

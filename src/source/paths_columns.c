@@ -97,7 +97,7 @@ static brim_status find_format(const struct brim__use *use, const char *path, in
     return *format != FORMAT_AUTO
                ? BRIM_OK
                : brim__fail(BRIM_STATUS_INVALID,
-                            "files: %s: its name does not say what it is: say format=csv, tsv or "
+                            "files: %s: its name does not show its format: give format=csv, tsv or "
                             "jsonl",
                             path);
 }
@@ -151,7 +151,9 @@ static brim_status all_types(const struct brim__values *types, const struct brim
     for (size_t i = 0; i < paths->count && status == BRIM_OK; i++) {
         char text[512];
         if (snprintf(text, sizeof text, "%s:%s", paths->items[i].text, kind) >= (int)sizeof text) {
-            return brim__fail(BRIM_STATUS_INVALID, "files: path=%.60s...: such a long name",
+            return brim__fail(BRIM_STATUS_INVALID,
+                              "files: path=%.60s...: the name is too long: "
+                              "rename the column",
                               paths->items[i].text);
         }
         status = brim__arena_text(arena, text, &items[types->count + i].text);
@@ -217,8 +219,8 @@ brim_status brim__manifest_guess(const struct brim__use *use, const char *path,
                                      inner.field[f].name);
         }
         status = brim__fail(BRIM_STATUS_INVALID,
-                            "files: %s: no column is called path, file, image or filename: say "
-                            "path= which of its columns holds the paths (%s)",
+                            "files: %s: no column is called path, file, image or filename: give "
+                            "path= with the column that has the paths (%s)",
                             path, list);
     }
     inner.ops->close(&inner);

@@ -79,8 +79,8 @@ brim_status brim__paths_join(const char *root, const char *text, size_t length, 
     }
     if (root_bytes + length + 1 > room) {
         return brim__fail(BRIM_STATUS_CORRUPT,
-                          "files: the path \"%.300s...\" has %zu bytes; the system opens none of "
-                          "more than %d",
+                          "files: the path \"%.300s...\" has %zu bytes; the system opens paths of "
+                          "at most %d bytes",
                           text, root_bytes + length, PATH_MAX - 1);
     }
     if (!alone) {
@@ -175,7 +175,7 @@ static brim_status probe_list(struct brim__source *source, struct list *list,
     struct brim__probed probed = { 0 };
     char *room;
     brim_status status;
-    uint64_t told_ns = brim__now();
+    uint64_t reported_ns = brim__now();
     const size_t bytes = BRIM__INPUT_WINDOW + PATH_MAX;
     uint8_t *window = brim__alloc(opening->arena->budget, bytes, &status);
     if (window == NULL) {
@@ -194,7 +194,7 @@ static brim_status probe_list(struct brim__source *source, struct list *list,
         }
         if (status == BRIM_OK) {
             status = brim__probe_tell(opening, "looking at the files of", name, i, source->count,
-                                      &told_ns);
+                                      &reported_ns);
         }
     }
     if (status == BRIM_OK) {
@@ -294,7 +294,7 @@ static brim_status open_files(const struct brim__use *use, struct brim__opening 
     const bool manifest = brim__given(use, BRIM__PATHS_MANIFEST);
     memset(source, 0, sizeof *source);
     if (manifest == brim__given(use, BRIM__PATHS_LIST)) {
-        return brim__fail(BRIM_STATUS_INVALID, "files: say either a manifest or list=@name%s",
+        return brim__fail(BRIM_STATUS_INVALID, "files: give either a manifest or list=@name%s",
                           manifest ? ", not both" : "");
     }
     return manifest ? brim__manifest_open(use, opening, source) : open_list(use, opening, source);

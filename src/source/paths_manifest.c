@@ -17,8 +17,8 @@
  *     struct kept | zeros | hash      and for each path column
  *     its number | struct brim__probed | zeros | hash
  *
- * They are believed while the manifest has the same size and time of change, and what
- * they say can be true.
+ * They are used while the manifest has the same size and time of change, and if their values are
+ * possible.
  */
 #include "base/stream.h"
 #include "source/index_file.h"
@@ -235,7 +235,7 @@ static brim_status look_at_all(const struct brim__source *source, struct brim__o
                                uint8_t *buffer, uint8_t *window, struct brim__probed *probed) {
     const struct manifest *manifest = source->self;
     brim_status status = BRIM_OK;
-    uint64_t told_ns = brim__now();
+    uint64_t reported_ns = brim__now();
     for (uint64_t s = 0; s < source->count && status == BRIM_OK;) {
         const brim_call call = { .size = sizeof call, .sample = s };
         const uint8_t *records = buffer;
@@ -258,7 +258,7 @@ static brim_status look_at_all(const struct brim__source *source, struct brim__o
         }
         if (status == BRIM_OK) {
             status = brim__probe_tell(opening, "looking at the files of", manifest->path, s,
-                                      source->count, &told_ns);
+                                      source->count, &reported_ns);
         }
     }
     return status;

@@ -1,10 +1,9 @@
 /*
  * paths_probe.c: the header of one image, and what many of them need at most.
  *
- * A file that is no image, or that cannot be opened and never will (a link that
- * leads nowhere, no permission), is a bad sample when its turn comes, not a reason
- * to refuse all others. Whatever else fails is the system's failure: nothing may be
- * remembered of it.
+ * A file that is no image, or that cannot be opened and never will (a link that leads nowhere, no
+ * permission), is a bad sample when its turn comes, not a reason to refuse all others. Any other
+ * failure is the system's, and must not be remembered.
  */
 #include "base/fault.h"
 #include "source/paths.h"
@@ -129,16 +128,17 @@ brim_status brim__probe(struct brim__probed *probed, const char *path, uint64_t 
 }
 
 brim_status brim__probe_tell(const struct brim__opening *opening, const char *what,
-                             const char *path, uint64_t done, uint64_t total, uint64_t *told_ns) {
+                             const char *path, uint64_t done, uint64_t total,
+                             uint64_t *reported_ns) {
     char text[256];
-    if (opening->progress == NULL || brim__now() - *told_ns < TELL_NS) {
+    if (opening->progress == NULL || brim__now() - *reported_ns < TELL_NS) {
         return BRIM_OK;
     }
-    *told_ns = brim__now();
+    *reported_ns = brim__now();
     snprintf(text, sizeof text, "%s %s", what, path);
     if (opening->progress(opening->progress_user, text, done, total) == 0) {
         return BRIM_OK;
     }
-    return brim__fail(BRIM_STATUS_INTERRUPTED, "%s: %s it was given up after %llu files", path,
-                      what, (unsigned long long)done);
+    return brim__fail(BRIM_STATUS_INTERRUPTED, "%s: %s it was stopped after %llu files", path, what,
+                      (unsigned long long)done);
 }

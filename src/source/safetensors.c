@@ -15,7 +15,7 @@ enum { ARGUMENT_FILE, ARGUMENT_TENSOR, ARGUMENT_NAME, ARGUMENT_MAP };
 static brim_status check_tensor(const struct brim__safetensor *tensor, const char *path) {
     if (tensor->dtype == 0) {
         return brim__fail(BRIM_STATUS_UNSUPPORTED,
-                          "%s: the tensor's dtype is %s, which brim has not", path,
+                          "%s: the tensor's dtype is %s, which brim does not have", path,
                           tensor->dtype_name);
     }
     if (tensor->rank == 0) {
@@ -25,7 +25,7 @@ static brim_status check_tensor(const struct brim__safetensor *tensor, const cha
     }
     if (tensor->rank > BRIM_MAX_RANK) {
         return brim__fail(BRIM_STATUS_UNSUPPORTED,
-                          "%s: the tensor has %u dimensions, but at most %d work", path,
+                          "%s: the tensor has %u dimensions, but at most %d are supported", path,
                           tensor->rank, BRIM_MAX_RANK);
     }
     for (uint32_t i = 1; i < tensor->rank; i++) {

@@ -185,7 +185,7 @@ static brim_status on_key(struct reader *reader, const char *text, size_t length
         reader->name_hash = brim__hash(text, length, 0);
         copy_shown(reader->name, sizeof reader->name, text, length);
         if (reader->is_metadata && reader->has_metadata) {
-            return brim__fail(BRIM_STATUS_CORRUPT, "__metadata__ is there twice");
+            return brim__fail(BRIM_STATUS_CORRUPT, "__metadata__ occurs twice");
         }
         reader->has_metadata |= reader->is_metadata;
         return BRIM_OK;
@@ -212,7 +212,7 @@ static brim_status on_string(struct reader *reader, const char *text, size_t len
         return BRIM_OK;
     }
     if (reader->place != TENSOR || reader->member != DTYPE) {
-        return expected(reader, "has a string where none belongs");
+        return expected(reader, "has an unexpected string");
     }
     for (size_t i = 0; i < BRIM__COUNT(dtypes); i++) {
         if (is_text(text, length, dtypes[i].name)) {
@@ -229,7 +229,7 @@ static brim_status on_string(struct reader *reader, const char *text, size_t len
 static brim_status on_number(struct reader *reader, const char *text, size_t length) {
     uint64_t value;
     if (reader->place != SHAPE && reader->place != OFFSETS) {
-        return expected(reader, "has a number where none belongs");
+        return expected(reader, "has an unexpected number");
     }
     if (!brim__parse_unsigned(text, length, &value) || value > INT64_MAX) {
         return brim__fail(BRIM_STATUS_CORRUPT,
@@ -268,7 +268,7 @@ static brim_status on_object(struct reader *reader) {
         return BRIM_OK;
     default:
         return expected(reader, reader->place == METADATA ? "__metadata__ may hold strings only"
-                                                          : "has an object where none belongs");
+                                                          : "has an unexpected object");
     }
 }
 
@@ -287,7 +287,7 @@ static brim_status on_list(struct reader *reader) {
         reader->place = OFFSETS;
     } else {
         return expected(reader, reader->place == METADATA ? "__metadata__ may hold strings only"
-                                                          : "has a list where none belongs");
+                                                          : "has an unexpected list");
     }
     return BRIM_OK;
 }
@@ -319,7 +319,7 @@ static brim_status visit(void *self, enum brim__json_kind kind, const char *text
         break;
     }
     return expected(reader, reader->place == METADATA ? "__metadata__ may hold strings only"
-                                                      : "has null, true or false somewhere");
+                                                      : "has an unexpected null, true or false");
 }
 
 /* ----------------------------------------------------------------- extents */
@@ -486,7 +486,7 @@ static brim_status check_found(const struct reader *reader, const char *path) {
     }
     if (reader->wanted == NULL && reader->count > 1) {
         const brim_status unclear = brim__fail(
-            BRIM_STATUS_INVALID, "%s: holds %zu tensors: say which one with tensor=; they are %s%s",
+            BRIM_STATUS_INVALID, "%s: holds %zu tensors: give one with tensor=; they are %s%s",
             path, reader->count, reader->listed, dots);
         return brim__at_argument(unclear, "tensor");
     }

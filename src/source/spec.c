@@ -2,9 +2,8 @@
  * spec.c: what a callback promises to put out, checked; and the records that
  * callbacks fill. See spec.h.
  *
- * Invariant: what the function is handed is a copy of the fields' description,
- * made for each call. Whatever it does to that copy, but for the lengths that it
- * is asked for, changes nothing here.
+ * Invariant: what the function is handed is a copy of the fields' description, made for each call.
+ * Changes to that copy have no effect here, except for the lengths that it gives back.
  */
 #include "source/spec.h"
 #include "base/struct.h"

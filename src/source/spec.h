@@ -1,6 +1,6 @@
 /*
- * spec.h: what the functions of the caller promise to put out, and the records
- * of sources whose samples they make.
+ * spec.h: the declared output of the caller's functions, and the records of sources whose samples
+ * they make.
  *
  * A record holds the fields one after the other, each at an offset that is a
  * multiple of 64. A field that is not dense is its span and, after it, room for

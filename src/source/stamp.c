@@ -1,6 +1,6 @@
 /*
- * stamp.c: has what samples are made of changed? Of samples that are files, and of
- * sources side by side.
+ * stamp.c: whether the files of samples have changed: for samples that are files, and for sources
+ * side by side.
  *
  * A source of paths is asked for them as a reader of the files would: by fetching
  * records, whose deferred fields name them. All samples are looked at in runs, so that memory does
@@ -49,7 +49,7 @@ static brim_status stamp_run(const struct brim__source *source, uint64_t sample,
 brim_status brim__paths_stamp(const struct brim__source *source, uint64_t sample, uint8_t *buffer,
                               const struct brim__opening *opening, uint64_t *stamp) {
     const char *last = "";
-    uint64_t got, told_ns = brim__now();
+    uint64_t got, reported_ns = brim__now();
     brim_status status = BRIM_OK;
     *stamp = 0;
     if (sample != BRIM__ALL_SAMPLES) {
@@ -60,7 +60,7 @@ brim_status brim__paths_stamp(const struct brim__source *source, uint64_t sample
                            stamp, &last, &got);
         if (status == BRIM_OK) {
             status =
-                brim__probe_tell(opening, "looking at", last, s + got, source->count, &told_ns);
+                brim__probe_tell(opening, "looking at", last, s + got, source->count, &reported_ns);
         }
     }
     return status;

@@ -7,8 +7,8 @@
  *
  *     record:  brim__span -> the line's bytes, after the records
  *
- * Text that is not UTF-8 is a bad sample, so that what takes a field of form
- * text can rely on it; form=bytes takes any bytes.
+ * Text that is not UTF-8 is a bad sample, so that stages can rely on fields of form text;
+ * form=bytes takes any bytes.
  */
 #include "base/utf8.h"
 #include "source/arguments.h"
@@ -31,7 +31,7 @@ static brim_status parse_text(const struct brim__source *source, void *self, uin
     const size_t valid = brim__utf8_valid(bytes, (size_t)length);
     if (valid != length && brim__lines_is_gzip(bytes, length)) {
         return brim__fail(BRIM_STATUS_CORRUPT,
-                          "the line begins with 1f 8b, as a file does that is " BRIM__LINES_GZIP,
+                          "the line begins with 1f 8b, like a file that is " BRIM__LINES_GZIP,
                           "text");
     }
     if (valid != length) {

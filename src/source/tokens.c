@@ -8,10 +8,9 @@
  *     x:        |<-------- length ------->|
  *     y:            |<-------- length ------->|
  *
- * With shift=no there is only x, and a window has `length` tokens. Windows do
- * not cross a file's end; a file shorter than a window has none. Nothing is
- * converted: x and y have the file's dtype. What the formats look like is said
- * in tokens_plain.c and megatron.c.
+ * With shift=no there is only x, and a window has `length` tokens. Windows do not cross a file's
+ * end; a file shorter than a window has none. Nothing is converted: x and y have the file's dtype.
+ * tokens_plain.c and megatron.c describe the formats.
  */
 #include "source/tokens.h"
 #include "source/arguments.h"
@@ -165,17 +164,17 @@ static const brim_argument_info arguments[] = {
                           .fallback = "0",
                           .least = 0,
                           .most = 1099511627776.0, /* 2^40 */
-                          .help = "tokens from the begin of one window to the begin of the next; "
-                                  "0: as many as length, so that no token of x comes twice" },
+                          .help = "tokens from the beginning of one window to that of the next; 0: "
+                                  "`length`, so that no token of x comes twice" },
     [ARGUMENT_SHIFT] = { .name = "shift",
                          .type = BRIM_TYPE_YESNO,
                          .fallback = "yes",
-                         .help = "yes: also y, which is x moved on by one token; no: only x" },
+                         .help = "yes: also y, which is x shifted by one token; no: only x" },
     [ARGUMENT_FORMAT] = { .name = "format",
                           .type = BRIM_TYPE_CHOICE,
                           .fallback = "auto",
                           .choices = "auto|u16|u32|llmc|megatron",
-                          .help = "u16, u32: nothing but tokens; llmc: after llm.c's header; "
+                          .help = "u16, u32: only tokens; llmc: after llm.c's header; "
                                   "megatron: a .bin with an .idx; auto: Megatron if there is an "
                                   "index, llm.c if there is its magic, else u16" },
     [ARGUMENT_MAP] = BRIM__MAP_ARGUMENT("the files instead of reading them", ""),

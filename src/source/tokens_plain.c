@@ -38,7 +38,8 @@ brim_status brim__tokens_plain(const struct brim__file *file, brim_dtype dtype,
     if (cut != 0) {
         return brim__fail_byte(BRIM_STATUS_CORRUPT, file->path, (file->bytes - cut),
                                "the file ends inside a token: %llu bytes are not a multiple "
-                               "of %llu; is it %s tokens, and is it whole?",
+                               "of %llu; give the right format= (this is %s), or copy the whole "
+                               "file",
                                (unsigned long long)file->bytes, (unsigned long long)item_bytes,
                                brim_dtype_name(dtype));
     }

@@ -1,5 +1,5 @@
 /*
- * zip.h: what a stage opens several sources with, whose samples stand side by side.
+ * zip.h: opening several sources whose samples are joined side by side.
  */
 #ifndef BRIM_ZIP_H
 #define BRIM_ZIP_H

@@ -228,7 +228,7 @@ static brim_status read_extra(struct window *window, uint64_t at, uint64_t end,
                     *wanted[i] = quad_at(bytes + used);
                     used += 8;
                 } else if (wanted[i] != NULL) {
-                    return bad(window->zip->file, at, "a zip64 field that lacks a value");
+                    return bad(window->zip->file, at, "a zip64 field without its value");
                 }
             }
             missing = false;
@@ -314,7 +314,7 @@ brim_status brim__zip_walk(const struct brim__zip *zip, brim__zip_visit *visit, 
         }
     }
     if (at != zip->directory + zip->directory_bytes) {
-        return bad(zip->file, at, "the central directory goes on after its last entry");
+        return bad(zip->file, at, "the central directory continues after its last entry");
     }
     return BRIM_OK;
 }
@@ -341,8 +341,7 @@ static brim_status check_readable(const struct brim__zip *zip,
     }
     if (member->method == BRIM__ZIP_STORED && member->bytes != member->packed_bytes) {
         return brim__fail_byte(BRIM_STATUS_CORRUPT, path, at,
-                               "%s is stored as it is, but with %llu bytes in place of "
-                               "%llu",
+                               "%s is stored uncompressed, but with %llu bytes instead of %llu",
                                member->name, (unsigned long long)member->packed_bytes,
                                (unsigned long long)member->bytes);
     }
@@ -371,7 +370,7 @@ static brim_status read_local(const struct brim__zip *zip, const struct brim__zi
     *data = member->header + LOCAL_BYTES + short_at(bytes + 26) + short_at(bytes + 28);
     if (*data > zip->directory || member->packed_bytes > zip->directory - *data) {
         return bad(zip->file, member->header,
-                   "the member's bytes would go on into the central directory");
+                   "the member's bytes would continue into the central directory");
     }
     const uint16_t flags = short_at(bytes + 6);
     if (((flags ^ member->flags) & FLAG_ENCRYPTED) != 0 || short_at(bytes + 8) != member->method) {

@@ -32,8 +32,8 @@ static brim_status resolve(const void *self, const struct brim__picture_draws *d
 static brim_status add(const struct brim__use *use, struct brim__program *program) {
     if (brim__given(use, DELTA) == brim__given(use, MAX)) {
         return brim__fail(BRIM_STATUS_INVALID,
-                          "brightness: give either how much to add, as in brightness "
-                          "0.1, or at most how much at random, as in max=0.1");
+                          "brightness: give either the value to add, as in brightness 0.1, or the "
+                          "largest random value, as in max=0.1");
     }
     struct brightness *self;
     uint32_t pictures;

@@ -12,7 +12,7 @@ brim_status brim__function_init(struct brim__function *function, struct brim__pr
                                 const struct brim__use *use, size_t name, size_t seed,
                                 brim_binding_kind kind, brim_binding *binding) {
     char text[2 * BRIM_NAME_BYTES];
-    const char *told = NULL;
+    const char *label = NULL;
     brim_status status =
         brim__binding_find(program->opening, use, brim__item(use, name)->text, kind, binding);
     if (status == BRIM_OK) {
@@ -20,7 +20,7 @@ brim_status brim__function_init(struct brim__function *function, struct brim__pr
     }
     if (status == BRIM_OK) {
         snprintf(text, sizeof text, "%s @%s", use->stage->info.name, function->name);
-        status = brim__arena_text(program->arena, text, &told);
+        status = brim__arena_text(program->arena, text, &label);
     }
     if (status == BRIM_OK && (binding->flags & BRIM_CALLBACK_CONCURRENT) == 0) {
         status = brim__serial_find(program->opening, function->name, &function->serial);
@@ -34,13 +34,13 @@ brim_status brim__function_init(struct brim__function *function, struct brim__pr
     function->expanded = program->expand != BRIM__NO_EXPAND;
     program->callback = true;
     if ((binding->flags & BRIM_CALLBACK_PURE) == 0) {
-        brim__program_impure(program, told);
+        brim__program_impure(program, label);
     }
     if ((binding->flags & BRIM_CALLBACK_RANDOM) != 0) {
-        brim__program_random(program, told);
+        brim__program_random(program, label);
     }
     if (brim__unversioned(brim__item(use, seed + 1)->text)) {
-        brim__program_unversioned(program, told);
+        brim__program_unversioned(program, label);
     }
     program->probed = (binding->flags & BRIM_CALLBACK_PROBED) != 0;
     return BRIM_OK;
@@ -113,7 +113,7 @@ brim_status brim__function_outputs(struct brim__function *function, struct brim_
 
 /* ----------------------------------------------------------------- running */
 
-/* An input that is not dense is told with this sample's length. */
+/* An input that is not dense is label with this sample's length. */
 static void take_span(brim_value *value, const struct brim__span *span) {
     const uint64_t bound = (uint64_t)value->shape[0];
     value->bytes = bound > 0 ? value->bytes / bound * span->count : 0;

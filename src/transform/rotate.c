@@ -80,7 +80,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
     if (!exact && use->values[DEGREES].count == 1) {
         if (self->low < 0) {
             return brim__fail(BRIM_STATUS_INVALID,
-                              "rotate: %g stands for angles from -%g to %g: write it without the "
+                              "rotate: %g means angles from -%g to %g: write it without the "
                               "sign, or exact=yes for this angle alone",
                               self->low, -self->low, -self->low);
         }

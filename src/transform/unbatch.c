@@ -5,7 +5,7 @@
  * The first step of the expansion finds how many there are; each field has a
  * step that carries out what was pending on one part, straight into the row:
  *
- *     sub = 0, 1, ...:  check | part sub of field a -> row | part sub of field b -> row
+ *     i = 0, 1, ...:  check | part i of field a -> row | part i of field b -> row
  */
 #include "transform/program.h"
 #include "transform/stages.h"
