@@ -36,8 +36,8 @@ def npy(
         one or several .npy files, read as one: their samples follow each other; dtype and
         all dimensions but the first must agree
     map: True or False, default False
-        map the files instead of reading them: saves a copy, but a file that is cut short
-        meanwhile kills the process; needed for arrays in Fortran order
+        map the files instead of reading them: saves a copy, but a file that is truncated
+        while it is mapped kills the process; needed for arrays in Fortran order
     name: str, default 'x'
         the field's name
 
@@ -67,8 +67,8 @@ def safetensors(
     name: str, default 'x'
         the field's name
     map: True or False, default False
-        map the file instead of reading it: saves a copy, but a file that is cut short
-        meanwhile kills the process
+        map the file instead of reading it: saves a copy, but a file that is truncated while
+        it is mapped kills the process
 
     As text: safetensors features.safetensors tensor=embedding
     """
@@ -134,8 +134,8 @@ def npz(
     array: str
         which array, with or without .npy; not needed if there is only one
     map: True or False, default False
-        map a stored array instead of reading it: saves a copy, but a file that is cut short
-        meanwhile kills the process; needed for stored arrays in Fortran order
+        map a stored array instead of reading it: saves a copy, but a file that is truncated
+        while it is mapped kills the process; needed for stored arrays in Fortran order
     name: str, default 'x'
         the field's name
 
@@ -211,8 +211,8 @@ def records(
     order: 'little' | 'big', default 'little'
         byte order of elements of more than one byte
     map: True or False, default False
-        map the files instead of reading them: saves a copy, but a file that is cut short
-        meanwhile kills the process
+        map the files instead of reading them: saves a copy, but a file that is truncated
+        while it is mapped kills the process
     name: str, default 'x'
         the field's name where fields= is not given
 
@@ -247,16 +247,16 @@ def tokens(
     length: int 1 to 16777216, required
         tokens in x, and in y
     stride: int 0 to 1099511627776, default 0
-        tokens from the begin of one window to the begin of the next; 0: as many as length,
-        so that no token of x comes twice
+        tokens from the beginning of one window to that of the next; 0: `length`, so that no
+        token of x comes twice
     shift: True or False, default True
-        yes: also y, which is x moved on by one token; no: only x
+        yes: also y, which is x shifted by one token; no: only x
     format: 'auto' | 'u16' | 'u32' | 'llmc' | 'megatron', default 'auto'
-        u16, u32: nothing but tokens; llmc: after llm.c's header; megatron: a .bin with an
-        .idx; auto: Megatron if there is an index, llm.c if there is its magic, else u16
+        u16, u32: only tokens; llmc: after llm.c's header; megatron: a .bin with an .idx;
+        auto: Megatron if there is an index, llm.c if there is its magic, else u16
     map: True or False, default False
-        map the files instead of reading them: saves a copy, but a file that is cut short
-        meanwhile kills the process
+        map the files instead of reading them: saves a copy, but a file that is truncated
+        while it is mapped kills the process
 
     As text: tokens train.bin length=1024
     """
@@ -654,8 +654,8 @@ class Stages:
             field whose values are the classes; all values are read when the pipeline is opened
         weights: float from 0, one or several
             how often each class is drawn, relative to the sum, in ascending order of the
-            classes; default: all equally often, so that a sample weighs one over the frequency
-            of its class
+            classes; default: all equally often, so a sample's weight is 1 over the frequency of
+            its class
         length: int from 0, default 0
             draws in an epoch; 0: as many as there are samples
         seed: int, default 0
@@ -1365,7 +1365,7 @@ class Stages:
         on: str
             the field to pack; default: the first that differs in length
         split: True or False, default True
-            yes: a document that does not fit goes on in the next window; no: it begins there,
+            yes: a document that does not fit continues in the next window; no: it begins there,
             and only a document longer than a window is split
 
         As text: pack_sequences 1024
@@ -1448,8 +1448,8 @@ class Stages:
             the most bytes that it takes; default: all that is free
         verify: 'open' | 'hit' | 'never' | 'content', default 'open'
             when size, times and inode of data files are checked: open: of all files when
-            opening; hit: of a sample's file at each hit; never; content: a sample's records are
-            read and hashed at each hit
+            opening; hit: of the sample's file, at each hit; never; content: instead, the
+            sample's records are read and hashed at each hit
         freeze: True or False, default False
             yes: random stages before it draw as in epoch 0, in every epoch
 
