@@ -347,7 +347,8 @@ static void bad_samples_say_what_is_wrong(void **state) {
         { "types=float64", "a\n0x10\n", 0, "\"0x10\" is not of type float64" },
         { "types=float64", "a\n1 2\n", 0, "\"1 2\" is not of type float64" },
         { "types=float64", "a\n\"1\"2x\n", 0, "\"12x\" is not of type float64" },
-        { "", "a,b\n1,\n", 0, "column 'b': the value is missing: say missing=nan or missing=zero" },
+        { "", "a,b\n1,\n", 0,
+          "column 'b': the value is missing: give missing=nan or missing=zero" },
         { "types=int64 missing=nan", "a\nNA\n", 0, "type int64 has no NaN" },
         { "", "a,b\n1,\"x\n", 0, "column 'b': its quote is never closed" },
         { "columns=a", "a,b\n1,\"x\n", 0, "column 'b': its quote is never closed" },
@@ -368,7 +369,7 @@ static void what_was_guessed_is_said(void **state) {
         strcat(content, "1\n");
     }
     strcat(content, "2.5\n");
-    expect_bad("", content, BRIM__CSV_GUESS, "is not of type int64, which the first records were");
+    expect_bad("", content, BRIM__CSV_GUESS, "is not of type int64, the type of the first records");
     content[2] = '.';
     strcpy(content + 3, "5\n2.5\n");
     expect_rows("", content, "a:float64\n0.5\n2.5");
@@ -382,8 +383,8 @@ static void files_that_are_refused(void **state) {
     expect_refused("", "a,b\n", BRIM_STATUS_CORRUPT, "holds only a header");
     expect_refused("types=text", "a,b", BRIM_STATUS_CORRUPT, "holds only a header");
     expect_refused_bytes("", "\x1f\x8b\b\0\n", 5, BRIM_STATUS_CORRUPT, "compressed with gzip");
-    expect_refused("", "a;b\n1;2\n", BRIM_STATUS_INVALID, "say delimiter=;");
-    expect_refused("", "a\tb\n1\t2\n", BRIM_STATUS_INVALID, "say delimiter=tab");
+    expect_refused("", "a;b\n1;2\n", BRIM_STATUS_INVALID, "give delimiter=;");
+    expect_refused("", "a\tb\n1\t2\n", BRIM_STATUS_INVALID, "give delimiter=tab");
     expect_refused("", "a,\"b\n", BRIM_STATUS_CORRUPT, "a quote is never closed");
     expect_refused("", "a,b,a\n1,2,3\n", BRIM_STATUS_INVALID,
                    "columns 1 and 3 would both be called 'a'");

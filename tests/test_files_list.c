@@ -271,7 +271,7 @@ static void test_bad_manifests(void **state) {
         const char *part;
     } cases[] = {
         { "b/none.csv", "", BRIM_STATUS_INVALID,
-          "say path= which of its columns holds the paths (label" },
+          "give path= with the column that has the paths (label" },
         { "b/none.csv", "path=photo", BRIM_STATUS_INVALID, "photo" },
         { "b/what.dat", "", BRIM_STATUS_INVALID, "format=csv" },
         { "b/absent.csv", "", BRIM_STATUS_IO, "absent.csv" },

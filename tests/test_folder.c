@@ -526,12 +526,12 @@ static void test_refusals(void **state) {
     assert_refused("x/file", "", BRIM_STATUS_INVALID, "is not a directory");
     assert_refused("x/flat", "", BRIM_STATUS_INVALID,
                    "no files with the extension .jpg, .jpeg, .png or .webp in it; 1 other, such "
-                   "as a.gif: say extensions=");
+                   "as a.gif: give extensions=");
     assert_refused("x/nothing", "", BRIM_STATUS_INVALID, "no files with");
     assert_refused("x/nothing", "classes=yes", BRIM_STATUS_INVALID, "classes=no");
     assert_refused("x/mixed", "", BRIM_STATUS_INVALID, "2 of 3 classes have no files");
     assert_refused("x/mixed", "", BRIM_STATUS_INVALID, "empty, void; allow_empty=yes");
-    assert_refused("x/loose", "", BRIM_STATUS_INVALID, "classes=no takes them");
+    assert_refused("x/loose", "", BRIM_STATUS_INVALID, "classes=no reads them");
     assert_refused("x/mixed", "field=label", BRIM_STATUS_INVALID, "allow_empty");
     assert_refused("x/mixed", "field=label allow_empty=yes", BRIM_STATUS_INVALID, "both 'label'");
     assert_refused("x/mixed", "extensions=", BRIM_STATUS_INVALID, "extensions=");

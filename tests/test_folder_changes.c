@@ -142,7 +142,7 @@ static void test_listings_beside_the_folder(void **state) {
     folder_use(&use, root.text, "index=beside classes=no");
     use_set(&use, "directories", above.text);
     assert_int_equal(open_in(&session, &use, NULL), BRIM_STATUS_INVALID);
-    assert_detail_has("say index=cache");
+    assert_detail_has("give index=cache");
     close_in(&session);
     folder_use(&use, root.text, "classes=no");
     use_set(&use, "directories", above.text);

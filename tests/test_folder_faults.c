@@ -241,7 +241,7 @@ static void test_progress(void **state) {
         const brim_status status = use.use.stage->open(&use.use, &session.opening, &session.source);
         if (asked.give_up > 0 && asked.calls > 0) {
             assert_int_equal(status, BRIM_STATUS_INTERRUPTED);
-            assert_detail_has("given up");
+            assert_detail_has("was stopped");
             assert_int_equal(cached_files(), 0);
         } else {
             assert_int_equal(status, BRIM_OK);

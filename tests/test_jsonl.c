@@ -556,8 +556,9 @@ static void test_refused_openings(void **state) {
     assert_not_opened("{\"a\":[[1,2],3]}\n", OPTIONS("fields=a"), BRIM_STATUS_INVALID,
                       "no common type");
     assert_not_opened("{\"a\":[[1,2]]}\n{\"a\":[[1]]}\n", NO_OPTIONS, BRIM_STATUS_INVALID,
-                      "have no one length: say it, as types=a:float64[][2]");
-    assert_not_opened("{\"a\":[[]]}\n", OPTIONS("fields=a"), BRIM_STATUS_INVALID, "no one length");
+                      "differ in length: give one, as types=a:float64[][2]");
+    assert_not_opened("{\"a\":[[]]}\n", OPTIONS("fields=a"), BRIM_STATUS_INVALID,
+                      "differ in length");
     assert_not_opened("{\"a\":[[[1]]]}\n", OPTIONS("fields=a"), BRIM_STATUS_INVALID,
                       "are not fields");
     assert_not_opened("{\"a\":true}\n{\"a\":1}\n", NO_OPTIONS, BRIM_STATUS_INVALID,
@@ -595,7 +596,7 @@ static void test_refused_openings(void **state) {
     for (size_t i = 0; i < BRIM__COUNT(types); i++) {
         char option[64];
         snprintf(option, sizeof option, "types=%s", types[i]);
-        assert_not_opened("{\"a\":1}\n", OPTIONS(option), BRIM_STATUS_INVALID, "is not a type of");
+        assert_not_opened("{\"a\":1}\n", OPTIONS(option), BRIM_STATUS_INVALID, "is not a type");
     }
     assert_not_opened("{\"a b\":1,\"a_b\":2}\n", NO_OPTIONS, BRIM_STATUS_INVALID,
                       "two keys give a field of the name 'a_b'");
@@ -646,7 +647,7 @@ static void test_missing(void **state) {
     open_lines(&jsonl, text, OPTIONS("fields=i,f,g,b,t,v,d", types));
     for (uint64_t sample = 1; sample < 4; sample++) {
         assert_int_equal(fetch(&jsonl, sample), BRIM_STATUS_CORRUPT);
-        assert_detail_has(sample == 1   ? "key 'i': is not there"
+        assert_detail_has(sample == 1   ? "key 'i': is missing"
                           : sample == 2 ? "key 'i': is null"
                                         : "key 'v': null in its list");
         assert_detail_has("missing=");
@@ -693,7 +694,7 @@ static void test_missing_nan(void **state) {
                "{\"i\":1,\"t\":\"\",\"v\":[]}\n{\"i\":1,\"b\":true,\"v\":[]}\n"
                "{\"i\":1,\"b\":true,\"t\":\"\"}\n",
                OPTIONS("missing=nan"));
-    static const char *const parts[] = { "int64 has no nan", "bool has no nan", "make it empty",
+    static const char *const parts[] = { "int64 has no NaN", "bool has no NaN", "make it empty",
                                          "make it empty" };
     for (uint64_t sample = 1; sample < 5; sample++) {
         assert_int_equal(fetch(&jsonl, sample), BRIM_STATUS_CORRUPT);

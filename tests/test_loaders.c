@@ -330,7 +330,7 @@ static void test_holding_more_than_hold(void **state) {
         brim_runtime *runtime = make_runtime(hold == 2 ? 2 : 0, 0);
         brim_open_options options = open_options(NULL);
         options.hold = hold;
-        struct session session = open_on(runtime, training, &options);
+        struct session session = open_on(runtime, validation, &options);
         struct digest digest = { 0 };
         brim_batch *held[4] = { 0 };
         char text[64];
@@ -353,7 +353,7 @@ static void test_holding_more_than_hold(void **state) {
         brim_batch_release(held[0]);
         held[0] = take_batch(&session);
         digest_batch(&digest, held[0]);
-        assert_same(digest, first_batches(training, hold + 1));
+        assert_same(digest, first_batches(validation, hold + 1));
         /* named in their order, whatever slots they lie in: the last one may lie in the first */
         assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &held[3]),
                          BRIM_STATUS_HELD);

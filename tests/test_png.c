@@ -544,8 +544,8 @@ static void a_bomb_of_chunks_is_refused(void **state) {
         const char *says; /* NULL: it is decoded */
     } cases[] = {
         { 4095, 4096, 100000, NULL },
-        { 4096, 0, 0, "PNG: more than 4096 chunks stand before its image data" },
-        { 1000000, 0, 0, "PNG: more than 4096 chunks stand before its image data" },
+        { 4096, 0, 0, "PNG: more than 4096 chunks come before its image data" },
+        { 1000000, 0, 0, "PNG: more than 4096 chunks come before its image data" },
         { 0, 4097, 0, "PNG: more than 4096 of its IDAT chunks are empty" },
         { 0, 1000000, 0, "PNG: more than 4096 of its IDAT chunks are empty" },
     };
@@ -612,7 +612,7 @@ static void wrong_headers_are_refused(void **state) {
     png.data[8 + 8 + 12] = 2; /* interlacing */
     expect_bad_image(png.data, png.count, BRIM__RGB, "interlacing 2");
     png.data[8 + 3] = 14;
-    expect_bad_image(png.data, png.count, BRIM__RGB, "13 are right");
+    expect_bad_image(png.data, png.count, BRIM__RGB, "it must have 13");
     png.data[8 + 4] = 'J';
     expect_bad_image(png.data, png.count, BRIM__RGB, "not with IHDR");
     free(png.data);

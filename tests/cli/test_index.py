@@ -63,7 +63,7 @@ class Index(support.Case):
 
     def test_files_that_need_none_and_files_that_fail(self):
         array = support.write_npy(self.folder / "x.npy", (4, 2))
-        self.assertIn(b"has no use for an index", brim("index", array).stdout)
+        self.assertIn(b"needs no index", brim("index", array).stdout)
         self.text.write_text("a\n")
         done = brim("index", self.folder / "none.txt", self.text, "--json", "--index-dir",
                     self.cache)
