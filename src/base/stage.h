@@ -102,4 +102,13 @@ static inline const struct brim__item *brim__item(const struct brim__use *use, s
     return &use->values[argument].items[0];
 }
 
+/* Rows of arguments that stages of several rooms have. */
+#define BRIM__SEED_ARGUMENT(help_) \
+    { .name = "seed", .type = BRIM_TYPE_INTEGER, .fallback = "0", .help = help_ }
+/* Of callbacks, for brim_call_random. */
+#define BRIM__CALLS_SEED_ARGUMENT \
+    BRIM__SEED_ARGUMENT("another seed gives brim_call_random other numbers")
+#define BRIM__ON_ARGUMENT(help_) \
+    { .name = "on", .type = BRIM_TYPE_WORD, .flags = BRIM_ARGUMENT_LIST, .help = help_ }
+
 #endif

@@ -7,8 +7,7 @@
 #include "batching/batching.h"
 #include "batching/stages.h"
 
-#define MOST_ROWS   2147483647.0
-#define MOST_ERRORS 4611686018427387904.0 /* 2^62 */
+#define MOST_ROWS 2147483647.0
 
 enum { ROWS, PER, MICRO, REMAINDER, ON_ERROR, MAX_ERRORS };
 enum { PER_RANK, PER_GLOBAL };
@@ -48,22 +47,8 @@ static const brim_argument_info arguments[] = {
         .help = "if there are too few samples for the last batch: a smaller batch, no batch, or a "
                 "full one with rows marked as not valid",
     },
-    [ON_ERROR] = {
-        .name = "on_error",
-        .type = BRIM_TYPE_CHOICE,
-        .fallback = "fail",
-        .choices = "fail|skip|replace",
-        .help = "at a bad sample: next fails, the batch has one row less, or another sample "
-                "replaces it",
-    },
-    [MAX_ERRORS] = {
-        .name = "max_errors",
-        .type = BRIM_TYPE_INTEGER,
-        .fallback = "1000",
-        .least = 0,
-        .most = MOST_ERRORS,
-        .help = "most bad samples in an epoch that skip and replace accept",
-    },
+    [ON_ERROR] = BRIM__ON_ERROR_ARGUMENT("fail|skip|replace", "the batch has one row less, or another sample replaces it"),
+    [MAX_ERRORS] = BRIM__MAX_ERRORS_ARGUMENT("skip and replace accept"),
 };
 
 static brim_status set(const struct brim__use *use, struct brim__batching *batching) {

@@ -225,7 +225,7 @@ static brim_status add(const struct brim__use *use, const struct brim__batch_sit
 
 static const brim_argument_info arguments[] = {
     [NAME] = BRIM__FUNCTION_ARGUMENT(""),
-    [SEED] = BRIM__FUNCTION_SEED_ARGUMENT,
+    [SEED] = BRIM__CALLS_SEED_ARGUMENT,
     [VERSION] = BRIM__FUNCTION_VERSION_ARGUMENT("the output of the function changes"),
 };
 

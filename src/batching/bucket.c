@@ -11,7 +11,6 @@
 
 #define MOST_TOKENS 1073741824.0 /* 2^30 */
 #define MOST_ROWS   65536
-#define MOST_ERRORS 4611686018427387904.0 /* 2^62 */
 
 enum { TOKENS, ROWS, BUFFER, EDGES, SHUFFLE, SEED, ON_ERROR, MAX_ERRORS };
 
@@ -55,27 +54,9 @@ static const brim_argument_info arguments[] = {
         .fallback = "yes",
         .help = "yes: the batches of one buffer in random order; no: the longest first",
     },
-    [SEED] = {
-        .name = "seed",
-        .type = BRIM_TYPE_INTEGER,
-        .fallback = "0",
-        .help = "another number gives another order of batches",
-    },
-    [ON_ERROR] = {
-        .name = "on_error",
-        .type = BRIM_TYPE_CHOICE,
-        .fallback = "fail",
-        .choices = "fail|skip",
-        .help = "at a bad sample: next fails, or it is left out",
-    },
-    [MAX_ERRORS] = {
-        .name = "max_errors",
-        .type = BRIM_TYPE_INTEGER,
-        .fallback = "1000",
-        .least = 0,
-        .most = MOST_ERRORS,
-        .help = "most bad samples in an epoch that skip accepts",
-    },
+    [SEED] = BRIM__SEED_ARGUMENT("another number gives another order of batches"),
+    [ON_ERROR] = BRIM__ON_ERROR_ARGUMENT("fail|skip", "or it is left out"),
+    [MAX_ERRORS] = BRIM__MAX_ERRORS_ARGUMENT("skip accepts"),
 };
 
 static brim_status set(const struct brim__use *use, struct brim__batching *batching) {

@@ -50,10 +50,7 @@ enum {
                       .least = 0,                                                                  \
                       .most = 1,                                                                   \
                       .help = "probability that a batch is mixed" },                               \
-    [BRIM__MIX_SEED] = { .name = "seed",                                                           \
-                         .type = BRIM_TYPE_INTEGER,                                                \
-                         .fallback = "0",                                                          \
-                         .help = "another number draws other batches and lambdas" }
+    [BRIM__MIX_SEED] = BRIM__SEED_ARGUMENT("another number draws other batches and lambdas")
 
 /* Where a field's rows lie, and of what they consist. */
 struct brim__mixed {

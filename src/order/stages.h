@@ -10,11 +10,7 @@
 #define BRIM__ORDER_MOST_ARGUMENT 4611686018427387904.0 /* 2^62 */
 
 /* Rows that several of them have. */
-#define BRIM__ORDER_SEED_ARGUMENT(what)                             \
-    {                                                               \
-        .name = "seed", .type = BRIM_TYPE_INTEGER, .fallback = "0", \
-        .help = "another number gives " what                        \
-    }
+#define BRIM__ORDER_SEED_ARGUMENT(what) BRIM__SEED_ARGUMENT("another number gives " what)
 #define BRIM__LABEL_ARGUMENT                                                                      \
     {                                                                                             \
         .name = "label", .type = BRIM_TYPE_WORD,                                                  \

@@ -133,10 +133,7 @@ static const brim_argument_info arguments[] = {
                             .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
                             .help = "the function, bound when planning or opening with the number "
                                     "of its samples and the fields that it promises" },
-    [ARGUMENT_SEED] = { .name = "seed",
-                        .type = BRIM_TYPE_INTEGER,
-                        .fallback = "0",
-                        .help = "another seed gives brim_call_random other numbers" },
+    [ARGUMENT_SEED] = BRIM__CALLS_SEED_ARGUMENT,
     [ARGUMENT_VERSION] = BRIM__VERSION_ARGUMENT("the function gives other samples",
                                                 "; a cache file needs one that is not 0"),
 };

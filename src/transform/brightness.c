@@ -70,7 +70,7 @@ static const brim_argument_info arguments[] = {
               .most = 1,
               .help = "instead: a random value from -max to max is added" },
     [P] = BRIM__P_ARGUMENT("1"),
-    [SEED] = BRIM__SEED_ARGUMENT,
+    [SEED] = BRIM__DRAWS_SEED_ARGUMENT,
     [ON] = BRIM__IMAGES_ARGUMENT,
 };
 

@@ -81,10 +81,8 @@ static const brim_argument_info arguments[] = {
                 .type = BRIM_TYPE_WORD,
                 .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
                 .help = "type to convert to: uint8, int64, float16, bfloat16, float32, ..." },
-    [ON] = { .name = "on",
-             .type = BRIM_TYPE_WORD,
-             .flags = BRIM_ARGUMENT_LIST,
-             .help = "fields to convert; default: all except text, bytes and class numbers" },
+    [ON] =
+        BRIM__ON_ARGUMENT("fields to convert; default: all except text, bytes and class numbers"),
 };
 
 const struct brim__stage brim__stage_cast = {

@@ -138,7 +138,7 @@ static const brim_argument_info arguments[] = {
               .most = 0.5,
               .help = "h: a turn from -h to h of the full circle; or low,high" },
     [P] = BRIM__P_ARGUMENT("1"),
-    [SEED] = BRIM__SEED_ARGUMENT,
+    [SEED] = BRIM__DRAWS_SEED_ARGUMENT,
     [ON] = BRIM__IMAGES_ARGUMENT,
 };
 

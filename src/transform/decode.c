@@ -199,10 +199,7 @@ static const brim_argument_info arguments[] = {
                      .least = 1,
                      .most = 4294836225.0,
                      .help = "larger images are bad samples, and the plan has no memory for them" },
-    [ON] = { .name = "on",
-             .type = BRIM_TYPE_WORD,
-             .flags = BRIM_ARGUMENT_LIST,
-             .help = "fields of encoded images; default: all fields of bytes" },
+    [ON] = BRIM__ON_ARGUMENT("fields of encoded images; default: all fields of bytes"),
 };
 
 const struct brim__stage brim__stage_decode = {

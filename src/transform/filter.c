@@ -108,10 +108,7 @@ static const brim_argument_info arguments[] = {
     [BY] = { .name = "by",
              .type = BRIM_TYPE_BINDING,
              .help = "a function bound when the pipeline is opened, instead of conditions" },
-    [SEED] = { .name = "seed",
-               .type = BRIM_TYPE_INTEGER,
-               .fallback = "0",
-               .help = "another seed gives brim_call_random other numbers" },
+    [SEED] = BRIM__CALLS_SEED_ARGUMENT,
     [VERSION] = BRIM__FUNCTION_VERSION_ARGUMENT("the function keeps other samples"),
 };
 

@@ -85,7 +85,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
 
 static const brim_argument_info arguments[] = {
     [NAME] = BRIM__FUNCTION_ARGUMENT(", with the most samples that it makes of one"),
-    [SEED] = BRIM__FUNCTION_SEED_ARGUMENT,
+    [SEED] = BRIM__CALLS_SEED_ARGUMENT,
     [VERSION] = BRIM__FUNCTION_VERSION_ARGUMENT("the output of the function changes"),
 };
 

@@ -47,7 +47,7 @@ static const brim_argument_info arguments[] = {
               .choices = "horizontal|vertical",
               .help = "horizontal: left and right are exchanged; vertical: top and bottom" },
     [P] = BRIM__P_ARGUMENT("0.5"),
-    [SEED] = BRIM__SEED_ARGUMENT,
+    [SEED] = BRIM__DRAWS_SEED_ARGUMENT,
     [ON] = BRIM__PICTURES_ARGUMENT,
 };
 

@@ -61,11 +61,6 @@ brim_status brim__function_failed(const struct brim__function *function,
         .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,  \
         .help = "a function bound when the pipeline is opened" help_ \
     }
-#define BRIM__FUNCTION_SEED_ARGUMENT                                \
-    {                                                               \
-        .name = "seed", .type = BRIM_TYPE_INTEGER, .fallback = "0", \
-        .help = "another seed gives brim_call_random other numbers" \
-    }
 #define BRIM__FUNCTION_VERSION_ARGUMENT(help_) \
     { .name = "version", .type = BRIM_TYPE_WORD, .fallback = "0", .help = "change it when " help_ }
 

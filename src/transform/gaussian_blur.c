@@ -82,7 +82,7 @@ static const brim_argument_info arguments[] = {
                 .most = 1e3,
                 .help = "standard deviation in pixels, drawn from low,high; or one value" },
     [P] = BRIM__P_ARGUMENT("1"),
-    [SEED] = BRIM__SEED_ARGUMENT,
+    [SEED] = BRIM__DRAWS_SEED_ARGUMENT,
     [ON] = BRIM__IMAGES_ARGUMENT,
 };
 

@@ -86,7 +86,7 @@ void brim__act_pad(struct brim__acts *acts, uint32_t left, uint32_t top, uint32_
         .name = "p", .type = BRIM_TYPE_REAL, .fallback = otherwise, .least = 0, .most = 1, \
         .help = "the probability; 1: always"                                               \
     }
-#define BRIM__SEED_ARGUMENT                                                     \
+#define BRIM__DRAWS_SEED_ARGUMENT                                               \
     {                                                                           \
         .name = "seed", .type = BRIM_TYPE_INTEGER, .fallback = "0", .least = 0, \
         .most = 9007199254740992.0, .help = "another seed gives other draws"    \

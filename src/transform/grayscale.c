@@ -75,7 +75,7 @@ static const brim_argument_info arguments[] = {
                    .choices = "keep|1",
                    .help = "keep: the same number of channels, all equal; 1: one channel" },
     [P] = BRIM__P_ARGUMENT("1"),
-    [SEED] = BRIM__SEED_ARGUMENT,
+    [SEED] = BRIM__DRAWS_SEED_ARGUMENT,
     [ON] = BRIM__IMAGES_ARGUMENT,
 };
 

@@ -65,10 +65,7 @@ static const brim_argument_info arguments[] = {
                .type = BRIM_TYPE_WORD,
                .fallback = "hwc",
                .help = "the same letters in the order of the data" },
-    [ON] = { .name = "on",
-             .type = BRIM_TYPE_WORD,
-             .flags = BRIM_ARGUMENT_LIST,
-             .help = "fields to reorder; default: the first" },
+    [ON] = BRIM__ON_ARGUMENT("fields to reorder; default: the first"),
 };
 
 const struct brim__stage brim__stage_layout = {

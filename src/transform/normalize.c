@@ -248,10 +248,7 @@ static const brim_argument_info arguments[] = {
                .least = -BRIM_MAX_RANK,
                .most = BRIM_MAX_RANK,
                .help = "dimension of the channels; default: found by its length" },
-    [ON] = { .name = "on",
-             .type = BRIM_TYPE_WORD,
-             .flags = BRIM_ARGUMENT_LIST,
-             .help = "fields to normalise; default: the first" },
+    [ON] = BRIM__ON_ARGUMENT("fields to normalise; default: the first"),
 };
 
 const struct brim__stage brim__stage_normalize = {

@@ -126,10 +126,7 @@ static const brim_argument_info arguments[] = {
                 .type = BRIM_TYPE_WORD,
                 .fallback = "float32",
                 .help = "type of the vector's elements" },
-    [ON] = { .name = "on",
-             .type = BRIM_TYPE_WORD,
-             .flags = BRIM_ARGUMENT_LIST,
-             .help = "fields of class numbers; default: the last" },
+    [ON] = BRIM__ON_ARGUMENT("fields of class numbers; default: the last"),
 };
 
 const struct brim__stage brim__stage_one_hot = {

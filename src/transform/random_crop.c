@@ -102,7 +102,7 @@ static const brim_argument_info arguments[] = {
                .help = "the padding: one colour, the last pixel, or the image mirrored" },
     [FILL] = BRIM__FILL_ARGUMENT("the colour, 0 to 255; one value or one for each channel"),
     [MASK_FILL] = BRIM__MASK_FILL_ARGUMENT("padding"),
-    [SEED] = BRIM__SEED_ARGUMENT,
+    [SEED] = BRIM__DRAWS_SEED_ARGUMENT,
     [ON] = BRIM__PICTURES_ARGUMENT,
 };
 

@@ -158,7 +158,7 @@ static const brim_argument_info arguments[] = {
                 .type = BRIM_TYPE_YESNO,
                 .fallback = "no",
                 .help = "yes: a random colour for each pixel instead" },
-    [SEED] = BRIM__SEED_ARGUMENT,
+    [SEED] = BRIM__DRAWS_SEED_ARGUMENT,
     [ON] = BRIM__IMAGES_ARGUMENT,
 };
 

@@ -116,7 +116,7 @@ static const brim_argument_info arguments[] = {
                 .most = 1e4,
                 .help = "width to height of the part, smallest and largest" },
     [FILTER] = BRIM__FILTER_ARGUMENT,
-    [SEED] = BRIM__SEED_ARGUMENT,
+    [SEED] = BRIM__DRAWS_SEED_ARGUMENT,
     [ON] = BRIM__PICTURES_ARGUMENT,
 };
 

@@ -83,10 +83,7 @@ static const brim_argument_info arguments[] = {
                 .least = -1,
                 .most = 9007199254740992.0,
                 .help = "the new dimensions; one may be -1" },
-    [ON] = { .name = "on",
-             .type = BRIM_TYPE_WORD,
-             .flags = BRIM_ARGUMENT_LIST,
-             .help = "fields to reshape; default: the first" },
+    [ON] = BRIM__ON_ARGUMENT("fields to reshape; default: the first"),
 };
 
 const struct brim__stage brim__stage_reshape = {

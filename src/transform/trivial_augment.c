@@ -178,7 +178,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
 
 static const brim_argument_info arguments[] = {
     [FILL] = BRIM__FILL_ARGUMENT("colour of uncovered pixels: one value, or one for each channel"),
-    [SEED] = BRIM__SEED_ARGUMENT,
+    [SEED] = BRIM__DRAWS_SEED_ARGUMENT,
     [ON] = BRIM__IMAGES_ARGUMENT,
 };
 

@@ -197,10 +197,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
 }
 
 static const brim_argument_info arguments[] = {
-    [ON] = { .name = "on",
-             .type = BRIM_TYPE_WORD,
-             .flags = BRIM_ARGUMENT_LIST,
-             .help = "fields to take apart; others are repeated; default: all" },
+    [ON] = BRIM__ON_ARGUMENT("fields to take apart; others are repeated; default: all"),
 };
 
 const struct brim__stage brim__stage_unbatch = {
