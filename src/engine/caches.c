@@ -125,8 +125,8 @@ static void describe(const struct brim__cache *cache, brim_cache_stats *stats) {
 /* In the order of the pipeline: what stays on a device is the last of all. */
 static const struct brim__cache *find(const brim_plan *plan, size_t index) {
     size_t later = plan->cache_count - 1 - index;
-    if (plan->residents != NULL && later-- == 0) {
-        return plan->residents;
+    if (plan->device_cache != NULL && later-- == 0) {
+        return plan->device_cache;
     }
     const struct brim__cache *cache = plan->caches; /* newest first */
     while (later-- > 0) {
@@ -159,7 +159,7 @@ brim_status brim_loader_read_cache_stats(brim_loader *loader, size_t index,
         .hits = atomic_load_explicit(&cache->hits, memory_order_relaxed),
         .misses = atomic_load_explicit(&cache->misses, memory_order_relaxed),
     };
-    if (cache == loader->plan->residents) {
+    if (cache == loader->plan->device_cache) {
         brim__resident_stats(loader, &stats);
     } else {
         describe(cache, &stats);

@@ -59,7 +59,7 @@ static uint64_t found_behind(const brim_plan *plan, size_t stage) {
     for (const struct brim__cache *cache = plan->caches; cache != NULL; cache = cache->next) {
         found += found_in(cache, stage);
     }
-    return plan->residents != NULL ? found + found_in(plan->residents, stage) : found;
+    return plan->device_cache != NULL ? found + found_in(plan->device_cache, stage) : found;
 }
 
 brim_status brim_loader_read_stage_stats(brim_loader *loader, size_t stage,

@@ -61,14 +61,14 @@ static brim_status check_device_cache(const brim_plan *plan, const struct brim__
                                      "cache device: it keeps samples as they are delivered, and "
                                      "cannot be inside parentheses: put it at the end of the "
                                      "pipeline, before batch")
-           : plan->residents != NULL
+           : plan->device_cache != NULL
                ? brim__fail(BRIM_STATUS_SYNTAX, "cache device: there is one already")
                : BRIM_OK;
 }
 
 brim_status brim__check_residents(const struct brim__compiler *compiler) {
     const brim_plan *plan = compiler->plan;
-    if (plan->residents == NULL) {
+    if (plan->device_cache == NULL) {
         return BRIM_OK;
     }
     if (plan->sequence.on) {
@@ -186,7 +186,7 @@ static brim_status compile_residents(struct brim__compiler *compiler, struct bri
             brim__arena_take(&plan->arena, brim__residents_bytes(cache->count), &cache->memory);
     }
     if (status == BRIM_OK) {
-        plan->residents = cache;
+        plan->device_cache = cache;
     }
     return status;
 }

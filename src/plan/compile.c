@@ -178,7 +178,7 @@ static brim_status compile_stage(struct brim__compiler *compiler, const struct b
         return compile_order(compiler, use, site->index, site->key);
     }
     if (use->stage->add_transform != NULL) {
-        if (compiler->plan->residents != NULL) {
+        if (compiler->plan->device_cache != NULL) {
             return brim__fail(BRIM_STATUS_SYNTAX,
                               "'%s' comes after 'cache device', which keeps samples as they are "
                               "delivered: put it before",

@@ -179,9 +179,9 @@ brim_status brim__device_lay_out(brim_plan *plan, const struct brim__device *dev
         status = place_field(plan, f);
     }
     on_device->tail_bytes = brim__align(on_device->tail_bytes, brim__page_bytes());
-    if (status == BRIM_OK && plan->residents != NULL) {
+    if (status == BRIM_OK && plan->device_cache != NULL) {
         const uint64_t bytes = rows * sizeof(uint32_t);
-        plan->residents->most_bytes = brim__max(1, on_device->resident_bytes);
+        plan->device_cache->most_bytes = brim__max(1, on_device->resident_bytes);
         on_device->numbers = plan->info.slot_bytes;
         plan->info.slot_bytes += brim__align(bytes, brim__page_bytes());
         on_device->numbers_there = on_device->fixed_bytes;

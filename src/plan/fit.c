@@ -186,13 +186,13 @@ static bool fit_device(brim_plan *plan, char *reason) {
         left -= on_device->slot_bytes;
         info->planned_device_bytes += on_device->slot_bytes;
     }
-    if (plan->residents != NULL) { /* it takes what is free, now or when others leave */
+    if (plan->device_cache != NULL) { /* it takes what is free, now or when others leave */
         const uint64_t most =
-            brim__residents_most_bytes(plan->residents->count, plan->residents->most_bytes);
+            brim__residents_most_bytes(plan->device_cache->count, plan->device_cache->most_bytes);
         plan->on_device.resident_room = left;
         info->planned_device_bytes = brim__max(
             info->planned_device_bytes,
-            brim__min(plus(info->planned_device_bytes, brim__min(most, plan->residents->limit)),
+            brim__min(plus(info->planned_device_bytes, brim__min(most, plan->device_cache->limit)),
                       brim__budget_limit(plan->budget, on_device->kind)));
     }
     return true;
@@ -246,8 +246,8 @@ static void describe_caches(const brim_plan *plan, uint64_t left) {
     for (struct brim__cache *cache = plan->caches; cache != NULL; cache = cache->next) {
         describe_cache(plan, cache, cache->path != NULL ? UINT64_MAX : left);
     }
-    if (plan->residents != NULL) {
-        describe_cache(plan, plan->residents, plan->on_device.resident_room);
+    if (plan->device_cache != NULL) {
+        describe_cache(plan, plan->device_cache, plan->on_device.resident_room);
     }
 }
 

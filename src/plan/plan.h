@@ -81,7 +81,7 @@ struct brim_plan {
     void *progress_user;
     struct brim__cache *caches; /* newest first */
     uint32_t cache_count;
-    struct brim__cache *residents; /* `cache device`, which is none of these; NULL: none */
+    struct brim__cache *device_cache; /* `cache device`, which is none of these; NULL: none */
     struct brim__leaf *leaf[BRIM__MAX_LEAVES];
     uint32_t leaf_count;
     struct brim__layout made;      /* what workers fill */

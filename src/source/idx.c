@@ -184,7 +184,7 @@ static brim_status open_gzip(struct brim__source *source, size_t index, struct h
         char text[BRIM__SHAPE_TEXT];
         status = brim__fail(BRIM_STATUS_CORRUPT,
                             "%s: byte 4 of what is inflated: shape %s takes %llu bytes, which a "
-                            "file of %llu bytes cannot become",
+                            "file of %llu bytes cannot inflate to",
                             file->path, brim__shape_text(&header->shape, text),
                             (unsigned long long)header->bytes, (unsigned long long)file->bytes);
     }
