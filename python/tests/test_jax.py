@@ -212,7 +212,7 @@ class Loader(support.Case):
             kept = []
             with (
                 unittest.mock.patch("brim._adapters.PATIENCE", 0.1),
-                self.assertRaisesRegex(brim.BudgetError, "are kept"),
+                self.assertRaisesRegex(brim.BudgetError, "are held"),
                 warnings.catch_warnings(),
             ):
                 warnings.simplefilter("ignore")

@@ -109,9 +109,18 @@ uint64_t brim__shard_delivery_of_step(const struct brim__shard *shard, uint64_t 
     return step * brim__shard_micro_count(shard, shard->global_rows);
 }
 
-/* How many of rows [begin, end) lie below `valid`. */
-static uint64_t valid_of(uint64_t begin, uint64_t end, uint64_t valid) {
-    return brim__min(end, valid) - brim__min(begin, valid);
+void brim__shard_micro(const struct brim__shard *shard, uint64_t rows, uint64_t micro,
+                       uint64_t *begin, uint64_t *end) {
+    uint64_t first, last;
+    brim__shard_own_rows(shard, rows, &first, &last);
+    *begin = brim__min(first + micro * shard->micro_rows, last);
+    *end = brim__min(*begin + shard->micro_rows, last);
+}
+
+uint64_t brim__shard_valid(const struct brim__shard *shard, uint64_t rows, uint64_t valid) {
+    uint64_t first, last;
+    brim__shard_own_rows(shard, rows, &first, &last);
+    return brim__min(last, valid) - brim__min(first, valid);
 }
 
 void brim__shard_delivery(const struct brim__shard *shard, uint64_t index,
@@ -125,18 +134,16 @@ void brim__shard_delivery(const struct brim__shard *shard, uint64_t index,
     const uint64_t rows = valid == shard->global_rows ? valid : last_rows(shard);
 
     const uint64_t micro = index - number * in_full;
-    uint64_t rank_first, rank_last;
-    brim__shard_own_rows(shard, rows, &rank_first, &rank_last);
-    const uint64_t from = brim__min(rank_first + micro * shard->micro_rows, rank_last);
-    const uint64_t to = brim__min(from + shard->micro_rows, rank_last);
+    uint64_t from, to;
+    brim__shard_micro(shard, rows, micro, &from, &to);
     *delivery = (struct brim__delivery){
         .step = shard->base / shard->global_rows + number,
         .micro = (uint32_t)micro,
         .micro_count = (uint32_t)brim__shard_micro_count(shard, rows),
         .first = begin + from,
         .rows = to - from,
-        .valid_rows = valid_of(from, to, valid),
-        .step_rows = valid_of(rank_first, rank_last, valid),
+        .valid_rows = brim__min(to, valid) - brim__min(from, valid),
+        .step_rows = brim__shard_valid(shard, rows, valid),
         .global_rows = valid,
         .resume = begin,
         .resume_next = begin + valid,

@@ -52,6 +52,11 @@ void brim__shard_delivery(const struct brim__shard *shard, uint64_t index,
 void brim__shard_own_rows(const struct brim__shard *shard, uint64_t rows, uint64_t *begin,
                           uint64_t *end);
 uint64_t brim__shard_micro_count(const struct brim__shard *shard, uint64_t rows);
+/* The rows [begin, end) of it that one of this rank's micro-batches takes; and how many of this
+ * rank's rows are valid, if the first `valid` of the step are. */
+void brim__shard_micro(const struct brim__shard *shard, uint64_t rows, uint64_t micro,
+                       uint64_t *begin, uint64_t *end);
+uint64_t brim__shard_valid(const struct brim__shard *shard, uint64_t rows, uint64_t valid);
 
 /* bucket: a step is one batch for each rank, in the order of ranks. The number of this rank's,
  * over all steps; whose turn it is after `made` batches of the step; whether that is all. */

@@ -56,14 +56,40 @@ void brim__chain_retry(brim_loader *loader) {
 bool brim__chain_turn(brim_loader *loader, bool is_next) {
     bool did = false;
     brim__lock(&loader->mutex);
+    const unsigned wanted = atomic_load(&loader->wanted);
     for (uint32_t i = loader->ring_count; !did && !loader->closing && i-- > 0;) {
         did = loader->ring[i].role->turn(loader, is_next);
     }
     if (!did && !is_next) {
         atomic_store(&loader->wants, false);
+        if (atomic_load(&loader->wanted) != wanted) { /* after it was looked for */
+            atomic_store(&loader->wants, true);
+        }
     }
     brim__loader_unlock(loader);
     return did;
+}
+
+void brim__chain_push(brim_loader *loader) {
+    for (uint32_t i = loader->ring_count; i-- > 0;) {
+        const struct brim__ring_role *role = loader->ring[i].role;
+        while (role->quick && role->turn(loader, true)) {
+        }
+    }
+}
+
+void brim__chain_grow(brim_loader *loader) {
+    for (uint32_t i = 0; i < loader->ring_count; i++) {
+        loader->ring[i].grow = true;
+    }
+}
+
+bool brim__chain_is_worked_at(const brim_loader *loader) {
+    bool works = loader->stream.pulling;
+    for (uint32_t i = 0; i < loader->rows->cap; i++) {
+        works |= loader->rows->slot[i].busy > 0;
+    }
+    return works;
 }
 
 /* ------------------------------------------------------------- going back */
@@ -94,7 +120,7 @@ void brim__chain_recall(brim_loader *loader, uint64_t ticket) {
         ring->make = brim__min(ring->make, ticket);
         ring->take = brim__min(ring->take, ticket);
     }
-    atomic_store(&loader->wants, true);
+    brim__loader_want(loader);
 }
 
 void brim__chain_abandon(brim_loader *loader) {
@@ -104,7 +130,7 @@ void brim__chain_abandon(brim_loader *loader) {
     }
     loader->stream.unmade.slot = NULL;
     loader->begun = loader->taken;
-    atomic_store(&loader->wants, true);
+    brim__loader_want(loader);
 }
 
 /* -------------------------------------------------------------- giving way */
@@ -156,7 +182,7 @@ uint64_t brim__chain_revoke(void *holder, brim_memory kind, uint64_t wanted) {
     loader->revoking = false;
     brim__loader_note_lacking(loader);
     loader->stats.revoked += freed > 0;
-    atomic_store(&loader->wants, true);
+    brim__loader_want(loader);
     brim__loader_event(loader);
     brim__loader_unlock(loader);
     brim__pool_wake(loader->runtime);
@@ -168,6 +194,9 @@ uint64_t brim__chain_revoke(void *holder, brim_memory kind, uint64_t wanted) {
 void brim__chain_check(const brim_loader *loader) {
     const struct brim__ring *last = loader->last;
     const uint32_t lent = brim__ring_count(last, BRIM__SLOT_LENT);
+    if (loader->closing) {
+        return; /* memory goes whatever the states are */
+    }
     for (uint32_t i = 0; i < loader->ring_count; i++) {
         const struct brim__ring *ring = &loader->ring[i];
         brim__ring_check(ring);

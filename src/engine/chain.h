@@ -9,48 +9,8 @@
  * A ring of encoded bytes could come before the rows: its role would read, and the role of the rows
  * would take from it.
  *
- * What happens to a failure: where it is kept until `next` returns it in its turn, and what the
- * next call does.
- *
- *   what failed          │ direct plan             │ a sequencer stands      │ samples stay on the
- *                        │                         │ before                  │ device (direct)
- *   ─────────────────────┼─────────────────────────┼─────────────────────────┼────────────────────────
- *   a row, with          │ in the slot; the batch  │ in the sequencer's      │ as direct
- *   on_error=fail        │ is made again           │ ring; the sample is     │
- *                        │                         │ made again, of a stream │
- *                        │                         │ left out                │
- *                        │                         │                         │
- *   too many bad samples │ not kept; the batch is  │ not kept; counted       │ as direct
- *                        │ made again and counted  │ again. One after the    │
- *                        │ again                   │ other: in the           │
- *                        │                         │ sequencer's ring        │
- *                        │                         │                         │
- *   a stage on the batch │ in the slot; the batch  │ in the sequencer's      │ (not allowed)
- *                        │ is made again           │ ring; made again from   │
- *                        │                         │ the last position       │
- *                        │                         │ delivered, left out     │
- *                        │                         │ where that cannot be    │
- *                        │                         │                         │
- *   an upload, when it   │ in the slot; the batch  │ in the slot; sent again │ as a copy that fails
- *   is put into the      │ is made again           │ through a new queue     │ later
- *   queue                │                         │                         │
- *                        │                         │                         │
- *   a copy later, of a   │ in the device ring, at  │ in the staging slot;    │ in the device ring, at
- *   batch that waits     │ once; recalled: made    │ sent again before all   │ once; its samples are
- *                        │ again with all after it │ others, to the place it │ withdrawn, and it is
- *                        │                         │ has                     │ recalled
- *                        │                         │                         │
- *   a copy later, of a   │ in the lent slot:       │ the same                │ the same, in all that
- *   batch that is lent   │ brim_batch_wait and     │                         │ are lent from it on;
- *                        │ others return it, once  │                         │ the rest is recalled
- *                        │                         │                         │
- *   a copy later, of     │ nowhere                 │ nowhere                 │ in all that are lent;
- *   what a seek has      │                         │                         │ the rest is recalled
- *   dropped              │                         │                         │
- *
- * If the mark in the consumer's queue fails at a release, the slot is lost, and another is made up
- * for it. If there is no memory for one and no slot will be free as long as the user releases
- * nothing, the staging slot keeps that error.
+ * brim__chain_check (loader.h) asserts what is said here and in ring.h. What happens to a failure,
+ * where it is kept and what the next call does, is a table in docs/engine.md.
  */
 #ifndef BRIM_CHAIN_H
 #define BRIM_CHAIN_H
@@ -76,6 +36,13 @@ void brim__chain_retry(brim_loader *loader);
  * itself. False: there was nothing to do. */
 bool brim__chain_turn(brim_loader *loader, bool is_next);
 
+/* All work that is over at once, such as putting copies into a queue. */
+void brim__chain_push(brim_loader *loader);
+/* A consumer waits: each ring takes one more slot, if it is planned and there is memory. */
+void brim__chain_grow(brim_loader *loader);
+/* A thread is making rows. */
+bool brim__chain_is_worked_at(const brim_loader *loader);
+
 /* The batches from `ticket` on that are not lent are begun again later. Not after a sequencer. */
 void brim__chain_recall(brim_loader *loader, uint64_t ticket);
 /* All that is not lent is dropped; what is made next is where loader->taken stands. */
@@ -83,7 +50,5 @@ void brim__chain_abandon(brim_loader *loader);
 
 /* A brim__revoke. Takes the locks itself. */
 uint64_t brim__chain_revoke(void *holder, brim_memory kind, uint64_t wanted);
-
-void brim__chain_check(const brim_loader *loader); /* asserts what the drawings say */
 
 #endif

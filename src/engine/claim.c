@@ -15,7 +15,6 @@ void brim__begin(brim_loader *loader, struct brim__slot *slot) {
     slot->epoch = loader->begun.epoch;
     slot->index = loader->begun.index++;
     slot->claims.ended = false;
-    brim__slot_restart(slot);
 }
 
 /* Gives the next delivery a slot. NULL: no slot, or no data at all. */
@@ -39,6 +38,7 @@ static struct brim__slot *begin_delivery(brim_loader *loader) {
     brim__shard_delivery(&shard, loader->begun.index, &slot->delivery);
     slot->rows = (uint32_t)slot->delivery.rows;
     brim__begin(loader, slot);
+    brim__slot_restart(slot);
     if (slot->state == BRIM__SLOT_READY) { /* it has no rows */
         brim__loader_event(loader);
     }

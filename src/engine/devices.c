@@ -39,7 +39,7 @@ bool brim__pool_polls(brim_runtime *runtime) {
 void brim__pool_poll(brim_runtime *runtime) {
     for (brim_loader *loader = runtime->loaders; loader != NULL; loader = loader->next) {
         if (atomic_load(&loader->polls)) {
-            atomic_store(&loader->wants, true);
+            brim__loader_want(loader);
         }
     }
 }

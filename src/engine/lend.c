@@ -2,7 +2,6 @@
  * lend.c: whether a batch may be lent, and lending it.
  */
 #include "engine/chain.h"
-#include "engine/sequencer.h"
 #include "engine/upload.h"
 
 #include <stdio.h>
@@ -67,6 +66,7 @@ brim_status brim__lend_begin(brim_loader *loader) {
     while (status == BRIM_OK && brim__ring_firm(loader->last) <= loader->lent) {
         status = brim__ring_firm_up(loader, loader->last);
     }
+    brim__lend_end(loader); /* a batch may have been released while the mutex was */
     if (status == BRIM_STATUS_BUDGET) {
         char why[BRIM__DETAIL_BYTES / 2];
         brim__copy_text(why, sizeof why, brim_detail());
@@ -227,11 +227,7 @@ brim_status brim__lend(brim_loader *loader, struct brim__slot *slot, brim_batch 
     brim__slot_set(slot, BRIM__SLOT_LENT);
     loader->lent++;
     ring->take++;
-    if (loader->sequencer != NULL) {
-        loader->sequencer->delivered = slot->resume;
-    } else {
-        loader->taken.index++;
-    }
+    brim__loader_took(loader, slot);
     count(loader, slot);
     brim__loader_ref(loader);
     *out = &slot->batch;

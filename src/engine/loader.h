@@ -6,6 +6,7 @@
  *     workers ► ring ► next                          a direct plan
  *     workers ► chunks ► sequencer's ring ► next     samples are placed one after the other
  *     workers ► ring ► device ring ► next            batches are delivered on a device
+ *     workers ► chunks ► sequencer's ring ► device ring ► next      both
  *
  * | what happens to a batch | file |
  * |---|---|
@@ -27,6 +28,7 @@
 
 #define BRIM__ERRORS_KEPT 8
 #define BRIM__MOST_RINGS  3
+#define BRIM__POLL_NS     100000 /* between two looks for what a device has done */
 
 /* One thread's working memory. */
 struct brim__scratch {
@@ -80,7 +82,8 @@ struct brim_loader {
     bool shared; /* slots, chunks and scratch are pages that other processes can map */
 
     struct brim_loader *next; /* runtime's pool lock */
-    atomic_bool wants;        /* may have rows to make */
+    atomic_bool wants;        /* there may be work for a worker ... */
+    atomic_uint wanted;       /* ... as often as that was said */
     atomic_bool starving;     /* a consumer waits for rows */
     atomic_bool interrupted;  /* `next` is to return; also what it makes itself stops by it */
     atomic_bool stopping;     /* being closed: what workers make stops by it */
@@ -127,6 +130,19 @@ struct brim_loader {
     uint64_t errors;
 };
 
+/* With assertions, all that the drawings say is checked whenever the mutex is released. */
+#ifdef NDEBUG
+#define BRIM__CHECK_CHAIN(loader) ((void)0)
+#else
+#define BRIM__CHECK_CHAIN(loader) brim__chain_check(loader)
+#endif
+void brim__chain_check(const brim_loader *loader);
+
+/* There may be work for a worker. From any thread. */
+static inline void brim__loader_want(brim_loader *loader) {
+    atomic_fetch_add(&loader->wanted, 1);
+    atomic_store(&loader->wants, true);
+}
 /* Something happened that a thread may wait for: it is woken when the mutex is released, so
  * that it does not meet a held lock. mutex held. */
 static inline void brim__loader_event(brim_loader *loader) {
@@ -136,6 +152,7 @@ static inline void brim__loader_event(brim_loader *loader) {
 /* Releases the mutex and wakes the threads that wait for events. A thread inside the loader does
  * it, so that the loader is still there. */
 static inline void brim__loader_unlock(brim_loader *loader) {
+    BRIM__CHECK_CHAIN(loader);
     const bool news = loader->news;
     loader->news = false;
     brim__unlock(&loader->mutex);
@@ -145,6 +162,7 @@ static inline void brim__loader_unlock(brim_loader *loader) {
 }
 /* Waits for an event, with the mutex held, and released meanwhile. */
 static inline void brim__loader_wait(brim_loader *loader, uint64_t deadline) {
+    BRIM__CHECK_CHAIN(loader);
     if (loader->news) {
         loader->news = false;
         brim__broadcast(&loader->ready);
@@ -160,10 +178,14 @@ void brim__loader_ref(brim_loader *loader);
 void brim__loader_unref(brim_loader *loader);
 
 /* seek.c, with the mutex held: of the next batch; and whether that epoch is known to have
- * none. What the deliveries of an epoch are; the loader goes to a position of a sequenced
- * plan. */
+ * none. BRIM_OK: batches come; else why none does: BRIM_STATUS_END, with which the next epoch
+ * begins, or a failure. What the deliveries of an epoch are; the loader goes to a position of a
+ * sequenced plan. */
 uint64_t brim__loader_epoch(const brim_loader *loader);
 bool brim__loader_at_end(const brim_loader *loader);
+brim_status brim__loader_end(brim_loader *loader);
+/* The batch of the slot was taken. */
+void brim__loader_took(brim_loader *loader, const struct brim__slot *slot);
 struct brim__shard brim__loader_shard(const brim_loader *loader, uint64_t epoch);
 void brim__loader_go(brim_loader *loader, const struct brim__position *position);
 /* Enters a call that only one thread may be in; with BRIM_OK the mutex is held until

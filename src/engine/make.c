@@ -208,7 +208,7 @@ void brim__run_end(struct brim__run *run, uint64_t took) {
     if (loader->revoking) {
         brim__loader_event(loader);
     }
-    atomic_store(&loader->wants, true);
+    brim__loader_want(loader);
 }
 
 /* Claims rows and makes them. */

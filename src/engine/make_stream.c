@@ -20,7 +20,7 @@ static struct brim__slot *begin_chunk(brim_loader *loader) {
     slot->rows = 0;
     slot->delivery = (struct brim__delivery){ .first = stream->at };
     brim__begin(loader, slot);
-    brim__slot_set(slot, BRIM__SLOT_FILLING);
+    brim__slot_fill(slot);
     slot->busy = 1;
     return slot;
 }
@@ -147,7 +147,7 @@ static bool turn(brim_loader *loader, bool is_next) {
         return true;
     }
     const bool stuck = note_pulled(loader, run.slot, &pulled);
-    atomic_store(&loader->wants, true);
+    brim__loader_want(loader);
     brim__loader_unlock(loader);
     brim__pool_wake(loader->runtime); /* the next one may pull */
 

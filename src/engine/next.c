@@ -14,43 +14,16 @@
 #include "base/struct.h"
 #include "engine/chain.h"
 #include "engine/log.h"
-#include "engine/sequencer.h"
-#include "engine/upload.h"
 
 #define HELP_NS 2000000
 #define SPIN_NS 50000
-
-/* ------------------------------------------------------------ ends of epochs */
-
-/* What has been made of the next epoch is kept. */
-static void begin_epoch(brim_loader *loader) {
-    loader->epoch_bad = 0;
-    if (loader->sequencer != NULL) {
-        brim__sequencer_begin_epoch(loader);
-    } else {
-        loader->taken = (struct brim__cursor){ .epoch = loader->taken.epoch + 1 };
-    }
-}
-
-/* All batches of the epoch were taken: says so, once, or what no batch could tell of. */
-static brim_status end_epoch(brim_loader *loader) {
-    const uint64_t epoch = brim__loader_epoch(loader);
-    brim_status status = brim__sequencer_check_end(loader);
-    if (status == BRIM_STATUS_CORRUPT) {
-        return status; /* as often as it is asked */
-    }
-    begin_epoch(loader);
-    return status != BRIM_OK
-               ? status
-               : brim__fail(BRIM_STATUS_END, "the end of epoch %llu", (unsigned long long)epoch);
-}
 
 /* ----------------------------------------------------------------- waiting */
 
 /* Mutex held, released meanwhile: workers may sleep because there was nothing to
  * do, or no scratch to be had while memory was being collected. */
 static void call_workers(brim_loader *loader) {
-    atomic_store(&loader->wants, true);
+    brim__loader_want(loader);
     if (atomic_load(&loader->runtime->sleepers) > 0) {
         brim__loader_unlock(loader); /* in_call keeps the loader */
         brim__pool_wake(loader->runtime);
@@ -67,14 +40,6 @@ static bool look(brim_loader *loader, uint64_t until) {
     }
     brim__lock(&loader->mutex);
     return atomic_load(&loader->events) != seen;
-}
-
-static bool is_worked_at(const brim_loader *loader) {
-    bool works = loader->stream.pulling;
-    for (uint32_t i = 0; i < loader->rows->cap; i++) {
-        works |= loader->rows->slot[i].busy > 0;
-    }
-    return works;
 }
 
 /* Mutex held, released meanwhile: asks the program now and then whether to go on. Decoders do
@@ -106,14 +71,14 @@ static bool helps(const brim_loader *loader, uint64_t now) {
         return true;
     }
     const bool alone = now - loader->consumer.waiting_since >= HELP_NS;
-    return plan->callback ? alone && !is_worked_at(loader)
+    return plan->callback ? alone && !brim__chain_is_worked_at(loader)
                           : alone || plan->info.threads >= loader->runtime->cpus;
 }
 
 /* The head is not ready: makes rows, or waits for the threads that do. */
 static void await(brim_loader *loader, uint64_t deadline) {
     const uint64_t now = brim__now();
-    loader->batches->grow = loader->last->grow = true;
+    brim__chain_grow(loader);
     brim__loader_regrow(loader, now);
     const bool help = helps(loader, now);
     if (help) {
@@ -135,37 +100,27 @@ static void await(brim_loader *loader, uint64_t deadline) {
     }
 }
 
-/* Uploads what can be: that only puts copies into a queue. */
-static void upload(brim_loader *loader) {
-    if (loader->uploader != NULL) {
-        while (brim__upload_role.turn(loader, true)) {
-        }
-    }
-}
-
 static brim_status take(brim_loader *loader, uint64_t deadline, brim_batch **out) {
     bool helped = false; /* without workers a call that may not wait still makes some rows */
     for (;;) {
-        const brim_status room = brim__lend_begin(loader); /* a device slot may have been lost */
-        if (room != BRIM_OK) {
+        /* a device slot may have been lost */
+        const brim_status room = loader->closing ? BRIM_OK : brim__lend_begin(loader);
+        if (room != BRIM_OK && !loader->closing) {
             return room;
         }
         if (!helped && loader->lent >= loader->hold) {
             call_workers(loader); /* there is a slot more to be filled */
         }
-        upload(loader);
+        brim__chain_push(loader);
         if (loader->closing) {
             return brim__fail(BRIM_STATUS_CLOSED, "the loader is being closed by another thread");
         }
         if (atomic_exchange(&loader->interrupted, false)) {
             return brim__fail(BRIM_STATUS_INTERRUPTED, "interrupted");
         }
-        const brim_status spent = brim__sequencer_check_spent(loader);
-        if (spent != BRIM_OK) {
-            return spent;
-        }
-        if (brim__loader_at_end(loader)) {
-            return end_epoch(loader);
+        const brim_status end = brim__loader_end(loader);
+        if (end != BRIM_OK) {
+            return end;
         }
         struct brim__ring *failed = brim__chain_error(loader);
         if (failed != NULL) {

@@ -267,6 +267,7 @@ static brim_loader *place(brim_runtime *runtime, brim_plan *plan, brim_budget *b
     loader->hold = plan->info.hold;
     atomic_init(&loader->references, 1);
     atomic_init(&loader->wants, true);
+    atomic_init(&loader->wanted, 0);
     atomic_init(&loader->starving, false);
     atomic_init(&loader->interrupted, false);
     atomic_init(&loader->stopping, false);

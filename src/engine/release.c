@@ -43,10 +43,10 @@ static void release_slot(brim_loader *loader, struct brim__slot *slot) {
     loader->lent--;
     const bool closed = loader->closing;
     if (closed) {
-        brim__slot_unmap(loader, slot);
+        brim__ring_give_up(loader, slot);
     } else {
         brim__lend_end(loader);
-        atomic_store(&loader->wants, true);
+        brim__loader_want(loader);
     }
     brim__loader_unlock(loader);
     if (!closed) {
@@ -82,8 +82,8 @@ static void release_slot_there(brim_loader *loader, struct brim__slot *slot, voi
     }
     if (!closed) {
         brim__lend_end(loader);
+        brim__loader_want(loader);
     }
-    atomic_store(&loader->wants, !closed);
     brim__loader_unlock(loader);
     if (closed) {
         /* the thread that closes may not have come to brim__upload_close yet, nor the copy to
@@ -91,7 +91,7 @@ static void release_slot_there(brim_loader *loader, struct brim__slot *slot, voi
         (void)brim__event_wait(&uploader->device, &side->ready);
         (void)brim__event_wait(&uploader->device, &side->left);
         brim__lock(&loader->mutex);
-        brim__slot_unmap(loader, slot);
+        brim__ring_give_up(loader, slot);
         brim__unlock(&loader->mutex);
     } else {
         brim__pool_wake(loader->runtime);

@@ -18,8 +18,9 @@ uint64_t brim__resident_number(const brim_loader *loader, const struct brim__slo
         number[r] = brim__resident_row(tier, samples[r]);
         found += number[r] != BRIM__NOT_RESIDENT;
     }
-    atomic_fetch_add_explicit(&loader->plan->residents->hits, found, memory_order_relaxed);
-    atomic_fetch_add_explicit(&loader->plan->residents->misses, rows - found, memory_order_relaxed);
+    atomic_fetch_add_explicit(&loader->plan->device_cache->hits, found, memory_order_relaxed);
+    atomic_fetch_add_explicit(&loader->plan->device_cache->misses, rows - found,
+                              memory_order_relaxed);
     return found;
 }
 
@@ -143,7 +144,7 @@ uint64_t brim__resident_revoke(void *holder, brim_memory kind, uint64_t wanted) 
     const uint64_t given = brim__resident_give(uploader->residents, wanted);
     brim__lock(&loader->mutex);
     uploader->running = loader->revoking = false;
-    atomic_store(&loader->wants, true);
+    brim__loader_want(loader);
     brim__loader_event(loader);
     brim__loader_unlock(loader);
     brim__pool_wake(loader->runtime);
@@ -153,7 +154,7 @@ uint64_t brim__resident_revoke(void *holder, brim_memory kind, uint64_t wanted) 
 /* -------------------------------------------------------- opening and closing */
 
 brim_status brim__resident_start(brim_loader *loader) {
-    struct brim__cache *cache = loader->plan->residents;
+    struct brim__cache *cache = loader->plan->device_cache;
     if (cache == NULL) {
         return BRIM_OK;
     }

@@ -4,7 +4,6 @@
 #include "engine/ring.h"
 
 #include "engine/chain.h"
-#include "engine/upload.h"
 
 void brim__error_keep(struct brim__kept_error *error, brim_status status) {
     error->status = status;
@@ -61,19 +60,31 @@ struct brim__slot *brim__ring_slot(const struct brim__ring *ring, uint64_t ticke
 
 #define TO(state) (1u << BRIM__SLOT_##state)
 
-/* The drawing: to which states each one leads. What is begun with no rows is complete at once. */
-static const unsigned edges[] = {
-    [BRIM__SLOT_EMPTY] = TO(MAPPING),
-    [BRIM__SLOT_MAPPING] = TO(FREE) | TO(EMPTY),
-    [BRIM__SLOT_FREE] = TO(FILLING) | TO(READY) | TO(EMPTY),
-    [BRIM__SLOT_FILLING] = TO(READY) | TO(FREE),
-    [BRIM__SLOT_READY] = TO(LENT) | TO(LEAVING) | TO(FILLING) | TO(FREE),
-    [BRIM__SLOT_LENT] = TO(FREE) | TO(LEAVING) | TO(EMPTY),
-    [BRIM__SLOT_LEAVING] = TO(READY) | TO(FREE) | TO(EMPTY),
+/* The drawing: to which states each one leads, in each kind of memory. */
+static const unsigned edges[][BRIM__SLOT_LEAVING + 1] = {
+    [BRIM__RING_HOST] = { [BRIM__SLOT_EMPTY] = TO(MAPPING),
+                          [BRIM__SLOT_MAPPING] = TO(FREE) | TO(EMPTY),
+                          [BRIM__SLOT_FREE] = TO(FILLING) | TO(READY) | TO(EMPTY),
+                          [BRIM__SLOT_FILLING] = TO(READY) | TO(FREE),
+                          [BRIM__SLOT_READY] = TO(LENT) | TO(FILLING) | TO(FREE),
+                          [BRIM__SLOT_LENT] = TO(FREE) },
+    [BRIM__RING_STAGING] = { [BRIM__SLOT_EMPTY] = TO(MAPPING),
+                             [BRIM__SLOT_MAPPING] = TO(FREE) | TO(EMPTY),
+                             [BRIM__SLOT_FREE] = TO(FILLING) | TO(READY) | TO(EMPTY),
+                             [BRIM__SLOT_FILLING] = TO(READY) | TO(FREE),
+                             [BRIM__SLOT_READY] = TO(LEAVING) | TO(FILLING) | TO(FREE),
+                             [BRIM__SLOT_LEAVING] = TO(READY) | TO(FREE) },
+    [BRIM__RING_DEVICE] = { [BRIM__SLOT_EMPTY] = TO(MAPPING),
+                            [BRIM__SLOT_MAPPING] = TO(FREE) | TO(EMPTY),
+                            [BRIM__SLOT_FREE] = TO(FILLING) | TO(EMPTY),
+                            [BRIM__SLOT_FILLING] = TO(READY) | TO(FREE),
+                            [BRIM__SLOT_READY] = TO(LENT) | TO(FILLING) | TO(FREE),
+                            [BRIM__SLOT_LENT] = TO(FREE) | TO(LEAVING) | TO(EMPTY),
+                            [BRIM__SLOT_LEAVING] = TO(FREE) | TO(EMPTY) },
 };
 
 void brim__slot_set(struct brim__slot *slot, enum brim__slot_state state) {
-    assert(slot->state == state || (edges[slot->state] & 1u << state) != 0);
+    assert(slot->state == state || (edges[slot->ring->memory][slot->state] & 1u << state) != 0);
     (void)edges;
     slot->state = state;
 }
@@ -84,12 +95,21 @@ void brim__slot_free(struct brim__slot *slot) {
     brim__error_clear(&slot->error);
 }
 
-void brim__slot_restart(struct brim__slot *slot) {
+static void forget_rows(struct brim__slot *slot) {
     slot->claims.given = slot->claims.made = slot->claims.returned = 0;
     slot->bad_rows = slot->replaced_rows = 0;
     slot->inspected = false;
     slot->bad_text[0] = '\0';
     brim__error_clear(&slot->error);
+}
+
+void brim__slot_fill(struct brim__slot *slot) {
+    forget_rows(slot);
+    brim__slot_set(slot, BRIM__SLOT_FILLING);
+}
+
+void brim__slot_restart(struct brim__slot *slot) {
+    forget_rows(slot);
     brim__slot_set(slot, slot->rows == 0 ? BRIM__SLOT_READY : BRIM__SLOT_FILLING);
 }
 
@@ -219,6 +239,7 @@ void brim__ring_give_up(brim_loader *loader, struct brim__slot *slot) {
         other->pages.elastic = false;
         slot->pages.elastic = true;
     }
+    brim__slot_set(slot, BRIM__SLOT_EMPTY);
     brim__slot_unmap(loader, slot);
     ring->count--;
 }
@@ -237,11 +258,7 @@ static bool await_victim(brim_loader *loader, const struct brim__ring *ring) {
     if (loader->plan->callback || ring->keeps || ring->memory == BRIM__RING_DEVICE) {
         return false;
     }
-    if (ring->memory == BRIM__RING_STAGING) {
-        brim__upload_await(loader); /* perhaps for copies */
-    } else {
-        brim__loader_wait(loader, UINT64_MAX);
-    }
+    brim__ring_await(loader, ring);
     return true;
 }
 
@@ -252,14 +269,11 @@ uint64_t brim__ring_revoke(brim_loader *loader, struct brim__ring *ring, brim_me
     if (bytes == 0) {
         return 0;
     }
-    if (ring->memory == BRIM__RING_DEVICE) {
-        brim__upload_stop(loader);
-    }
+    brim__ring_settle(loader, ring);
     while (freed < wanted && find_marked(ring, true) != NULL) {
         struct brim__slot *victim = find_victim(ring);
-        if (victim != NULL && ring->memory == BRIM__RING_DEVICE &&
-            brim__upload_is_writing(loader, victim)) {
-            brim__upload_await(loader);
+        if (victim != NULL && brim__slot_is_written(loader, victim)) {
+            brim__ring_await(loader, ring);
             continue;
         }
         if (victim != NULL && victim->state != BRIM__SLOT_FREE) {

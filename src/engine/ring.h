@@ -32,9 +32,11 @@
  *   LEAVING   yes      the device reads it until the event `left` is done: a staging slot whose
  *                      upload is under way, or a device slot that the consumer has released
  *
- * brim__slot_set asserts that each change of state is an edge of the drawing, but for closing,
- * when all memory goes; brim__chain_check asserts what is said of tickets and memory. Which
- * failure leads where is a table in chain.h.
+ * A batch without rows goes from FREE to READY. On the host a slot is never LEAVING, and a staging
+ * slot is never LENT.
+ *
+ * brim__slot_set asserts that each change of state is an edge of the drawing, except at closing,
+ * when all memory goes; brim__chain_check asserts what is said of tickets and memory.
  *
  * The slots of a ring all have the same size. Which of them count as elastic is only a mark: it
  * moves to the slot that is given up. Batches up to `hold` are lent inside the minimum; for each
@@ -134,6 +136,7 @@ enum brim__ring_memory {
 struct brim__ring_role {
     bool (*turn)(struct brim_loader *loader, bool is_next);
     void (*retry)(struct brim_loader *loader);
+    bool quick; /* a turn is over at once: `next` does it whatever the workers do */
 };
 
 struct brim__ring {
@@ -176,9 +179,10 @@ static inline bool brim__slot_is_ready(const struct brim__slot *slot) {
 
 /* Another state, to which an edge of the drawing leads. */
 void brim__slot_set(struct brim__slot *slot, enum brim__slot_state state);
-/* To FREE, where nothing uses it; its rows are made from the beginning; what it holds is
- * dropped, at once or when its threads leave it. */
+/* To FREE, where nothing uses it; to FILLING, with no row made; the same, or READY where it has no
+ * rows; what it holds is dropped, at once or when its threads leave it. */
 void brim__slot_free(struct brim__slot *slot);
+void brim__slot_fill(struct brim__slot *slot);
 void brim__slot_restart(struct brim__slot *slot);
 void brim__slot_drop(struct brim__slot *slot);
 /* All of [take, make) is dropped; what comes next has this ticket. */
@@ -208,6 +212,12 @@ void brim__ring_check(const struct brim__ring *ring); /* asserts what the drawin
 /* What a slot takes of a kind of memory. */
 uint64_t brim__ring_slot_bytes(const struct brim_loader *loader, const struct brim__ring *ring,
                                brim_memory kind);
+/* A ring whose memory a device uses. Before slots are given up: waits until no thread fills any,
+ * and looks what the device has done. A slot that is READY is still being written. Waits a little
+ * for slots that are in use. On the host: does nothing; false; waits for a thread. */
+void brim__ring_settle(struct brim_loader *loader, const struct brim__ring *ring);
+bool brim__slot_is_written(struct brim_loader *loader, const struct brim__slot *slot);
+void brim__ring_await(struct brim_loader *loader, const struct brim__ring *ring);
 /* Memory for a slot, and back. Of a device ring: no lock is held, because firm memory may make
  * others give way. */
 brim_status brim__slot_map(struct brim_loader *loader, struct brim__slot *slot, bool elastic);

@@ -74,6 +74,42 @@ bool brim__loader_at_end(const brim_loader *loader) {
     return loader->taken.index >= brim__shard_deliveries(&shard);
 }
 
+void brim__loader_took(brim_loader *loader, const struct brim__slot *slot) {
+    if (loader->sequencer != NULL) {
+        loader->sequencer->delivered = slot->resume;
+    } else {
+        loader->taken.index++;
+    }
+}
+
+/* What has been made of the next epoch is kept. */
+static void begin_epoch(brim_loader *loader) {
+    loader->epoch_bad = 0;
+    if (loader->sequencer != NULL) {
+        brim__sequencer_begin_epoch(loader);
+    } else {
+        loader->taken = (struct brim__cursor){ .epoch = loader->taken.epoch + 1 };
+    }
+}
+
+brim_status brim__loader_end(brim_loader *loader) {
+    const uint64_t epoch = brim__loader_epoch(loader);
+    brim_status status = loader->sequencer != NULL ? brim__sequencer_check_spent(loader) : BRIM_OK;
+    if (status != BRIM_OK || !brim__loader_at_end(loader)) {
+        return status;
+    }
+    if (loader->sequencer != NULL) { /* what no batch could tell of */
+        status = brim__sequencer_check_end(loader);
+    }
+    if (status == BRIM_STATUS_CORRUPT) {
+        return status; /* as often as it is asked */
+    }
+    begin_epoch(loader);
+    return status != BRIM_OK
+               ? status
+               : brim__fail(BRIM_STATUS_END, "the end of epoch %llu", (unsigned long long)epoch);
+}
+
 /* --------------------------------------------------------- going elsewhere */
 
 /* Mutex held: the next batch is delivery `index` of `epoch`, which begins at
@@ -116,6 +152,7 @@ brim_status brim_loader_seek(brim_loader *loader, uint64_t epoch, uint64_t step)
     if (status != BRIM_OK) {
         return status;
     }
+    loader->consumer.waiting_since = 0;                   /* it waits for that batch no more */
     const struct brim__shard shard = loader->plan->shard; /* base 0: whole epochs */
     const uint64_t steps = brim__shard_steps(&shard);
     if (loader->sequencer != NULL) {
@@ -187,6 +224,7 @@ brim_status brim_loader_restore(brim_loader *loader, const brim_state *state) {
     if (status != BRIM_OK) {
         return status;
     }
+    loader->consumer.waiting_since = 0; /* it waits for that batch no more */
     struct brim__position position;
     status = brim__state_read(loader->plan, state, &position);
     if (status != BRIM_OK) {

@@ -23,8 +23,7 @@ static bool take_slot(brim_loader *loader) {
     }
     if (slot != NULL) {
         slot->rows = 0;
-        brim__slot_restart(slot);
-        brim__slot_set(slot, BRIM__SLOT_FILLING);
+        brim__slot_fill(slot);
         slot->ticket = ring->make; /* if it is handed out */
         sequencer->slot = slot;
         sequencer->rows = sequencer->width = 0;
@@ -77,12 +76,12 @@ static void publish(brim_loader *loader, uint32_t micros, const struct brim__pos
     struct brim__slot *slot = sequencer->slot;
     uint8_t *memory = slot->pages.memory;
     const uint64_t valid = sequencer->rows;
+    const uint64_t step_rows = plan->shard.global_rows;
     uint64_t begin, end, rows = valid;
-    brim__shard_own_rows(&plan->shard, plan->shard.global_rows, &begin, &end);
+    brim__shard_micro(&plan->shard, step_rows, sequencer->micro, &begin, &end);
     memset(memory + plan->placed.valid_offset, 1, valid);
-    const uint64_t first = begin + sequencer->micro * plan->shard.micro_rows;
     if (plan->shard.remainder == BRIM__PAD && !plan->batching.bucket.on) {
-        rows = brim__min(plan->shard.micro_rows, end - brim__min(end, first));
+        rows = end - begin;
         brim__place_padding(&plan->placed, memory, valid, rows);
     }
     brim__place_finish(&plan->placed, memory, rows, sequencer->width);
@@ -90,17 +89,17 @@ static void publish(brim_loader *loader, uint32_t micros, const struct brim__pos
         .step = sequencer->step,
         .micro = sequencer->micro,
         .micro_count = micros,
-        .first = plan->batching.bucket.on ? 0 : sequencer->total + first,
+        .first = plan->batching.bucket.on ? 0 : sequencer->total + begin,
         .rows = rows,
         .valid_rows = valid,
-        .step_rows = end - begin,
-        .global_rows = plan->shard.global_rows,
+        .step_rows = brim__shard_valid(&plan->shard, step_rows, step_rows),
+        .global_rows = step_rows,
     };
     if (sequencer->phase != BRIM__PLACING) { /* the step's rows are known */
         slot->delivery.step_rows =
             plan->batching.bucket.on
                 ? valid
-                : brim__min(end, sequencer->step_rows) - brim__min(begin, sequencer->step_rows);
+                : brim__shard_valid(&plan->shard, step_rows, sequencer->step_rows);
         slot->delivery.global_rows = sequencer->step_rows;
     }
     slot->epoch = sequencer->at.epoch;
@@ -398,7 +397,7 @@ static bool turn(brim_loader *loader, bool is_next) {
         ring->error = sequencer->failure;
     }
     if (did || failed) {
-        atomic_store(&loader->wants, true);
+        brim__loader_want(loader);
     }
     brim__loader_event(loader); /* a seek may wait for it to stop running */
     return did;
@@ -420,7 +419,7 @@ static void retry(brim_loader *loader) {
     struct brim__sequencer *sequencer = loader->sequencer;
     struct brim__slot *chunk = sequencer->chunk;
     brim__error_clear(&loader->batches->error);
-    atomic_store(&loader->wants, true);
+    brim__loader_want(loader);
     if (sequencer->failed == BRIM__FAILED_BATCH) {
         sequencer->failed = BRIM__FAILED_NOTHING;
         if (!sequence->stream || sequence->seekable) {
@@ -451,8 +450,7 @@ bool brim__sequencer_at_end(const brim_loader *loader) {
 }
 
 brim_status brim__sequencer_check_spent(const brim_loader *loader) {
-    return loader->sequencer == NULL || loader->sequencer->running ||
-                   loader->sequencer->phase != BRIM__SPENT
+    return loader->sequencer->running || loader->sequencer->phase != BRIM__SPENT
                ? BRIM_OK
                : brim__fail(BRIM_STATUS_UNSEEKABLE,
                             "the stream has ended, and a pipe or a stream without a reopen "
@@ -462,9 +460,6 @@ brim_status brim__sequencer_check_spent(const brim_loader *loader) {
 brim_status brim__sequencer_check_end(brim_loader *loader) {
     const struct brim__sequencer *sequencer = loader->sequencer;
     const uint64_t most = loader->plan->batching.max_errors;
-    if (sequencer == NULL) {
-        return BRIM_OK;
-    }
     if (sequencer->tail > 0 && loader->epoch_bad + sequencer->tail > most) {
         const brim_status many = brim__fail(
             BRIM_STATUS_CORRUPT, "more than max_errors=%llu bad samples in epoch %llu: %s",

@@ -33,7 +33,7 @@ static void leave_chunk(brim_loader *loader) {
     brim__slot_free(sequencer->chunk);
     loader->rows->take++;
     loader->taken.index++;
-    atomic_store(&loader->wants, true);
+    brim__loader_want(loader);
     brim__unlock(&loader->mutex);
     brim__pool_wake(loader->runtime);
     sequencer->chunk = NULL;

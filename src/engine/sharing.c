@@ -214,7 +214,7 @@ void brim__loader_regrow(brim_loader *loader, uint64_t now) {
     }
     brim__pool_grow(loader->runtime, info->threads, loader->plan->stack_usable);
     if (collected) {
-        atomic_store(&loader->wants, true);
+        brim__loader_want(loader);
         brim__pool_wake(loader->runtime);
     }
     brim__lock(&loader->mutex);

@@ -93,6 +93,24 @@ static brim_status map_there(brim_loader *loader, struct brim__slot *slot, bool 
     return status;
 }
 
+void brim__ring_settle(brim_loader *loader, const struct brim__ring *ring) {
+    if (ring->memory == BRIM__RING_DEVICE) {
+        brim__upload_stop(loader);
+    }
+}
+
+bool brim__slot_is_written(brim_loader *loader, const struct brim__slot *slot) {
+    return slot->ring->memory == BRIM__RING_DEVICE && brim__upload_is_writing(loader, slot);
+}
+
+void brim__ring_await(brim_loader *loader, const struct brim__ring *ring) {
+    if (ring->memory == BRIM__RING_HOST) {
+        brim__loader_wait(loader, UINT64_MAX);
+    } else {
+        brim__upload_await(loader);
+    }
+}
+
 /* --------------------------------------------------------------------- all */
 
 brim_status brim__slot_map(brim_loader *loader, struct brim__slot *slot, bool elastic) {
@@ -119,7 +137,7 @@ void brim__slot_unmap(brim_loader *loader, struct brim__slot *slot) {
     brim__pages_free(&slot->pages);
     slot->abandoned = slot->inspected = false;
     brim__error_clear(&slot->error);
-    slot->state = BRIM__SLOT_EMPTY;
+    slot->state = BRIM__SLOT_EMPTY; /* at closing from any other */
 }
 
 void brim__slot_soften(brim_loader *loader, struct brim__slot *slot) {

@@ -84,7 +84,7 @@ void brim__upload_settle(brim_loader *loader) {
     }
     atomic_store(&loader->polls, polls);
     if (news) {
-        atomic_store(&loader->wants, true);
+        brim__loader_want(loader);
         brim__loader_event(loader);
     }
 }
@@ -218,7 +218,7 @@ static void retry(brim_loader *loader) {
     }
 }
 
-const struct brim__ring_role brim__upload_role = { .turn = turn, .retry = retry };
+const struct brim__ring_role brim__upload_role = { .turn = turn, .retry = retry, .quick = true };
 
 /* ------------------------------------------------------------------ lending */
 

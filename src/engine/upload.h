@@ -16,17 +16,15 @@
  * is it free, so a kernel that reads late is never overtaken.
  *
  * Any thread that looks for work looks whether events are done; idle workers, and a `next` that
- * waits, look every POLL_NS while there is any to wait for (loader->polls).
+ * waits, look every BRIM__POLL_NS while there is any to wait for (loader->polls).
  *
- * chain.h has the table of failures.
+ * docs/engine.md has the table of failures.
  */
 #ifndef BRIM_UPLOAD_H
 #define BRIM_UPLOAD_H
 
 #include "cache/residents.h"
 #include "engine/loader.h"
-
-#define BRIM__POLL_NS 100000
 
 /* Beside the device ring, which is loader->last; its `from` has the staging slots. */
 struct brim__uploader {
