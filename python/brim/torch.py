@@ -11,8 +11,7 @@ sample (labels), and the rows' "ids" and "valid".
 A program that holds more batches than `hold` gets copies as long as the budget has room for them,
 and one warning; then the error names the batches that it holds. A trainer that looks ahead
 (Lightning, the Trainer of transformers) is refused before an epoch begins, with the `hold` that it
-needs. All
-loaders of the process use one runtime unless `runtime=` names another.
+needs. All loaders of the process use one runtime unless `runtime=` names another.
 
 Padding rows (`remainder="pad"`) are cut off, so that counts and means are right; at the end a rank
 may then get a batch of fewer rows than the others, or of none. With the field "valid", which marks

@@ -1,6 +1,6 @@
 /*
- * upload_failure.c: what happens to a batch whose upload or copy failed: the rows of the table in
- * chain.h for uploads.
+ * upload_failure.c: what happens to a batch whose upload or copy failed: the rows of the table of
+ * failures in docs/engine.md from the upload on.
  */
 #include "engine/upload.h"
 
