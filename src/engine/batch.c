@@ -4,6 +4,7 @@
 #include "base/struct.h"
 #include "engine/loader.h"
 #include "engine/place.h"
+#include "engine/position.h"
 #include "engine/upload.h"
 
 static void describe(const struct brim__output *output, uint64_t rows, bool shared, uint8_t *memory,
@@ -72,23 +73,11 @@ brim_status brim_batch_state(const brim_batch *batch, brim_state *state) {
     if (batch == NULL || state == NULL) {
         return brim__fail_null("batch and state");
     }
-    const struct brim__delivery *delivery = &batch->delivery;
     if (brim__runtime_forked(batch->loader->runtime)) {
         return brim__forked();
     }
-    struct brim__position position = {
-        .epoch = batch->info.epoch,
-        .sample = delivery->resume,
-        .micro = delivery->micro + 1,
-    };
-    if (batch->loader->sequencer != NULL) {
-        position = batch->resume;
-    } else if (position.micro == delivery->micro_count) {
-        struct brim__shard rest = batch->loader->plan->shard;
-        rest.base = delivery->resume_next;
-        position.sample = brim__shard_steps(&rest) > 0 ? rest.base : UINT64_MAX;
-        position.micro = 0;
-    }
+    struct brim__position position;
+    batch->loader->position->after(batch, &position);
     brim__state_write(batch->loader->plan, &position, state);
     return BRIM_OK;
 }

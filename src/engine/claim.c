@@ -6,6 +6,7 @@
  * no more than that.
  */
 #include "engine/make.h"
+#include "engine/position.h"
 
 #define RUN_NS   50000 /* work worth claiming at once */
 #define MOST_RUN 256

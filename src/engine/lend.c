@@ -2,6 +2,7 @@
  * lend.c: whether a batch may be lent, and lending it.
  */
 #include "engine/chain.h"
+#include "engine/position.h"
 #include "engine/upload.h"
 
 #include <stdio.h>
@@ -56,7 +57,7 @@ static brim_status refuse(const brim_loader *loader, const char *why) {
 }
 
 brim_status brim__lend_begin(brim_loader *loader) {
-    if (loader->lent < loader->hold || brim__loader_at_end(loader)) {
+    if (loader->lent < loader->hold || loader->position->at_end(loader)) {
         return BRIM_OK; /* at the end no batch comes */
     }
     if (loader->lent >= loader->hold + loader->beyond) {
@@ -111,7 +112,7 @@ static void pass_over(brim_loader *loader, struct brim__slot *slot) {
     loader->epoch_bad += slot->bad_rows;
     loader->stats.skipped += slot->bad_rows;
     loader->stats.empty++;
-    loader->taken.index++;
+    loader->position->took(loader, slot);
     for (struct brim__ring *ring = loader->last; ring != slot->ring; ring = ring->from) {
         ring->take++; /* it was not uploaded: batches with bad samples wait for `next` */
         ring->make++;
@@ -227,7 +228,7 @@ brim_status brim__lend(brim_loader *loader, struct brim__slot *slot, brim_batch 
     brim__slot_set(slot, BRIM__SLOT_LENT);
     loader->lent++;
     ring->take++;
-    brim__loader_took(loader, slot);
+    loader->position->took(loader, slot);
     count(loader, slot);
     brim__loader_ref(loader);
     *out = &slot->batch;

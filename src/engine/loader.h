@@ -14,7 +14,7 @@
  * | rows are assigned to batches, in order | sequencer.c, sequencer_input.c, pack.c, gather.c |
  * | it is copied to a device | upload.c, upload_queue.c, upload_failure.c |
  * | it is waited for, lent, given back | next.c, lend.c, release.c |
- * | the loader goes to another step | seek.c |
+ * | the loader goes to another step | seek.c, position_direct.c, position_sequenced.c |
  *
  * Everything below `mutex` is guarded by it unless a comment says otherwise.
  * The loader's core lives as long as the handle or any lent batch.
@@ -99,6 +99,7 @@ struct brim_loader {
     uint32_t hold, lent;
     uint32_t beyond; /* batches that may be lent above `hold` */
 
+    const struct brim__position_ops *position; /* as the kind of plan has it */
     struct brim__ring ring[BRIM__MOST_RINGS];
     uint32_t ring_count;
     struct brim__ring *rows;           /* the first: batches, or chunks */
@@ -177,18 +178,7 @@ brim_status brim__loader_pages(brim_loader *loader, struct brim__pages *pages, u
 void brim__loader_ref(brim_loader *loader);
 void brim__loader_unref(brim_loader *loader);
 
-/* seek.c, with the mutex held: of the next batch; and whether that epoch is known to have
- * none. BRIM_OK: batches come; else why none does: BRIM_STATUS_END, with which the next epoch
- * begins, or a failure. What the deliveries of an epoch are; the loader goes to a position of a
- * sequenced plan. */
-uint64_t brim__loader_epoch(const brim_loader *loader);
-bool brim__loader_at_end(const brim_loader *loader);
-brim_status brim__loader_end(brim_loader *loader);
-/* The batch of the slot was taken. */
-void brim__loader_took(brim_loader *loader, const struct brim__slot *slot);
-struct brim__shard brim__loader_shard(const brim_loader *loader, uint64_t epoch);
-void brim__loader_go(brim_loader *loader, const struct brim__position *position);
-/* Enters a call that only one thread may be in; with BRIM_OK the mutex is held until
+/* seek.c. Enters a call that only one thread may be in; with BRIM_OK the mutex is held until
  * brim__loader_leave. wake: there may be something to do for a worker. */
 brim_status brim__loader_enter(brim_loader *loader);
 void brim__loader_leave(brim_loader *loader, bool wake);

@@ -14,6 +14,7 @@
 #include "base/struct.h"
 #include "engine/chain.h"
 #include "engine/log.h"
+#include "engine/position.h"
 
 #define HELP_NS 2000000
 #define SPIN_NS 50000
@@ -93,7 +94,7 @@ static void await(brim_loader *loader, uint64_t deadline) {
         return;
     }
     if (!brim__slot_is_ready(brim__chain_head(loader)) && !loader->closing &&
-        !brim__loader_at_end(loader) && brim__chain_error(loader) == NULL &&
+        !loader->position->at_end(loader) && brim__chain_error(loader) == NULL &&
         !atomic_load(&loader->interrupted)) {
         const uint64_t most = atomic_load(&loader->polls) ? BRIM__POLL_NS : HELP_NS;
         brim__loader_wait(loader, brim__min(deadline, now + most));
@@ -118,7 +119,7 @@ static brim_status take(brim_loader *loader, uint64_t deadline, brim_batch **out
         if (atomic_exchange(&loader->interrupted, false)) {
             return brim__fail(BRIM_STATUS_INTERRUPTED, "interrupted");
         }
-        const brim_status end = brim__loader_end(loader);
+        const brim_status end = loader->position->end(loader);
         if (end != BRIM_OK) {
             return end;
         }

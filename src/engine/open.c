@@ -9,6 +9,7 @@
 #include "engine/chain.h"
 #include "engine/log.h"
 #include "engine/make.h"
+#include "engine/position.h"
 #include "engine/resident.h"
 #include "engine/sequencer.h"
 
@@ -136,6 +137,7 @@ static brim_loader *lay_out(struct walk *walk, const brim_plan *plan) {
     if (loader != NULL) {
         loader->rows = loader->ring;
         loader->sequencer = sequenced ? sequencer : NULL;
+        loader->position = sequenced ? &brim__position_sequenced : &brim__position_direct;
         loader->uploader = there ? uploader : NULL;
         loader->scratch = scratch;
         loader->stage = stage;

@@ -6,6 +6,7 @@
 #include "engine/chain.h"
 #include "engine/make.h"
 #include "engine/place.h"
+#include "engine/position.h"
 
 /* ------------------------------------------------------------- to batches */
 
@@ -407,7 +408,7 @@ static bool turn(brim_loader *loader, bool is_next) {
 static void begin_again(brim_loader *loader) {
     const struct brim__position position = loader->sequencer->delivered;
     const uint64_t bad = loader->epoch_bad; /* of batches that stay delivered */
-    brim__loader_go(loader, &position);
+    brim__sequenced_go(loader, &position);
     loader->epoch_bad = bad;
 }
 
@@ -442,57 +443,6 @@ static void retry(brim_loader *loader) {
 const struct brim__ring_role brim__sequencer_role = { .turn = turn, .retry = retry };
 
 /* ---------------------------------------------------- beginning and ending */
-
-bool brim__sequencer_at_end(const brim_loader *loader) {
-    const struct brim__sequencer *sequencer = loader->sequencer;
-    return !sequencer->running && sequencer->phase == BRIM__ENDED &&
-           loader->last->take == loader->batches->make;
-}
-
-brim_status brim__sequencer_check_spent(const brim_loader *loader) {
-    return loader->sequencer->running || loader->sequencer->phase != BRIM__SPENT
-               ? BRIM_OK
-               : brim__fail(BRIM_STATUS_UNSEEKABLE,
-                            "the stream has ended, and a pipe or a stream without a reopen "
-                            "function is read once: redirect a file, or give a reopen function");
-}
-
-brim_status brim__sequencer_check_end(brim_loader *loader) {
-    const struct brim__sequencer *sequencer = loader->sequencer;
-    const uint64_t most = loader->plan->batching.max_errors;
-    if (sequencer->tail > 0 && loader->epoch_bad + sequencer->tail > most) {
-        const brim_status many = brim__fail(
-            BRIM_STATUS_CORRUPT, "more than max_errors=%llu bad samples in epoch %llu: %s",
-            (unsigned long long)most, (unsigned long long)sequencer->delivered.epoch,
-            sequencer->bad_text);
-        return brim__at_cause(many, sequencer->bad_cause);
-    }
-    loader->stats.skipped += sequencer->tail; /* no batch could count them */
-    if (sequencer->step < sequencer->discard_step) {
-        return brim__fail(BRIM_STATUS_INVALID, "seek to step %llu: the epoch has only %llu steps",
-                          (unsigned long long)sequencer->discard_step,
-                          (unsigned long long)sequencer->step);
-    }
-    return BRIM_OK;
-}
-
-void brim__sequencer_begin_epoch(brim_loader *loader) {
-    struct brim__sequencer *sequencer = loader->sequencer;
-    const struct brim__position begin = { .epoch = sequencer->delivered.epoch + 1 };
-    const struct brim__shard shard = brim__loader_shard(loader, loader->taken.epoch);
-    const bool stream = loader->plan->sequence.stream;
-    if (!stream && sequencer->chunk == NULL &&
-        loader->taken.index >= brim__shard_deliveries(&shard)) {
-        /* what has been made of the next epoch is kept */
-        loader->taken = (struct brim__cursor){ .epoch = loader->taken.epoch + 1 };
-        brim__sequencer_go(loader, &begin);
-    } else {
-        brim__loader_go(loader, &begin);
-    }
-    if (stream && !loader->plan->sequence.seekable) {
-        sequencer->phase = BRIM__SPENT;
-    }
-}
 
 void brim__sequencer_go(brim_loader *loader, const struct brim__position *position) {
     struct brim__sequencer *sequencer = loader->sequencer;

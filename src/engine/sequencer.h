@@ -116,13 +116,6 @@ void brim__sequencer_fini(brim_loader *loader);
 /* All with the mutex held. */
 /* Begins at a position, once the sequencer does not run; the rings are left as they are. */
 void brim__sequencer_go(brim_loader *loader, const struct brim__position *position);
-/* All batches of the epoch were taken; what no batch could tell of at that end (of a direct
- * plan: nothing); and the next epoch. */
-bool brim__sequencer_at_end(const brim_loader *loader);
-brim_status brim__sequencer_check_end(brim_loader *loader);
-void brim__sequencer_begin_epoch(brim_loader *loader);
-/* There will be no more batches, of a stream that cannot be read again. */
-brim_status brim__sequencer_check_spent(const brim_loader *loader);
 
 /* sequencer_input.c, for the running thread. Up to `most` neighbouring rows that were kept,
  * from *first of the chunk on; one of them, as a level; the rest of the sample's rows is passed

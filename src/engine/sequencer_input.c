@@ -2,6 +2,7 @@
  * sequencer_input.c: the lowest level of a sequencer: rows of chunks, in order, without those
  * that are bad, dropped by a filter, or left out by skip and take.
  */
+#include "engine/position.h"
 #include "engine/sequencer.h"
 
 /* The chunk to read from, or why there is none. */

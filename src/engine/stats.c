@@ -2,6 +2,7 @@
  * stats.c: what a loader has done so far. From any thread at any time.
  */
 #include "base/struct.h"
+#include "engine/position.h"
 #include "engine/upload.h"
 
 /* A loader that may be asked, and a struct for the answer. */
@@ -24,8 +25,8 @@ brim_status brim_loader_read_stats(brim_loader *loader, brim_stats *given) {
     brim__unlock(&loader->runtime->pool);
     brim__lock(&loader->mutex);
     brim_stats stats = loader->stats;
-    stats.epoch = brim__loader_epoch(loader);
-    stats.ended = brim__loader_at_end(loader);
+    stats.epoch = loader->position->epoch(loader);
+    stats.ended = loader->position->at_end(loader);
     stats.threads = threads;
     stats.slots = loader->batches->count - brim__ring_count(loader->batches, BRIM__SLOT_MAPPING);
     stats.lent = loader->lent;

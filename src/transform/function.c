@@ -113,7 +113,7 @@ brim_status brim__function_outputs(struct brim__function *function, struct brim_
 
 /* ----------------------------------------------------------------- running */
 
-/* An input that is not dense is label with this sample's length. */
+/* The value of an input that is not dense has this sample's length. */
 static void take_span(brim_value *value, const struct brim__span *span) {
     const uint64_t bound = (uint64_t)value->shape[0];
     value->bytes = bound > 0 ? value->bytes / bound * span->count : 0;
