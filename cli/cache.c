@@ -107,11 +107,6 @@ static void info(struct work *work) {
     }
 }
 
-static int on_entries(void *user, const char *what, uint64_t done, uint64_t total) {
-    progress_counting(user, what, done, total, "samples");
-    return feed_signal() != 0 ? BRIM_ANSWER_STOP : BRIM_ANSWER_DONE;
-}
-
 static void verify(struct work *work) {
     const struct options *options = work->options;
     char *const *paths;
@@ -121,7 +116,8 @@ static void verify(struct work *work) {
         struct progress progress;
         uint64_t good = 0, bad = 0;
         progress_begin(&progress, !options->quiet && !options->json);
-        const brim_status status = brim_cache_verify(paths[i], on_entries, &progress, &good, &bad);
+        const brim_status status =
+            brim_cache_verify(paths[i], feed_progress, &progress, &good, &bad);
         progress_end(&progress);
         if (status != BRIM_OK) {
             failed_now(work, paths[i], status);
@@ -148,7 +144,7 @@ static brim_status delete_one(const struct work *work, const char *path,
     if (!work->options->dry_run) {
         return brim_cache_remove(path);
     }
-    return facts->in_use ? BRIM_STATUS_HELD : BRIM_OK;
+    return facts->in_use ? BRIM_STATUS_BUSY : BRIM_OK;
 }
 
 static void tell_deleted(struct work *work, const char *path, uint64_t bytes) {
@@ -184,7 +180,7 @@ static void rm_one(struct work *work, const char *path) {
     }
     brim_status status = brim_cache_read(path, &facts);
     if (status == BRIM_OK && work->options->dry_run && facts.in_use) {
-        refusal.status = BRIM_STATUS_HELD;
+        refusal.status = BRIM_STATUS_BUSY;
         snprintf(refusal.text, sizeof refusal.text,
                  "a process is filling %.512s, so it would not be deleted", path);
         failed(work, path, &refusal);
@@ -240,7 +236,7 @@ static void prune(struct work *work) {
             tell_deleted(work, file->path, file->info.bytes);
             left -= file->info.bytes;
             deleted++;
-        } else if (status == BRIM_STATUS_HELD) {
+        } else if (status == BRIM_STATUS_BUSY) {
             held++;
         } else {
             failed_now(work, file->path, status);

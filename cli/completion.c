@@ -25,7 +25,7 @@ bool stage_begins(const brim_stage_info *stage) {
 }
 
 bool is_positional(const brim_argument_info *argument) {
-    return (argument->flags & BRIM_ARGUMENT_POSITIONAL) != 0;
+    return (argument->flags & BRIM_ARGUMENT_FLAG_POSITIONAL) != 0;
 }
 
 void write_commands(FILE *file, const char *operand) {

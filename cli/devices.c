@@ -18,9 +18,9 @@ struct missing {
 };
 
 struct found {
-    brim_device_info devices[KINDS * BRIM_MOST_DEVICES];
+    brim_device_info devices[KINDS * BRIM_MAX_DEVICES];
     size_t device_count;
-    struct missing missing[KINDS * BRIM_MOST_DEVICES];
+    struct missing missing[KINDS * BRIM_MAX_DEVICES];
     size_t missing_count;
 };
 
@@ -41,7 +41,7 @@ static void find_kind(struct found *found, brim_device kind) {
         add_missing(found, BRIM_STATUS_UNSUPPORTED, brim_device_name(kind),
                     "there is a driver, but no device");
     }
-    for (uint32_t index = 0; index < count && index < BRIM_MOST_DEVICES; index++) {
+    for (uint32_t index = 0; index < count && index < BRIM_MAX_DEVICES; index++) {
         brim_device_info *info = &found->devices[found->device_count];
         *info = (brim_device_info)BRIM_DEVICE_INFO_INIT;
         const brim_status read = brim_device_read(kind, index, info);

@@ -99,7 +99,7 @@ static brim_status on_host(struct digest *digest, const brim_batch *batch, uint3
         digest->read = take(field->bytes > 0 ? (size_t)field->bytes : 1, 1);
     }
     field->data = digest->read;
-    return brim_batch_read(batch, index, digest->read, field->bytes);
+    return brim_batch_copy_field(batch, index, digest->read, field->bytes);
 }
 
 brim_status digest_add(struct digest *digest, const brim_batch *batch) {

@@ -24,6 +24,11 @@ int feed_signal(void) {
     return signal_seen;
 }
 
+int feed_progress(void *user, const brim_progress *work) {
+    progress_work(user, work);
+    return feed_signal() != 0 ? BRIM_ANSWER_STOP : BRIM_ANSWER_DONE;
+}
+
 /* A signal that the parent had ignored (nohup) stays ignored. */
 static void watch(int number) {
     struct sigaction before;

@@ -29,5 +29,8 @@ void feed_close(struct feed *feed);
 void feed_watch(void);
 /* The signal that came, 0 if none did. */
 int feed_signal(void);
+/* A brim_progress_callback with a struct progress: draws the line, and stops the work after a
+ * signal. */
+int feed_progress(void *user, const brim_progress *work);
 
 #endif

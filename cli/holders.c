@@ -31,9 +31,9 @@ static int collect(void *user, const brim_budget_info *info) {
 static const char *kind_text(int kind, char text[DEVICE_TEXT]) {
     static const brim_device kinds[] = { BRIM_DEVICE_CUDA, BRIM_DEVICE_OPENCL };
     snprintf(text, DEVICE_TEXT, "%s", kind == BRIM_MEMORY_HOST ? "host" : "page-locked");
-    for (uint32_t i = 0; i < 2 * BRIM_MOST_DEVICES; i++) {
-        const brim_device device = kinds[i / BRIM_MOST_DEVICES];
-        const uint32_t index = i % BRIM_MOST_DEVICES;
+    for (uint32_t i = 0; i < 2 * BRIM_MAX_DEVICES; i++) {
+        const brim_device device = kinds[i / BRIM_MAX_DEVICES];
+        const uint32_t index = i % BRIM_MAX_DEVICES;
         if ((int)brim_device_memory(device, index) == kind) {
             return device_text(device, index, text);
         }

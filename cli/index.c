@@ -106,7 +106,7 @@ static int make(const struct options *options, const char *subject, struct docum
         status = session_plan(&session, &plan);
     }
     if (status == BRIM_OK && options->verify) {
-        status = brim_plan_verify(plan);
+        status = session_verify(&session, plan);
     }
     if (status != BRIM_OK && failure->status == BRIM_OK) {
         *failure = failure_now(&session, status);

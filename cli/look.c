@@ -100,43 +100,11 @@ static bool is_value(const struct stages *stages, size_t stage, const char *argu
            strcmp(value.text, text) == 0;
 }
 
-/* The next field of what a stage puts out, "image uint8 224x224x3, label text up to 9", that has a
- * type; a name may hold blanks. */
-static bool effect_next(const char **at, char name[BRIM_NAME_BYTES], brim_dtype *dtype) {
-    static const struct {
-        brim_dtype dtype;
-        const char *name;
-    } types[] = {
-#define X(type, text, number, bytes) { BRIM_DTYPE_##type, #text },
-        BRIM_DTYPES(X)
-#undef X
-    };
-    while (**at != '\0') {
-        const char *entry = *at;
-        const size_t length = strcspn(entry, ",");
-        *at += length + strspn(entry + length, ", ");
-        for (size_t end = 1; end < length && end < BRIM_NAME_BYTES; end++) {
-            for (size_t i = 0; entry[end] == ' ' && i < sizeof types / sizeof types[0]; i++) {
-                const size_t bytes = strlen(types[i].name);
-                if (strncmp(entry + end + 1, types[i].name, bytes) == 0 &&
-                    entry[end + 1 + bytes] == ' ') {
-                    snprintf(name, BRIM_NAME_BYTES, "%.*s", (int)end, entry);
-                    *dtype = types[i].dtype;
-                    return true;
-                }
-            }
-        }
-    }
-    return false;
-}
-
 /* Whether the stage acts on the field: it is one of on=, or without on= all of them are meant, or
  * the first of one shape. */
 static bool acts_on(const struct stages *stages, size_t stage, const char *field, bool all) {
-    char first[BRIM_NAME_BYTES];
-    const char *effect = brim_plan_stage_at(stages->plan, stage)->effect;
+    const brim_plan_field *first = brim_plan_stage_field_at(stages->plan, stage, 0);
     brim_pipeline_value value;
-    brim_dtype dtype;
     for (size_t i = 0; argument_of(stages->pipeline, stage, "on", i, &value); i++) {
         if (strcmp(value.text, field) == 0) {
             return true;
@@ -145,18 +113,16 @@ static bool acts_on(const struct stages *stages, size_t stage, const char *field
     if (argument_of(stages->pipeline, stage, "on", 0, &value)) {
         return false;
     }
-    return all || (effect_next(&effect, first, &dtype) && strcmp(first, field) == 0);
+    return all || (first != NULL && strcmp(first->name, field) == 0);
 }
 
 /* The type that a field has before the stage at `place`. */
 static brim_dtype type_before(const brim_plan *plan, size_t place, const char *field) {
     while (place-- > 0) {
-        const char *effect = brim_plan_stage_at(plan, place)->effect;
-        char name[BRIM_NAME_BYTES];
-        brim_dtype dtype;
-        while (effect_next(&effect, name, &dtype)) {
-            if (strcmp(name, field) == 0) {
-                return dtype;
+        const brim_plan_field *own;
+        for (size_t i = 0; (own = brim_plan_stage_field_at(plan, place, i)) != NULL; i++) {
+            if (strcmp(own->name, field) == 0) {
+                return own->dtype;
             }
         }
     }

@@ -48,31 +48,23 @@ static void draw(struct progress *progress, char *line) {
     progress->on_screen = true;
 }
 
-/* Does `what` count files? All else that is done while opening counts bytes. */
-static bool counts_files(const char *what) {
-    static const char *const begin[] = { "listing ", "looking at the files of " };
-    return strncmp(what, begin[0], strlen(begin[0])) == 0 ||
-           strncmp(what, begin[1], strlen(begin[1])) == 0;
+static const char *amount_text(brim_unit unit, uint64_t amount, char text[NUMBER_TEXT]) {
+    return unit == BRIM_UNIT_BYTES ? bytes_text((double)amount, text) : count_text(amount, text);
 }
 
-static const char *amount_text(bool files, uint64_t amount, char text[NUMBER_TEXT]) {
-    return files ? count_text(amount, text) : bytes_text((double)amount, text);
-}
-
-void progress_opening(struct progress *progress, const char *what, uint64_t done, uint64_t total) {
-    const double now = now_seconds();
-    if (!is_due(progress, now)) {
+void progress_work(struct progress *progress, const brim_progress *work) {
+    char line[512], of[NUMBER_TEXT + 4] = "", a[NUMBER_TEXT], b[NUMBER_TEXT];
+    if (!is_due(progress, now_seconds())) {
         return;
     }
-    char line[512], a[NUMBER_TEXT], b[NUMBER_TEXT];
-    const bool files = counts_files(what);
-    const char *unit = files ? " files" : "";
-    if (total > 0 && total != BRIM_UNKNOWN) {
-        snprintf(line, sizeof line, "%s, %s of %s%s", what, amount_text(files, done, a),
-                 amount_text(files, total, b), unit);
-    } else {
-        snprintf(line, sizeof line, "%s, %s%s", what, amount_text(files, done, a), unit);
+    if (work->total != BRIM_UNKNOWN) {
+        snprintf(of, sizeof of, " of %s", amount_text(work->unit, work->total, b));
     }
+    snprintf(line, sizeof line, "%s, %s%s%s", work->what, amount_text(work->unit, work->done, a),
+             of,
+             work->unit == BRIM_UNIT_FILES     ? " files"
+             : work->unit == BRIM_UNIT_SAMPLES ? " samples"
+                                               : "");
     draw(progress, line);
 }
 
@@ -80,16 +72,6 @@ void progress_say(struct progress *progress, const char *what) {
     char line[256];
     if (is_due(progress, now_seconds())) {
         snprintf(line, sizeof line, "%s", what);
-        draw(progress, line);
-    }
-}
-
-void progress_counting(struct progress *progress, const char *what, uint64_t done, uint64_t total,
-                       const char *unit) {
-    char line[512], a[NUMBER_TEXT], b[NUMBER_TEXT];
-    if (is_due(progress, now_seconds())) {
-        snprintf(line, sizeof line, "%s, %s of %s %s", what, count_text(done, a),
-                 count_text(total, b), unit);
         draw(progress, line);
     }
 }

@@ -19,12 +19,9 @@ void progress_begin(struct progress *progress, bool wanted);
  * 0 if unknown. */
 void progress_update(struct progress *progress, brim_runtime *runtime, brim_loader *loader,
                      double done);
-/* The same while a pipeline is planned or opened, from a brim_progress_callback. */
-void progress_opening(struct progress *progress, const char *what, uint64_t done, uint64_t total);
-/* Words alone; and words with how many of something are done. */
+/* The same for long work that the library reports; and words alone. */
+void progress_work(struct progress *progress, const brim_progress *work);
 void progress_say(struct progress *progress, const char *what);
-void progress_counting(struct progress *progress, const char *what, uint64_t done, uint64_t total,
-                       const char *unit);
 void progress_end(struct progress *progress); /* clears the line */
 
 double now_seconds(void);

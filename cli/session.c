@@ -73,11 +73,6 @@ static brim_status larger_new(const struct session *session, brim_runtime **runt
     return brim_runtime_new(&given, runtime);
 }
 
-static int on_progress(void *user, const char *what, uint64_t done, uint64_t total) {
-    progress_opening(user, what, done, total);
-    return feed_signal() != 0 ? BRIM_ANSWER_STOP : BRIM_ANSWER_DONE;
-}
-
 static int on_question(void *user) {
     (void)user;
     return feed_signal() != 0 ? BRIM_ANSWER_STOP : BRIM_ANSWER_DONE;
@@ -97,7 +92,7 @@ brim_status session_open(struct session *session, const struct options *options,
     session->open.growth = options->growth;
     session->open.device_kind = options->device;
     session->open.device_index = options->device_index;
-    session->open.progress = on_progress;
+    session->open.progress = feed_progress;
     session->open.progress_user = &session->opening;
     session->open.interrupted = on_question;
 
@@ -182,6 +177,13 @@ brim_status session_load(struct session *session, brim_loader **loader) {
     if (status == BRIM_OK) {
         tell_indexes(session, brim_loader_plan(*loader));
     }
+    return status;
+}
+
+brim_status session_verify(struct session *session, const brim_plan *plan) {
+    progress_begin(&session->opening, !session->options->quiet && !session->options->json);
+    const brim_status status = brim_plan_verify(plan, feed_progress, &session->opening);
+    progress_end(&session->opening);
     return status;
 }
 

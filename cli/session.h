@@ -46,6 +46,8 @@ void session_end(struct session *session);
  * SIGTERM end them with BRIM_STATUS_INTERRUPTED, so that nothing half done is left. */
 brim_status session_plan(struct session *session, brim_plan **plan);
 brim_status session_load(struct session *session, brim_loader **loader);
+/* brim_plan_verify, with progress. */
+brim_status session_verify(struct session *session, const brim_plan *plan);
 
 /* Stage `index` of a pipeline, those in parentheses counted; false: past the end. */
 bool stage_at(const brim_pipeline *pipeline, size_t index, brim_pipeline_stage *stage);

@@ -66,7 +66,7 @@ static void print_type(const brim_argument_info *argument) {
     } else if (has_range(argument)) {
         printf(" %.15g .. %.15g", argument->least, argument->most);
     }
-    if (argument->flags & BRIM_ARGUMENT_LIST) {
+    if (argument->flags & BRIM_ARGUMENT_FLAG_LIST) {
         fputs(" ...", stdout);
     }
 }
@@ -75,7 +75,7 @@ static void print_form(const brim_argument_info *argument) {
     print_type(argument);
     if (argument->fallback != NULL) {
         printf(", default %s", argument->fallback);
-    } else if (argument->flags & BRIM_ARGUMENT_REQUIRED) {
+    } else if (argument->flags & BRIM_ARGUMENT_FLAG_REQUIRED) {
         fputs(", required", stdout);
     }
 }
@@ -92,7 +92,7 @@ static void print_stage(const brim_stage_info *stage) {
     puts("\narguments ([name=] may be left out, ... takes several values):");
     for (size_t i = 0; i < stage->argument_count; i++) {
         const brim_argument_info *argument = brim_stage_argument_at(stage, i);
-        printf(argument->flags & BRIM_ARGUMENT_POSITIONAL ? "  [%s=]  " : "  %s=  ",
+        printf(argument->flags & BRIM_ARGUMENT_FLAG_POSITIONAL ? "  [%s=]  " : "  %s=  ",
                argument->name);
         print_form(argument);
         printf("\n      %s\n", argument->help);
@@ -115,11 +115,11 @@ static void print_cell(const char *text) {
 }
 
 static void page_argument(const brim_argument_info *argument) {
-    printf(argument->flags & BRIM_ARGUMENT_POSITIONAL ? "| `[%s=]` | " : "| `%s=` | ",
+    printf(argument->flags & BRIM_ARGUMENT_FLAG_POSITIONAL ? "| `[%s=]` | " : "| `%s=` | ",
            argument->name);
     if (argument->choices != NULL) {
         print_cell(argument->choices);
-        fputs(argument->flags & BRIM_ARGUMENT_LIST ? " ..." : "", stdout);
+        fputs(argument->flags & BRIM_ARGUMENT_FLAG_LIST ? " ..." : "", stdout);
     } else {
         print_type(argument);
     }
@@ -128,7 +128,7 @@ static void page_argument(const brim_argument_info *argument) {
         putchar('`');
         print_cell(argument->fallback);
         putchar('`');
-    } else if (argument->flags & BRIM_ARGUMENT_REQUIRED) {
+    } else if (argument->flags & BRIM_ARGUMENT_FLAG_REQUIRED) {
         fputs("required", stdout);
     }
     fputs(" | ", stdout);
@@ -193,9 +193,9 @@ static void stage_json(struct document *json, const brim_stage_info *stage) {
         put_object(json, NULL);
         put_text(json, "name", argument->name);
         put_text(json, "type", type_name(argument->type));
-        put_bool(json, "required", (argument->flags & BRIM_ARGUMENT_REQUIRED) != 0);
-        put_bool(json, "positional", (argument->flags & BRIM_ARGUMENT_POSITIONAL) != 0);
-        put_bool(json, "list", (argument->flags & BRIM_ARGUMENT_LIST) != 0);
+        put_bool(json, "required", (argument->flags & BRIM_ARGUMENT_FLAG_REQUIRED) != 0);
+        put_bool(json, "positional", (argument->flags & BRIM_ARGUMENT_FLAG_POSITIONAL) != 0);
+        put_bool(json, "list", (argument->flags & BRIM_ARGUMENT_FLAG_LIST) != 0);
         put_text(json, "default", argument->fallback);
         if (has_range(argument)) {
             put_real(json, "least", argument->least);

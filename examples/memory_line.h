@@ -133,7 +133,7 @@ static inline double batch_sum(const brim_batch *batch) {
     float *values = malloc(field->bytes);
     double sum = 0;
     must_hold(values != NULL, "the system refused memory");
-    must(brim_batch_read(batch, 0, values, field->bytes));
+    must(brim_batch_copy_field(batch, 0, values, field->bytes));
     for (uint64_t i = 0; i < field->bytes / sizeof(float); i++) {
         sum += (double)values[i] * (double)(i % 97 + 1);
     }

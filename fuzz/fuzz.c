@@ -258,8 +258,8 @@ void fuzz_check_budget(void) {
     }
 }
 
-static int count_reports(void *user, const char *what, uint64_t done, uint64_t total) {
-    (void)what, (void)done, (void)total;
+static int count_reports(void *user, const brim_progress *progress) {
+    (void)progress;
     return ++*(int *)user > MOST_REPORTS;
 }
 

@@ -52,21 +52,26 @@
  * - The elements of an array of such structs are as far apart as the `size` of the first one says.
  *   Structs that the library returns by pointer may also grow at their end; a call returns each
  *   element of an array of them.
- * - A callback returns a brim_answer: 0 or more on success, less on failure.
- * - The library never prints, exits, aborts, installs signal handlers or lets
- *   the environment decide its behaviour.
- * - After fork(), every call in the child on an object of the parent returns
- *   BRIM_STATUS_FORKED; freeing there is harmless and takes no lock.
+ * - A callback returns a brim_answer, as an int, so that every number means something.
+ * - The library never prints, exits, aborts (a debug build checks assertions),
+ *   installs signal handlers or lets the environment decide its behaviour.
+ * - After fork(), a call in the child that returns a status, on a runtime, budget,
+ *   plan, loader, batch or output of the parent, returns BRIM_STATUS_FORKED; freeing
+ *   there is harmless and takes no lock. Pipelines can be used.
  *
  * Threads. Different objects may be used from different threads at once. For
  * one object:
  *   runtime, budget   every call from any thread at any time
  *   pipeline, plan    reading from any thread; changing and freeing by one
  *   loader            next, seek, state, restore from one thread at a time;
- *                     interrupt, stats, detail from any thread at any time;
- *                     close from any thread: it interrupts a call in progress
- *                     and waits for it to return, then the handle is gone
+ *                     interrupt, plan, detail and every _read from any thread;
+ *                     close from any thread, once: it makes a next in progress
+ *                     return BRIM_STATUS_CLOSED and waits for it; no call may
+ *                     begin after close has begun
  *   batch             reading and releasing from any thread; released once
+ *   output            every call from one thread at a time
+ * A call without an object may be made from any thread. No call may be made from
+ * a signal handler: brim_interrupted_callback is for programs that have one.
  *
  * Units: memory in bytes, times in nanoseconds unless the name says otherwise.
  */
@@ -78,6 +83,7 @@
 
 /* Used by the BRIM_..._INIT macros: all fields are zero except `size` (and `threads`). */
 #ifdef __cplusplus
+extern "C++" { /* also where a program includes this header inside its own extern "C" */
 template <typename T> static inline T brim__init() {
     T made = T();
     made.size = sizeof(T);
@@ -87,6 +93,7 @@ template <typename T> static inline T brim__init_threads() {
     T made = brim__init<T>();
     made.threads = -1; /* BRIM_THREADS_AUTO */
     return made;
+}
 }
 #define BRIM__INIT(type)         brim__init<type>()
 #define BRIM__INIT_THREADS(type) brim__init_threads<type>()
@@ -136,7 +143,8 @@ extern "C" {
     X(BRIM_STATUS_CLOSED, 17, "the loader is closing")                              \
     X(BRIM_STATUS_UNSEEKABLE, 18, "the source cannot seek")                         \
     X(BRIM_STATUS_DRIVER, 19, "the driver of a device failed")                      \
-    X(BRIM_STATUS_STOPPED, 20, "a callback stopped the run")
+    X(BRIM_STATUS_STOPPED, 20, "a callback stopped the run")                        \
+    X(BRIM_STATUS_BUSY, 21, "in use by another process")
 
 /* What a call returns. */
 typedef enum brim_status {
@@ -191,8 +199,8 @@ BRIM_API size_t brim_dtype_bytes(brim_dtype dtype);     /* 0 if unknown */
 #define BRIM_MAX_RANK   8  /* dimensions of a field, with the batch's */
 #define BRIM_NAME_BYTES 48 /* longest field or label, with its zero */
 
-/* How the samples of a field differ. Ragged fields differ in their first
- * dimension, up to a bound; text and bytes are ragged uint8. */
+/* Whether all samples of a field have one shape. Ragged fields differ in their first dimension, up
+ * to a bound; text and bytes are ragged uint8. */
 typedef enum brim_form {
     BRIM_FORM_DENSE = 0,  /* all have one shape */
     BRIM_FORM_RAGGED = 1, /* as many elements as the sample has */
@@ -205,13 +213,15 @@ typedef enum brim_form {
 
 /* --------------------------------------------------------------- callbacks */
 
-/* The return value of every callback. 0 or more: success. Less: failure, with the reason in `why`
- * if the callback has that parameter. The comment at each type lists the values for success; any
- * other number counts as BRIM_ANSWER_BAD. */
+/* The return value of every callback but brim_log_callback. The comment at each type lists the
+ * answers that mean success: BRIM_ANSWER_DONE, BRIM_ANSWER_SAMPLE, or both. BRIM_ANSWER_STOP stops.
+ * Every other number counts as BRIM_ANSWER_BAD. A callback with the parameter `why` may write the
+ * reason of a failure there. */
 typedef enum brim_answer {
-    BRIM_ANSWER_STOP = -2,  /* stop: the call in progress fails with BRIM_STATUS_STOPPED (or
-                              BRIM_STATUS_INTERRUPTED, if the callback was asked whether to
-                              continue), whatever on_error says. The next call tries again. */
+    BRIM_ANSWER_STOP = -2,  /* stop: the brim_loader_next that would return this batch fails with
+                              BRIM_STATUS_STOPPED, whatever on_error says, and the next call tries
+                              again. A callback that was asked whether to continue ends the call in
+                              progress with BRIM_STATUS_INTERRUPTED. */
     BRIM_ANSWER_BAD = -1,   /* this sample or batch is bad: BRIM_STATUS_CALLBACK. on_error decides
                               what a bad sample does: fail, skip or replace. */
     BRIM_ANSWER_DONE = 0,   /* done, continue; from a callback that gives samples: there is none */
@@ -239,11 +249,14 @@ typedef void brim_log_callback(void *user, brim_log_level level, const char *tex
 /* Kinds of memory that a budget counts. Page-locked memory is host memory too, and
  * counts as both. */
 typedef enum brim_memory {
+    BRIM_MEMORY_NONE = -1, /* of a device that does not exist */
     BRIM_MEMORY_HOST = 0,
     BRIM_MEMORY_PINNED = 1, /* page-locked host memory */
-    BRIM_MEMORY_DEVICE = 2, /* of the first device; brim_device_memory gives that of any */
-    BRIM_MEMORY_KINDS = 18, /* how many: host, page-locked, eight CUDA and eight OpenCL devices */
+    BRIM_MEMORY_DEVICE = 2, /* of cuda:0; brim_device_memory gives that of any device */
 } brim_memory;
+/* How many kinds this version has: host, page-locked, eight CUDA and eight OpenCL devices. A later
+ * version may have more, with numbers after these. */
+#define BRIM_MEMORY_KINDS 18
 
 /* ---------------------------------------------------------------- failures
  *
@@ -252,7 +265,7 @@ typedef enum brim_memory {
 
 #define BRIM_NO_STAGE     UINT32_MAX
 #define BRIM_SOURCE_BYTES 256 /* of a failure's source, with its zero; a longer one is cut */
-#define BRIM_MOST_HOLDERS 8
+#define BRIM_MAX_HOLDERS  8
 
 /* A holder of memory when memory was refused: a budget (its label) or a process. */
 typedef struct brim_holder {
@@ -282,15 +295,16 @@ typedef struct brim_failure {
     uint64_t wanted_bytes;  /* that were refused; 0: unknown */
     uint64_t minimum_bytes; /* smallest host limit that is enough: for a plan or a loader, to open
                                alone; else of the budget that refused; 0: unknown */
-    uint64_t minimum_pinned_bytes; /* the same for page-locked memory and for the device; ... */
-    uint64_t minimum_device_bytes; /* ... 0 on the host, and where `exact` is 0 */
+    uint64_t minimum_pinned_bytes; /* smallest limit of page-locked memory that is enough; 0: none
+                                      is needed, or it is unknown */
+    uint64_t minimum_device_bytes; /* the same of the device */
     int exact;             /* 0: refused before all was known; the true minimum may be larger */
     int blocked;           /* 1: no limit is enough: the shared budget is locked by a stopped
                               process, is damaged, or has the most runtimes that it can have */
     uint64_t others_bytes; /* what other processes use of a shared budget that had no room for
                               another process */
     uint32_t holder_count;
-    brim_holder holder[BRIM_MOST_HOLDERS]; /* largest first */
+    brim_holder holder[BRIM_MAX_HOLDERS]; /* largest first */
 } brim_failure;
 #define BRIM_FAILURE_INIT BRIM__INIT(brim_failure)
 /* The calling thread's last failure. */
@@ -328,8 +342,8 @@ BRIM_API brim_status brim_budget_new(brim_budget *parent, const char *label, uin
 BRIM_API void brim_budget_free(brim_budget *budget);
 
 /* Changes a budget's limit for a kind of memory, and its minimum, which is set aside at the parent;
- * brim_budget_new does so for host memory. With it, several budgets can share one device. A lower
- * limit or a larger minimum revokes elastic memory. If more is still in use, or the minimum cannot
+ * brim_budget_new does so for host memory. It can divide the memory of a device between budgets. A
+ * lower limit or a larger minimum revokes elastic memory. If more is still in use, or the minimum cannot
  * be set aside, the call fails with BRIM_STATUS_BUDGET and changes nothing. The runtime's own
  * budget has no minimum. */
 BRIM_API brim_status brim_budget_set(brim_budget *budget, brim_memory kind, uint64_t limit,
@@ -339,6 +353,7 @@ BRIM_API brim_status brim_budget_set(brim_budget *budget, brim_memory kind, uint
  * that is not enough, it fails with BRIM_STATUS_BUDGET; the detail names the budget that refused
  * and the holders, largest first. It waits only for samples in progress. */
 BRIM_API brim_status brim_budget_charge(brim_budget *budget, brim_memory kind, uint64_t bytes);
+/* Returns what was charged; more than that counts as all of it. */
 BRIM_API void brim_budget_uncharge(brim_budget *budget, brim_memory kind, uint64_t bytes);
 
 BRIM_API brim_status brim_budget_read(brim_budget *budget, brim_memory kind,
@@ -362,7 +377,7 @@ typedef enum brim_device {
     BRIM_DEVICE_CUDA = 1,
     BRIM_DEVICE_OPENCL = 2,
 } brim_device;
-#define BRIM_MOST_DEVICES 8 /* of a kind */
+#define BRIM_MAX_DEVICES 8 /* of a kind */
 
 /* A device, and how much of its memory is free. */
 typedef struct brim_device_info {
@@ -386,7 +401,7 @@ BRIM_API brim_status brim_device_read(brim_device kind, uint32_t index, brim_dev
 /* "cuda:1", "opencl" (the first), "host" or "cpu". */
 BRIM_API brim_status brim_device_parse(const char *text, brim_device *kind, uint32_t *index);
 BRIM_API const char *brim_device_name(brim_device kind); /* "cuda"; NULL: no such kind */
-/* The kind of memory under which budgets count a device; BRIM_MEMORY_KINDS: no such device. */
+/* The kind of memory under which budgets count a device; BRIM_MEMORY_NONE: no such device. */
 BRIM_API brim_memory brim_device_memory(brim_device kind, uint32_t index);
 
 /* ---------------------------------------------------------------- runtime */
@@ -399,8 +414,8 @@ typedef struct brim_runtime brim_runtime;
 /* The limits of a runtime, and where it keeps what it makes. */
 typedef struct brim_runtime_options {
     size_t size;
-    uint64_t host_bytes;   /* limit of host memory; 0: a quarter of what is free, or, with a shared
-                              budget, all of that; brim_usage.host_origin says which */
+    uint64_t host_bytes;   /* limit of host memory; 0: the limit of the shared budget, or without
+                              one a quarter of what is free; brim_usage.host_origin says which */
     uint64_t pinned_bytes; /* limit of page-locked memory, a part of host_bytes; 0: host_bytes */
     uint64_t device_bytes; /* limit of each device; 0: a quarter of what is free on it when it is
                               first used */
@@ -487,9 +502,9 @@ typedef enum brim_type {
 } brim_type;
 
 /* Flags of brim_argument_info. */
-#define BRIM_ARGUMENT_REQUIRED   1u /* no default */
-#define BRIM_ARGUMENT_POSITIONAL 2u /* may stand without its key */
-#define BRIM_ARGUMENT_LIST       4u /* several values: positional ones follow each other, key=a,b */
+#define BRIM_ARGUMENT_FLAG_REQUIRED   1u /* no default */
+#define BRIM_ARGUMENT_FLAG_POSITIONAL 2u /* may stand without its key */
+#define BRIM_ARGUMENT_FLAG_LIST       4u /* several values: positional ones follow each other, key=a,b */
 
 /* One argument of a stage in the table. */
 typedef struct brim_argument_info {
@@ -509,7 +524,7 @@ typedef struct brim_stage_info {
     const char *example; /* the stage alone, as it stands in a pipeline */
     brim_room room;
     uint32_t version;      /* changes when the output changes */
-    const void *arguments; /* see brim_stage_argument_at */
+    const void *arguments; /* private: brim_stage_argument_at gives each */
     size_t argument_count;
 } brim_stage_info;
 
@@ -555,7 +570,7 @@ BRIM_API brim_status brim_pipeline_copy(const brim_pipeline *pipeline, brim_pipe
 BRIM_API void brim_pipeline_free(brim_pipeline *pipeline);
 /* The number of stages, without those in parentheses. _cut removes all stages after the first
  * `count`. */
-BRIM_API size_t brim_pipeline_count(const brim_pipeline *pipeline);
+BRIM_API size_t brim_pipeline_length(const brim_pipeline *pipeline);
 BRIM_API brim_status brim_pipeline_cut(brim_pipeline *pipeline, size_t count);
 /* The pipeline as text that parses to the same pipeline; owned by it, valid
  * until it is changed or freed. */
@@ -606,8 +621,9 @@ BRIM_API brim_status brim_guess(const char *path, char *pipeline, size_t pipelin
 /* ---------------------------------------------------------------- bindings
  *
  * A pipeline names arrays and functions of the caller as @name. They are bound when it is planned
- * or opened. What they point to must stay valid until the loader is closed and its last batch
- * released; the structs themselves are copied. */
+ * or opened. What they point to must stay valid until the plan is freed, or the loader closed and
+ * its last batch released; the structs themselves and their strings are copied. Bindings that the
+ * pipeline does not name are ignored. */
 
 /* One field of a sample as callbacks see it. Callbacks get arrays of them, whose elements lie
  * `size` bytes apart: use brim_value_at for all but the first. */
@@ -627,7 +643,7 @@ typedef struct brim_value {
 /* Element `index` of the array of values that a callback was given. A callback must not change its
  * inputs (except batch_map). */
 static inline brim_value *brim_value_at(const brim_value *values, size_t index) {
-    return (brim_value *)((char *)(uintptr_t)values + index * values->size);
+    return (brim_value *)(void *)((char *)(uintptr_t)values + index * values->size);
 }
 
 /* One output field of a callback. */
@@ -648,7 +664,7 @@ typedef struct brim_region {
     void *memory; /* NULL: none */
     uint64_t bytes;
     uint64_t number; /* identifies these pages; never used again in this process */
-    int file;        /* a memory file of exactly these pages; the library closes it */
+    int file;        /* a memory file of exactly these pages, which the library closes; -1: none */
 } brim_region;
 
 /* Which sample a callback is making. */
@@ -657,19 +673,19 @@ typedef struct brim_call {
     uint64_t sample; /* its number in the source; of a batch: see brim_batch_map_callback */
     uint64_t epoch;  /* of the source: repeat and mix count their passes here */
     uint64_t key;    /* from the stage's seed, its place and the branch of a mix */
-    /* With `shared`, the pages of the batch and of scratch memory; values in neither are records in
-     * the caller's memory. Without it, both are empty. */
+    /* With `shared`, the pages of the batch and of scratch memory. A value that is in neither is in
+     * memory of the program, such as a bound array. Without `shared`, both are empty. */
     brim_region batch, scratch;
 } brim_call;
 
 /* A random number for callbacks: the same for equal (call, draw) on any thread. */
 BRIM_API uint32_t brim_call_random(const brim_call *call, uint32_t draw);
-/* For a callback that is about to fail: sets the `cause` of the failure to a number of its own,
- * such as that of an exception that it keeps. The failure's text then leaves out the number that
- * the callback returned. */
+/* For a callback of a binding that is about to fail: sets the `cause` of the failure to a number of
+ * its own, such as that of an exception that it keeps. It is for the call in progress alone. The
+ * failure's text then leaves out the number that the callback returned. */
 BRIM_API void brim_callback_cause(uint64_t cause);
 
-/* Flags of brim_binding. */
+/* Flags of a binding's callback. */
 #define BRIM_CALLBACK_PURE 1u /* same input, same output: may be cached and made again */
 #define BRIM_CALLBACK_CONCURRENT \
     2u                          /* may run on several threads at once; else calls are serialised */
@@ -677,8 +693,9 @@ BRIM_API void brim_callback_cause(uint64_t cause);
 #define BRIM_CALLBACK_RANDOM 8u /* depends on the epoch or on random numbers: never cached */
 
 /* For all callbacks of bindings: `why`, of why_bytes, may be filled with the reason of a failure.
- * Calls of a callback that is not declared BRIM_CALLBACK_CONCURRENT are serialised by a lock of its
- * own; no other lock is held. A callback may use brim, but must not close its own loader or take
+ * Within one loader, calls of a callback that is not declared BRIM_CALLBACK_CONCURRENT never
+ * overlap; two loaders that have the same function may call it at the same time. No lock but that of
+ * the callback is held. A callback may use brim, but must not close its own loader or take
  * batches from it. brim_loader_interrupt does not end it early. */
 
 /* Makes sample call->sample. BRIM_ANSWER_DONE: made. */
@@ -770,7 +787,7 @@ static inline brim_binding brim_bind_array(const char *name, const void *data, b
     binding.data = data;
     binding.dtype = dtype;
     binding.rank = rank;
-    for (uint32_t i = 0; i < rank && i < BRIM_MAX_RANK; i++) {
+    for (uint32_t i = 0; shape != NULL && i < rank && i < BRIM_MAX_RANK; i++) {
         binding.shape[i] = shape[i];
     }
     return binding;
@@ -784,11 +801,26 @@ typedef enum brim_growth {
     BRIM_GROWTH_FIXED = 1,     /* all planned memory that is free, when opening */
 } brim_growth;
 
-/* Reports long work in a call that plans, opens or verifies, such as building an index: what the
- * work is and how far it is. `done` and `total` are bytes, or, while files are listed, files; a
- * total of 0 is not known yet. BRIM_ANSWER_DONE: continue; any other answer ends the call with
- * BRIM_STATUS_INTERRUPTED. Called on the thread of that call, at most a few times a second. */
-typedef int brim_progress_callback(void *user, const char *what, uint64_t done, uint64_t total);
+/* What progress is counted in. */
+typedef enum brim_unit {
+    BRIM_UNIT_BYTES = 0,
+    BRIM_UNIT_FILES = 1,
+    BRIM_UNIT_SAMPLES = 2,
+} brim_unit;
+
+/* How far long work is. */
+typedef struct brim_progress {
+    size_t size;
+    const char *what; /* the work, in words: "indexing train.csv"; valid during the call */
+    brim_unit unit;
+    uint64_t done;
+    uint64_t total; /* BRIM_UNKNOWN */
+} brim_progress;
+
+/* Reports long work in a call that plans, opens or verifies, such as building an index.
+ * BRIM_ANSWER_DONE: continue; any other answer ends the call with BRIM_STATUS_INTERRUPTED. Called on
+ * the thread of that call, with no lock of the library held, at most a few times a second. */
+typedef int brim_progress_callback(void *user, const brim_progress *progress);
 
 /* Called by brim_loader_next, on its thread, at most 50 times a second while it makes samples or
  * waits for them. BRIM_ANSWER_DONE: continue; any other answer ends the call as
@@ -796,7 +828,8 @@ typedef int brim_progress_callback(void *user, const char *what, uint64_t done, 
  * the loader. */
 typedef int brim_interrupted_callback(void *user);
 
-/* How a pipeline is planned and opened. */
+/* How a pipeline is planned and opened. Strings are copied. What `..._user` and `device_queue`
+ * point to must stay valid until the loader is closed and its last batch released. */
 typedef struct brim_open_options {
     size_t size;
     brim_budget *budget;     /* NULL: the runtime's; else one below it */
@@ -822,10 +855,11 @@ typedef struct brim_open_options {
     void *device_queue;
     brim_interrupted_callback *interrupted; /* NULL: none */
     void *interrupted_user;
-    uint32_t beyond; /* batches lent above `hold`, each in a slot above the minimum, which is
-                        charged firmly from the call of brim_loader_next for it until it is
-                        released; like copies, these are in addition to planned_bytes. That call may
-                        first revoke memory of others, whatever its time-out is */
+    /* How many batches may be lent above `hold`; 0: none. Each takes one slot above the minimum,
+     * which stays charged from the brim_loader_next that asks for it until the release. These slots
+     * are not part of planned_bytes. To get one, brim_loader_next may revoke elastic memory of
+     * others, even with a time-out of 0. */
+    uint32_t beyond;
 } brim_open_options;
 #define BRIM_OPEN_OPTIONS_INIT BRIM__INIT_THREADS(brim_open_options)
 
@@ -836,7 +870,8 @@ typedef struct brim_plan brim_plan;
 typedef struct brim_plan_info {
     int fits;               /* 0: `reason` says why not */
     uint64_t minimum_bytes; /* smallest host limit in which it opens alone */
-    uint64_t planned_bytes; /* most that it will use; charged never exceeds it */
+    uint64_t planned_bytes; /* most that it will use, without copies of batches and batches lent
+                               above `hold` */
     uint64_t limit_bytes;   /* the limit that it was fitted into */
     uint64_t slot_bytes;
     uint64_t scratch_bytes; /* for each thread */
@@ -883,7 +918,8 @@ typedef struct brim_plan_field {
     int converted; /* 1: copied to the device as uint8 and converted there */
 } brim_plan_field;
 
-/* One stage of the pipeline. */
+/* One stage of the pipeline, with the number that brim_pipeline_read_stage,
+ * brim_loader_read_stage_stats and brim_cache_stats.stage have for it. */
 typedef struct brim_plan_stage {
     const char *name;
     const char *text;      /* with defaults spelled out */
@@ -894,16 +930,17 @@ typedef struct brim_plan_stage {
     int cacheable;         /* 1: a cache may follow it */
     uint64_t sample_bytes; /* cacheable: most bytes of a sample in such a cache */
     size_t begin, end;     /* its bytes of brim_pipeline_text */
+    size_t field_count;    /* see brim_plan_stage_field_at; 0: it does not change the fields */
 } brim_plan_stage;
 
-/* The index of one file: where its records lie. */
+/* The index of one file: where its records are. */
 typedef struct brim_plan_index {
     const char *path;       /* of the index */
-    const char *data_path;  /* of the file */
-    uint64_t records;       /* in it */
-    uint64_t largest_bytes; /* the longest record's */
-    uint64_t data_bytes;    /* the file's */
-    uint64_t bytes;         /* the index's */
+    const char *data_path;  /* of the data file */
+    uint64_t records;       /* how many the data file has */
+    uint64_t largest_bytes; /* of the longest record */
+    uint64_t data_bytes;    /* of the data file */
+    uint64_t bytes;         /* of the index */
     int made;               /* 1: made for this plan; 0: an index was there, and up to date */
     const char *note;       /* the file that was found in its place and not used, because other
                                users could have written it; "": there was none */
@@ -922,9 +959,14 @@ BRIM_API const brim_plan_info *brim_plan_get(const brim_plan *plan);
 BRIM_API const brim_plan_field *brim_plan_field_at(const brim_plan *plan, size_t index);
 BRIM_API const brim_plan_stage *brim_plan_stage_at(const brim_plan *plan, size_t index);
 BRIM_API const brim_plan_index *brim_plan_index_at(const brim_plan *plan, size_t index);
+/* A field of one sample after stage `stage`: without the batch's dimension, and shape[0] is the
+ * bound of a field that is not dense. An image of any size has 0 for height and width. */
+BRIM_API const brim_plan_field *brim_plan_stage_field_at(const brim_plan *plan, size_t stage,
+                                                         size_t index);
 /* Reads all indexes of the plan and compares their checksums. BRIM_STATUS_CORRUPT: the detail
- * names the first damaged one. */
-BRIM_API brim_status brim_plan_verify(const brim_plan *plan);
+ * names the first damaged one. `progress` may be NULL. */
+BRIM_API brim_status brim_plan_verify(const brim_plan *plan, brim_progress_callback *progress,
+                                      void *progress_user);
 /* The names of the labels 0, 1, ... of a field, such as the classes of a folder: how many there
  * are (0: none), and each (NULL past the end), owned by the plan. */
 BRIM_API size_t brim_plan_class_count(const brim_plan *plan, const char *field);
@@ -953,10 +995,11 @@ BRIM_API brim_status brim_loader_open_text(brim_runtime *runtime, const char *te
                                            const brim_open_options *options, brim_loader **loader);
 BRIM_API void brim_loader_close(brim_loader *loader);
 
-/* The next batch, waiting at most timeout_ns (BRIM_FOREVER; 0: do not wait). BRIM_STATUS_END: once
- * at the end of each epoch; the call after it begins the next epoch. BRIM_STATUS_HELD: `hold`
- * batches are lent, and `beyond` above them or as many as fit the budget; the end of an epoch is
- * returned all the same. After a failure the next call makes the same batch again; brim_loader_seek
+/* The next batch, waiting at most timeout_ns (0: do not wait; BRIM_FOREVER, and every number below
+ * 0: without limit). BRIM_STATUS_END: once
+ * at the end of each epoch; the call after it begins the next epoch. BRIM_STATUS_HELD: `hold` +
+ * `beyond` batches are lent, or the budget has no room for one more above `hold`; at the end of an
+ * epoch BRIM_STATUS_END is returned even then. After a failure the next call makes the same batch again; brim_loader_seek
  * goes to another step.
  *
  * With on_error=skip all samples of a batch may be bad. If the batch is a whole step of the only
@@ -1042,7 +1085,8 @@ BRIM_API brim_status brim_loader_read_stage_stats(brim_loader *loader, size_t st
 /* One cache of the pipeline. */
 typedef struct brim_cache_stats {
     size_t size;
-    const char *tier;  /* "memory", "file" or "device" */
+    const char *tier;  /* "memory", "file" or "device"; as all names here, valid until the loader
+                          is closed */
     uint32_t stage;    /* its index among the plan's stages */
     int fills;         /* 0: only read, or turned off: `warning` says why */
     uint64_t samples;  /* most samples that can be in it */
@@ -1088,11 +1132,11 @@ typedef struct brim_cache_info {
 #define BRIM_CACHE_INFO_INIT BRIM__INIT(brim_cache_info)
 BRIM_API brim_status brim_cache_read(const char *path, brim_cache_info *info);
 /* Reads all entries and counts those that are whole and those that are not; `good` and `bad` are
- * optional (may be NULL), and count up to a failure. `progress` (may be NULL) counts entries. The
- * file is not changed. */
+ * optional (may be NULL), and count up to a failure. `progress` may be NULL. The file is not
+ * changed. */
 BRIM_API brim_status brim_cache_verify(const char *path, brim_progress_callback *progress,
                                        void *progress_user, uint64_t *good, uint64_t *bad);
-/* Deletes a cache file; BRIM_STATUS_HELD: a process fills it. A loader that reads it continues with
+/* Deletes a cache file; BRIM_STATUS_BUSY: a process fills it. A loader that reads it continues with
  * the file that it has open. */
 BRIM_API brim_status brim_cache_remove(const char *path);
 
@@ -1109,7 +1153,8 @@ typedef struct brim_field {
     uint64_t bytes;
     brim_device device_kind; /* where `data` is */
     uint32_t device_index;
-    void *ready; /* a cl_event or CUevent after which the data is there; NULL on the host */
+    void *ready; /* a cl_event or CUevent after which the data is there, which the library releases
+                    with the batch; NULL on the host */
     brim_form form;
     /* Not dense: the rows follow one another, row r from offsets[r] to offsets[r + 1],
      * counted in the first dimension; shape[1] is -1 and strides[0] is 0. Dense: NULL. */
@@ -1120,7 +1165,7 @@ typedef struct brim_field {
 /* A batch: its position in the epoch, and its rows. */
 typedef struct brim_batch_info {
     uint64_t epoch;
-    uint64_t step;  /* number of the batch in the epoch */
+    uint64_t step;  /* in the epoch, from 0; its micro-batches share it */
     uint32_t micro; /* which of the step's micro-batches */
     uint32_t micro_count;
     uint64_t rows;           /* of the first dimension, including padded rows */
@@ -1149,14 +1194,14 @@ BRIM_API void brim_batch_release(brim_batch *batch);
  * waits until the batch is on the device. On the host it does nothing. */
 BRIM_API brim_status brim_batch_wait(const brim_batch *batch, void *queue);
 /* Releases a batch that work in `queue` may still read: its memory is used again, or given back,
- * only after the work that the queue holds now. NULL: no work reads it any more.
+ * only after the work that was put into the queue before this call. NULL: no work reads it any more.
  * brim_batch_release does this with the queue that the loader was opened with. For a copy, and
  * after brim_loader_close, the call itself waits for that work. OpenCL: the queue belongs to the
  * context of the batches, which is that of the loader's device_queue. */
 BRIM_API void brim_batch_release_after(brim_batch *batch, void *queue);
 /* Copies a field to host memory, which has room for field->bytes, and waits for it. */
-BRIM_API brim_status brim_batch_read(const brim_batch *batch, size_t field, void *data,
-                                     uint64_t bytes);
+BRIM_API brim_status brim_batch_copy_field(const brim_batch *batch, size_t field, void *data,
+                                           uint64_t bytes);
 
 /* ---------------------------------------------------------------- outputs
  *

@@ -12,21 +12,23 @@
 static const brim_argument_info files_arguments[] = {
     { .name = "files",
       .type = BRIM_TYPE_PATH,
-      .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL | BRIM_ARGUMENT_LIST },
+      .flags =
+          BRIM_ARGUMENT_FLAG_REQUIRED | BRIM_ARGUMENT_FLAG_POSITIONAL | BRIM_ARGUMENT_FLAG_LIST },
     { .name = "name", .type = BRIM_TYPE_WORD, .fallback = "x" },
     { .name = "map", .type = BRIM_TYPE_YESNO, .fallback = "no" },
-    { .name = "index", .type = BRIM_TYPE_PATH, .flags = BRIM_ARGUMENT_POSITIONAL },
+    { .name = "index", .type = BRIM_TYPE_PATH, .flags = BRIM_ARGUMENT_FLAG_POSITIONAL },
 };
 static const brim_argument_info bound_arguments[] = {
     { .name = "array",
       .type = BRIM_TYPE_BINDING,
-      .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL },
-    { .name = "others", .type = BRIM_TYPE_BINDING, .flags = BRIM_ARGUMENT_LIST },
+      .flags = BRIM_ARGUMENT_FLAG_REQUIRED | BRIM_ARGUMENT_FLAG_POSITIONAL },
+    { .name = "others", .type = BRIM_TYPE_BINDING, .flags = BRIM_ARGUMENT_FLAG_LIST },
 };
 static const brim_argument_info join_arguments[] = {
     { .name = "parts",
       .type = BRIM_TYPE_PIPELINE,
-      .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL | BRIM_ARGUMENT_LIST },
+      .flags =
+          BRIM_ARGUMENT_FLAG_REQUIRED | BRIM_ARGUMENT_FLAG_POSITIONAL | BRIM_ARGUMENT_FLAG_LIST },
     { .name = "else", .type = BRIM_TYPE_PIPELINE },
 };
 static const brim_argument_info shuffle_arguments[] = {
@@ -36,17 +38,17 @@ static const brim_argument_info shuffle_arguments[] = {
 static const brim_argument_info split_arguments[] = {
     { .name = "part",
       .type = BRIM_TYPE_CHOICE,
-      .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
+      .flags = BRIM_ARGUMENT_FLAG_REQUIRED | BRIM_ARGUMENT_FLAG_POSITIONAL,
       .choices = "train|validation|test" },
     { .name = "validation",
       .type = BRIM_TYPE_REAL,
-      .flags = BRIM_ARGUMENT_POSITIONAL,
+      .flags = BRIM_ARGUMENT_FLAG_POSITIONAL,
       .fallback = "0.1",
       .least = 0,
       .most = 1e6 },
     { .name = "test",
       .type = BRIM_TYPE_REAL,
-      .flags = BRIM_ARGUMENT_POSITIONAL,
+      .flags = BRIM_ARGUMENT_FLAG_POSITIONAL,
       .fallback = "0",
       .least = 0,
       .most = 1e6 },
@@ -54,24 +56,28 @@ static const brim_argument_info split_arguments[] = {
 static const brim_argument_info mix_arguments[] = {
     { .name = "parts",
       .type = BRIM_TYPE_WEIGHTED,
-      .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL | BRIM_ARGUMENT_LIST,
+      .flags =
+          BRIM_ARGUMENT_FLAG_REQUIRED | BRIM_ARGUMENT_FLAG_POSITIONAL | BRIM_ARGUMENT_FLAG_LIST,
       .least = 1e-3,
       .most = 1e9 },
     { .name = "length", .type = BRIM_TYPE_INTEGER, .fallback = "0" },
 };
 static const brim_argument_info pair_arguments[] = {
-    { .name = "first", .type = BRIM_TYPE_WEIGHTED, .flags = BRIM_ARGUMENT_POSITIONAL },
-    { .name = "note", .type = BRIM_TYPE_WORD, .flags = BRIM_ARGUMENT_POSITIONAL },
+    { .name = "first", .type = BRIM_TYPE_WEIGHTED, .flags = BRIM_ARGUMENT_FLAG_POSITIONAL },
+    { .name = "note", .type = BRIM_TYPE_WORD, .flags = BRIM_ARGUMENT_FLAG_POSITIONAL },
 };
 static const brim_argument_info normalize_arguments[] = {
-    { .name = "mean", .type = BRIM_TYPE_REAL, .flags = BRIM_ARGUMENT_LIST, .fallback = "0.5,0.5" },
+    { .name = "mean",
+      .type = BRIM_TYPE_REAL,
+      .flags = BRIM_ARGUMENT_FLAG_LIST,
+      .fallback = "0.5,0.5" },
     { .name = "max", .type = BRIM_TYPE_REAL },
-    { .name = "on", .type = BRIM_TYPE_WORD, .flags = BRIM_ARGUMENT_LIST },
+    { .name = "on", .type = BRIM_TYPE_WORD, .flags = BRIM_ARGUMENT_FLAG_LIST },
 };
 static const brim_argument_info cache_arguments[] = {
     { .name = "bytes",
       .type = BRIM_TYPE_SIZE,
-      .flags = BRIM_ARGUMENT_POSITIONAL,
+      .flags = BRIM_ARGUMENT_FLAG_POSITIONAL,
       .fallback = "64MiB",
       .least = 1024,
       .most = 9223372036854775808.0 },
@@ -80,7 +86,7 @@ static const brim_argument_info cache_arguments[] = {
 static const brim_argument_info batch_arguments[] = {
     { .name = "rows",
       .type = BRIM_TYPE_INTEGER,
-      .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
+      .flags = BRIM_ARGUMENT_FLAG_REQUIRED | BRIM_ARGUMENT_FLAG_POSITIONAL,
       .least = 1,
       .most = 1048576 },
     { .name = "remainder",

@@ -68,7 +68,7 @@ static inline void use_set(struct test_use *use, const char *name, const char *t
         i++;
     }
     assert_true(i < info->argument_count);
-    const bool list = (brim_stage_argument_at(info, i)->flags & BRIM_ARGUMENT_LIST) != 0;
+    const bool list = (brim_stage_argument_at(info, i)->flags & BRIM_ARGUMENT_FLAG_LIST) != 0;
     const size_t at = list ? use->values[i].count : 0;
     assert_true(at < USE_ITEMS);
     use->items[i][at] = use_item(brim_stage_argument_at(info, i), text);

@@ -335,7 +335,7 @@ static void one_fills_and_the_others_read(void **state) {
     brim_cache_info info = BRIM_CACHE_INFO_INIT;
     assert_int_equal(brim_cache_read(path.text, &info), BRIM_OK);
     assert_int_equal(info.in_use, 1);
-    assert_int_equal(brim_cache_remove(path.text), BRIM_STATUS_HELD);
+    assert_int_equal(brim_cache_remove(path.text), BRIM_STATUS_BUSY);
     end_scene(&first);
 
     open_scene(&idle, format_text(text, "%s.idle", path.text), true);
@@ -493,12 +493,13 @@ struct told {
     int answer;
 };
 
-static int tell(void *user, const char *what, uint64_t done, uint64_t total) {
+static int tell(void *user, const brim_progress *progress) {
     struct told *told = user;
-    assert_non_null(what);
+    assert_non_null(progress->what);
+    assert_int_equal(progress->unit, BRIM_UNIT_SAMPLES);
     told->calls++;
-    told->done = done;
-    told->total = total;
+    told->done = progress->done;
+    told->total = progress->total;
     return told->answer;
 }
 

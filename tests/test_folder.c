@@ -180,7 +180,7 @@ static void test_class_names_of_a_plan(void **state) {
     assert_null(brim_plan_class_name(plan, "kind", 2));
     assert_int_equal(brim_plan_class_count(plan, "image"), 0);
     assert_null(brim_plan_class_name(plan, NULL, 0));
-    assert_int_equal(brim_plan_verify(plan), BRIM_OK);
+    assert_int_equal(brim_plan_verify(plan, NULL, NULL), BRIM_OK);
     assert_string_equal(brim_plan_index_at(plan, 0)->data_path, root.text);
     brim_plan_free(plan);
     brim_pipeline_free(pipeline);

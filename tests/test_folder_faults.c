@@ -213,12 +213,13 @@ struct asked {
     char what[128];
 };
 
-static int ask(void *user, const char *what, uint64_t done, uint64_t total) {
+static int ask(void *user, const brim_progress *progress) {
     struct asked *asked = user;
-    assert_true(total == 0 || done <= total);
-    snprintf(asked->what, sizeof asked->what, "%s", what);
-    asked->last = done;
-    asked->total = total;
+    assert_true(progress->done <= progress->total);
+    assert_int_equal(progress->unit, BRIM_UNIT_FILES);
+    snprintf(asked->what, sizeof asked->what, "%s", progress->what);
+    asked->last = progress->done;
+    asked->total = progress->total;
     return ++asked->calls == asked->give_up;
 }
 
@@ -465,7 +466,7 @@ static void test_forged_entries(void **state) {
         assert_false(session.indexes->made);
         assert_int_equal(take_samples(&session.source, 100, &got), BRIM_STATUS_CORRUPT);
         assert_int_equal(got.count, 0);
-        assert_int_equal(brim__index_verify(session.indexes), BRIM_STATUS_CORRUPT);
+        assert_int_equal(brim__index_verify(session.indexes, NULL, NULL), BRIM_STATUS_CORRUPT);
         drop_samples(&got);
         close_in(&session);
     }
@@ -485,7 +486,7 @@ static void test_verify(void **state) {
         folder_use(&use, root.text, "probe=no");
         assert_int_equal(open_in(&session, &use, NULL), BRIM_OK);
         assert_int_equal(session.indexes->made, damaged == 0);
-        assert_int_equal(brim__index_verify(session.indexes),
+        assert_int_equal(brim__index_verify(session.indexes, NULL, NULL),
                          damaged == 0 ? BRIM_OK : BRIM_STATUS_CORRUPT);
         close_in(&session);
         const struct long_path file = only_file("cache/index", "", ".brimlst");

@@ -140,6 +140,8 @@ static void use_loader(const struct family *family) {
     EXPECT(brim_loader_read_stage_stats(family->loader, 0, &stage) == BRIM_STATUS_FORKED);
     EXPECT(brim_loader_error(family->loader, 0, detail, sizeof detail) == BRIM_STATUS_FORKED);
     brim_loader_detail(family->loader, detail, sizeof detail);
+    EXPECT(brim_plan_verify(family->plan, NULL, NULL) == BRIM_STATUS_FORKED);
+    EXPECT(brim_plan_sample_name(family->plan, 0, detail, sizeof detail) == BRIM_STATUS_FORKED);
     EXPECT(brim_plan_get(brim_loader_plan(family->loader))->hold == 2); /* only looks */
 }
 

@@ -364,9 +364,9 @@ static void test_memory_of_many_files(void **state) {
     free(idx.data);
 }
 
-static int give_up(void *user, const char *what, uint64_t done, uint64_t total) {
-    assert_non_null(strstr(what, "inflating"));
-    assert_true(done <= total);
+static int give_up(void *user, const brim_progress *progress) {
+    assert_non_null(strstr(progress->what, "inflating"));
+    assert_true(progress->done <= progress->total);
     ++*(unsigned *)user;
     return 1;
 }

@@ -159,7 +159,7 @@ static void assert_whole(struct scene *scene) {
     assert_int_equal(open_index(scene, &index), BRIM_OK);
     assert_int_equal(index.count, scene->count);
     assert_true(read_all(&index));
-    assert_int_equal(brim__index_verify(&index), BRIM_OK);
+    assert_int_equal(brim__index_verify(&index, NULL, NULL), BRIM_OK);
     brim__index_close(&index);
     brim__index_close(&index);
 }
@@ -208,7 +208,7 @@ static void test_entries_come_back(void **state) {
         assert_int_equal(index.total, total);
         assert_int_equal(index.data_bytes, DATA_BYTES);
         assert_true(read_all(&index));
-        assert_int_equal(brim__index_verify(&index), BRIM_OK);
+        assert_int_equal(brim__index_verify(&index, NULL, NULL), BRIM_OK);
         uint64_t random = 5;
         for (int i = 0; i < 200 && counts[c] > 0; i++) {
             struct brim__index_entry entries[RUN];
@@ -348,7 +348,7 @@ static void test_damage_is_never_believed(void **state) {
         if (!whole) {
             noticed++;
             assert_detail_has("delete it");
-            assert_int_equal(brim__index_verify(&index), BRIM_STATUS_CORRUPT);
+            assert_int_equal(brim__index_verify(&index, NULL, NULL), BRIM_STATUS_CORRUPT);
         }
         brim__index_close(&index);
     }
@@ -494,11 +494,12 @@ static void test_records_outside_the_file_are_not_entered(void **state) {
     }
 }
 
-static int told(void *user, const char *what, uint64_t done, uint64_t total) {
+static int told(void *user, const brim_progress *progress) {
     struct scene *scene = user;
-    assert_non_null(strstr(what, "/data"));
-    assert_int_equal(total, DATA_BYTES);
-    assert_true(done <= total);
+    assert_non_null(strstr(progress->what, "/data"));
+    assert_int_equal(progress->unit, BRIM_UNIT_BYTES);
+    assert_int_equal(progress->total, DATA_BYTES);
+    assert_true(progress->done <= progress->total);
     scene->progress_calls++;
     return scene->give_up;
 }
@@ -688,7 +689,7 @@ static void test_processes_at_once(void **state) {
             if (children[i] == 0) {
                 struct brim__index index;
                 const bool good = open_index(&scene, &index) == BRIM_OK && index.count == 20000 &&
-                                  brim__index_verify(&index) == BRIM_OK;
+                                  brim__index_verify(&index, NULL, NULL) == BRIM_OK;
                 _exit(good ? 0 : 1);
             }
         }

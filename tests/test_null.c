@@ -77,7 +77,7 @@ static void test_handles(void **state) {
     copy = POISON;
     refuses(brim_pipeline_copy(NULL, &copy));
     assert_null(copy);
-    assert_int_equal(brim_pipeline_count(NULL), 0);
+    assert_int_equal(brim_pipeline_length(NULL), 0);
     assert_int_equal(brim_pipeline_stage_count(NULL), 0);
     brim_pipeline_stage stage = BRIM_PIPELINE_STAGE_INIT;
     brim_pipeline_value value = BRIM_PIPELINE_VALUE_INIT;
@@ -93,8 +93,9 @@ static void test_handles(void **state) {
     assert_null(brim_plan_get(NULL));
     assert_null(brim_plan_field_at(NULL, 0));
     assert_null(brim_plan_stage_at(NULL, 0));
+    assert_null(brim_plan_stage_field_at(NULL, 0, 0));
     assert_null(brim_plan_index_at(NULL, 0));
-    refuses(brim_plan_verify(NULL));
+    refuses(brim_plan_verify(NULL, NULL, NULL));
     assert_int_equal(brim_plan_class_count(NULL, "label"), 0);
     assert_int_equal(brim_plan_class_count(brim_loader_plan(loader), NULL), 0);
     assert_null(brim_plan_class_name(NULL, "label", 0));
@@ -125,6 +126,8 @@ static void test_handles(void **state) {
     brim_failure failure = BRIM_FAILURE_INIT;
     refuses(brim_loader_read_failure(NULL, &failure));
     assert_null(brim_nearest(NULL, NULL, 0));
+    assert_null(brim_nearest("x", NULL, 3));
+    assert_string_equal(brim_nearest("bacth", (const char *const[]){ NULL, "batch" }, 2), "batch");
     brim_callback_cause(0);
     refuses(brim_loader_read_stage_stats(NULL, 0, &stage_stats));
     refuses(brim_loader_read_cache_stats(NULL, 0, &cache_stats));
@@ -138,7 +141,7 @@ static void test_handles(void **state) {
     refuses(brim_batch_copy(NULL, &next));
     assert_null(next);
     refuses(brim_batch_wait(NULL, NULL));
-    refuses(brim_batch_read(NULL, 0, text, sizeof text));
+    refuses(brim_batch_copy_field(NULL, 0, text, sizeof text));
     assert_int_equal(brim_output_file(NULL), -1);
     refuses(brim_output_commit(NULL));
     assert_null(brim_stage_argument_at(NULL, 0));
@@ -181,7 +184,7 @@ static void test_out_parameters(void **state) {
     refuses(brim_loader_error(loader, 0, NULL, 64));
     refuses(brim_batch_state(batch, NULL));
     refuses(brim_batch_copy(batch, NULL));
-    refuses(brim_batch_read(batch, 0, NULL, 64));
+    refuses(brim_batch_copy_field(batch, 0, NULL, 64));
     refuses(brim_cache_read(NULL, &(brim_cache_info)BRIM_CACHE_INFO_INIT));
     refuses(brim_cache_read("x", NULL));
     refuses(brim_cache_verify(NULL, NULL, NULL, NULL, NULL));
@@ -248,7 +251,7 @@ static void test_values_of_no_meaning(void **state) {
     (void)brim_dtype_name((brim_dtype)999);
     assert_int_equal(brim_dtype_bytes((brim_dtype)999), 0);
     assert_null(brim_device_name((brim_device)999));
-    assert_int_equal(brim_device_memory((brim_device)999, 0), BRIM_MEMORY_KINDS);
+    assert_int_equal(brim_device_memory((brim_device)999, 0), BRIM_MEMORY_NONE);
     assert_null(brim_stage_at(brim_stage_count()));
     brim_keep_addresses();
 }

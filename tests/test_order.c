@@ -347,7 +347,8 @@ static void test_rows(void **state) {
                          rows[i] == &brim__stage_mix || rows[i] == &brim__stage_concat);
         for (size_t k = 0; k < info->argument_count; k++) {
             assert_non_null(brim_stage_argument_at(info, k)->help);
-            assert_false((brim_stage_argument_at(info, k)->flags & BRIM_ARGUMENT_REQUIRED) != 0 &&
+            assert_false((brim_stage_argument_at(info, k)->flags & BRIM_ARGUMENT_FLAG_REQUIRED) !=
+                             0 &&
                          brim_stage_argument_at(info, k)->fallback != NULL);
         }
     }

@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static void check_content(const char *path, const char *wanted) {
@@ -70,6 +71,31 @@ static void given_up_it_leaves_nothing(void **state) {
     brim_output_free(NULL);
 }
 
+static void a_child_of_fork_leaves_it_to_its_parent(void **state) {
+    (void)state;
+    const struct path path = in_directory("file");
+    for (int commits = 0; commits < 2; commits++) {
+        brim_output *output;
+        int ended;
+        assert_int_equal(brim_output_new(path.text, &output), BRIM_OK);
+        const pid_t child = fork();
+        if (child == 0) {
+            const brim_status status = commits ? brim_output_commit(output) : BRIM_STATUS_FORKED;
+            if (!commits) {
+                brim_output_free(output);
+            }
+            _exit(status == BRIM_STATUS_FORKED ? 0 : 1);
+        }
+        assert_int_equal(waitpid(child, &ended, 0), child);
+        assert_true(WIFEXITED(ended) && WEXITSTATUS(ended) == 0);
+        assert_int_equal(access(path.text, F_OK), -1);
+        assert_int_equal(write(brim_output_file(output), "new", 3), 3);
+        assert_int_equal(brim_output_commit(output), BRIM_OK);
+        check_content(path.text, "new");
+        assert_int_equal(unlink(path.text), 0);
+    }
+}
+
 static void what_cannot_be_is_refused(void **state) {
     (void)state;
     brim_output *output;
@@ -119,6 +145,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_takes_its_name_when_it_is_whole),
         cmocka_unit_test(given_up_it_leaves_nothing),
+        cmocka_unit_test(a_child_of_fork_leaves_it_to_its_parent),
         cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(every_fault),
     };

@@ -554,7 +554,8 @@ static void test_rows_of_the_table_are_sound(void **state) {
             assert_non_null(info->help);
             assert_true(info->least <= info->most);
             assert_int_equal(info->type == BRIM_TYPE_CHOICE, info->choices != NULL);
-            assert_false((info->flags & BRIM_ARGUMENT_REQUIRED) != 0 && info->fallback != NULL);
+            assert_false((info->flags & BRIM_ARGUMENT_FLAG_REQUIRED) != 0 &&
+                         info->fallback != NULL);
         }
         brim_pipeline *pipeline = NULL;
         if (brim_pipeline_parse(stage->example, &pipeline) != BRIM_OK) {

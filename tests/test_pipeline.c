@@ -272,7 +272,7 @@ static void test_copies_are_deep(void **state) {
 static void test_counting_and_cutting(void **state) {
     (void)state;
     brim_pipeline *p = parse("mix 1 (files a | plain) 2 (bound @x) | shuffle | plain | batch 64");
-    assert_int_equal(brim_pipeline_count(p), 4);
+    assert_int_equal(brim_pipeline_length(p), 4);
     assert_int_equal(brim_pipeline_stage_count(p), 7);
     assert_int_equal(brim_pipeline_cut(p, 5), BRIM_STATUS_INVALID);
     for (size_t count = 5; count-- > 0;) {
@@ -283,7 +283,7 @@ static void test_counting_and_cutting(void **state) {
             strcat(strcat(text, i > 0 ? " | " : ""), use);
         }
         assert_int_equal(brim_pipeline_cut(p, count), BRIM_OK);
-        assert_int_equal(brim_pipeline_count(p), count);
+        assert_int_equal(brim_pipeline_length(p), count);
         assert_int_equal(brim_pipeline_stage_count(p), count == 0 ? 0 : count + 3);
         assert_string_equal(brim_pipeline_text(p), text);
         if (count > 0) {
@@ -304,7 +304,7 @@ static void test_counting_and_cutting(void **state) {
         assert_int_equal(brim_pipeline_cut(p, 0), BRIM_OK);
     }
     brim_pipeline_free(p);
-    assert_int_equal(brim_pipeline_count(NULL), 0);
+    assert_int_equal(brim_pipeline_length(NULL), 0);
     assert_int_equal(brim_pipeline_stage_count(NULL), 0);
     assert_int_equal(brim_pipeline_cut(NULL, 0), BRIM_STATUS_INVALID);
 }
@@ -322,7 +322,7 @@ static void test_a_refused_cut_changes_nothing(void **state) {
         status = brim_pipeline_cut(p, 2);
         brim__fault_arm(0, 0, false);
         assert_string_equal(brim_pipeline_text(p), status == BRIM_OK ? "files z | shuffle" : text);
-        assert_int_equal(brim_pipeline_count(p), status == BRIM_OK ? 2 : 3);
+        assert_int_equal(brim_pipeline_length(p), status == BRIM_OK ? 2 : 3);
         assert_true(status == BRIM_OK || status == BRIM_STATUS_MEMORY);
         brim_pipeline_free(p);
     } while (status != BRIM_OK);

@@ -47,7 +47,7 @@ static void test_rows_are_complete(void **state) {
             const brim_argument_info *argument = brim_stage_argument_at(info, a);
             assert_non_null(argument->name);
             assert_true(argument->help != NULL && strlen(argument->help) > 8);
-            if (argument->flags & BRIM_ARGUMENT_REQUIRED) {
+            if (argument->flags & BRIM_ARGUMENT_FLAG_REQUIRED) {
                 assert_null(argument->fallback);
             }
             assert_true((argument->type == BRIM_TYPE_CHOICE) == (argument->choices != NULL));

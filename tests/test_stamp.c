@@ -492,12 +492,12 @@ struct told {
     char what[200];
 };
 
-static int give_up(void *user, const char *what, uint64_t done, uint64_t total) {
+static int give_up(void *user, const brim_progress *progress) {
     struct told *told = user;
     told->calls++;
-    told->done = done;
-    told->total = total;
-    snprintf(told->what, sizeof told->what, "%s", what);
+    told->done = progress->done;
+    told->total = progress->total;
+    snprintf(told->what, sizeof told->what, "%s", progress->what);
     return 1;
 }
 

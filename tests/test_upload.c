@@ -263,9 +263,9 @@ static void test_what_a_batch_says(void **state) {
     assert_non_null(x->ready);
     assert_non_null(x->data);
     assert_true(x->data == y->data && x->offset != y->offset && y->offset % 64 == 0);
-    assert_int_equal(brim_batch_read(batch, 0, &byte, 1), BRIM_STATUS_INVALID);
+    assert_int_equal(brim_batch_copy_field(batch, 0, &byte, 1), BRIM_STATUS_INVALID);
     assert_detail_has("there is room for 1");
-    assert_int_equal(brim_batch_read(batch, 2, &byte, 1), BRIM_STATUS_INVALID);
+    assert_int_equal(brim_batch_copy_field(batch, 2, &byte, 1), BRIM_STATUS_INVALID);
     assert_detail_has("the batch has 2");
     MUST(brim_batch_wait(batch, NULL));
     /* pixels go there as they are: a quarter of what the batch has there */

@@ -344,7 +344,7 @@ static struct reads read_on_host(const char *from, unsigned epochs) {
             assert_true(reads.count < BRIM__COUNT(reads.data));
             reads.bytes[reads.count] = bytes;
             reads.data[reads.count] = malloc(bytes);
-            MUST(brim_batch_read(batch, 0, reads.data[reads.count++], bytes));
+            MUST(brim_batch_copy_field(batch, 0, reads.data[reads.count++], bytes));
             brim_batch_release(batch);
         }
     }
@@ -402,7 +402,7 @@ static bool life_with(const char *call, uint64_t nth, bool for_ever, const struc
         }
         assert_int_equal(brim_batch_get(batch)->step, taken % truth->steps);
         uint8_t *bytes = malloc(truth->bytes[taken]);
-        status = brim_batch_read(batch, 0, bytes, truth->bytes[taken]);
+        status = brim_batch_copy_field(batch, 0, bytes, truth->bytes[taken]);
         if (status != BRIM_OK) {
             check_error(call, status);
         } else {

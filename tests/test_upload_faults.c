@@ -56,7 +56,7 @@ static void digest_there(const brim_batch *batch) {
         const brim_field *field = brim_batch_field_at(batch, f);
         uint8_t *bytes = malloc(field->bytes + 1);
         assert_non_null(bytes);
-        TRY(brim_batch_read(batch, f, bytes, field->bytes));
+        TRY(brim_batch_copy_field(batch, f, bytes, field->bytes));
         value = XXH3_64bits_withSeed(bytes, field->bytes, value);
         free(bytes);
     }

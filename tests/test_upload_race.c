@@ -57,7 +57,7 @@ static struct reads read_on_host(const char *text) {
             assert_true(reads.count < MOST_BATCHES);
             reads.bytes[reads.count] = bytes;
             reads.data[reads.count] = malloc(bytes);
-            MUST(brim_batch_read(batch, 0, reads.data[reads.count], bytes));
+            MUST(brim_batch_copy_field(batch, 0, reads.data[reads.count], bytes));
             reads.count++;
             brim_batch_release(batch);
         }
@@ -262,7 +262,7 @@ static void take_at_once(struct race *race, size_t until) {
         const size_t i = race->taken++;
         brim_batch *batch = take_next(race, A_MINUTE);
         assert_non_null(batch);
-        MUST(brim_batch_read(batch, 0, race->late.data[i], race->truth->bytes[i]));
+        MUST(brim_batch_copy_field(batch, 0, race->late.data[i], race->truth->bytes[i]));
         brim_batch_release_after(batch, NULL);
         assert_read(race->truth, &race->late, i, i + 1);
     }

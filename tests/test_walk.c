@@ -208,6 +208,51 @@ static void test_stages_of_a_plan(void **state) {
     brim_pipeline_free(pipeline);
 }
 
+static void assert_field(const brim_plan *plan, size_t stage, size_t index, const char *name,
+                         brim_dtype dtype, uint32_t rank, int64_t first, uint64_t bytes) {
+    const brim_plan_field *field = brim_plan_stage_field_at(plan, stage, index);
+    assert_non_null(field);
+    assert_string_equal(field->name, name);
+    assert_int_equal(field->dtype, dtype);
+    assert_int_equal(field->rank, rank);
+    assert_int_equal(field->shape[0], rank > 0 ? first : 0);
+    assert_int_equal(field->bytes, bytes);
+}
+
+/* Also of a stage that changes none. */
+static void test_fields_after_a_stage(void **state) {
+    static const uint8_t pixels[8 * 6];
+    const int64_t shape[] = { 8, 2, 3 };
+    const brim_binding binding = brim_bind_array("data", pixels, BRIM_DTYPE_U8, 3, shape);
+    brim_pipeline *pipeline =
+        parse("zip (array @data name=pixels) (range 8 name=n) | shuffle | cast float32 on=pixels "
+              "| reshape 6 on=pixels | batch 2");
+    brim_open_options options = BRIM_OPEN_OPTIONS_INIT;
+    options.bindings = &binding;
+    options.binding_count = 1;
+    brim_runtime *runtime;
+    brim_plan *plan;
+    (void)state;
+    assert_int_equal(brim_runtime_new(NULL, &runtime), BRIM_OK);
+    if (brim_plan_new(runtime, pipeline, &options, &plan) != BRIM_OK) {
+        fail_msg("%s", brim_detail());
+    }
+    /* zip, array, range, shuffle, cast, reshape, batch */
+    static const size_t counts[] = { 2, 1, 1, 0, 2, 2, 0 };
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        assert_int_equal(brim_plan_stage_at(plan, i)->field_count, counts[i]);
+        assert_null(brim_plan_stage_field_at(plan, i, counts[i]));
+    }
+    assert_field(plan, 0, 0, "pixels", BRIM_DTYPE_U8, 2, 2, 6);
+    assert_field(plan, 0, 1, "n", BRIM_DTYPE_I64, 0, 0, 8);
+    assert_field(plan, 4, 0, "pixels", BRIM_DTYPE_F32, 2, 2, 24);
+    assert_field(plan, 5, 0, "pixels", BRIM_DTYPE_F32, 1, 6, 24);
+    assert_null(brim_plan_stage_field_at(plan, 7, 0));
+    brim_plan_free(plan);
+    brim_runtime_free(runtime);
+    brim_pipeline_free(pipeline);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stages_in_the_order_of_the_text),
@@ -215,6 +260,7 @@ int main(void) {
         cmocka_unit_test(test_values),
         cmocka_unit_test(test_wrong_calls),
         cmocka_unit_test(test_stages_of_a_plan),
+        cmocka_unit_test(test_fields_after_a_stage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

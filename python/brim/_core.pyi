@@ -253,7 +253,7 @@ class LoaderOptions(TypedDict, total=False):
     slots: int
     fixed: bool
     shared: bool
-    progress: Callable[[str, int, int], object] | None
+    progress: Callable[[str, int, int | None, str], object] | None
     device: str | None
     queue: object
 

@@ -18,7 +18,7 @@ from ._devices import Device
 from ._pipeline import Pipeline
 from ._plan import Plan
 
-Progress = Callable[[str, int, int], object]
+Progress = Callable[[str, int, "int | None", str], object]
 
 _COLUMNS = ("charged", "reserved", "elastic", "peak")
 
@@ -203,8 +203,8 @@ class Runtime:
         threads: the most workers of the runtime that it uses
         slots: most batches in memory at a time; 0: as planned
         fixed: take all planned memory when opening, instead of growing on demand
-        progress: called as progress(what, done, total) while an index is built; an exception in it
-            ends the opening
+        progress: called as progress(what, done, total, unit) while an index is built: `unit` is
+            "bytes", "files" or "samples", `total` may be None; an exception in it ends the opening
         copies: a batch beyond `hold` is a copy, charged to the budget, instead of an error, as
             long as that has room for it
         device: where batches are delivered: "cpu" (the default), "cuda:0", "opencl:0" (without a

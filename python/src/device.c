@@ -207,7 +207,7 @@ PyObject *brim_py_read_field(BatchObject *batch, size_t number, size_t before) {
         return NULL;
     }
     void *data = PyByteArray_AsString(memory) + before;
-    BRIM_WITHOUT_LOCK(status = brim_batch_read(batch->batch, number, data, bytes));
+    BRIM_WITHOUT_LOCK(status = brim_batch_copy_field(batch->batch, number, data, bytes));
     if (status != BRIM_OK) {
         Py_DECREF(memory);
         return brim_py_raise(status);

@@ -136,6 +136,7 @@ static PyObject *exception_of(brim_status status) {
     case BRIM_OK:
     case BRIM_STATUS_END:
     case BRIM_STATUS_TIMEOUT:
+    case BRIM_STATUS_BUSY:
     case BRIM_STATUS_INTERRUPTED:
         break;
     }

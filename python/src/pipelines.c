@@ -273,9 +273,9 @@ static PyObject *describe_argument(const brim_argument_info *argument) {
     const uint32_t flags = argument->flags;
     return Py_BuildValue(
         "{s:s,s:s,s:N,s:N,s:N,s:z,s:d,s:d,s:N,s:s}", "name", argument->name, "type",
-        types[argument->type], "required", PyBool_FromLong(flags & BRIM_ARGUMENT_REQUIRED),
-        "positional", PyBool_FromLong(flags & BRIM_ARGUMENT_POSITIONAL), "list",
-        PyBool_FromLong(flags & BRIM_ARGUMENT_LIST), "default", argument->fallback, "least",
+        types[argument->type], "required", PyBool_FromLong(flags & BRIM_ARGUMENT_FLAG_REQUIRED),
+        "positional", PyBool_FromLong(flags & BRIM_ARGUMENT_FLAG_POSITIONAL), "list",
+        PyBool_FromLong(flags & BRIM_ARGUMENT_FLAG_LIST), "default", argument->fallback, "least",
         argument->least, "most", argument->most, "choices", choices, "help", argument->help);
 }
 

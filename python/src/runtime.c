@@ -97,14 +97,24 @@ struct progress {
     PyObject *type, *value, *traceback; /* what it raised */
 };
 
-static int ask(void *user, const char *what, uint64_t done, uint64_t total) {
+static const char *unit_name(brim_unit unit) {
+    return unit == BRIM_UNIT_FILES ? "files" : unit == BRIM_UNIT_SAMPLES ? "samples" : "bytes";
+}
+
+static int ask(void *user, const brim_progress *work) {
     struct progress *progress = user;
     const PyGILState_STATE lock = PyGILState_Ensure();
     int bad = PyErr_CheckSignals();
     if (bad == 0 && progress->callable != NULL) {
-        PyObject *result = PyObject_CallFunction(
-            progress->callable, "sKK", what, (unsigned long long)done, (unsigned long long)total);
+        PyObject *total = work->total == BRIM_UNKNOWN ? Py_NewRef(Py_None)
+                                                      : PyLong_FromUnsignedLongLong(work->total);
+        PyObject *result = total == NULL
+                               ? NULL
+                               : PyObject_CallFunction(progress->callable, "sKOs", work->what,
+                                                       (unsigned long long)work->done, total,
+                                                       unit_name(work->unit));
         bad = result == NULL;
+        Py_XDECREF(total);
         Py_XDECREF(result);
     }
     if (bad != 0) {
@@ -379,9 +389,9 @@ static PyObject *list_kinds(brim_runtime *runtime) {
     int bad = dict == NULL ||
               add_kind(dict, budget, BRIM_MEMORY_HOST, PyUnicode_FromString("host")) != 0 ||
               add_kind(dict, budget, BRIM_MEMORY_PINNED, PyUnicode_FromString("pinned")) != 0;
-    for (uint32_t i = 0; !bad && i < 2 * BRIM_MOST_DEVICES; i++) {
-        const brim_device kind = devices[i / BRIM_MOST_DEVICES];
-        const uint32_t index = i % BRIM_MOST_DEVICES;
+    for (uint32_t i = 0; !bad && i < 2 * BRIM_MAX_DEVICES; i++) {
+        const brim_device kind = devices[i / BRIM_MAX_DEVICES];
+        const uint32_t index = i % BRIM_MAX_DEVICES;
         bad = add_kind(dict, budget, brim_device_memory(kind, index),
                        brim_py_device_text(kind, index)) != 0;
     }

@@ -935,7 +935,7 @@ class Figures(Loader):
     def test_progress_and_its_exceptions(self) -> None:
         support.drawn_set(self.folder / "set", 6)
         text = f"folder {self.folder}/set | decode | resize 8,8 | batch 2"
-        with self.runtime.open(text, progress=lambda what, done, total: None) as loader:
+        with self.runtime.open(text, progress=lambda what, done, total, unit: None) as loader:
             self.assertEqual(len(loader), 3)
 
 

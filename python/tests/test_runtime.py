@@ -154,15 +154,15 @@ class Running(support.Case):
         data = brim.text(self.folder / "a.txt").batch(8)
         told = []
 
-        def give_up(what: str, done: int, total: int) -> None:
-            told.append((what, done, total))
+        def give_up(what: str, done: int, total: int | None, unit: str) -> None:
+            told.append((what, done, total, unit))
             raise InterruptedError("enough")
 
         with brim.Runtime("16MiB", index_dir=self.folder) as runtime:
             for call in (runtime.open, runtime.plan):
                 with self.assertRaisesRegex(InterruptedError, "enough"):
                     call(data, progress=give_up)
-            self.assertEqual(told[-1][1:], (5000, 5000))
+            self.assertEqual(told[-1][1:], (5000, 5000, "bytes"))
             self.assertIn("a.txt", told[-1][0])
             self.assertEqual(runtime.usage()["loaders"], 0)
 

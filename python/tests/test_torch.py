@@ -195,7 +195,7 @@ class Batches(Torch):
         with self.assertRaisesRegex(ValueError, "integers='many'"):
             self.open(data, integers="many")
         for wrong in ("float32", torch.float32, "Tensor", 3):
-            with self.assertRaisesRegex(ValueError, "a type of integers"):
+            with self.assertRaisesRegex(ValueError, "an integer type"):
                 self.open(data, integers=wrong)
         with self.assertRaises(brim.PipelineError):
             self.open("range 8 | batch 2 remainder=cut")

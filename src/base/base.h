@@ -165,7 +165,7 @@ struct brim__lack {
     bool exact, blocked;
     bool final; /* the minimum is that of what was to be opened, not of one charge on the way */
     uint32_t holder_count;
-    brim_holder holder[BRIM_MOST_HOLDERS];
+    brim_holder holder[BRIM_MAX_HOLDERS];
 };
 struct brim__lack *brim__lack(void);
 /* One holder more, if there is room for it. */

@@ -205,7 +205,7 @@ struct brim__lack *brim__lack(void) {
 }
 
 void brim__lack_holder(struct brim__lack *out, const char *label, uint64_t bytes) {
-    if (out->holder_count < BRIM_MOST_HOLDERS) {
+    if (out->holder_count < BRIM_MAX_HOLDERS) {
         brim_holder *holder = &out->holder[out->holder_count++];
         brim__copy_text(holder->label, sizeof holder->label, label);
         holder->bytes = bytes;

@@ -109,6 +109,6 @@ static inline const struct brim__item *brim__item(const struct brim__use *use, s
 #define BRIM__CALLS_SEED_ARGUMENT \
     BRIM__SEED_ARGUMENT("another seed gives brim_call_random other numbers")
 #define BRIM__ON_ARGUMENT(help_) \
-    { .name = "on", .type = BRIM_TYPE_WORD, .flags = BRIM_ARGUMENT_LIST, .help = help_ }
+    { .name = "on", .type = BRIM_TYPE_WORD, .flags = BRIM_ARGUMENT_FLAG_LIST, .help = help_ }
 
 #endif

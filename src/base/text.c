@@ -89,14 +89,14 @@ static unsigned edit_distance(const char *a, size_t a_length, const char *b, siz
 
 const char *brim_nearest(const char *word, const char *const *names, size_t count) {
     const size_t length = word != NULL ? strnlen(word, LONGEST_WORD + 1) : 0;
-    if (length > LONGEST_WORD) {
+    if (length > LONGEST_WORD || names == NULL) {
         return NULL;
     }
     const char *nearest = NULL;
     unsigned least = 0;
     for (size_t i = 0; i < count; i++) {
-        const size_t name_length = strnlen(names[i], LONGEST_WORD + 1);
-        if (name_length > LONGEST_WORD) {
+        const size_t name_length = names[i] != NULL ? strnlen(names[i], LONGEST_WORD + 1) : 0;
+        if (name_length == 0 || name_length > LONGEST_WORD) {
             continue;
         }
         const unsigned distance = edit_distance(word, length, names[i], name_length);

@@ -66,10 +66,12 @@ static brim_status run(const struct brim__batch_step *step, const struct brim__b
                              .sample = batch->number,
                              .epoch = batch->epoch,
                              .key = self->key,
-                             .batch = batch->region };
+                             .batch = batch->region,
+                             .scratch = { .file = -1 } };
     if (self->serial != NULL) {
         brim__lock(self->serial);
     }
+    brim__answer_begin();
     const int answer = self->call(self->user, &call, inputs, self->input_count, outputs,
                                   self->output_count, why, sizeof why);
     if (self->serial != NULL) {
@@ -81,9 +83,10 @@ static brim_status run(const struct brim__batch_step *step, const struct brim__b
     }
     const brim_status status = brim__answer_status(answer);
     if (brim__cause_said()) {
-        return brim__at_callback(brim__fail(
-            status, "batch_map @%s, the batch from position %llu of epoch %llu: %s", self->name,
-            (unsigned long long)batch->number, (unsigned long long)batch->epoch, why));
+        return brim__at_callback(
+            brim__fail(status, "batch_map @%s, the batch from position %llu of epoch %llu: %s",
+                       self->name, (unsigned long long)batch->number,
+                       (unsigned long long)batch->epoch, brim__answer_reason(why)));
     }
     return brim__fail(status,
                       "batch_map @%s, the batch from position %llu of epoch %llu: "

@@ -29,7 +29,7 @@ enum {
 #define BRIM__MIX_ARGUMENT_ROWS(alpha)                                                             \
     [BRIM__MIX_ALPHA] = { .name = "alpha",                                                         \
                           .type = BRIM_TYPE_REAL,                                                  \
-                          .flags = BRIM_ARGUMENT_POSITIONAL,                                       \
+                          .flags = BRIM_ARGUMENT_FLAG_POSITIONAL,                                  \
                           .fallback = alpha,                                                       \
                           .least = BRIM__LEAST_ALPHA,                                              \
                           .most = BRIM__MOST_ALPHA,                                                \
@@ -37,11 +37,11 @@ enum {
                                   "batches are hardly mixed; 1: all lambdas are equally likely" }, \
     [BRIM__MIX_ON] = { .name = "on",                                                               \
                        .type = BRIM_TYPE_WORD,                                                     \
-                       .flags = BRIM_ARGUMENT_LIST,                                                \
+                       .flags = BRIM_ARGUMENT_FLAG_LIST,                                           \
                        .help = "fields to mix; default: the first" },                              \
     [BRIM__MIX_LABELS] = { .name = "labels",                                                       \
                            .type = BRIM_TYPE_WORD,                                                 \
-                           .flags = BRIM_ARGUMENT_LIST,                                            \
+                           .flags = BRIM_ARGUMENT_FLAG_LIST,                                       \
                            .help =                                                                 \
                                "fields of one-hot labels, mixed by lambda; default: the last" },   \
     [BRIM__MIX_P] = { .name = "p",                                                                 \

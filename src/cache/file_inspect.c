@@ -6,6 +6,7 @@
  * and tries again a second later.
  */
 #include "base/platform.h"
+#include "base/progress.h"
 #include "base/struct.h"
 #include "cache/file_format.h"
 
@@ -13,8 +14,6 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>
-
-#define TELL_NS UINT64_C(100000000) /* between two calls of a progress function */
 
 static brim_status fail_at(const char *path, const char *what, int error) {
     char why[BRIM__ERROR_TEXT];
@@ -135,13 +134,12 @@ brim_status brim_cache_verify(const char *path, brim_progress_callback *progress
         const bool whole = brim__cache_entry_lies(&entry, heap, header.most_bytes) &&
                            brim__cache_is_whole(fd, seed, number, &entry);
         counts[whole]++;
-        if (progress != NULL && brim__now() - reported_ns >= TELL_NS) {
-            reported_ns = brim__now();
-            if (progress(progress_user, "checking the cache", number + 1, header.count) != 0) {
-                status = brim__fail(BRIM_STATUS_INTERRUPTED,
-                                    "%s: checking it was stopped at sample %llu", path,
-                                    (unsigned long long)number);
-            }
+        if (brim__progress_is_due(progress, &reported_ns) &&
+            !brim__progress_report(progress, progress_user, "checking the cache", BRIM_UNIT_SAMPLES,
+                                   number + 1, header.count)) {
+            status =
+                brim__fail(BRIM_STATUS_INTERRUPTED, "%s: checking it was stopped at sample %llu",
+                           path, (unsigned long long)number);
         }
     }
     close(fd);
@@ -172,12 +170,12 @@ brim_status brim_cache_remove(const char *path) {
     }
     const int error = brim__cache_lock(fd);
     if (error == EWOULDBLOCK) {
-        status = brim__fail(BRIM_STATUS_HELD,
+        status = brim__fail(BRIM_STATUS_BUSY,
                             "%s: a process is filling this cache: close its loader first", path);
     } else if (error != 0) {
         status = fail_at(path, "locked", error);
     } else if (!brim__cache_is_at(path, fd)) {
-        status = brim__fail(BRIM_STATUS_HELD, "%s: was replaced just now: try again", path);
+        status = brim__fail(BRIM_STATUS_BUSY, "%s: was replaced just now: try again", path);
     } else if (unlink(path) != 0) {
         status = fail_at(path, "deleted", errno);
     }

@@ -73,7 +73,7 @@ brim_status brim__cache_allowed(const struct brim__cache *cache,
 static const brim_argument_info arguments[] = {
     [TIER] = { .name = "tier",
                .type = BRIM_TYPE_CHOICE,
-               .flags = BRIM_ARGUMENT_POSITIONAL,
+               .flags = BRIM_ARGUMENT_FLAG_POSITIONAL,
                .choices = "memory|device",
                .help = "memory: in free budget, given back when it is needed; the default without "
                        "file=; device: in free memory of the device that batches are delivered on, "

@@ -108,7 +108,7 @@ static brim_status count_devices(uint32_t *count) {
         return brim__fail(BRIM_STATUS_DRIVER, "counting the CUDA devices: %s",
                           brim__cuda_text(cuda, result, text));
     }
-    *count = found > 0 ? (uint32_t)brim__min((uint64_t)found, BRIM_MOST_DEVICES) : 0;
+    *count = found > 0 ? (uint32_t)brim__min((uint64_t)found, BRIM_MAX_DEVICES) : 0;
     return BRIM_OK;
 }
 

@@ -106,7 +106,7 @@ brim_status brim_device_parse(const char *text, brim_device *kind, uint32_t *ind
         if (strlen(name) != name_length || memcmp(text, name, name_length) != 0) {
             continue;
         }
-        const uint64_t most = i == BRIM_DEVICE_HOST ? 0 : BRIM_MOST_DEVICES - 1;
+        const uint64_t most = i == BRIM_DEVICE_HOST ? 0 : BRIM_MAX_DEVICES - 1;
         uint64_t number = 0;
         if (colon != NULL && (!brim__parse_unsigned(colon + 1, length - name_length - 1, &number) ||
                               number > most)) {
@@ -133,13 +133,13 @@ brim_memory brim_device_memory(brim_device kind, uint32_t index) {
     if (kind == BRIM_DEVICE_HOST) {
         return BRIM_MEMORY_HOST;
     }
-    if (!is_kind(kind) || index >= BRIM_MOST_DEVICES) {
-        return (brim_memory)BRIM_MEMORY_KINDS; /* none: what counts memory refuses it */
+    if (!is_kind(kind) || index >= BRIM_MAX_DEVICES) {
+        return BRIM_MEMORY_NONE; /* what counts memory refuses it */
     }
-    const uint32_t first = kind == BRIM_DEVICE_CUDA ? 0 : BRIM_MOST_DEVICES;
+    const uint32_t first = kind == BRIM_DEVICE_CUDA ? 0 : BRIM_MAX_DEVICES;
     return (brim_memory)((uint32_t)BRIM_MEMORY_DEVICE + first + index);
 }
-static_assert(BRIM_MEMORY_DEVICE + 2 * BRIM_MOST_DEVICES == BRIM_MEMORY_KINDS,
+static_assert(BRIM_MEMORY_DEVICE + 2 * BRIM_MAX_DEVICES == BRIM_MEMORY_KINDS,
               "every device has a kind of memory");
 
 /* ------------------------------------------------------- devices and memory */

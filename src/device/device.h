@@ -89,7 +89,7 @@ struct brim__gather {
 
 struct brim__device_ops {
     const char *name; /* "opencl" */
-    /* Number of devices, at most BRIM_MOST_DEVICES; BRIM_STATUS_UNSUPPORTED without a driver. */
+    /* Number of devices, at most BRIM_MAX_DEVICES; BRIM_STATUS_UNSUPPORTED without a driver. */
     brim_status (*count)(uint32_t *count);
     /* What there is to know, without opening it. kind, index and size are set. */
     brim_status (*read)(uint32_t index, brim_device_info *info);

@@ -36,7 +36,7 @@ static struct {
     cl_context context;
     uint32_t users;
     struct brim__opencl_program program; /* under its own lock, while there are users */
-} contexts[BRIM_MOST_DEVICES];           /* under the lock */
+} contexts[BRIM_MAX_DEVICES];            /* under the lock */
 
 static struct state *state_of(const struct brim__device *device) {
     return device->self;

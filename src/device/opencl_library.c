@@ -168,7 +168,7 @@ static cl_int add_devices(struct brim__opencl *opencl, cl_platform_id platform, 
     if (error) {
         return error == CL_DEVICE_NOT_FOUND ? CL_SUCCESS : error;
     }
-    for (cl_uint i = 0; i < count && i < DEVICES && opencl->count < BRIM_MOST_DEVICES; i++) {
+    for (cl_uint i = 0; i < count && i < DEVICES && opencl->count < BRIM_MAX_DEVICES; i++) {
         cl_bitfield type = 0;
         const cl_int type_error =
             opencl->clGetDeviceInfo(ids[i], CL_DEVICE_TYPE, sizeof type, &type, NULL);

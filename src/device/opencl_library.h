@@ -16,7 +16,7 @@ struct brim__opencl {
     struct {
         cl_platform_id platform;
         cl_device_id id;
-    } device[BRIM_MOST_DEVICES];
+    } device[BRIM_MAX_DEVICES];
 };
 
 /* The loader, for as long as the process lives: loaded by the first call that succeeds, and never

@@ -83,7 +83,8 @@ static struct brim__device_memory memory_of(const brim_batch *batch) {
     return batch->slot != NULL ? batch->slot->device.memory : batch->memory;
 }
 
-brim_status brim_batch_read(const brim_batch *batch, size_t index, void *data, uint64_t bytes) {
+brim_status brim_batch_copy_field(const brim_batch *batch, size_t index, void *data,
+                                  uint64_t bytes) {
     brim_status status = check(batch);
     if (status != BRIM_OK) {
         return status;

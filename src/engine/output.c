@@ -3,6 +3,7 @@
  * the library's own way of making files (base/file_write.h), for the public header.
  */
 #include "base/file_write.h"
+#include "base/platform.h"
 #include "base/struct.h"
 #include "memory/alloc.h"
 
@@ -14,6 +15,7 @@
 
 struct brim_output {
     struct brim__new_file file;
+    uint32_t process; /* that made it: a child of fork has no right to the file */
     char path[PATH_MAX];
 };
 
@@ -76,6 +78,7 @@ brim_status brim_output_new(const char *path, brim_output **output) {
         brim__free(made);
         return status;
     }
+    made->process = brim__process();
     *output = made;
     return BRIM_OK;
 }
@@ -88,6 +91,11 @@ brim_status brim_output_commit(brim_output *output) {
     if (output == NULL) {
         return brim__fail_null("output");
     }
+    if (output->process != brim__process()) {
+        brim_output_free(output);
+        return brim__fail(BRIM_STATUS_FORKED,
+                          "the output belongs to the process that made it: commit it there");
+    }
     const brim_status status = brim__new_file_commit(&output->file);
     brim__free(output);
     return status;
@@ -95,7 +103,11 @@ brim_status brim_output_commit(brim_output *output) {
 
 void brim_output_free(brim_output *output) {
     if (output != NULL) {
-        brim__new_file_abandon(&output->file);
+        if (output->process == brim__process()) {
+            brim__new_file_abandon(&output->file);
+        } else {
+            close(output->file.fd); /* the file is the parent's */
+        }
         brim__free(output);
     }
 }

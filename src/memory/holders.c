@@ -203,7 +203,7 @@ static void list_holders(const brim_budget *top, brim_memory kind, char *text, s
         fits = fits && brim__list_add(text, bytes, &at, entry, holder.left);
         if (lack != NULL) {
             brim__lack_holder(lack, holder.node->label, holder.bytes);
-            lack = lack->holder_count < BRIM_MOST_HOLDERS ? lack : NULL;
+            lack = lack->holder_count < BRIM_MAX_HOLDERS ? lack : NULL;
         }
     }
 }
@@ -231,9 +231,9 @@ const char *brim__memory_text(brim_memory kind, char text[BRIM__MEMORY_TEXT]) {
         snprintf(text, BRIM__MEMORY_TEXT, " of page-locked memory");
     } else {
         const unsigned number = (unsigned)kind - BRIM_MEMORY_DEVICE;
-        assert(number / BRIM_MOST_DEVICES < BRIM__COUNT(devices));
-        snprintf(text, BRIM__MEMORY_TEXT, " on %s:%u", devices[number / BRIM_MOST_DEVICES],
-                 number % BRIM_MOST_DEVICES);
+        assert(number / BRIM_MAX_DEVICES < BRIM__COUNT(devices));
+        snprintf(text, BRIM__MEMORY_TEXT, " on %s:%u", devices[number / BRIM_MAX_DEVICES],
+                 number % BRIM_MAX_DEVICES);
     }
     return text;
 }

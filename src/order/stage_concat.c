@@ -12,7 +12,7 @@ static const brim_argument_info arguments[] = {
     [PARTS] = {
         .name = "parts",
         .type = BRIM_TYPE_PIPELINE,
-        .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL | BRIM_ARGUMENT_LIST,
+        .flags = BRIM_ARGUMENT_FLAG_REQUIRED | BRIM_ARGUMENT_FLAG_POSITIONAL | BRIM_ARGUMENT_FLAG_LIST,
         .help = "pipelines with the same fields; the samples of the first come first",
     },
 };

@@ -30,7 +30,7 @@ static const brim_argument_info arguments[] = {
     [PART] = {
         .name = "part",
         .type = BRIM_TYPE_CHOICE,
-        .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
+        .flags = BRIM_ARGUMENT_FLAG_REQUIRED | BRIM_ARGUMENT_FLAG_POSITIONAL,
         .choices = "train|validation|test",
         .help = "which part to keep; train is the rest after the other two",
     },

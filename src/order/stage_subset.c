@@ -12,7 +12,7 @@ static const brim_argument_info arguments[] = {
     [FILE_PATH] = {
         .name = "file",
         .type = BRIM_TYPE_PATH,
-        .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
+        .flags = BRIM_ARGUMENT_FLAG_REQUIRED | BRIM_ARGUMENT_FLAG_POSITIONAL,
         .help = "numbers of samples, counted from 0 in the order so far: text with one a line "
                 "(# begins a comment), or npy with integers in one dimension",
     },

@@ -14,7 +14,7 @@
 #define BRIM__LABEL_ARGUMENT                                                                      \
     {                                                                                             \
         .name = "label", .type = BRIM_TYPE_WORD,                                                  \
-        .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,                               \
+        .flags = BRIM_ARGUMENT_FLAG_REQUIRED | BRIM_ARGUMENT_FLAG_POSITIONAL,                     \
         .help =                                                                                   \
             "field whose values are the classes; all values are read when the pipeline is opened" \
     }

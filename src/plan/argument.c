@@ -219,7 +219,7 @@ static bool same_item(const brim_argument_info *info, const struct brim__item *a
 const char *brim__fallback_piece(const brim_argument_info *info, const char *rest,
                                  char piece[BRIM__PIECE_BYTES]) {
     const size_t length =
-        (info->flags & BRIM_ARGUMENT_LIST) != 0 ? strcspn(rest, ",") : strlen(rest);
+        (info->flags & BRIM_ARGUMENT_FLAG_LIST) != 0 ? strcspn(rest, ",") : strlen(rest);
     assert(length < BRIM__PIECE_BYTES);
     memcpy(piece, rest, length);
     piece[length] = '\0';

@@ -31,17 +31,20 @@ static brim_status describe(struct brim__compiler *compiler, const struct brim__
                             bool impure) {
     const struct brim__layout *layout = &compiler->plan->delivered;
     char text[BRIM__EFFECT_BYTES] = "";
-    for (uint32_t f = 0; f < layout->output_count; f++) {
+    brim_status status = brim__begin_fields(compiler, step->stage, layout->output_count);
+    for (uint32_t f = 0; status == BRIM_OK && f < layout->output_count; f++) {
         const struct brim__output *output = &layout->output[f];
         if ((step->fields >> f & 1) != 0) {
             brim__append_field(text, sizeof text, output->name, output->form, output->dtype,
                                &output->shape);
+            status = brim__add_field(compiler, step->stage, output->name, output->form,
+                                     output->dtype, &output->shape);
         }
     }
     const size_t length = strlen(text);
     snprintf(text + length, sizeof text - length, "%s%s", impure ? "; not pure" : "",
              step->probed ? ", probed" : "");
-    return brim__set_effect(compiler, step->stage, text);
+    return status == BRIM_OK ? brim__set_effect(compiler, step->stage, text) : status;
 }
 
 /* A brim__batch_site's replace. */

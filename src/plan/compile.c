@@ -284,6 +284,10 @@ brim_status brim__plan_compile(brim_plan *plan, const struct brim__plan_request 
     brim_status status =
         brim__arena_take(&plan->arena, stages * sizeof(brim_plan_stage), &plan->stage);
     if (status == BRIM_OK) {
+        status =
+            brim__arena_take(&plan->arena, stages * sizeof(brim_plan_field *), &plan->stage_field);
+    }
+    if (status == BRIM_OK) {
         status = compile_chain(&compiler, pipeline, 0, false);
     }
     if (status == BRIM_OK) {

@@ -44,6 +44,10 @@ size_t brim__count_stages(const brim_pipeline *pipeline); /* with those in paren
 /* Begins the record of a stage: its name and full text. */
 brim_status brim__begin_stage(struct brim__compiler *compiler, const struct brim__use *use,
                               uint32_t *index);
+/* Room for the records of the fields after a stage; and one more of them. */
+brim_status brim__begin_fields(struct brim__compiler *compiler, uint32_t index, uint32_t most);
+brim_status brim__add_field(struct brim__compiler *compiler, uint32_t index, const char *name,
+                            brim_form form, brim_dtype dtype, const struct brim__shape *shape);
 brim_status brim__set_effect(struct brim__compiler *compiler, uint32_t index, const char *text);
 brim_status brim__effect_of_program(struct brim__compiler *compiler, uint32_t index,
                                     const struct brim__program *program, const char *note);

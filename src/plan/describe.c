@@ -51,6 +51,26 @@ brim_status brim__plan_at_stage(const brim_plan *plan, brim_status status, uint3
     return status;
 }
 
+brim_status brim__begin_fields(struct brim__compiler *compiler, uint32_t index, uint32_t most) {
+    compiler->plan->stage[index].field_count = 0;
+    return brim__arena_take(&compiler->plan->arena, most * sizeof(brim_plan_field),
+                            &compiler->plan->stage_field[index]);
+}
+
+brim_status brim__add_field(struct brim__compiler *compiler, uint32_t index, const char *name,
+                            brim_form form, brim_dtype dtype, const struct brim__shape *shape) {
+    brim_plan *plan = compiler->plan;
+    brim_plan_field *field = &plan->stage_field[index][plan->stage[index].field_count++];
+    *field = (brim_plan_field){
+        .dtype = dtype, .rank = shape->rank, .bytes = brim_dtype_bytes(dtype), .form = form
+    };
+    for (uint32_t i = 0; i < shape->rank; i++) {
+        field->shape[i] = (int64_t)shape->dim[i];
+        field->bytes *= shape->dim[i];
+    }
+    return brim__arena_text(&plan->arena, name, &field->name); /* the program's may change */
+}
+
 brim_status brim__set_effect(struct brim__compiler *compiler, uint32_t index, const char *text) {
     return brim__arena_text(&compiler->plan->arena, text, &compiler->plan->stage[index].effect);
 }
@@ -58,21 +78,28 @@ brim_status brim__set_effect(struct brim__compiler *compiler, uint32_t index, co
 brim_status brim__effect_of_program(struct brim__compiler *compiler, uint32_t index,
                                     const struct brim__program *program, const char *note) {
     char text[BRIM__EFFECT_BYTES] = "";
-    for (uint32_t f = 0; f < program->field_count; f++) {
+    brim_status status = brim__begin_fields(compiler, index, program->field_count);
+    for (uint32_t f = 0; status == BRIM_OK && f < program->field_count; f++) {
         const struct brim__program_field *field = &program->field[f];
         if (field->open != NULL && !brim__picture_of(field)->extent.fixed) {
+            const struct brim__shape any = { .rank = 3,
+                                             .dim = { 0, 0, brim__picture_of(field)->channels } };
             const size_t length = strlen(text);
             snprintf(text + length, sizeof text - length, "%s%s uint8 of any size x%u",
                      length > 0 ? ", " : "", field->name, brim__picture_of(field)->channels);
+            status =
+                brim__add_field(compiler, index, field->name, field->form, BRIM_DTYPE_U8, &any);
             continue;
         }
         brim__append_field(text, sizeof text, field->name, field->form, field->pending.to,
                            &field->pending.from.shape);
+        status = brim__add_field(compiler, index, field->name, field->form, field->pending.to,
+                                 &field->pending.from.shape);
     }
     const size_t length = strlen(text);
     snprintf(text + length, sizeof text - length, "%s%s%s", program->impure ? "; not pure" : "",
              program->probed ? ", probed" : "", note != NULL ? note : "");
-    return brim__set_effect(compiler, index, text);
+    return status == BRIM_OK ? brim__set_effect(compiler, index, text) : status;
 }
 
 /* Enters a stage into a fingerprint: its version and full text without paths. */

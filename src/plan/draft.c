@@ -49,7 +49,7 @@ static void meant_choice(const char *choices, const char *word, char *text, size
 static const char *path_argument(const brim_stage_info *stage) {
     for (size_t i = 0; i < stage->argument_count; i++) {
         const brim_argument_info *info = brim_stage_argument_at(stage, i);
-        if (info->type == BRIM_TYPE_PATH && (info->flags & BRIM_ARGUMENT_POSITIONAL) == 0) {
+        if (info->type == BRIM_TYPE_PATH && (info->flags & BRIM_ARGUMENT_FLAG_POSITIONAL) == 0) {
             return info->name;
         }
     }
@@ -102,14 +102,14 @@ brim_status brim__draft_next(struct brim__draft *draft, size_t at, size_t *argum
     for (; draft->cursor < stage->argument_count; draft->cursor++) {
         const brim_argument_info *info = brim_stage_argument_at(stage, draft->cursor);
         const struct brim__draft_values *values = &draft->values[draft->cursor];
-        if ((info->flags & BRIM_ARGUMENT_POSITIONAL) == 0) {
+        if ((info->flags & BRIM_ARGUMENT_FLAG_POSITIONAL) == 0) {
             continue;
         }
         if (values->count > 0 && !values->positional) {
             return given_twice(draft, draft->cursor, at);
         }
         const bool full =
-            values->count > 0 && !values->half && (info->flags & BRIM_ARGUMENT_LIST) == 0;
+            values->count > 0 && !values->half && (info->flags & BRIM_ARGUMENT_FLAG_LIST) == 0;
         if (!full && !values->closed) {
             draft->values[draft->cursor].positional = true;
             *argument = draft->cursor;
@@ -117,7 +117,7 @@ brim_status brim__draft_next(struct brim__draft *draft, size_t at, size_t *argum
         }
     }
     char keyless[160], all[256];
-    names_text(stage, BRIM_ARGUMENT_POSITIONAL, keyless, sizeof keyless);
+    names_text(stage, BRIM_ARGUMENT_FLAG_POSITIONAL, keyless, sizeof keyless);
     names_text(stage, 0, all, sizeof all);
     if (stage->argument_count == 0) {
         return brim__complain(draft->reading, at, "%s: too many values: it takes none",
@@ -162,7 +162,7 @@ brim_status brim__draft_key(struct brim__draft *draft, const char *key, size_t a
     const struct brim__draft_values *values = &draft->values[i];
     const bool more =
         again && !values->positional &&
-        (values->half || (brim_stage_argument_at(stage, i)->flags & BRIM_ARGUMENT_LIST) != 0);
+        (values->half || (brim_stage_argument_at(stage, i)->flags & BRIM_ARGUMENT_FLAG_LIST) != 0);
     if (values->count > 0 && !more) {
         return given_twice(draft, i, at);
     }
@@ -243,7 +243,7 @@ brim_status brim__draft_put(struct brim__draft *draft, size_t argument,
     } else if (values->half) {
         return lacks_pipeline(draft, argument, raw->at);
     }
-    if (values->count > 0 && (info->flags & BRIM_ARGUMENT_LIST) == 0) {
+    if (values->count > 0 && (info->flags & BRIM_ARGUMENT_FLAG_LIST) == 0) {
         return given_twice(draft, argument, raw->at);
     }
     const brim_status status = room_for_item(draft, values);
@@ -291,7 +291,7 @@ brim_status brim__draft_end(struct brim__draft *draft, struct brim__use *use) {
         if (drafted->half) {
             return lacks_pipeline(draft, i, drafted->at);
         }
-        if (drafted->count == 0 && (info->flags & BRIM_ARGUMENT_REQUIRED) != 0) {
+        if (drafted->count == 0 && (info->flags & BRIM_ARGUMENT_FLAG_REQUIRED) != 0) {
             char wanted[BRIM__WANTED];
             brim__value_wanted(info, wanted);
             status =

@@ -36,14 +36,15 @@ const brim_plan_index *brim_plan_index_at(const brim_plan *plan, size_t index) {
     return plan != NULL && index < plan->info.index_count ? &plan->index[index] : NULL;
 }
 
-brim_status brim_plan_verify(const brim_plan *plan) {
-    brim_status status = plan != NULL ? BRIM_OK : brim__fail_null("plan");
-    if (status != BRIM_OK) {
-        return status;
+brim_status brim_plan_verify(const brim_plan *plan, brim_progress_callback *progress,
+                             void *progress_user) {
+    if (plan == NULL) {
+        return brim__fail_null("plan");
     }
+    brim_status status = brim__budget_usable(plan->budget, BRIM_MEMORY_HOST);
     for (const struct brim__index *index = plan->indexes; status == BRIM_OK && index != NULL;
          index = index->next) {
-        status = brim__index_verify(index);
+        status = brim__index_verify(index, progress, progress_user);
     }
     return status;
 }

@@ -87,16 +87,19 @@ static brim_status open_source(struct brim__compiler *compiler, const struct bri
     } else {
         snprintf(text, sizeof text, "%llu samples", (unsigned long long)source->count);
     }
-    for (uint32_t f = 0; f < source->field_count; f++) {
+    status = brim__begin_fields(compiler, index, source->field_count);
+    for (uint32_t f = 0; status == BRIM_OK && f < source->field_count; f++) {
         const struct brim__source_field *field = &source->field[f];
         brim__append_field(text, sizeof text, field->name, field->form, field->view.dtype,
                            &field->view.shape);
+        status = brim__add_field(compiler, index, field->name, field->form, field->view.dtype,
+                                 &field->view.shape);
     }
     if (source->note != NULL) {
         const size_t used = strlen(text);
         brim__copy_text(text + used, sizeof text - used, source->note);
     }
-    return brim__set_effect(compiler, index, text);
+    return status == BRIM_OK ? brim__set_effect(compiler, index, text) : status;
 }
 
 /* What a stage with several sources opens its parts with. */

@@ -99,7 +99,7 @@ enum brim__outcome { BRIM__GOOD, BRIM__MALFORMED, BRIM__TOO_LARGE, BRIM__OUT_OF_
 
 /* Several values may be given: commas separate them. */
 static inline bool brim__takes_several(const brim_argument_info *info) {
-    return (info->flags & BRIM_ARGUMENT_LIST) != 0 || info->type == BRIM_TYPE_WEIGHTED;
+    return (info->flags & BRIM_ARGUMENT_FLAG_LIST) != 0 || info->type == BRIM_TYPE_WEIGHTED;
 }
 /* One value; of WEIGHTED the weight. Takes no memory: item->text lies in `text`. */
 enum brim__outcome brim__value_read(const brim_argument_info *info, const char *text,

@@ -336,7 +336,7 @@ brim_status brim_pipeline_add(brim_pipeline *pipeline, const char *stage,
 
 /* -------------------------------------------------------------------- cut */
 
-size_t brim_pipeline_count(const brim_pipeline *pipeline) {
+size_t brim_pipeline_length(const brim_pipeline *pipeline) {
     return pipeline == NULL ? 0 : pipeline->use_count;
 }
 

@@ -65,3 +65,8 @@ const brim_plan_field *brim_plan_field_at(const brim_plan *plan, size_t index) {
 const brim_plan_stage *brim_plan_stage_at(const brim_plan *plan, size_t index) {
     return plan != NULL && index < plan->info.stage_count ? &plan->stage[index] : NULL;
 }
+
+const brim_plan_field *brim_plan_stage_field_at(const brim_plan *plan, size_t stage, size_t index) {
+    const brim_plan_stage *own = brim_plan_stage_at(plan, stage);
+    return own != NULL && index < own->field_count ? &plan->stage_field[stage][index] : NULL;
+}

@@ -102,7 +102,8 @@ struct brim_plan {
     struct brim__batch_step batch_step[BRIM__BATCH_STEPS]; /* of the last stages, one each */
     uint32_t batch_steps;
     brim_plan_stage *stage;
-    brim_plan_stage *batch_stage; /* NULL: batches of 1, as nothing was said */
+    brim_plan_field **stage_field; /* of each stage, its field_count fields */
+    brim_plan_stage *batch_stage;  /* NULL: batches of 1, as nothing was said */
     brim_plan_field *field;
     brim_plan_index *index; /* in the order of opening */
     brim_plan_info info;

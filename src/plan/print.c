@@ -205,7 +205,7 @@ static void put_use(struct writer *writer, const struct brim__use *use) {
     size_t keyless = 0;
     for (bool ends = false; keyless < stage->argument_count && !ends; keyless++) {
         const brim_argument_info *info = brim_stage_argument_at(stage, keyless);
-        if ((info->flags & BRIM_ARGUMENT_POSITIONAL) == 0) {
+        if ((info->flags & BRIM_ARGUMENT_FLAG_POSITIONAL) == 0) {
             continue;
         }
         if (left_out(writer, info, &use->values[keyless])) {
@@ -213,11 +213,11 @@ static void put_use(struct writer *writer, const struct brim__use *use) {
         }
         put(writer, " ");
         put_values(writer, info, &use->values[keyless], " ");
-        ends = (info->flags & BRIM_ARGUMENT_LIST) != 0;
+        ends = (info->flags & BRIM_ARGUMENT_FLAG_LIST) != 0;
     }
     for (size_t i = 0; i < stage->argument_count; i++) {
         const brim_argument_info *info = brim_stage_argument_at(stage, i);
-        const bool done = i < keyless && (info->flags & BRIM_ARGUMENT_POSITIONAL) != 0;
+        const bool done = i < keyless && (info->flags & BRIM_ARGUMENT_FLAG_POSITIONAL) != 0;
         if (!done && !left_out(writer, info, &use->values[i])) {
             put(writer, " ");
             put(writer, info->name);

@@ -6,16 +6,17 @@
 
 #include "base/stage.h"
 
-#define BRIM__FILES_ARGUMENT(help_)                                                      \
-    {                                                                                    \
-        .name = "files", .type = BRIM_TYPE_PATH,                                         \
-        .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL | BRIM_ARGUMENT_LIST, \
-        .help = help_                                                                    \
+#define BRIM__FILES_ARGUMENT(help_)                                                                \
+    {                                                                                              \
+        .name = "files", .type = BRIM_TYPE_PATH,                                                   \
+        .flags =                                                                                   \
+            BRIM_ARGUMENT_FLAG_REQUIRED | BRIM_ARGUMENT_FLAG_POSITIONAL | BRIM_ARGUMENT_FLAG_LIST, \
+        .help = help_                                                                              \
     }
-#define BRIM__FILE_ARGUMENT(help_)                                                \
-    {                                                                             \
-        .name = "file", .type = BRIM_TYPE_PATH,                                   \
-        .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL, .help = help_ \
+#define BRIM__FILE_ARGUMENT(help_)                                                          \
+    {                                                                                       \
+        .name = "file", .type = BRIM_TYPE_PATH,                                             \
+        .flags = BRIM_ARGUMENT_FLAG_REQUIRED | BRIM_ARGUMENT_FLAG_POSITIONAL, .help = help_ \
     }
 #define BRIM__NAME_ARGUMENT(fallback_, more)                           \
     {                                                                  \

@@ -189,7 +189,7 @@ static brim_status open_array(const struct brim__use *use, struct brim__opening 
 static const brim_argument_info arguments[] = {
     [ARGUMENT_ARRAY] = { .name = "array",
                          .type = BRIM_TYPE_BINDING,
-                         .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
+                         .flags = BRIM_ARGUMENT_FLAG_REQUIRED | BRIM_ARGUMENT_FLAG_POSITIONAL,
                          .help = "the array, bound when planning or opening; its first dimension "
                                  "counts the samples" },
     [ARGUMENT_NAME] = { .name = "name",

@@ -29,6 +29,7 @@ static brim_status fetch(const struct brim__source *source, const brim_call *cal
     brim__spec_outputs(source, buffer, outputs);
     brim_call own = *call;
     own.key = brim__hash_words(call->key, callback->seed, 0);
+    brim__answer_begin();
     const int answer =
         callback->read(callback->user, &own, outputs, source->field_count, why, sizeof why);
     why[sizeof why - 1] = '\0';
@@ -130,7 +131,7 @@ static brim_status open_callback(const struct brim__use *use, struct brim__openi
 static const brim_argument_info arguments[] = {
     [ARGUMENT_CALLBACK] = { .name = "callback",
                             .type = BRIM_TYPE_BINDING,
-                            .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
+                            .flags = BRIM_ARGUMENT_FLAG_REQUIRED | BRIM_ARGUMENT_FLAG_POSITIONAL,
                             .help = "the function, bound when planning or opening with the number "
                                     "of its samples and the fields that it promises" },
     [ARGUMENT_SEED] = BRIM__CALLS_SEED_ARGUMENT,

@@ -312,11 +312,11 @@ static const brim_argument_info arguments[] = {
                              .help = "the character between fields; tab for a tabulator" },
     [ARGUMENT_COLUMNS] = { .name = "columns",
                            .type = BRIM_TYPE_WORD,
-                           .flags = BRIM_ARGUMENT_LIST,
+                           .flags = BRIM_ARGUMENT_FLAG_LIST,
                            .help = "names of the columns to read, in this order; none: all" },
     [ARGUMENT_TYPES] = { .name = "types",
                          .type = BRIM_TYPE_WORD,
-                         .flags = BRIM_ARGUMENT_LIST,
+                         .flags = BRIM_ARGUMENT_FLAG_LIST,
                          .help = "one type for each column read, one for all, or name:type; of "
                                  "int64, float64, other integers, float32, bool, text, bytes; "
                                  "columns without one are int64, float64 or text, as their first "

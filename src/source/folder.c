@@ -455,8 +455,8 @@ static brim_status open_folder(const struct brim__use *use, struct brim__opening
 static const brim_argument_info arguments[] = {
     [ARGUMENT_ROOTS] = { .name = "directories",
                          .type = BRIM_TYPE_PATH,
-                         .flags =
-                             BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL | BRIM_ARGUMENT_LIST,
+                         .flags = BRIM_ARGUMENT_FLAG_REQUIRED | BRIM_ARGUMENT_FLAG_POSITIONAL |
+                                  BRIM_ARGUMENT_FLAG_LIST,
                          .help = "one or several directories; their samples come one directory "
                                  "after the other" },
     [ARGUMENT_CLASSES] = { .name = "classes",
@@ -468,7 +468,7 @@ static const brim_argument_info arguments[] = {
                                    "subdirectories" },
     [ARGUMENT_EXTENSIONS] = { .name = "extensions",
                               .type = BRIM_TYPE_WORD,
-                              .flags = BRIM_ARGUMENT_LIST,
+                              .flags = BRIM_ARGUMENT_FLAG_LIST,
                               .fallback = "jpg,jpeg,png,webp",
                               .help = "which files are samples, by the end of their name in any "
                                       "case; any: all" },

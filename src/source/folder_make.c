@@ -205,7 +205,7 @@ static brim_status visit_file(struct maker *maker, const char *name) {
     }
     if (status == BRIM_OK && ++maker->found % TELL_EVERY == 0) {
         status = brim__probe_tell(maker->opening, "listing", maker->folder->root[0], maker->found,
-                                  0, &maker->reported_ns);
+                                  BRIM_UNKNOWN, &maker->reported_ns);
     }
     return status;
 }

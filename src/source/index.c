@@ -7,6 +7,8 @@
  * data file's size even then, because a hash keeps out accidents, not malice.
  */
 #include "source/index.h"
+
+#include "base/progress.h"
 #include "source/index_file.h"
 
 #include <errno.h>
@@ -259,13 +261,22 @@ brim_status brim__index_locate(const struct brim__index *index, const struct bri
     return read_entries(index, first, count, NULL, data, ranges);
 }
 
-brim_status brim__index_verify(const struct brim__index *index) {
+brim_status brim__index_verify(const struct brim__index *index, brim_progress_callback *progress,
+                               void *progress_user) {
     uint8_t page[BRIM__INDEX_PAGE];
     brim_status status = read_page(&index->file, 0, page);
-    uint64_t largest = 0, total = 0;
+    uint64_t largest = 0, total = 0, reported_ns = brim__now();
+    char what[256];
+    snprintf(what, sizeof what, "checking %s", index->file.path);
     for (uint64_t i = 0; status == BRIM_OK && i < index->count; i++) {
         const uint64_t place = i % BRIM__INDEX_PER_PAGE;
         struct brim__index_entry entry;
+        if (place == 0 && brim__progress_is_due(progress, &reported_ns) &&
+            !brim__progress_report(progress, progress_user, what, BRIM_UNIT_SAMPLES, i,
+                                   index->count)) {
+            return brim__fail(BRIM_STATUS_INTERRUPTED, "%s: checking it was stopped at record %llu",
+                              index->file.path, (unsigned long long)i);
+        }
         if (place == 0) {
             status = read_page(&index->file, 1 + i / BRIM__INDEX_PER_PAGE, page);
         }

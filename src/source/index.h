@@ -86,7 +86,8 @@ brim_status brim__index_read(const struct brim__index *index, uint64_t first, si
 brim_status brim__index_locate(const struct brim__index *index, const struct brim__file *data,
                                uint64_t first, size_t count, struct brim__file_range *ranges);
 /* Reads all of it and compares every checksum. */
-brim_status brim__index_verify(const struct brim__index *index);
+brim_status brim__index_verify(const struct brim__index *index, brim_progress_callback *progress,
+                               void *progress_user);
 
 /* index_trust.c: where to keep something of `data` (ending NULL: its index; else as
  * brim__kept_path): at the recipe's place, or, where another user's file has that name, which

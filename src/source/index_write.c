@@ -7,13 +7,13 @@
  * The data file is looked at again before that: if it changed meanwhile, the
  * entries may be those of no state that it ever had.
  */
+#include "base/progress.h"
 #include "source/index_file.h"
 
 #include <stdio.h>
 #include <sys/stat.h>
 
-#define MOST_BYTES 65536               /* of the buffer */
-#define TELL_NS    UINT64_C(100000000) /* between two calls of a progress function */
+#define MOST_BYTES 65536 /* of the buffer */
 
 struct brim__index_writer {
     struct brim__new_file file;
@@ -111,7 +111,8 @@ static brim_status tell(const struct brim__index_writer *writer, uint64_t done) 
         return BRIM_OK;
     }
     snprintf(what, sizeof what, "indexing %s", writer->data->path);
-    if (opening->progress(opening->progress_user, what, done, writer->data->bytes) == 0) {
+    if (brim__progress_report(opening->progress, opening->progress_user, what, BRIM_UNIT_BYTES,
+                              done, writer->data->bytes)) {
         return BRIM_OK;
     }
     return brim__fail(BRIM_STATUS_INTERRUPTED, "%s: indexing it was stopped at byte %llu of %llu",
@@ -120,12 +121,9 @@ static brim_status tell(const struct brim__index_writer *writer, uint64_t done) 
 }
 
 brim_status brim__index_progress(struct brim__index_writer *writer, uint64_t done) {
-    const uint64_t now = brim__now();
-    if (now - writer->reported_ns < TELL_NS) {
-        return BRIM_OK;
-    }
-    writer->reported_ns = now;
-    return tell(writer, done);
+    return brim__progress_is_due(writer->opening->progress, &writer->reported_ns)
+               ? tell(writer, done)
+               : BRIM_OK;
 }
 
 static brim_status check_unchanged(const struct brim__file *data) {

@@ -14,12 +14,13 @@
  */
 #include "source/inflate.h"
 
+#include "base/progress.h"
+
 #include <stdio.h>
 #include <zlib.h>
 
 #define INPUT_BYTES 16384
 #define MOST_OUTPUT (1u << 30) /* of one call: zlib counts in 32 bits */
-#define REPORT_NS   UINT64_C(200000000)
 
 struct brim__inflater {
     const struct brim__opening *opening;
@@ -143,15 +144,13 @@ brim_status brim__inflate_begin(struct brim__inflater *inflater, enum brim__defl
 /* Tells the caller of a long opening how far it is, some times a second. */
 static brim_status report(struct brim__inflater *inflater) {
     const struct brim__opening *opening = inflater->opening;
-    const uint64_t now = opening->progress != NULL ? brim__now() : 0;
-    if (opening->progress == NULL || now - inflater->reported_ns < REPORT_NS) {
+    if (!brim__progress_is_due(opening->progress, &inflater->reported_ns)) {
         return BRIM_OK;
     }
-    inflater->reported_ns = now;
     char what[256];
     snprintf(what, sizeof what, "inflating %s", inflater->file->path);
-    if (opening->progress(opening->progress_user, what, inflater->at - inflater->begin,
-                          inflater->end - inflater->begin) != 0) {
+    if (!brim__progress_report(opening->progress, opening->progress_user, what, BRIM_UNIT_BYTES,
+                               inflater->at - inflater->begin, inflater->end - inflater->begin)) {
         return brim__fail(BRIM_STATUS_INTERRUPTED, "%s: inflating it was stopped",
                           inflater->file->path);
     }

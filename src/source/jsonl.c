@@ -287,13 +287,13 @@ static const brim_argument_info arguments[] = {
         "files of one JSON object per line, read as one; or a pipe, or - for standard input"),
     [ARGUMENT_FIELDS] = { .name = "fields",
                           .type = BRIM_TYPE_WORD,
-                          .flags = BRIM_ARGUMENT_LIST,
+                          .flags = BRIM_ARGUMENT_FLAG_LIST,
                           .help = "keys to read, a.b for the key b of the object a; else those of "
                                   "the first record whose values are numbers, booleans, strings, "
                                   "lists of numbers or lists of such lists of one length" },
     [ARGUMENT_TYPES] = { .name = "types",
                          .type = BRIM_TYPE_WORD,
-                         .flags = BRIM_ARGUMENT_LIST,
+                         .flags = BRIM_ARGUMENT_FLAG_LIST,
                          .help = "types of the fields, in their order or as key:type: text, bool, "
                                  "float32, float64, integers; lists as int64[] or, of one length, "
                                  "float32[3]; lists of lists as float32[][4]; else from the first "

@@ -9,6 +9,7 @@
  * A record that does not fit the window is reported once and then discarded as
  * far as it comes.
  */
+#include "base/progress.h"
 #include "source/lines_parts.h"
 
 #include <stdio.h>
@@ -253,9 +254,9 @@ static brim_status wait_more(const struct brim__lines *lines) {
         if (status != BRIM_STATUS_TIMEOUT) {
             return status;
         }
-        if (opening->progress != NULL &&
-            opening->progress(opening->progress_user, "waiting for the first bytes", stream->end,
-                              BRIM_UNKNOWN) != 0) {
+        if (!brim__progress_report(opening->progress, opening->progress_user,
+                                   "waiting for the first bytes", BRIM_UNIT_BYTES, stream->end,
+                                   BRIM_UNKNOWN)) {
             return brim__fail(BRIM_STATUS_INTERRUPTED,
                               "%s: waiting for its first bytes was stopped",
                               brim__stream_name(stream->in.path));

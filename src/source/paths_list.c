@@ -303,7 +303,7 @@ static brim_status open_files(const struct brim__use *use, struct brim__opening 
 static const brim_argument_info arguments[] = {
     [BRIM__PATHS_MANIFEST] = { .name = "manifest",
                                .type = BRIM_TYPE_PATH,
-                               .flags = BRIM_ARGUMENT_POSITIONAL,
+                               .flags = BRIM_ARGUMENT_FLAG_POSITIONAL,
                                .help = "a file with a path on each line: CSV, TSV or JSON lines" },
     [BRIM__PATHS_FORMAT] = { .name = "format",
                              .type = BRIM_TYPE_CHOICE,
@@ -312,7 +312,7 @@ static const brim_argument_info arguments[] = {
                              .help = "of the manifest; auto: as its name ends" },
     [BRIM__PATHS_PATH] = { .name = "path",
                            .type = BRIM_TYPE_WORD,
-                           .flags = BRIM_ARGUMENT_LIST,
+                           .flags = BRIM_ARGUMENT_FLAG_LIST,
                            .help = "columns or keys that hold paths, each of which becomes a field "
                                    "of the file's bytes; left out: the first that there is of "
                                    "path, file, image and filename" },
@@ -322,11 +322,11 @@ static const brim_argument_info arguments[] = {
                                    "manifest's, and for a list that of the process" },
     [BRIM__PATHS_COLUMNS] = { .name = "columns",
                               .type = BRIM_TYPE_WORD,
-                              .flags = BRIM_ARGUMENT_LIST,
+                              .flags = BRIM_ARGUMENT_FLAG_LIST,
                               .help = "columns or keys to read; left out: as csv and jsonl do" },
     [BRIM__PATHS_TYPES] = { .name = "types",
                             .type = BRIM_TYPE_WORD,
-                            .flags = BRIM_ARGUMENT_LIST,
+                            .flags = BRIM_ARGUMENT_FLAG_LIST,
                             .help = "name:type for other columns, as csv and jsonl take them" },
     [BRIM__PATHS_HEADER] = { .name = "header",
                              .type = BRIM_TYPE_CHOICE,

@@ -6,14 +6,13 @@
  * failure is the system's, and must not be remembered.
  */
 #include "base/fault.h"
+#include "base/progress.h"
 #include "source/paths.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#define TELL_NS UINT64_C(100000000) /* between two calls of a progress function */
 
 static int stat_once(const char *path, struct stat *facts) {
     if (brim__fault(BRIM__FAULT_OPEN)) {
@@ -131,12 +130,12 @@ brim_status brim__probe_tell(const struct brim__opening *opening, const char *wh
                              const char *path, uint64_t done, uint64_t total,
                              uint64_t *reported_ns) {
     char text[256];
-    if (opening->progress == NULL || brim__now() - *reported_ns < TELL_NS) {
+    if (!brim__progress_is_due(opening->progress, reported_ns)) {
         return BRIM_OK;
     }
-    *reported_ns = brim__now();
     snprintf(text, sizeof text, "%s %s", what, path);
-    if (opening->progress(opening->progress_user, text, done, total) == 0) {
+    if (brim__progress_report(opening->progress, opening->progress_user, text, BRIM_UNIT_FILES,
+                              done, total)) {
         return BRIM_OK;
     }
     return brim__fail(BRIM_STATUS_INTERRUPTED, "%s: %s it was stopped after %llu files", path, what,

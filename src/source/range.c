@@ -63,7 +63,7 @@ static brim_status open_range(const struct brim__use *use, struct brim__opening 
 static const brim_argument_info arguments[] = {
     [ARGUMENT_COUNT] = { .name = "count",
                          .type = BRIM_TYPE_INTEGER,
-                         .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
+                         .flags = BRIM_ARGUMENT_FLAG_REQUIRED | BRIM_ARGUMENT_FLAG_POSITIONAL,
                          .least = 1,
                          .most = 4611686018427387904.0, /* 2^62 */
                          .help = "how many samples; they are numbered from 0" },

@@ -406,13 +406,13 @@ static const brim_argument_info arguments[] = {
                                             "(standard input) or a pipe alone, read as a stream"),
     [ARGUMENT_BYTES] = { .name = "bytes",
                          .type = BRIM_TYPE_SIZE,
-                         .flags = BRIM_ARGUMENT_REQUIRED,
+                         .flags = BRIM_ARGUMENT_FLAG_REQUIRED,
                          .least = 1,
                          .most = (double)MOST_RECORD,
                          .help = "bytes of a record" },
     [ARGUMENT_FIELDS] = { .name = "fields",
                           .type = BRIM_TYPE_WORD,
-                          .flags = BRIM_ARGUMENT_LIST,
+                          .flags = BRIM_ARGUMENT_FLAG_LIST,
                           .help = "what a record holds: name:dtype, name:dtype:3x32x32, each "
                                   "after the one before it or at @BYTE; without fields: uint8, "
                                   "all its bytes" },

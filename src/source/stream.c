@@ -40,6 +40,7 @@ static brim_status pull_one(const struct brim__source *source, uint8_t *record) 
     char why[256] = "";
     brim__spec_outputs(source, record, outputs);
     brim__lock(stream->serial);
+    brim__answer_begin();
     const int answer = stream->pull(stream->user, outputs, source->field_count, why, sizeof why);
     brim__unlock(stream->serial);
     why[sizeof why - 1] = '\0';
@@ -90,6 +91,7 @@ static brim_status rewind_stream(const struct brim__source *source, uint64_t epo
     struct stream *stream = source->self;
     char why[256] = "";
     brim__lock(stream->serial);
+    brim__answer_begin();
     const int answer = stream->reopen(stream->user, epoch, sample, why, sizeof why);
     brim__unlock(stream->serial);
     why[sizeof why - 1] = '\0';
@@ -98,14 +100,13 @@ static brim_status rewind_stream(const struct brim__source *source, uint64_t epo
         if (brim__cause_said()) {
             return brim__at_callback(brim__fail(
                 status, "stream @%s cannot go to sample %llu of epoch %llu: %s", stream->name,
-                (unsigned long long)sample, (unsigned long long)epoch, why));
+                (unsigned long long)sample, (unsigned long long)epoch, brim__answer_reason(why)));
         }
         return brim__fail(status,
                           "stream @%s cannot go to sample %llu of epoch %llu: %s (it returned "
                           "%d%s)",
                           stream->name, (unsigned long long)sample, (unsigned long long)epoch,
-                          why[0] != '\0' ? why : "its function failed and gave no reason", answer,
-                          brim__answer_note(answer));
+                          brim__answer_reason(why), answer, brim__answer_note(answer));
     }
     stream->ended = false;
     stream->kept = BRIM_OK;
@@ -175,7 +176,7 @@ static brim_status open_stream(const struct brim__use *use, struct brim__opening
 static const brim_argument_info arguments[] = {
     [ARGUMENT_STREAM] = { .name = "stream",
                           .type = BRIM_TYPE_BINDING,
-                          .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
+                          .flags = BRIM_ARGUMENT_FLAG_REQUIRED | BRIM_ARGUMENT_FLAG_POSITIONAL,
                           .help = "the function, bound when planning or opening with the fields "
                                   "that it promises" },
     [ARGUMENT_VERSION] = BRIM__VERSION_ARGUMENT("the function gives other samples", ""),

@@ -155,7 +155,7 @@ static const brim_argument_info arguments[] = {
                                             "pair is named by its .bin or its .idx"),
     [ARGUMENT_LENGTH] = { .name = "length",
                           .type = BRIM_TYPE_INTEGER,
-                          .flags = BRIM_ARGUMENT_REQUIRED,
+                          .flags = BRIM_ARGUMENT_FLAG_REQUIRED,
                           .least = 1,
                           .most = 16777216, /* 2^24 */
                           .help = "tokens in x, and in y" },

@@ -9,7 +9,8 @@
 static const brim_argument_info arguments[] = {
     { .name = "parts",
       .type = BRIM_TYPE_PIPELINE,
-      .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL | BRIM_ARGUMENT_LIST,
+      .flags =
+          BRIM_ARGUMENT_FLAG_REQUIRED | BRIM_ARGUMENT_FLAG_POSITIONAL | BRIM_ARGUMENT_FLAG_LIST,
       .help = "pipelines with equally many samples and no field name in common; sample i is "
               "made of sample i of each" },
 };

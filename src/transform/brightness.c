@@ -60,7 +60,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
 static const brim_argument_info arguments[] = {
     [DELTA] = { .name = "delta",
                 .type = BRIM_TYPE_REAL,
-                .flags = BRIM_ARGUMENT_POSITIONAL,
+                .flags = BRIM_ARGUMENT_FLAG_POSITIONAL,
                 .least = -1,
                 .most = 1,
                 .help = "the value to add; 1 is the full range" },

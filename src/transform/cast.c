@@ -79,7 +79,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
 static const brim_argument_info arguments[] = {
     [DTYPE] = { .name = "dtype",
                 .type = BRIM_TYPE_WORD,
-                .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
+                .flags = BRIM_ARGUMENT_FLAG_REQUIRED | BRIM_ARGUMENT_FLAG_POSITIONAL,
                 .help = "type to convert to: uint8, int64, float16, bfloat16, float32, ..." },
     [ON] =
         BRIM__ON_ARGUMENT("fields to convert; default: all except text, bytes and class numbers"),

@@ -34,11 +34,11 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
 static const brim_argument_info arguments[] = {
     [FROM] = { .name = "from",
                .type = BRIM_TYPE_WORD,
-               .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
+               .flags = BRIM_ARGUMENT_FLAG_REQUIRED | BRIM_ARGUMENT_FLAG_POSITIONAL,
                .help = "the field" },
     [TO] = { .name = "to",
              .type = BRIM_TYPE_WORD,
-             .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
+             .flags = BRIM_ARGUMENT_FLAG_REQUIRED | BRIM_ARGUMENT_FLAG_POSITIONAL,
              .help = "name of the second field" },
 };
 

@@ -168,7 +168,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
 static const brim_argument_info arguments[] = {
     [MODE] = { .name = "mode",
                .type = BRIM_TYPE_CHOICE,
-               .flags = BRIM_ARGUMENT_POSITIONAL,
+               .flags = BRIM_ARGUMENT_FLAG_POSITIONAL,
                .fallback = "rgb",
                .choices = "rgb|rgba|gray|mask",
                .help = "the pixels' channels; mask: classes, resized by nearest" },

@@ -102,7 +102,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
 static const brim_argument_info arguments[] = {
     [CONDITIONS] = { .name = "conditions",
                      .type = BRIM_TYPE_WORD,
-                     .flags = BRIM_ARGUMENT_POSITIONAL | BRIM_ARGUMENT_LIST,
+                     .flags = BRIM_ARGUMENT_FLAG_POSITIONAL | BRIM_ARGUMENT_FLAG_LIST,
                      .help = "each a field or length(field), one of == != < <= > >=, and a number "
                              "or a 'text'; all must hold" },
     [BY] = { .name = "by",

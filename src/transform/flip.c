@@ -42,7 +42,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
 static const brim_argument_info arguments[] = {
     [WAY] = { .name = "way",
               .type = BRIM_TYPE_CHOICE,
-              .flags = BRIM_ARGUMENT_POSITIONAL,
+              .flags = BRIM_ARGUMENT_FLAG_POSITIONAL,
               .fallback = "horizontal",
               .choices = "horizontal|vertical",
               .help = "horizontal: left and right are exchanged; vertical: top and bottom" },

@@ -148,6 +148,7 @@ void brim__function_begin(const struct brim__function *function, const struct br
     call->call.key = function->expanded ? brim__hash_words(function->key, frame->expansion_index, 1)
                                         : function->key;
     call->why[0] = '\0';
+    brim__answer_begin();
     if (function->serial != NULL) {
         brim__lock(function->serial);
     }
@@ -183,8 +184,8 @@ brim_status brim__function_failed(const struct brim__function *function,
     call->why[sizeof call->why - 1] = '\0';
     const brim_status status = brim__answer_status(answer);
     if (brim__cause_said()) {
-        return brim__at_callback(
-            brim__fail(status, "%s @%s: %s", function->stage, function->name, call->why));
+        return brim__at_callback(brim__fail(status, "%s @%s: %s", function->stage, function->name,
+                                            brim__answer_reason(call->why)));
     }
     return brim__fail(status, "%s @%s returned %d%s%s%s", function->stage, function->name, answer,
                       brim__answer_note(answer), call->why[0] != '\0' ? ": " : "", call->why);

@@ -55,11 +55,11 @@ brim_status brim__function_failed(const struct brim__function *function,
                                   struct brim__function_call *call, int answer);
 
 /* Rows that the stages with functions share. */
-#define BRIM__FUNCTION_ARGUMENT(help_)                               \
-    {                                                                \
-        .name = "function", .type = BRIM_TYPE_BINDING,               \
-        .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,  \
-        .help = "a function bound when the pipeline is opened" help_ \
+#define BRIM__FUNCTION_ARGUMENT(help_)                                        \
+    {                                                                         \
+        .name = "function", .type = BRIM_TYPE_BINDING,                        \
+        .flags = BRIM_ARGUMENT_FLAG_REQUIRED | BRIM_ARGUMENT_FLAG_POSITIONAL, \
+        .help = "a function bound when the pipeline is opened" help_          \
     }
 #define BRIM__FUNCTION_VERSION_ARGUMENT(help_) \
     { .name = "version", .type = BRIM_TYPE_WORD, .fallback = "0", .help = "change it when " help_ }

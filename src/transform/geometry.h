@@ -50,31 +50,32 @@ void brim__act_pad(struct brim__acts *acts, uint32_t left, uint32_t top, uint32_
     }
 #define BRIM__PICTURES_ARGUMENT                                                                 \
     {                                                                                           \
-        .name = "on", .type = BRIM_TYPE_WORD, .flags = BRIM_ARGUMENT_LIST,                      \
+        .name = "on", .type = BRIM_TYPE_WORD, .flags = BRIM_ARGUMENT_FLAG_LIST,                 \
         .help =                                                                                 \
             "images, masks and boxes that are changed with the same draw; default: all images " \
             "and masks"                                                                         \
     }
-#define BRIM__IMAGES_ARGUMENT                                              \
-    {                                                                      \
-        .name = "on", .type = BRIM_TYPE_WORD, .flags = BRIM_ARGUMENT_LIST, \
-        .help = "images that are changed with the same draw; default: all" \
+#define BRIM__IMAGES_ARGUMENT                                                   \
+    {                                                                           \
+        .name = "on", .type = BRIM_TYPE_WORD, .flags = BRIM_ARGUMENT_FLAG_LIST, \
+        .help = "images that are changed with the same draw; default: all"      \
     }
-#define BRIM__SIZE_ARGUMENT(one)                                                         \
-    {                                                                                    \
-        .name = "size", .type = BRIM_TYPE_INTEGER,                                       \
-        .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL | BRIM_ARGUMENT_LIST, \
-        .least = 1, .most = 32768, .help = one ", or height and width"                   \
+#define BRIM__SIZE_ARGUMENT(one)                                                                   \
+    {                                                                                              \
+        .name = "size", .type = BRIM_TYPE_INTEGER,                                                 \
+        .flags =                                                                                   \
+            BRIM_ARGUMENT_FLAG_REQUIRED | BRIM_ARGUMENT_FLAG_POSITIONAL | BRIM_ARGUMENT_FLAG_LIST, \
+        .least = 1, .most = 32768, .help = one ", or height and width"                             \
     }
 #define BRIM__PAD_ARGUMENT                                            \
     {                                                                 \
         .name = "pad", .type = BRIM_TYPE_YESNO, .fallback = "no",     \
         .help = "pad smaller images, which are bad samples otherwise" \
     }
-#define BRIM__FILL_ARGUMENT(help_)                                                               \
-    {                                                                                            \
-        .name = "fill", .type = BRIM_TYPE_INTEGER, .flags = BRIM_ARGUMENT_LIST, .fallback = "0", \
-        .least = 0, .most = 255, .help = help_                                                   \
+#define BRIM__FILL_ARGUMENT(help_)                                                   \
+    {                                                                                \
+        .name = "fill", .type = BRIM_TYPE_INTEGER, .flags = BRIM_ARGUMENT_FLAG_LIST, \
+        .fallback = "0", .least = 0, .most = 255, .help = help_                      \
     }
 #define BRIM__MASK_FILL_ARGUMENT(what)                                                            \
     {                                                                                             \

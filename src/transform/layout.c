@@ -59,7 +59,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
 static const brim_argument_info arguments[] = {
     [TO] = { .name = "to",
              .type = BRIM_TYPE_WORD,
-             .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
+             .flags = BRIM_ARGUMENT_FLAG_REQUIRED | BRIM_ARGUMENT_FLAG_POSITIONAL,
              .help = "a letter for each dimension, in the new order: chw" },
     [FROM] = { .name = "from",
                .type = BRIM_TYPE_WORD,

@@ -118,7 +118,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
 static const brim_argument_info arguments[] = {
     [CLASSES] = { .name = "classes",
                   .type = BRIM_TYPE_INTEGER,
-                  .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL,
+                  .flags = BRIM_ARGUMENT_FLAG_REQUIRED | BRIM_ARGUMENT_FLAG_POSITIONAL,
                   .least = 1,
                   .most = 1 << 24,
                   .help = "number of classes" },

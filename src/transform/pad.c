@@ -213,7 +213,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
 static const brim_argument_info arguments[] = {
     [FIELDS] = { .name = "on",
                  .type = BRIM_TYPE_WORD,
-                 .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_LIST,
+                 .flags = BRIM_ARGUMENT_FLAG_REQUIRED | BRIM_ARGUMENT_FLAG_LIST,
                  .help = "fields that differ in length from sample to sample" },
     [TO] = { .name = "to",
              .type = BRIM_TYPE_INTEGER,

@@ -79,7 +79,8 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
 static const brim_argument_info arguments[] = {
     [SHAPE] = { .name = "shape",
                 .type = BRIM_TYPE_INTEGER,
-                .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL | BRIM_ARGUMENT_LIST,
+                .flags = BRIM_ARGUMENT_FLAG_REQUIRED | BRIM_ARGUMENT_FLAG_POSITIONAL |
+                         BRIM_ARGUMENT_FLAG_LIST,
                 .least = -1,
                 .most = 9007199254740992.0,
                 .help = "the new dimensions; one may be -1" },

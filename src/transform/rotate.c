@@ -100,7 +100,8 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
 static const brim_argument_info arguments[] = {
     [DEGREES] = { .name = "degrees",
                   .type = BRIM_TYPE_REAL,
-                  .flags = BRIM_ARGUMENT_REQUIRED | BRIM_ARGUMENT_POSITIONAL | BRIM_ARGUMENT_LIST,
+                  .flags = BRIM_ARGUMENT_FLAG_REQUIRED | BRIM_ARGUMENT_FLAG_POSITIONAL |
+                           BRIM_ARGUMENT_FLAG_LIST,
                   .least = -360,
                   .most = 360,
                   .help = "d: an angle from -d to d, counter-clockwise; or low high" },

@@ -278,7 +278,7 @@ class Deleting(Case):
         process = self.fill_slowly(path)
         for words in ((), ("--dry-run",)):
             told = self.bad_json(1, "cache", "rm", path, *words)
-            self.assertEqual(told["status"], "BRIM_STATUS_HELD")
+            self.assertEqual(told["status"], "BRIM_STATUS_BUSY")
             self.assertTrue(path.exists())
         self.assertIn("in use", brim("cache", "list", path).stdout.decode())
         process.kill()

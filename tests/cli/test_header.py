@@ -145,6 +145,12 @@ class Words(unittest.TestCase):
                                    HEADER):
                 self.assertIn("_read", call)
 
+    def test_statuses_and_dtypes_are_prefixed_by_their_type(self):
+        statuses = re.findall(r"^ +X\((BRIM_\w+), \d+,", HEADER, re.M)
+        self.assertGreater(len(statuses), 20)
+        self.assertEqual([s for s in statuses if not s.startswith("BRIM_STATUS_")], ["BRIM_OK"])
+        self.assertIn("#define X(name, text, number, bytes) BRIM_DTYPE_##name = number,", HEADER)
+
     def test_enumerators_are_prefixed_by_their_type(self):
         for body, name in re.findall(r"typedef enum brim_\w+ \{([^}]*)\} brim_(\w+);", HEADER):
             for word in re.findall(r"^ *(BRIM_\w+) =", body, re.M):

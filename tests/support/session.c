@@ -245,7 +245,7 @@ static brim_field on_host(const brim_batch *batch, uint32_t index, void **memory
     if (field.device_kind != BRIM_DEVICE_HOST) {
         *memory = malloc(field.bytes + 1);
         assert_non_null(*memory);
-        assert_ok(brim_batch_read(batch, index, *memory, field.bytes), "reading", field.name);
+        assert_ok(brim_batch_copy_field(batch, index, *memory, field.bytes), "reading", field.name);
         field.data = *memory;
         if (field.form == BRIM_FORM_DENSE && field.shape[0] > 0) {
             field.strides[0] = (int64_t)field.bytes / field.shape[0];
