@@ -283,6 +283,57 @@ static void test_the_end_needs_no_slot(void **state) {
     }
 }
 
+/* So in a sequenced plan, whoever finds the end: with a batch more to come it is refused, always. */
+static void test_the_end_of_a_sequenced_plan_needs_no_slot(void **state) {
+    (void)state;
+    static const char *const orders[] = {
+        "filter 'label >= 0'",
+        "filter 'label >= 0' | shuffle buffer=32KiB",
+        "filter 'label >= 0' 'label < 5'",
+    };
+    for (unsigned way = 0; way < 3 * 3 * 2 * 2 * KINDS; way++) {
+        const brim_device kind = kinds[way / 36];
+        const bool more = way / 18 % 2 == 1, kept = way / 9 % 2 == 1;
+        const uint32_t hold = kept ? 3 : 2;
+        char text[TEXT_BYTES];
+        if (!has_device(kind)) {
+            continue;
+        }
+        /* of the last, numbers that are not kept come after the last batch */
+        snprintf(text, sizeof text, "range %u name=label | %s | batch 2 remainder=keep",
+                 way % 3 == 2 ? 600 : 2 * hold, orders[way % 3]);
+        if (way % 3 == 2 && !kept) {
+            continue; /* five numbers are three batches */
+        }
+        if (more) {
+            snprintf(text, sizeof text, "range %u name=label | %s | batch 2 remainder=keep",
+                     2 * hold + 1, orders[way % 3 % 2]);
+        }
+        const struct how how = { .threads = (int32_t)(way / 3 % 3), .hold = hold, .device = kind };
+        struct session session;
+        brim_batch *held[3], *none = NULL;
+        session_open(&session, text, &how);
+        for (int again = 0; again < 3; again++) {
+            for (uint32_t i = 0; i < hold; i++) {
+                held[i] = take_batch(&session);
+            }
+            const brim_status status = brim_loader_next(session.loader, BRIM_FOREVER, &none);
+            assert_int_equal(status, more ? BRIM_STATUS_HELD : BRIM_STATUS_END);
+            for (uint32_t i = 0; i < hold; i++) {
+                brim_batch_release(held[i]);
+            }
+            if (more) {
+                held[0] = take_batch(&session);
+                assert_int_equal(brim_batch_get(held[0])->rows, 1);
+                brim_batch_release(held[0]);
+                assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &none),
+                                 BRIM_STATUS_END);
+            }
+        }
+        session_close(&session);
+    }
+}
+
 static void test_what_cannot_be_lent(void **state) {
     (void)state;
     expect_refused("range 8 | batch 4", &(struct how){ .hold = 1000, .beyond = 25 },
@@ -311,6 +362,7 @@ int main(void) {
         cmocka_unit_test(test_beyond),
         cmocka_unit_test(test_beyond_ends_in_the_budget),
         cmocka_unit_test(test_the_end_needs_no_slot),
+        cmocka_unit_test(test_the_end_of_a_sequenced_plan_needs_no_slot),
         cmocka_unit_test(test_what_cannot_be_lent),
     };
     return cmocka_run_group_tests(tests, begin_upload_tests, end_tests);

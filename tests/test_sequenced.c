@@ -833,6 +833,77 @@ static void test_nothing_but_bad_samples(void **state) {
     }
 }
 
+/* The samples [from, to) are bad. */
+static uint64_t bad_from, bad_to;
+static int read_some_bad(void *user, const brim_call *call, brim_value *outputs, size_t count,
+                         char *why, size_t why_bytes) {
+    if (call->sample >= bad_from && call->sample < bad_to) {
+        snprintf(why, why_bytes, "sample %d is bad", (int)call->sample);
+        return BRIM_ANSWER_BAD;
+    }
+    return read_sample(user, call, outputs, count, why, why_bytes);
+}
+
+static int pull_some_bad(void *user, brim_value *outputs, size_t count, char *why,
+                         size_t why_bytes) {
+    if (stream_at >= bad_from && stream_at < bad_to) {
+        snprintf(why, why_bytes, "sample %d is bad", (int)stream_at++);
+        return BRIM_ANSWER_BAD;
+    }
+    return pull_sample(user, outputs, count, why, why_bytes);
+}
+
+/* Too many stay too many until a seek, also where rows are gathered in buffers: no row of a sample
+ * that was not made is delivered, nothing hangs, and after the seek all is as before. */
+static void test_too_many_bad_before_a_buffer(void **state) {
+    (void)state;
+    static const char *const texts[] = {
+        "stream @bad | shuffle buffer=64KiB | batch 8 on_error=skip max_errors=2",
+        "stream @bad | pad on=tokens | bucket 640 buffer=64KiB on_error=skip max_errors=2",
+        "callback @bad | filter 'label>=0' | shuffle buffer=64KiB | batch 8 on_error=skip "
+        "max_errors=2",
+        "callback @bad | filter 'label>=0' | batch 8 on_error=skip max_errors=2",
+    };
+    brim_binding read = bindings[0], pull = bindings[3];
+    read.name = pull.name = "bad";
+    read.read = read_some_bad;
+    pull.pull = pull_some_bad;
+    for (size_t t = 0; t < 3 * 4 * 2; t++) {
+        const char *text = texts[t % 4];
+        const bool streams = text[0] == 's';
+        struct how how = with(thread_counts[t / 8]);
+        struct session session;
+        brim_batch *batch;
+        /* the last sample of a chunk among them, and not */
+        bad_from = t / 4 % 2 == 0 ? 253 : 11;
+        bad_to = bad_from + 3;
+        stream_at = 0;
+        how.bindings = streams ? &pull : &read;
+        how.binding_count = 1;
+        session_open(&session, text, &how);
+        brim_status status;
+        while ((status = brim_loader_next(session.loader, BRIM_FOREVER, &batch)) == BRIM_OK) {
+            brim_batch_release(batch);
+        }
+        for (int i = 0; i < 3; i++) {
+            assert_int_equal(status, BRIM_STATUS_CORRUPT);
+            assert_detail_has("max_errors=2");
+            assert_detail_has("is bad");
+            status = brim_loader_next(session.loader, BRIM_FOREVER, &batch);
+        }
+        bad_to = bad_from;
+        assert_int_equal(brim_loader_seek(session.loader, 0, 0), BRIM_OK);
+        uint64_t rows = 0;
+        while ((status = brim_loader_next(session.loader, BRIM_FOREVER, &batch)) == BRIM_OK) {
+            rows += brim_batch_get(batch)->rows;
+            brim_batch_release(batch);
+        }
+        assert_int_equal(status, BRIM_STATUS_END);
+        assert_int_equal(rows, SAMPLES);
+        session_close(&session);
+    }
+}
+
 /* Which batch tells of which bad sample does not depend on who reads ahead. */
 static void test_skipped_are_counted_alike(void **state) {
     (void)state;
@@ -951,6 +1022,7 @@ int main(void) {
         cmocka_unit_test(test_ranks_with_micro_batches),
         cmocka_unit_test(test_stream_that_is_stuck),
         cmocka_unit_test(test_nothing_but_bad_samples),
+        cmocka_unit_test(test_too_many_bad_before_a_buffer),
         cmocka_unit_test(test_skipped_are_counted_alike),
         cmocka_unit_test(test_state_after_seek),
         cmocka_unit_test(test_one_or_none_from_one),

@@ -183,6 +183,38 @@ static void test_rows_stay_while_a_batch_is_uploaded(void **state) {
     check_standin();
 }
 
+/* A lent batch whose copy fails is told of, also where the loader has gone elsewhere meanwhile. */
+static void test_a_copy_that_fails_after_a_seek(void **state) {
+    (void)state;
+    char text[TEXT_BYTES];
+    expand("npy $/images.npy | cast float32 | batch 12 remainder=keep", text);
+    struct session session;
+    struct digest digest = { 0 };
+    struct consumer consumer = consumer_new(CUDA); /* its context is current here */
+    session_open(&session, text, &(struct how){ .threads = 0, .device = CUDA, .slots = 2 });
+    brim_loader *loader = session.loader;
+    brim_batch *batch;
+    MUST(brim_loader_next(loader, A_MINUTE, &batch)); /* the queue is there from now on */
+    brim_batch_release(batch);
+    await(count_uploaded, loader, 0);
+    CUstream stream = loader->uploader->queue.handle;
+    assert_int_equal(cuda_standin_hold(stream), CUDA_SUCCESS);
+    MUST(brim_loader_next(loader, A_MINUTE, &batch));
+    assert_int_equal(count_uploaded(loader), 1);
+    MUST(brim_loader_seek(loader, 0, 0));
+    finish(stream);
+    arm_one_failure();
+    assert_int_equal(count_uploaded(loader), 0);
+    brim__fault_arm(0, 0, false);
+    assert_int_equal(brim_batch_wait(batch, NULL), BRIM_STATUS_DRIVER);
+    brim_batch_release(batch);
+    assert_true(take_batches(&session, TO_THE_END, digest_batch, &digest));
+    assert_same(digest, on_host(text, 1));
+    session_close(&session);
+    consumer_close(&consumer);
+    check_standin();
+}
+
 /* What a sequencer has made, and could not be copied, keeps a slot of the device to be copied
  * into, whoever wants the memory: all other slots may hold batches that come after it. */
 static void test_a_sequenced_batch_keeps_a_slot(void **state) {
@@ -248,6 +280,7 @@ int main(void) {
         cmocka_unit_test_setup(test_captures_are_not_spoilt, reset),
         cmocka_unit_test_setup(test_a_slot_whose_reader_is_unknown, reset),
         cmocka_unit_test_setup(test_rows_stay_while_a_batch_is_uploaded, reset),
+        cmocka_unit_test_setup(test_a_copy_that_fails_after_a_seek, reset),
         cmocka_unit_test_setup(test_a_sequenced_batch_keeps_a_slot, reset),
     };
     return cmocka_run_group_tests(tests, begin_upload_tests, end_tests);

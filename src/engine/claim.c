@@ -61,9 +61,11 @@ static struct brim__slot *find_unclaimed(const struct brim__ring *ring) {
 
 bool brim__claim(brim_loader *loader, bool head_only, struct brim__run *run) {
     const struct brim__ring *ring = loader->rows;
+    /* of batches the one that the consumer waits for, which may be on its way to a device */
+    const uint64_t head = ring == loader->batches ? loader->last->take : ring->take;
     struct brim__slot *slot = find_unclaimed(ring);
     while (slot == NULL || slot->state == BRIM__SLOT_READY) {
-        if (head_only && ring->make != ring->take) {
+        if (head_only && ring->make != head) {
             return false;
         }
         slot = begin_delivery(loader); /* READY at once when it has no rows */
@@ -71,7 +73,7 @@ bool brim__claim(brim_loader *loader, bool head_only, struct brim__run *run) {
             return false;
         }
     }
-    if (head_only && slot->ticket != ring->take) {
+    if (head_only && slot->ticket != head) {
         return false;
     }
     run->slot = slot;

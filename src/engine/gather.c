@@ -50,11 +50,11 @@ static enum brim__flow fill(brim_loader *loader, uint64_t most) {
         gatherer->left.layout = NULL;
         if (row.layout == NULL) {
             const enum brim__flow flow = sequencer->gather_below(loader, &row);
+            if (flow == BRIM__FLOW_WAIT || flow == BRIM__FLOW_FAIL) {
+                return flow; /* bad samples go on counting: they are met until a row comes */
+            }
             block->skipped += sequencer->met;
             sequencer->met = 0;
-            if (flow == BRIM__FLOW_WAIT || flow == BRIM__FLOW_FAIL) {
-                return flow;
-            }
             if (flow == BRIM__FLOW_END) {
                 gatherer->ended = true;
                 seal(loader, block);
@@ -103,8 +103,7 @@ static void change_places(brim_loader *loader) {
     }
 }
 
-/* Makes sure that the block has something to give. */
-static enum brim__flow prepare(brim_loader *loader) {
+enum brim__flow brim__gather_prepare(brim_loader *loader) {
     struct brim__gatherer *gatherer = &loader->sequencer->gatherer;
     while (gatherer->given == things(loader->plan, giving(gatherer))) {
         if (gatherer->ended && filling(gatherer)->sealed && filling(gatherer)->rows == 0) {
@@ -131,7 +130,7 @@ static struct brim__position pass(brim_loader *loader) {
 enum brim__flow brim__gather_next(brim_loader *loader, struct brim__row *row) {
     const struct brim__sequence *sequence = &loader->plan->sequence;
     struct brim__gatherer *gatherer = &loader->sequencer->gatherer;
-    const enum brim__flow flow = prepare(loader);
+    const enum brim__flow flow = brim__gather_prepare(loader);
     if (flow != BRIM__FLOW_ROW) {
         return flow;
     }
@@ -148,7 +147,7 @@ enum brim__flow brim__gather_next(brim_loader *loader, struct brim__row *row) {
 enum brim__flow brim__gather_batch(brim_loader *loader, struct brim__bucket_batch *batch) {
     const struct brim__bucketing *bucket = &loader->plan->batching.bucket;
     struct brim__gatherer *gatherer = &loader->sequencer->gatherer;
-    const enum brim__flow flow = prepare(loader);
+    const enum brim__flow flow = brim__gather_prepare(loader);
     if (flow != BRIM__FLOW_ROW) {
         return flow;
     }

@@ -56,18 +56,26 @@ static brim_status refuse(const brim_loader *loader, const char *why) {
                       loader->lent, loader->lent == 1 ? " is" : "es are", allowed, names);
 }
 
+bool brim__lend_is_begun(const brim_loader *loader) {
+    return loader->lent < loader->hold || (loader->lent < loader->hold + loader->beyond &&
+                                           brim__ring_firm(loader->last) > loader->lent);
+}
+
 brim_status brim__lend_begin(brim_loader *loader) {
-    if (loader->lent < loader->hold || loader->position->at_end(loader)) {
+    if (brim__lend_is_begun(loader) || loader->position->at_end(loader)) {
         return BRIM_OK; /* at the end no batch comes */
     }
     if (loader->lent >= loader->hold + loader->beyond) {
-        return refuse(loader, NULL);
+        return loader->position->goes_on(loader) ? refuse(loader, NULL) : BRIM_OK;
     }
     brim_status status = BRIM_OK;
     while (status == BRIM_OK && brim__ring_firm(loader->last) <= loader->lent) {
         status = brim__ring_firm_up(loader, loader->last);
     }
     brim__lend_end(loader); /* a batch may have been released while the mutex was */
+    if (status == BRIM_STATUS_BUDGET && !loader->position->goes_on(loader)) {
+        return BRIM_OK; /* tried again when a batch is there */
+    }
     if (status == BRIM_STATUS_BUDGET) {
         char why[BRIM__DETAIL_BYTES / 2];
         brim__copy_text(why, sizeof why, brim_detail());
@@ -145,13 +153,17 @@ static brim_status inspect(brim_loader *loader, struct brim__slot *slot) {
     const uint64_t cap = loader->plan->batching.max_errors;
     const uint64_t bad = slot->bad_rows + slot->skipped + slot->replaced_rows;
     if (bad > 0 && loader->epoch_bad + bad > cap) {
-        slot->error.reported = !slot->ring->keeps;
-        const brim_status status =
+        brim_status status =
             brim__fail(BRIM_STATUS_CORRUPT,
                        "more than max_errors=%llu bad samples in epoch %llu by step %llu: %s",
                        (unsigned long long)cap, (unsigned long long)slot->epoch,
                        (unsigned long long)slot->delivery.step, slot->bad_text);
-        return brim__at_cause(status, slot->bad_cause);
+        status = brim__at_cause(status, slot->bad_cause);
+        if (!slot->ring->keeps) { /* the batch is made again, and its samples counted again */
+            brim__error_keep(&slot->error, status);
+            slot->error.reported = true;
+        }
+        return status;
     }
     slot->inspected = true;
     return BRIM_OK;

@@ -192,9 +192,11 @@ brim_status brim__lend(brim_loader *loader, struct brim__slot *slot, brim_batch 
 /* It is empty, and will not be lent. */
 bool brim__lend_passes_over(const brim_loader *loader, const struct brim__slot *slot);
 /* Makes sure that one more batch may be lent and has a slot; a failure says why not and names the
- * batches that are lent. The mutex is released meanwhile. The second, after a release: a slot that
- * was firm for a batch beyond `hold` is elastic again. */
+ * batches that are lent. BRIM_OK too as long as it is unknown whether the epoch has one more. The
+ * mutex is released meanwhile. Whether it may be lent. After a release: a slot that was firm for a
+ * batch beyond `hold` is elastic again. */
 brim_status brim__lend_begin(brim_loader *loader);
+bool brim__lend_is_begun(const brim_loader *loader);
 void brim__lend_end(brim_loader *loader);
 /* Slots of the last ring that are firm at most. */
 uint64_t brim__lend_firm(const brim_loader *loader);

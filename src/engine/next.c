@@ -128,6 +128,9 @@ static brim_status take(brim_loader *loader, uint64_t deadline, brim_batch **out
             return brim__error_report(&failed->error);
         }
         struct brim__slot *head = brim__chain_head(loader);
+        if (brim__slot_is_ready(head) && !brim__lend_is_begun(loader)) {
+            continue; /* it came meanwhile */
+        }
         if (brim__slot_is_ready(head)) {
             brim_batch *batch = NULL;
             const bool passed = brim__lend_passes_over(loader, head);

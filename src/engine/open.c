@@ -285,15 +285,8 @@ brim_status brim__loader_pages(brim_loader *loader, struct brim__pages *pages, u
 static brim_status take_ring(brim_loader *loader, struct brim__ring *ring) {
     brim_status status = BRIM_OK;
     while (status == BRIM_OK && ring->count < ring->minimum) {
-        struct brim__slot *slot = &ring->slot[ring->count];
-        brim__slot_set(slot, BRIM__SLOT_MAPPING);
-        status = brim__slot_map(loader, slot, false);
-        if (status == BRIM_OK) {
-            brim__slot_free(slot);
-            ring->count++;
-        } else {
-            brim__slot_set(slot, BRIM__SLOT_EMPTY);
-        }
+        struct brim__slot *slot = brim__ring_add(ring);
+        status = brim__ring_added(slot, brim__slot_map(loader, slot, false));
     }
     return status;
 }

@@ -16,7 +16,8 @@
 
 struct brim__position_ops {
     uint64_t (*epoch)(const brim_loader *loader); /* of the next batch ... */
-    bool (*at_end)(const brim_loader *loader);    /* ... which is known to have no more batches */
+    bool (*at_end)(const brim_loader *loader);  /* ... which is known to have no more batches ... */
+    bool (*goes_on)(const brim_loader *loader); /* ... or to have one */
     /* BRIM_OK: batches come. Else why none does: BRIM_STATUS_END, with which the next epoch
      * begins, or a failure. */
     brim_status (*end)(brim_loader *loader);

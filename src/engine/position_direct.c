@@ -12,6 +12,10 @@ static bool at_end(const brim_loader *loader) {
     return loader->taken.index >= brim__shard_deliveries(&shard);
 }
 
+static bool goes_on(const brim_loader *loader) {
+    return !at_end(loader);
+}
+
 /* What has been made of the next epoch is kept. */
 static brim_status end(brim_loader *loader) {
     const uint64_t epoch = loader->taken.epoch;
@@ -90,6 +94,7 @@ static brim_status restore(brim_loader *loader, const struct brim__position *pos
 const struct brim__position_ops brim__position_direct = {
     .epoch = epoch_of,
     .at_end = at_end,
+    .goes_on = goes_on,
     .end = end,
     .took = took,
     .after = after,

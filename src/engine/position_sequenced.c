@@ -20,6 +20,13 @@ static bool at_end(const brim_loader *loader) {
            loader->last->take == loader->batches->make;
 }
 
+/* A batch is made, or begun and without a slot. */
+static bool goes_on(const brim_loader *loader) {
+    const struct brim__sequencer *sequencer = loader->sequencer;
+    return loader->batches->make != loader->last->take ||
+           (!sequencer->running && sequencer->starved);
+}
+
 /* What no batch of the epoch could tell: bad samples after its last batch, or a step that it does
  * not have. */
 static brim_status check_end(brim_loader *loader) {
@@ -154,6 +161,7 @@ static brim_status restore(brim_loader *loader, const struct brim__position *pos
 const struct brim__position_ops brim__position_sequenced = {
     .epoch = epoch_of,
     .at_end = at_end,
+    .goes_on = goes_on,
     .end = end,
     .took = took,
     .after = after,

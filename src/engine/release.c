@@ -37,62 +37,59 @@ static void release_copy_there(brim_batch *batch, void *handle) {
     release_copy(batch);
 }
 
-static void release_slot(brim_loader *loader, struct brim__slot *slot) {
-    brim__lock(&loader->mutex);
-    brim__slot_free(slot);
-    loader->lent--;
-    const bool closed = loader->closing;
-    if (closed) {
-        brim__ring_give_up(loader, slot);
-    } else {
-        brim__lend_end(loader);
-        brim__loader_want(loader);
+/* Puts a mark into the queue in which the batch was used: when that is done, nothing reads the slot
+ * any more. A failure: it is unknown when that is. */
+static brim_status mark_reader(brim_loader *loader, struct brim__slot *slot, void *handle) {
+    struct brim__device *device = &loader->uploader->device;
+    struct brim__queue queue;
+    if (handle == NULL) {
+        return BRIM_OK;
     }
-    brim__loader_unlock(loader);
-    if (!closed) {
-        brim__pool_wake(loader->runtime);
+    brim_status status = brim__queue_of(device, handle, &queue);
+    if (status == BRIM_OK) {
+        status = brim__queue_record(&queue, &slot->device.left);
     }
-    brim__loader_unref(loader);
+    if (status != BRIM_OK) { /* perhaps nothing else has waited for the copy */
+        (void)brim__event_wait(device, &slot->device.ready);
+    }
+    return status;
 }
 
-static void release_slot_there(brim_loader *loader, struct brim__slot *slot, void *handle) {
-    struct brim__uploader *uploader = loader->uploader;
-    struct brim__device_side *side = &slot->device;
-    struct brim__queue queue;
-    brim_status status = BRIM_OK;
-    if (handle != NULL) {
-        status = brim__queue_of(&uploader->device, handle, &queue);
-        if (status == BRIM_OK) {
-            status = brim__queue_record(&queue, &side->left);
-        }
-        if (status != BRIM_OK) { /* perhaps nothing else has waited for the copy */
-            (void)brim__event_wait(&uploader->device, &side->ready);
-        }
+/* After the loader was closed: the memory goes with the batch. The thread that closes may not have
+ * come to brim__upload_close yet, nor the copy to its end. */
+static void give_up_closed(brim_loader *loader, struct brim__slot *slot, bool there) {
+    if (there) {
+        (void)brim__event_wait(&loader->uploader->device, &slot->device.ready);
+        (void)brim__event_wait(&loader->uploader->device, &slot->device.left);
     }
     brim__lock(&loader->mutex);
-    loader->lent--;
+    brim__slot_free(slot);
+    brim__ring_give_up(loader, slot);
+    brim__unlock(&loader->mutex);
+}
+
+static void release_slot(brim_loader *loader, struct brim__slot *slot, bool there, void *handle) {
+    const brim_status status = there ? mark_reader(loader, slot, handle) : BRIM_OK;
+    brim__lock(&loader->mutex);
     const bool closed = loader->closing;
-    if (status != BRIM_OK && !closed) {
-        /* When its reader is done is not known, so it is not filled again. The driver gives
-         * memory back only after what uses it. */
-        brim__ring_give_up(loader, slot);
-    } else if (!closed) {
-        brim__slot_set(slot, side->left.handle != NULL ? BRIM__SLOT_LEAVING : BRIM__SLOT_FREE);
-        atomic_store(&loader->polls, true);
-    }
+    loader->lent--;
     if (!closed) {
+        if (status != BRIM_OK) {
+            /* lost: it is not filled again, and the driver gives memory back only after what uses
+             * it */
+            brim__ring_give_up(loader, slot);
+        } else if (there && slot->device.left.handle != NULL) {
+            brim__slot_set(slot, BRIM__SLOT_LEAVING);
+            atomic_store(&loader->polls, true);
+        } else {
+            brim__slot_free(slot);
+        }
         brim__lend_end(loader);
         brim__loader_want(loader);
     }
     brim__loader_unlock(loader);
     if (closed) {
-        /* the thread that closes may not have come to brim__upload_close yet, nor the copy to
-         * its end */
-        (void)brim__event_wait(&uploader->device, &side->ready);
-        (void)brim__event_wait(&uploader->device, &side->left);
-        brim__lock(&loader->mutex);
-        brim__ring_give_up(loader, slot);
-        brim__unlock(&loader->mutex);
+        give_up_closed(loader, slot, there);
     } else {
         brim__pool_wake(loader->runtime);
     }
@@ -111,10 +108,8 @@ void brim_batch_release_after(brim_batch *batch, void *handle) {
         } else {
             release_copy(batch);
         }
-    } else if (there) {
-        release_slot_there(loader, batch->slot, handle);
     } else {
-        release_slot(loader, batch->slot);
+        release_slot(loader, batch->slot, there, handle);
     }
 }
 

@@ -125,7 +125,10 @@ void brim__slot_drop(struct brim__slot *slot) {
 
 void brim__ring_abandon(struct brim__ring *ring, uint64_t ticket) {
     for (uint32_t i = 0; i < ring->cap; i++) {
-        brim__slot_drop(&ring->slot[i]);
+        struct brim__slot *slot = &ring->slot[i];
+        if (slot->state != BRIM__SLOT_LEAVING || slot->ticket >= ticket) {
+            brim__slot_drop(slot);
+        }
     }
     ring->take = ring->make = ticket;
     brim__error_clear(&ring->error);
@@ -133,32 +136,46 @@ void brim__ring_abandon(struct brim__ring *ring, uint64_t ticket) {
 
 /* ----------------------------------------------------------------- growing */
 
+struct brim__slot *brim__ring_add(struct brim__ring *ring) {
+    struct brim__slot *slot = ring->slot;
+    while (slot->state != BRIM__SLOT_EMPTY) { /* count is less than cap */
+        slot++;
+    }
+    brim__slot_set(slot, BRIM__SLOT_MAPPING);
+    ring->count++;
+    return slot;
+}
+
+brim_status brim__ring_added(struct brim__slot *slot, brim_status status) {
+    if (status == BRIM_OK) {
+        brim__slot_free(slot);
+    } else {
+        brim__slot_set(slot, BRIM__SLOT_EMPTY);
+        slot->ring->count--;
+    }
+    return status;
+}
+
 brim_status brim__ring_grow(brim_loader *loader, struct brim__ring *ring) {
     if (ring->count >= ring->planned || loader->revoking || loader->idle) {
         return BRIM_STATUS_TIMEOUT;
     }
-    struct brim__slot *slot = ring->slot;
-    while (slot->state != BRIM__SLOT_EMPTY) { /* planned is at most cap */
-        slot++;
-    }
+    struct brim__slot *slot = brim__ring_add(ring);
     const bool unlocked = ring->memory == BRIM__RING_DEVICE; /* drivers take their time */
-    brim__slot_set(slot, BRIM__SLOT_MAPPING);
-    ring->count++;
-    ring->grow = false;
     if (unlocked) {
+        ring->grow = false; /* a consumer that waits meanwhile asks for one more */
         brim__loader_unlock(loader);
     }
-    const brim_status status = brim__slot_map(loader, slot, true);
+    brim_status status = brim__slot_map(loader, slot, true);
     if (unlocked) {
         brim__lock(&loader->mutex);
     }
+    status = brim__ring_added(slot, status);
     ring->refused = status != BRIM_OK;
     if (status != BRIM_OK) {
-        brim__slot_set(slot, BRIM__SLOT_EMPTY);
-        ring->count--;
         return status;
     }
-    brim__slot_free(slot);
+    ring->grow &= unlocked;
     if (ring->count <= ring->minimum) {
         brim__slot_firm_up(loader, slot);
     }
@@ -204,23 +221,15 @@ brim_status brim__ring_firm_up(brim_loader *loader, struct brim__ring *ring) {
         return brim__fail(BRIM_STATUS_BUDGET,
                           "all of the %u slots that the loader may have are held", ring->cap);
     }
-    slot = ring->slot;
-    while (slot->state != BRIM__SLOT_EMPTY) {
-        slot++;
-    }
-    brim__slot_set(slot, BRIM__SLOT_MAPPING);
-    ring->count++;
+    slot = brim__ring_add(ring);
     brim__loader_unlock(loader); /* others give way */
-    const brim_status status = brim__slot_map(loader, slot, false);
+    brim_status status = brim__slot_map(loader, slot, false);
     brim__lock(&loader->mutex);
-    if (status != BRIM_OK) {
-        brim__slot_set(slot, BRIM__SLOT_EMPTY);
-        ring->count--;
-        return status;
+    status = brim__ring_added(slot, status);
+    if (status == BRIM_OK) {
+        brim__loader_note_lacking(loader);
     }
-    brim__slot_free(slot);
-    brim__loader_note_lacking(loader);
-    return BRIM_OK;
+    return status;
 }
 
 void brim__ring_soften(brim_loader *loader, struct brim__ring *ring) {

@@ -23,7 +23,7 @@
  *
  *   state     memory   who may change it
  *   EMPTY     none     the thread that grows the ring
- *   MAPPING   coming   that thread; on a device it asks without the loader's mutex
+ *   MAPPING   coming   that thread, which may ask for it without the loader's mutex
  *   FREE      yes      the thread that begins a delivery; revocation
  *   FILLING   yes      `busy` threads write; without any, it waits to be claimed, or (in a device
  *                      ring) for a batch that is sent again
@@ -185,9 +185,13 @@ void brim__slot_free(struct brim__slot *slot);
 void brim__slot_fill(struct brim__slot *slot);
 void brim__slot_restart(struct brim__slot *slot);
 void brim__slot_drop(struct brim__slot *slot);
-/* All of [take, make) is dropped; what comes next has this ticket. */
+/* All that is not lent is dropped; what comes next has this ticket. The copy of a batch that is lent
+ * goes on. */
 void brim__ring_abandon(struct brim__ring *ring, uint64_t ticket);
 
+/* A slot for which the caller then gets memory; and what came of that, which it returns. */
+struct brim__slot *brim__ring_add(struct brim__ring *ring);
+brim_status brim__ring_added(struct brim__slot *slot, brim_status status);
 /* Memory for one more slot, elastic, if it is free and more are planned; of a device ring the
  * mutex is released meanwhile. BRIM_STATUS_TIMEOUT: not now. A slot that was lost is made up
  * for: below the minimum it is firm. */
@@ -218,8 +222,8 @@ uint64_t brim__ring_slot_bytes(const struct brim_loader *loader, const struct br
 void brim__ring_settle(struct brim_loader *loader, const struct brim__ring *ring);
 bool brim__slot_is_written(struct brim_loader *loader, const struct brim__slot *slot);
 void brim__ring_await(struct brim_loader *loader, const struct brim__ring *ring);
-/* Memory for a slot, and back. Of a device ring: no lock is held, because firm memory may make
- * others give way. */
+/* Memory for a slot, and back. No lock is held where it is firm, because others may have to give
+ * way, or on a device. */
 brim_status brim__slot_map(struct brim_loader *loader, struct brim__slot *slot, bool elastic);
 void brim__slot_unmap(struct brim_loader *loader, struct brim__slot *slot);
 /* Nothing can take its memory back from now on; and it can again. */

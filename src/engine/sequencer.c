@@ -204,6 +204,35 @@ static uint64_t room(const brim_loader *loader, bool *own) {
     return brim__min(end - sequencer->step_rows, shard->micro_rows - taken);
 }
 
+/* No slot is free: whether there is another row at all, so that the end of an epoch is found also
+ * with all slots lent. */
+static enum brim__flow look_ahead(brim_loader *loader) {
+    struct brim__sequencer *sequencer = loader->sequencer;
+    enum brim__flow flow = BRIM__FLOW_ROW;
+    if (loader->plan->sequence.reordering == BRIM__BUCKETED) {
+        flow = brim__gather_prepare(loader);
+    } else if (sequencer->ahead.layout == NULL) {
+        struct brim__row row;
+        flow = sequencer->top(loader, &row);
+        if (flow == BRIM__FLOW_ROW) {
+            sequencer->ahead = row;
+        }
+    }
+    sequencer->starved |= flow == BRIM__FLOW_ROW;
+    return flow == BRIM__FLOW_ROW ? BRIM__FLOW_WAIT : flow;
+}
+
+/* The next row of the uppermost level. */
+static enum brim__flow next_row(brim_loader *loader, struct brim__row *row) {
+    struct brim__sequencer *sequencer = loader->sequencer;
+    if (sequencer->ahead.layout == NULL) {
+        return sequencer->top(loader, row);
+    }
+    *row = sequencer->ahead;
+    sequencer->ahead.layout = NULL;
+    return BRIM__FLOW_ROW;
+}
+
 /* Straight from chunk to batch: as many rows at once as lie together. */
 static enum brim__flow place_run(brim_loader *loader) {
     const brim_plan *plan = loader->plan;
@@ -212,7 +241,7 @@ static enum brim__flow place_run(brim_loader *loader) {
     uint64_t first = 0, count = 0;
     const uint64_t most = room(loader, &own);
     if (own && !take_slot(loader)) {
-        return BRIM__FLOW_WAIT;
+        return look_ahead(loader);
     }
     const enum brim__flow flow = brim__made_rows(loader, most, &first, &count);
     if (flow != BRIM__FLOW_ROW) {
@@ -237,9 +266,9 @@ static enum brim__flow place_row(brim_loader *loader) {
     bool own;
     room(loader, &own);
     if (own && !take_slot(loader)) {
-        return BRIM__FLOW_WAIT;
+        return look_ahead(loader);
     }
-    const enum brim__flow flow = sequencer->top(loader, &row);
+    const enum brim__flow flow = next_row(loader, &row);
     if (flow != BRIM__FLOW_ROW) {
         return flow;
     }
@@ -264,7 +293,7 @@ static enum brim__flow place_bucket(brim_loader *loader) {
     const uint32_t turn = sequencer->micro; /* whose batch it is */
     const bool own = brim__shard_is_next(&plan->shard, turn);
     if (own && !take_slot(loader)) {
-        return BRIM__FLOW_WAIT;
+        return look_ahead(loader);
     }
     const enum brim__flow flow = brim__gather_batch(loader, &batch);
     if (flow != BRIM__FLOW_ROW) {
@@ -329,6 +358,7 @@ static enum brim__flow place(brim_loader *loader) {
         after.step = sequencer->step + 1;
         after.micro = 0;
         if (!complete_step(loader, &after)) {
+            sequencer->starved |= sequencer->failed == BRIM__FAILED_NOTHING;
             return BRIM__FLOW_WAIT;
         }
         sequencer->phase = BRIM__PLACING;
@@ -340,7 +370,8 @@ static enum brim__flow place(brim_loader *loader) {
     if (sequence->reordering == BRIM__BUCKETED) {
         return place_bucket(loader);
     }
-    return sequencer->top == brim__made_next ? place_run(loader) : place_row(loader);
+    return sequencer->top == brim__made_next && sequencer->ahead.layout == NULL ? place_run(loader)
+                                                                                : place_row(loader);
 }
 
 /* Until a batch is made, or nothing more can be done; whether anything was. *ended: the
@@ -353,13 +384,15 @@ static bool run(brim_loader *loader, bool *ended) {
         const enum brim__flow flow = place(loader);
         if (flow == BRIM__FLOW_END) {
             *ended = finish_step(loader);
+            sequencer->starved |= !*ended && sequencer->failed == BRIM__FAILED_NOTHING;
             return did || *ended || sequencer->published != published;
         }
         if (sequencer->failed == BRIM__FAILED_BATCH) {
             return true;
         }
         if (flow == BRIM__FLOW_FAIL) {
-            sequencer->failed = BRIM__FAILED_SAMPLE;
+            sequencer->failed =
+                brim__made_too_many(loader) ? BRIM__FAILED_MANY : BRIM__FAILED_SAMPLE;
             return did;
         }
         if (flow == BRIM__FLOW_WAIT) {
@@ -383,7 +416,7 @@ static bool turn(brim_loader *loader, bool is_next) {
         return false;
     }
     sequencer->running = true;
-    sequencer->missed = false;
+    sequencer->missed = sequencer->starved = false;
     sequencer->failed = BRIM__FAILED_NOTHING;
     brim__loader_unlock(loader);
     bool did = run(loader, &ended);
@@ -412,13 +445,16 @@ static void begin_again(brim_loader *loader) {
     loader->epoch_bad = bad;
 }
 
-/* The rows of a batch that failed as a whole may have been changed: it is made again from its
+/* Too many bad samples stay too many until a seek. The rows of a batch that failed as a whole may have been changed: it is made again from its
  * samples, or, where they cannot be read once more, left out. A sample is made again or, of a
  * stream, left out. */
 static void retry(brim_loader *loader) {
     const struct brim__sequence *sequence = &loader->plan->sequence;
     struct brim__sequencer *sequencer = loader->sequencer;
     struct brim__slot *chunk = sequencer->chunk;
+    if (sequencer->failed == BRIM__FAILED_MANY) {
+        return;
+    }
     brim__error_clear(&loader->batches->error);
     brim__loader_want(loader);
     if (sequencer->failed == BRIM__FAILED_BATCH) {
@@ -461,6 +497,8 @@ void brim__sequencer_go(brim_loader *loader, const struct brim__position *positi
     sequencer->discard_micro = position->micro;
     sequencer->chunk = NULL;
     sequencer->slot = NULL;
+    sequencer->ahead.layout = NULL;
+    sequencer->starved = false;
     sequencer->at = at;
     sequencer->origin_row = at.row;
     sequencer->step = position->step;

@@ -65,6 +65,7 @@ enum brim__phase {
 enum brim__failed {
     BRIM__FAILED_NOTHING,
     BRIM__FAILED_SAMPLE,
+    BRIM__FAILED_MANY,  /* more bad samples than max_errors since the last batch */
     BRIM__FAILED_BATCH, /* as a whole: it was given back */
 };
 
@@ -73,6 +74,7 @@ struct brim__sequencer {
     /* under the loader's mutex: */
     bool running;
     bool missed;                     /* a thread came while it ran: there may be more */
+    bool starved;                    /* the last run had rows for a batch, but no slot */
     uint64_t tail;                   /* bad samples after the epoch's last batch */
     struct brim__position delivered; /* where a loader stands after the last batch taken */
     /* batches before this one are thrown away: after a seek or restore */
@@ -89,6 +91,7 @@ struct brim__sequencer {
     struct brim__pages blocks; /* both blocks */
     struct brim__slot *chunk;  /* being read; NULL: none */
     uint64_t chunk_row;        /* its next row */
+    struct brim__row ahead;    /* taken from the top while no slot was free; layout NULL: none */
     struct brim__position at;  /* after the last row taken from chunks */
     uint64_t origin_row;       /* of the first sample: rows already used up */
     struct brim__packer packer;
@@ -123,6 +126,8 @@ void brim__sequencer_go(brim_loader *loader, const struct brim__position *positi
 enum brim__flow brim__made_rows(brim_loader *loader, uint64_t most, uint64_t *first,
                                 uint64_t *count);
 void brim__made_leave_sample(brim_loader *loader);
+/* More bad samples than max_errors were met since the last batch: all levels fail with that. */
+bool brim__made_too_many(const brim_loader *loader);
 struct brim__position brim__made_position(const brim_loader *loader);
 
 /* gather.c, pack.c: brim__next_row functions, and their beginnings. */
@@ -131,6 +136,8 @@ void brim__gather_go(brim_loader *loader, const struct brim__position *position)
 void brim__pack_go(brim_loader *loader, const struct brim__position *position);
 /* Fills the block that is not given out, as far as rows are there: whether any was. */
 bool brim__gather_absorb(brim_loader *loader);
+/* Fills a block that has something to give: ROW, once there is. */
+enum brim__flow brim__gather_prepare(brim_loader *loader);
 /* bucket: the next batch of rows. */
 struct brim__bucket_batch {
     uint64_t first, rows, width;

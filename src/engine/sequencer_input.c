@@ -58,12 +58,17 @@ static enum brim__flow fail(brim_loader *loader, const struct brim__slot *chunk)
     return BRIM__FLOW_FAIL;
 }
 
-/* Nothing but bad samples, more than max_errors allows, since the last batch. */
+bool brim__made_too_many(const brim_loader *loader) {
+    const struct brim__sequencer *sequencer = loader->sequencer;
+    return sequencer->met + sequencer->skipped > loader->plan->batching.max_errors;
+}
+
 static enum brim__flow fail_of_many(brim_loader *loader) {
     struct brim__sequencer *sequencer = loader->sequencer;
-    const brim_status status = brim__fail(
-        BRIM_STATUS_CORRUPT, "more than max_errors=%llu bad samples in a row, the last: %s",
-        (unsigned long long)loader->plan->batching.max_errors, sequencer->bad_text);
+    const brim_status status =
+        brim__fail(BRIM_STATUS_CORRUPT,
+                   "more than max_errors=%llu bad samples since the last batch, the last: %s",
+                   (unsigned long long)loader->plan->batching.max_errors, sequencer->bad_text);
     brim__error_keep(&sequencer->failure, brim__at_cause(status, sequencer->bad_cause));
     return BRIM__FLOW_FAIL;
 }
@@ -83,7 +88,7 @@ enum brim__flow brim__made_rows(brim_loader *loader, uint64_t most, uint64_t *fi
             sequencer->at.passed - sequence->take >= sequence->skip) {
             return BRIM__FLOW_END;
         }
-        if (sequencer->met + sequencer->skipped > plan->batching.max_errors) {
+        if (brim__made_too_many(loader)) {
             return fail_of_many(loader);
         }
         const enum brim__flow flow = take_chunk(loader);
@@ -93,6 +98,7 @@ enum brim__flow brim__made_rows(brim_loader *loader, uint64_t most, uint64_t *fi
         const struct brim__slot *chunk = sequencer->chunk;
         const uint8_t *outcome = chunk->pages.memory + plan->made.outcome_offset;
         const uint64_t rows = chunk->rows * plan->rows_per_sample;
+        assert(sequencer->chunk_row <= rows);
         if (sequencer->chunk_row == rows) {
             if (chunk->claims.ended) {
                 return BRIM__FLOW_END;

@@ -38,7 +38,6 @@ static void tell_lent(brim_loader *loader, uint64_t first, uint64_t end, brim_st
 static void keep_in_slot(struct brim__slot *slot, brim_status status) {
     brim__error_keep(&slot->error, status);
     slot->error.rows_are_good = true;
-    slot->claims.error_row = 0;
 }
 
 /* Rows that were to stay on the device may have gone from there into any batch that was
@@ -113,8 +112,10 @@ void brim__upload_tell_lost(brim_loader *loader, struct brim__slot *from, brim_s
     char size[BRIM__SIZE_TEXT];
     const struct brim__ring *there = loader->last;
     const uint64_t bytes = loader->plan->on_device.slot_bytes;
-    if (status == BRIM_STATUS_BUDGET &&
-        brim__budget_free_now(loader->budget, loader->plan->on_device.kind) >= bytes) {
+    const bool room_there =
+        brim__budget_free_now(loader->budget, loader->plan->on_device.kind) >= bytes;
+    if (status == BRIM_STATUS_BUDGET && room_there &&
+        brim__budget_free_now(loader->budget, BRIM_MEMORY_HOST) >= there->bytes) {
         return; /* refused only while memory is being collected */
     }
     if (brim__ring_count(there, BRIM__SLOT_EMPTY) + brim__ring_count(there, BRIM__SLOT_LENT) <
@@ -122,11 +123,12 @@ void brim__upload_tell_lost(brim_loader *loader, struct brim__slot *from, brim_s
         return;
     }
     if (status == BRIM_STATUS_BUDGET) {
-        status = brim__fail(BRIM_STATUS_BUDGET,
-                            "a device slot of %s was lost because its batch could not be released "
-                            "on its queue, and others have the memory now: close one of them, or "
-                            "raise the limit of the device",
-                            brim__size_text(bytes, size));
+        status =
+            brim__fail(BRIM_STATUS_BUDGET,
+                       "a device slot of %s was lost because its batch could not be released "
+                       "on its queue, and others have the memory now: close one of them, or "
+                       "raise the limit of %s",
+                       brim__size_text(bytes, size), room_there ? "host memory" : "the device");
     }
     keep_in_slot(from, status);
 }
