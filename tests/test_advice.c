@@ -65,7 +65,7 @@ static void test_the_next_batch_is_on_its_way(void **state) {
     const uint32_t before = count_resident(places, ROWS);
     brim_batch *batch;
     assert_int_equal(brim_loader_next(session.loader, BRIM_FOREVER, &batch), BRIM_OK);
-    const bool cold = session.loader->cold;
+    const bool cold = session.loader->pace.cold;
     uint32_t after = count_resident(places, ROWS);
     const bool skips = before > ROWS / 4 || !cold;
     for (int i = 0; i < 6000 && after < ROWS / 2 && !skips; i++) {

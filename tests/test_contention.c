@@ -78,8 +78,9 @@ static void print_loader(const brim_loader *loader) {
             "%u, slots %u, scratch %u, lacking %llu, tickets %llu to %llu, workers %u, sleepers "
             "%u\n",
             loader->in_call, loader->revoking, loader->idle, atomic_load(&loader->wants),
-            atomic_load(&loader->starving), loader->visitors, loader->lent, loader->batches->count,
-            loader->scratch_count, (unsigned long long)atomic_load(&loader->lacking),
+            atomic_load(&loader->starving), loader->visits.visitors, loader->lent,
+            loader->batches->count, loader->scratch_count,
+            (unsigned long long)atomic_load(&loader->lacking),
             (unsigned long long)loader->rows->take, (unsigned long long)loader->rows->make,
             atomic_load(&loader->runtime->worker_count), atomic_load(&loader->runtime->sleepers));
     for (uint32_t i = 0; i < loader->rows->cap; i++) {

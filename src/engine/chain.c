@@ -109,7 +109,7 @@ void brim__chain_recall(brim_loader *loader, uint64_t ticket) {
     if (slot == NULL) {
         return;
     }
-    loader->begun = (struct brim__cursor){ .epoch = slot->epoch, .index = slot->index };
+    loader->reached.begun = (struct brim__cursor){ .epoch = slot->epoch, .index = slot->index };
     for (uint32_t r = 0; r < loader->ring_count; r++) {
         struct brim__ring *ring = &loader->ring[r];
         for (uint32_t i = 0; i < ring->cap; i++) {
@@ -129,7 +129,7 @@ void brim__chain_abandon(brim_loader *loader) {
         brim__ring_abandon(&loader->ring[i], ticket);
     }
     loader->stream.unmade.slot = NULL;
-    loader->begun = loader->taken;
+    loader->reached.begun = loader->reached.taken;
     brim__loader_want(loader);
 }
 
@@ -181,7 +181,7 @@ uint64_t brim__chain_revoke(void *holder, brim_memory kind, uint64_t wanted) {
     }
     loader->revoking = false;
     brim__loader_note_lacking(loader);
-    loader->stats.revoked += freed > 0;
+    loader->report.stats.revoked += freed > 0;
     brim__loader_want(loader);
     brim__loader_event(loader);
     brim__loader_unlock(loader);

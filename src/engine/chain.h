@@ -1,7 +1,8 @@
 /*
  * chain.h: the rings of a loader as one: their head, turning, recall and revocation.
  *
- * `next` takes batches from the last ring and knows no other. Workers turn the rings from the
+ * `next` takes batches from the last ring; a batch of the ring before it that must be seen before
+ * it is uploaded comes to it as the head. Workers turn the rings from the
  * last to the first: what is nearest to the consumer is done first. Revocation and seeks walk
  * them all. The rings that hold batches use the same tickets: `take` of the batches on the host is
  * `make` of the device ring.
@@ -45,7 +46,7 @@ bool brim__chain_is_worked_at(const brim_loader *loader);
 
 /* The batches from `ticket` on that are not lent are begun again later. Not after a sequencer. */
 void brim__chain_recall(brim_loader *loader, uint64_t ticket);
-/* All that is not lent is dropped; what is made next is where loader->taken stands. */
+/* All that is not lent is dropped; what is made next is where loader->reached.taken stands. */
 void brim__chain_abandon(brim_loader *loader);
 
 /* A brim__revoke. Takes the locks itself. */

@@ -13,8 +13,8 @@
 
 void brim__begin(brim_loader *loader, struct brim__slot *slot) {
     slot->ticket = loader->rows->make++;
-    slot->epoch = loader->begun.epoch;
-    slot->index = loader->begun.index++;
+    slot->epoch = loader->reached.begun.epoch;
+    slot->index = loader->reached.begun.index++;
     slot->claims.ended = false;
 }
 
@@ -28,15 +28,15 @@ static struct brim__slot *begin_delivery(brim_loader *loader) {
     if (slot == NULL) {
         return NULL;
     }
-    struct brim__shard shard = brim__loader_shard(loader, loader->begun.epoch);
-    if (loader->begun.index >= brim__shard_deliveries(&shard)) {
-        loader->begun = (struct brim__cursor){ .epoch = loader->begun.epoch + 1 };
-        shard = brim__loader_shard(loader, loader->begun.epoch);
+    struct brim__shard shard = brim__loader_shard(loader, loader->reached.begun.epoch);
+    if (loader->reached.begun.index >= brim__shard_deliveries(&shard)) {
+        loader->reached.begun = (struct brim__cursor){ .epoch = loader->reached.begun.epoch + 1 };
+        shard = brim__loader_shard(loader, loader->reached.begun.epoch);
         if (brim__shard_deliveries(&shard) == 0) {
             return NULL;
         }
     }
-    brim__shard_delivery(&shard, loader->begun.index, &slot->delivery);
+    brim__shard_delivery(&shard, loader->reached.begun.index, &slot->delivery);
     slot->rows = (uint32_t)slot->delivery.rows;
     brim__begin(loader, slot);
     brim__slot_restart(slot);
@@ -85,8 +85,9 @@ bool brim__claim(brim_loader *loader, bool head_only, struct brim__run *run) {
         claims->returned = 0;
         return true;
     }
-    const uint64_t most =
-        loader->ns_per_row == 0 ? 4 : brim__max(1, RUN_NS / brim__max(1, loader->ns_per_row));
+    const uint64_t most = loader->pace.ns_per_row == 0
+                              ? 4
+                              : brim__max(1, RUN_NS / brim__max(1, loader->pace.ns_per_row));
     const uint32_t left = slot->rows - claims->given;
     run->first = claims->given;
     run->count = (uint32_t)brim__min(brim__min(most, MOST_RUN), left);

@@ -30,14 +30,14 @@ brim_status brim__runtime_use(brim_runtime *runtime, const struct brim__device *
 
 bool brim__pool_polls(brim_runtime *runtime) {
     bool polls = false;
-    for (brim_loader *loader = runtime->loaders; loader != NULL; loader = loader->next) {
+    for (brim_loader *loader = runtime->loaders; loader != NULL; loader = loader->visits.next) {
         polls |= atomic_load(&loader->polls);
     }
     return polls;
 }
 
 void brim__pool_poll(brim_runtime *runtime) {
-    for (brim_loader *loader = runtime->loaders; loader != NULL; loader = loader->next) {
+    for (brim_loader *loader = runtime->loaders; loader != NULL; loader = loader->visits.next) {
         if (atomic_load(&loader->polls)) {
             brim__loader_want(loader);
         }

@@ -62,20 +62,17 @@ bool brim__lend_is_begun(const brim_loader *loader) {
 }
 
 brim_status brim__lend_begin(brim_loader *loader) {
-    if (brim__lend_is_begun(loader) || loader->position->at_end(loader)) {
-        return BRIM_OK; /* at the end no batch comes */
+    if (brim__lend_is_begun(loader) || !loader->position->goes_on(loader)) {
+        return BRIM_OK; /* at the end of an epoch no slot is needed */
     }
     if (loader->lent >= loader->hold + loader->beyond) {
-        return loader->position->goes_on(loader) ? refuse(loader, NULL) : BRIM_OK;
+        return refuse(loader, NULL);
     }
     brim_status status = BRIM_OK;
     while (status == BRIM_OK && brim__ring_firm(loader->last) <= loader->lent) {
         status = brim__ring_firm_up(loader, loader->last);
     }
     brim__lend_end(loader); /* a batch may have been released while the mutex was */
-    if (status == BRIM_STATUS_BUDGET && !loader->position->goes_on(loader)) {
-        return BRIM_OK; /* tried again when a batch is there */
-    }
     if (status == BRIM_STATUS_BUDGET) {
         char why[BRIM__DETAIL_BYTES / 2];
         brim__copy_text(why, sizeof why, brim_detail());
@@ -117,9 +114,9 @@ bool brim__lend_passes_over(const brim_loader *loader, const struct brim__slot *
 
 /* As if it had been lent and released. Positions stay as they are. */
 static void pass_over(brim_loader *loader, struct brim__slot *slot) {
-    loader->epoch_bad += slot->bad_rows;
-    loader->stats.skipped += slot->bad_rows;
-    loader->stats.empty++;
+    loader->reached.epoch_bad += slot->bad_rows;
+    loader->report.stats.skipped += slot->bad_rows;
+    loader->report.stats.empty++;
     loader->position->took(loader, slot);
     for (struct brim__ring *ring = loader->last; ring != slot->ring; ring = ring->from) {
         ring->take++; /* it was not uploaded: batches with bad samples wait for `next` */
@@ -132,10 +129,10 @@ static void pass_over(brim_loader *loader, struct brim__slot *slot) {
 /* Once is enough. */
 static void warn_of_empty(brim_loader *loader, const struct brim__slot *slot) {
     const bool ranks = loader->plan->shard.world > 1;
-    if (loader->stats.warning[0] != '\0') {
+    if (loader->report.stats.warning[0] != '\0') {
         return;
     }
-    snprintf(loader->stats.warning, sizeof loader->stats.warning,
+    snprintf(loader->report.stats.warning, sizeof loader->report.stats.warning,
              "on_error=skip: all samples of epoch %llu, step %llu%s were bad; the batch is "
              "delivered without valid rows so that %s: skip it, or use on_error=replace",
              (unsigned long long)slot->epoch, (unsigned long long)slot->delivery.step,
@@ -152,7 +149,7 @@ static brim_status inspect(brim_loader *loader, struct brim__slot *slot) {
     }
     const uint64_t cap = loader->plan->batching.max_errors;
     const uint64_t bad = slot->bad_rows + slot->skipped + slot->replaced_rows;
-    if (bad > 0 && loader->epoch_bad + bad > cap) {
+    if (bad > 0 && loader->reached.epoch_bad + bad > cap) {
         brim_status status =
             brim__fail(BRIM_STATUS_CORRUPT,
                        "more than max_errors=%llu bad samples in epoch %llu by step %llu: %s",
@@ -200,8 +197,8 @@ static void describe(brim_loader *loader, struct brim__slot *slot) {
 
 static void count(brim_loader *loader, const struct brim__slot *slot) {
     const struct brim_batch *batch = &slot->batch;
-    brim_stats *stats = &loader->stats;
-    loader->epoch_bad += batch->info.skipped + slot->replaced_rows;
+    brim_stats *stats = &loader->report.stats;
+    loader->reached.epoch_bad += batch->info.skipped + slot->replaced_rows;
     stats->samples += batch->info.valid_rows;
     stats->batches++;
     stats->skipped += batch->info.skipped;
@@ -214,7 +211,7 @@ static void count(brim_loader *loader, const struct brim__slot *slot) {
         stats->bytes += batch->field[f].bytes;
     }
     if (stats->first_batch_ns == 0) {
-        stats->first_batch_ns = brim__now() - loader->opened_ns;
+        stats->first_batch_ns = brim__now() - loader->report.opened_ns;
     }
 }
 

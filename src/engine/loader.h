@@ -60,6 +60,38 @@ struct brim__pulls {
     } unmade;
 };
 
+/* Of the runtime's pool, under its lock. */
+struct brim__visits {
+    uint32_t visitors;        /* workers inside */
+    uint64_t turn;            /* when the last one came */
+    struct brim_loader *next; /* in the list of the runtime */
+};
+
+/* How far the loader is. */
+struct brim__reached {
+    struct brim__cursor taken; /* the next that `next` lends or, of chunks, the sequencer takes */
+    struct brim__cursor begun; /* the next to begin */
+    uint64_t base, base_epoch; /* a restored epoch that begins at `base` */
+    uint64_t epoch_bad;        /* samples skipped or replaced in this epoch */
+};
+
+/* How long rows take. */
+struct brim__pace {
+    uint64_t ns_per_row; /* running mean; 0: unknown */
+    uint64_t runs;
+    bool cold; /* reads take long: give advice */
+};
+
+/* What the program can ask for. */
+struct brim__report {
+    uint64_t opened_ns;
+    brim_stats stats;
+    struct brim__stage_time *stage; /* plan->info.stage_count */
+    struct brim__failure failure;   /* the last of `next`, seek, state and restore */
+    char error[BRIM__ERRORS_KEPT][BRIM__SAMPLE_ERROR]; /* a ring; the latest at errors - 1 */
+    uint64_t errors;
+};
+
 /* How the consumer behaves. */
 struct brim__consumer {
     uint64_t waiting_since;           /* the first call that did not get the next batch; 0: none */
@@ -74,20 +106,28 @@ struct brim_loader {
     /* counts whatever `ready` is signalled for; written under the mutex. A `next` that waits
      * reads it in a loop, so it has a cache line to itself */
     _Alignas(BRIM__CACHE_LINE) atomic_uint events;
-    _Alignas(BRIM__CACHE_LINE) uint32_t visitors; /* runtime's pool lock: workers inside */
-    uint64_t turn;                                /* pool lock: when the last one came */
+    _Alignas(BRIM__CACHE_LINE) struct brim__visits visits;
+
+    /* what does not change after opening */
     brim_runtime *runtime;
     brim_plan *plan; /* its arena holds this struct */
     brim_budget *budget;
-    bool shared; /* slots, chunks and scratch are pages that other processes can map */
+    bool shared;           /* slots, chunks and scratch are pages that other processes can map */
+    uint32_t hold, beyond; /* batches that may be lent, and how many more above them */
+    uint32_t ring_count;
+    struct brim__ring *rows;                   /* the first: batches, or chunks */
+    struct brim__ring *batches;                /* that of batches on the host */
+    struct brim__ring *last;                   /* batches are lent from it */
+    struct brim__sequencer *sequencer;         /* beside its ring; NULL: a direct plan */
+    const struct brim__position_ops *position; /* as the kind of plan has it */
+    struct brim__uploader *uploader;           /* beside the device ring; NULL: there is none */
 
-    struct brim_loader *next; /* runtime's pool lock */
-    atomic_bool wants;        /* there may be work for a worker ... */
-    atomic_uint wanted;       /* ... as often as that was said */
-    atomic_bool starving;     /* a consumer waits for rows */
-    atomic_bool interrupted;  /* `next` is to return; also what it makes itself stops by it */
-    atomic_bool stopping;     /* being closed: what workers make stops by it */
-    atomic_bool polls;        /* there are events of a device to look for */
+    atomic_bool wants;       /* there may be work for a worker ... */
+    atomic_uint wanted;      /* ... as often as that was said */
+    atomic_bool starving;    /* a consumer waits for rows */
+    atomic_bool interrupted; /* `next` is to return; also what it makes itself stops by it */
+    atomic_bool stopping;    /* being closed: what workers make stops by it */
+    atomic_bool polls;       /* there are events of a device to look for */
 
     brim__mutex mutex;
     brim__condition ready; /* the head may be ready; a thread has left; closing */
@@ -96,42 +136,23 @@ struct brim_loader {
     bool in_call;  /* a thread is inside next, seek, state or restore */
     bool revoking; /* memory is being given up: claim nothing new */
     bool idle;     /* no call has come for long: others have its elastic memory first */
-    uint32_t hold, lent;
-    uint32_t beyond; /* batches that may be lent above `hold` */
+    uint32_t lent;
 
-    const struct brim__position_ops *position; /* as the kind of plan has it */
     struct brim__ring ring[BRIM__MOST_RINGS];
-    uint32_t ring_count;
-    struct brim__ring *rows;           /* the first: batches, or chunks */
-    struct brim__ring *batches;        /* that of batches on the host */
-    struct brim__ring *last;           /* batches are lent from it */
-    struct brim__sequencer *sequencer; /* beside its ring; NULL: a direct plan */
-    struct brim__uploader *uploader;   /* beside the device ring; NULL: there is none */
-
     struct brim__scratch *scratch; /* plan->thread_cap + 1 of them; 0: firm, for `next` alone */
     uint32_t scratch_count;        /* with memory */
     _Atomic uint64_t lacking;      /* its part of the runtime's; written under the mutex */
     uint64_t regrown_ns;
 
-    struct brim__cursor taken; /* the next that `next` lends or, of chunks, the sequencer takes */
-    struct brim__cursor begun; /* the next to begin */
-    uint64_t base, base_epoch; /* a restored epoch that begins at `base` */
-    uint64_t epoch_bad;        /* samples skipped or replaced in this epoch */
-    uint64_t ns_per_row;       /* running mean; 0: unknown */
-    uint64_t runs;
-    bool cold; /* reads take long: give advice */
+    struct brim__reached reached;
+    struct brim__pace pace;
     struct brim__pulls stream;
     struct brim__consumer consumer;
-
-    uint64_t opened_ns;
-    brim_stats stats;
-    struct brim__stage_time *stage; /* plan->info.stage_count */
-    struct brim__failure failure;   /* the last of `next`, seek, state and restore */
-    char error[BRIM__ERRORS_KEPT][BRIM__SAMPLE_ERROR]; /* a ring; the latest at errors - 1 */
-    uint64_t errors;
+    struct brim__report report;
 };
 
-/* With assertions, all that the drawings say is checked whenever the mutex is released. */
+/* With assertions, all that the drawings say is checked where a thread leaves the loader or waits
+ * in it. */
 #ifdef NDEBUG
 #define BRIM__CHECK_CHAIN(loader) ((void)0)
 #else

@@ -69,12 +69,12 @@ void brim__log_opened(brim_loader *loader) {
 }
 
 void brim__log_next(brim_loader *loader, brim_status status, bool warned) {
-    const bool empty = !warned && loader->stats.warning[0] != '\0';
+    const bool empty = !warned && loader->report.stats.warning[0] != '\0';
     if (loader->runtime->log == NULL || (!empty && status != BRIM_STATUS_END)) {
         return;
     }
-    char warning[sizeof loader->stats.warning];
-    memcpy(warning, loader->stats.warning, sizeof warning);
+    char warning[sizeof loader->report.stats.warning];
+    memcpy(warning, loader->report.stats.warning, sizeof warning);
     brim__loader_unlock(loader); /* in_call keeps the loader */
     if (empty) {
         tell(loader->runtime, BRIM_LOG_WARNING, "%s", warning);

@@ -54,25 +54,26 @@ struct brim__scratch *brim__scratch_take(brim_loader *loader, bool is_next) {
 /* mutex held: time and counts of a run enter the loader's. */
 static void account(brim_loader *loader, const struct brim__run *run, uint64_t took) {
     const uint64_t per_row = brim__max(1, took / brim__max(1, run->count));
-    loader->ns_per_row = loader->ns_per_row == 0
-                             ? per_row
-                             : loader->ns_per_row - (loader->ns_per_row >> MEAN_SHIFT) +
-                                   (per_row >> MEAN_SHIFT) + (per_row > loader->ns_per_row);
-    loader->stats.read_bytes += run->read_bytes;
+    loader->pace.ns_per_row =
+        loader->pace.ns_per_row == 0
+            ? per_row
+            : loader->pace.ns_per_row - (loader->pace.ns_per_row >> MEAN_SHIFT) +
+                  (per_row >> MEAN_SHIFT) + (per_row > loader->pace.ns_per_row);
+    loader->report.stats.read_bytes += run->read_bytes;
     /* stages of whole batches, the last ones, are counted by those */
     for (uint32_t i = 0; i < loader->plan->info.stage_count - loader->plan->batch_steps; i++) {
-        loader->stage[i].samples += run->count;
+        loader->report.stage[i].samples += run->count;
         if (run->timed) {
-            loader->stage[i].timed_ns += run->stage_ns[i];
-            loader->stage[i].timed_samples += run->count;
+            loader->report.stage[i].timed_ns += run->stage_ns[i];
+            loader->report.stage[i].timed_samples += run->count;
         }
     }
     if (run->timed) {
-        loader->cold = run->slowest_fetch_ns > COLD_NS;
+        loader->pace.cold = run->slowest_fetch_ns > COLD_NS;
     }
     for (uint32_t i = 0; i < run->texts; i++) {
-        brim__copy_text(loader->error[loader->errors++ % BRIM__ERRORS_KEPT], BRIM__SAMPLE_ERROR,
-                        run->text[i]);
+        brim__copy_text(loader->report.error[loader->report.errors++ % BRIM__ERRORS_KEPT],
+                        BRIM__SAMPLE_ERROR, run->text[i]);
     }
 }
 
@@ -112,7 +113,7 @@ brim_status brim__batch_act(brim_loader *loader, const struct brim__batch_call *
     }
     brim__lock(&loader->mutex);
     for (uint32_t i = 0; i < done; i++) {
-        struct brim__stage_time *time = &loader->stage[plan->batch_step[i].stage];
+        struct brim__stage_time *time = &loader->report.stage[plan->batch_step[i].stage];
         time->samples += call->rows;
         time->timed_samples += call->rows;
         time->timed_ns += took[i];
@@ -179,8 +180,8 @@ void brim__run_begin(struct brim__run *run, brim_loader *loader, bool is_next) {
     run->scratch = run->memory->pages.memory;
     run->batch_region = brim__pages_region(&run->slot->pages);
     run->scratch_region = brim__pages_region(&run->memory->pages);
-    run->timed = loader->runs++ % TIMED_EVERY == 0;
-    run->advise = loader->cold;
+    run->timed = loader->pace.runs++ % TIMED_EVERY == 0;
+    run->advise = loader->pace.cold;
     run->error = BRIM_OK;
     run->error_row = run->bad_rows = run->replaced_rows = run->texts = 0;
     run->read_bytes = run->slowest_fetch_ns = 0;

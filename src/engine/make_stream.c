@@ -29,7 +29,7 @@ static struct brim__slot *begin_chunk(brim_loader *loader) {
 static void give_up(brim_loader *loader, struct brim__slot *slot) {
     if (!slot->abandoned) {
         loader->rows->make--;
-        loader->begun.index--;
+        loader->reached.begun.index--;
     }
     slot->busy = 0;
     brim__slot_free(slot);

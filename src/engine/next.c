@@ -164,7 +164,7 @@ brim_status brim_loader_next(brim_loader *loader, int64_t timeout_ns, brim_batch
         return status;
     }
     struct brim__consumer *consumer = &loader->consumer;
-    const bool warned = loader->stats.warning[0] != '\0';
+    const bool warned = loader->report.stats.warning[0] != '\0';
     const uint64_t began = brim__now();
     brim__loader_used(loader, began);
     uint64_t deadline = UINT64_MAX;
@@ -184,7 +184,7 @@ brim_status brim_loader_next(brim_loader *loader, int64_t timeout_ns, brim_batch
     if (starving) {
         atomic_store(&loader->starving, false);
         consumer->used_ns = brim__now();
-        loader->stats.waited_ns += consumer->used_ns - began;
+        loader->report.stats.waited_ns += consumer->used_ns - began;
     }
     if (status != BRIM_STATUS_TIMEOUT && status != BRIM_STATUS_INTERRUPTED) {
         consumer->waiting_since = 0;

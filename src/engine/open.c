@@ -140,7 +140,7 @@ static brim_loader *lay_out(struct walk *walk, const brim_plan *plan) {
         loader->position = sequenced ? &brim__position_sequenced : &brim__position_direct;
         loader->uploader = there ? uploader : NULL;
         loader->scratch = scratch;
-        loader->stage = stage;
+        loader->report.stage = stage;
     }
     return loader;
 }
@@ -479,9 +479,9 @@ static brim_status loader_open(brim_runtime *runtime, const brim_pipeline *pipel
         free_core(loader);
         return status;
     }
-    loader->opened_ns = began;
+    loader->report.opened_ns = began;
     start(loader, options.growth);
-    loader->stats.opening_ns = brim__now() - began;
+    loader->report.stats.opening_ns = brim__now() - began;
     brim__log_opened(loader);
     *out = loader;
     return BRIM_OK;

@@ -17,7 +17,7 @@
 /* pool held */
 static bool suits(const struct brim__worker *worker, brim_loader *loader) {
     return atomic_load(&loader->wants) && loader->plan->stack_usable <= worker->usable &&
-           loader->plan->info.threads > loader->visitors;
+           loader->plan->info.threads > loader->visits.visitors;
 }
 
 /* pool held: whether `a` is to be served before `b`. */
@@ -26,13 +26,14 @@ static bool comes_before(brim_loader *a, brim_loader *b) {
     if (a_starves != b_starves) {
         return a_starves;
     }
-    return a->visitors != b->visitors ? a->visitors < b->visitors : a->turn < b->turn;
+    return a->visits.visitors != b->visits.visitors ? a->visits.visitors < b->visits.visitors
+                                                    : a->visits.turn < b->visits.turn;
 }
 
 /* pool held: the loader to serve now, or NULL. */
 static brim_loader *pick(brim_runtime *runtime, const struct brim__worker *worker) {
     brim_loader *first = NULL;
-    for (brim_loader *loader = runtime->loaders; loader != NULL; loader = loader->next) {
+    for (brim_loader *loader = runtime->loaders; loader != NULL; loader = loader->visits.next) {
         if (suits(worker, loader) && (first == NULL || comes_before(loader, first))) {
             first = loader;
         }
@@ -86,14 +87,14 @@ static void *run_worker(void *argument) {
             hand_over(runtime);
         }
         polled = false;
-        loader->visitors++;
-        loader->turn = ++runtime->turns;
+        loader->visits.visitors++;
+        loader->visits.turn = ++runtime->turns;
         worker->in_callback_loader = loader->plan->callback;
         brim__unlock(&runtime->pool);
         brim__chain_turn(loader, false);
         brim__lock(&runtime->pool);
         worker->in_callback_loader = false;
-        loader->visitors--;
+        loader->visits.visitors--;
         brim__broadcast(&runtime->left);
     }
     brim__unlock(&runtime->pool);
@@ -209,7 +210,7 @@ void brim__pool_grow(brim_runtime *runtime, uint32_t wanted, uint64_t usable) {
 
 void brim__pool_enter(brim_runtime *runtime, brim_loader *loader) {
     brim__lock(&runtime->pool);
-    loader->next = runtime->loaders;
+    loader->visits.next = runtime->loaders;
     runtime->loaders = loader;
     runtime->loader_count++;
     brim__unlock(&runtime->pool);
@@ -219,11 +220,11 @@ void brim__pool_leave(brim_runtime *runtime, brim_loader *loader) {
     brim__lock(&runtime->pool);
     struct brim_loader **link = &runtime->loaders;
     while (*link != loader) {
-        link = &(*link)->next;
+        link = &(*link)->visits.next;
     }
-    *link = loader->next;
+    *link = loader->visits.next;
     runtime->loader_count--;
-    while (loader->visitors > 0) {
+    while (loader->visits.visitors > 0) {
         brim__wait(&runtime->left, &runtime->pool, UINT64_MAX);
     }
     brim__unlock(&runtime->pool);
@@ -232,7 +233,8 @@ void brim__pool_leave(brim_runtime *runtime, brim_loader *loader) {
 /* Caches leave free what the loaders' workers need to come back. */
 static void note_lacking(brim_runtime *runtime) {
     brim__lock(&runtime->pool);
-    for (struct brim_loader *loader = runtime->loaders; loader != NULL; loader = loader->next) {
+    for (struct brim_loader *loader = runtime->loaders; loader != NULL;
+         loader = loader->visits.next) {
         brim__lock(&loader->mutex);
         brim__loader_note_lacking(loader);
         brim__unlock(&loader->mutex);

@@ -4,12 +4,12 @@
 #include "engine/position.h"
 
 static uint64_t epoch_of(const brim_loader *loader) {
-    return loader->taken.epoch;
+    return loader->reached.taken.epoch;
 }
 
 static bool at_end(const brim_loader *loader) {
-    const struct brim__shard shard = brim__loader_shard(loader, loader->taken.epoch);
-    return loader->taken.index >= brim__shard_deliveries(&shard);
+    const struct brim__shard shard = brim__loader_shard(loader, loader->reached.taken.epoch);
+    return loader->reached.taken.index >= brim__shard_deliveries(&shard);
 }
 
 static bool goes_on(const brim_loader *loader) {
@@ -18,18 +18,18 @@ static bool goes_on(const brim_loader *loader) {
 
 /* What has been made of the next epoch is kept. */
 static brim_status end(brim_loader *loader) {
-    const uint64_t epoch = loader->taken.epoch;
+    const uint64_t epoch = loader->reached.taken.epoch;
     if (!at_end(loader)) {
         return BRIM_OK;
     }
-    loader->epoch_bad = 0;
-    loader->taken = (struct brim__cursor){ .epoch = epoch + 1 };
+    loader->reached.epoch_bad = 0;
+    loader->reached.taken = (struct brim__cursor){ .epoch = epoch + 1 };
     return brim__end_of_epoch(epoch);
 }
 
 static void took(brim_loader *loader, const struct brim__slot *slot) {
     (void)slot;
-    loader->taken.index++;
+    loader->reached.taken.index++;
 }
 
 static void after(const brim_batch *batch, struct brim__position *position) {
@@ -48,11 +48,12 @@ static void after(const brim_batch *batch, struct brim__position *position) {
 }
 
 static void read(brim_loader *loader, struct brim__position *position) {
-    const struct brim__shard shard = brim__loader_shard(loader, loader->taken.epoch);
-    *position = (struct brim__position){ .epoch = loader->taken.epoch, .sample = UINT64_MAX };
-    if (loader->taken.index < brim__shard_deliveries(&shard)) {
+    const struct brim__shard shard = brim__loader_shard(loader, loader->reached.taken.epoch);
+    *position =
+        (struct brim__position){ .epoch = loader->reached.taken.epoch, .sample = UINT64_MAX };
+    if (loader->reached.taken.index < brim__shard_deliveries(&shard)) {
         struct brim__delivery delivery;
-        brim__shard_delivery(&shard, loader->taken.index, &delivery);
+        brim__shard_delivery(&shard, loader->reached.taken.index, &delivery);
         position->sample = delivery.resume;
         position->micro = delivery.micro;
     }

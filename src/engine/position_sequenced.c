@@ -32,14 +32,14 @@ static bool goes_on(const brim_loader *loader) {
 static brim_status check_end(brim_loader *loader) {
     const struct brim__sequencer *sequencer = loader->sequencer;
     const uint64_t most = loader->plan->batching.max_errors;
-    if (sequencer->tail > 0 && loader->epoch_bad + sequencer->tail > most) {
+    if (sequencer->tail > 0 && loader->reached.epoch_bad + sequencer->tail > most) {
         const brim_status many = brim__fail(
             BRIM_STATUS_CORRUPT, "more than max_errors=%llu bad samples in epoch %llu: %s",
             (unsigned long long)most, (unsigned long long)sequencer->delivered.epoch,
             sequencer->bad_text);
         return brim__at_cause(many, sequencer->bad_cause);
     }
-    loader->stats.skipped += sequencer->tail; /* no batch could count them */
+    loader->report.stats.skipped += sequencer->tail; /* no batch could count them */
     if (sequencer->step < sequencer->discard_step) {
         return brim__fail(BRIM_STATUS_INVALID, "seek to step %llu: the epoch has only %llu steps",
                           (unsigned long long)sequencer->discard_step,
@@ -51,17 +51,17 @@ static brim_status check_end(brim_loader *loader) {
 static void begin_epoch(brim_loader *loader) {
     struct brim__sequencer *sequencer = loader->sequencer;
     const struct brim__position begin = { .epoch = sequencer->delivered.epoch + 1 };
-    const struct brim__shard shard = brim__loader_shard(loader, loader->taken.epoch);
+    const struct brim__shard shard = brim__loader_shard(loader, loader->reached.taken.epoch);
     const bool stream = loader->plan->sequence.stream;
     if (!stream && sequencer->chunk == NULL &&
-        loader->taken.index >= brim__shard_deliveries(&shard)) {
+        loader->reached.taken.index >= brim__shard_deliveries(&shard)) {
         /* what has been made of the next epoch is kept */
-        loader->taken = (struct brim__cursor){ .epoch = loader->taken.epoch + 1 };
+        loader->reached.taken = (struct brim__cursor){ .epoch = loader->reached.taken.epoch + 1 };
         brim__sequencer_go(loader, &begin);
     } else {
         brim__sequenced_go(loader, &begin);
     }
-    loader->epoch_bad = 0;
+    loader->reached.epoch_bad = 0;
     if (stream && !loader->plan->sequence.seekable) {
         sequencer->phase = BRIM__SPENT;
     }

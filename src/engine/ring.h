@@ -30,7 +30,8 @@
  *   READY     yes      the next ring's thread, `next`, recall, seek
  *   LENT      yes      the consumer, which releases it
  *   LEAVING   yes      the device reads it until the event `left` is done: a staging slot whose
- *                      upload is under way, or a device slot that the consumer has released
+ *                      upload is under way, or a device slot that the consumer has released, which
+ *                      was LENT
  *
  * A batch without rows goes from FREE to READY. On the host a slot is never LEAVING, and a staging
  * slot is never LENT.

@@ -9,7 +9,7 @@
 /* ------------------------------------------------------------------- calls */
 
 brim_status brim__loader_keep_detail(brim_loader *loader, brim_status status) {
-    brim__failure_keep(&loader->failure);
+    brim__failure_keep(&loader->report.failure);
     return status;
 }
 
@@ -58,15 +58,15 @@ void brim__loader_leave(brim_loader *loader, bool wake) {
 
 struct brim__shard brim__loader_shard(const brim_loader *loader, uint64_t epoch) {
     struct brim__shard shard = loader->plan->deliveries;
-    shard.base = epoch == loader->base_epoch ? loader->base : 0;
+    shard.base = epoch == loader->reached.base_epoch ? loader->reached.base : 0;
     return shard;
 }
 
 void brim__loader_go(brim_loader *loader, uint64_t epoch, uint64_t index, uint64_t base) {
-    loader->base = base;
-    loader->base_epoch = epoch;
-    loader->taken = (struct brim__cursor){ .epoch = epoch, .index = index };
-    loader->epoch_bad = 0;
+    loader->reached.base = base;
+    loader->reached.base_epoch = epoch;
+    loader->reached.taken = (struct brim__cursor){ .epoch = epoch, .index = index };
+    loader->reached.epoch_bad = 0;
     brim__chain_abandon(loader);
 }
 

@@ -440,9 +440,9 @@ static bool turn(brim_loader *loader, bool is_next) {
 /* Begins again after the last batch that was delivered. */
 static void begin_again(brim_loader *loader) {
     const struct brim__position position = loader->sequencer->delivered;
-    const uint64_t bad = loader->epoch_bad; /* of batches that stay delivered */
+    const uint64_t bad = loader->reached.epoch_bad; /* of batches that stay delivered */
     brim__sequenced_go(loader, &position);
-    loader->epoch_bad = bad;
+    loader->reached.epoch_bad = bad;
 }
 
 /* Too many bad samples stay too many until a seek. The rows of a batch that failed as a whole may have been changed: it is made again from its

@@ -13,9 +13,10 @@ static enum brim__flow take_chunk(brim_loader *loader) {
         return flow;
     }
     brim__lock(&loader->mutex);
-    const struct brim__shard shard = brim__loader_shard(loader, loader->taken.epoch);
+    const struct brim__shard shard = brim__loader_shard(loader, loader->reached.taken.epoch);
     struct brim__slot *head = brim__ring_head(loader->rows);
-    if (!loader->plan->sequence.stream && loader->taken.index >= brim__shard_deliveries(&shard)) {
+    if (!loader->plan->sequence.stream &&
+        loader->reached.taken.index >= brim__shard_deliveries(&shard)) {
         flow = BRIM__FLOW_END;
     } else if (!brim__slot_is_ready(head)) {
         flow = BRIM__FLOW_WAIT;
@@ -33,7 +34,7 @@ static void leave_chunk(brim_loader *loader) {
     brim__lock(&loader->mutex);
     brim__slot_free(sequencer->chunk);
     loader->rows->take++;
-    loader->taken.index++;
+    loader->reached.taken.index++;
     brim__loader_want(loader);
     brim__unlock(&loader->mutex);
     brim__pool_wake(loader->runtime);

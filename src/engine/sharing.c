@@ -47,7 +47,7 @@ void brim__loader_used(brim_loader *loader, uint64_t now) {
 
 /* Mutex held. */
 static bool is_idle(const brim_loader *loader, uint64_t now) {
-    const uint64_t last = brim__max(loader->consumer.used_ns, loader->opened_ns);
+    const uint64_t last = brim__max(loader->consumer.used_ns, loader->report.opened_ns);
     return !loader->in_call &&
            last + brim__max(IDLE_NS, IDLE_GAPS * loader->consumer.gap_ns) <= now;
 }
@@ -56,7 +56,7 @@ static bool is_idle(const brim_loader *loader, uint64_t now) {
 static void find_idle(const brim_loader *loader, uint64_t now) {
     brim_runtime *runtime = loader->runtime;
     brim__lock(&runtime->pool);
-    for (brim_loader *other = runtime->loaders; other != NULL; other = other->next) {
+    for (brim_loader *other = runtime->loaders; other != NULL; other = other->visits.next) {
         if (other == loader) {
             continue;
         }
@@ -125,7 +125,7 @@ static brim_budget *find_richest(const brim_loader *loader, uint64_t *bytes) {
     brim_budget *richest = NULL;
     *bytes = 0;
     brim__lock(&runtime->pool);
-    for (brim_loader *other = runtime->loaders; other != NULL; other = other->next) {
+    for (brim_loader *other = runtime->loaders; other != NULL; other = other->visits.next) {
         brim__lock(&other->mutex);
         const uint64_t gives = other == loader ? 0
                                                : brim__ring_spare(other, other->batches) *

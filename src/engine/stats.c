@@ -24,15 +24,15 @@ brim_status brim_loader_read_stats(brim_loader *loader, brim_stats *given) {
     const uint32_t threads = loader->runtime->worker_count;
     brim__unlock(&loader->runtime->pool);
     brim__lock(&loader->mutex);
-    brim_stats stats = loader->stats;
+    brim_stats stats = loader->report.stats;
     stats.epoch = loader->position->epoch(loader);
     stats.ended = loader->position->at_end(loader);
     stats.threads = threads;
     stats.slots = loader->batches->count - brim__ring_count(loader->batches, BRIM__SLOT_MAPPING);
     stats.lent = loader->lent;
     stats.stage_count = loader->plan->info.stage_count;
-    stats.error_count = (uint32_t)brim__min(loader->errors, BRIM__ERRORS_KEPT);
-    stats.errors = loader->errors;
+    stats.error_count = (uint32_t)brim__min(loader->report.errors, BRIM__ERRORS_KEPT);
+    stats.errors = loader->report.errors;
     stats.cache_count = loader->plan->cache_count;
     if (loader->uploader != NULL) {
         stats.device_slots =
@@ -74,7 +74,7 @@ brim_status brim_loader_read_stage_stats(brim_loader *loader, size_t stage,
                           loader->plan->info.stage_count);
     }
     brim__lock(&loader->mutex);
-    const struct brim__stage_time time = loader->stage[stage];
+    const struct brim__stage_time time = loader->report.stage[stage];
     brim__unlock(&loader->mutex);
     brim_stage_stats stats = {
         .name = loader->plan->stage[stage].name,
@@ -95,11 +95,12 @@ brim_status brim_loader_error(brim_loader *loader, size_t index, char *text, siz
         return brim__forked();
     }
     brim__lock(&loader->mutex);
-    const uint64_t kept = brim__min(loader->errors, BRIM__ERRORS_KEPT);
+    const uint64_t kept = brim__min(loader->report.errors, BRIM__ERRORS_KEPT);
     const bool found = index < kept && text_bytes > 0;
     if (found) {
-        brim__copy_text(text, text_bytes,
-                        loader->error[(loader->errors - 1 - index) % BRIM__ERRORS_KEPT]);
+        brim__copy_text(
+            text, text_bytes,
+            loader->report.error[(loader->report.errors - 1 - index) % BRIM__ERRORS_KEPT]);
     }
     brim__unlock(&loader->mutex);
     return found
@@ -116,7 +117,7 @@ void brim_loader_detail(brim_loader *loader, char *text, size_t text_bytes) {
         return;
     }
     brim__lock(&loader->mutex);
-    brim__copy_text(text, text_bytes, loader->failure.text);
+    brim__copy_text(text, text_bytes, loader->report.failure.text);
     brim__unlock(&loader->mutex);
 }
 
@@ -126,7 +127,7 @@ brim_status brim_loader_read_failure(brim_loader *loader, brim_failure *failure)
         return status;
     }
     brim__lock(&loader->mutex);
-    status = brim__failure_tell(&loader->failure, failure);
+    status = brim__failure_tell(&loader->report.failure, failure);
     brim__unlock(&loader->mutex);
     return status;
 }

@@ -1,6 +1,6 @@
 /*
  * upload_failure.c: what happens to a batch whose upload or copy failed: the rows of the table of
- * failures in docs/engine.md from the upload on.
+ * failures in docs/engine.md on uploads and copies.
  */
 #include "engine/upload.h"
 
