@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TEXT_BYTES 512
-
 static bool is_known(const struct bad *bad, const char *text) {
     for (size_t i = 0; i < bad->count; i++) {
         if (strcmp(bad->texts[i], text) == 0) {
@@ -30,22 +28,20 @@ static void keep(struct bad *bad, const char *text) {
     bad->texts[bad->count++] = strcpy(copy, text);
 }
 
-/* Workers may add a text between two calls, which moves the others: then one would
- * be passed over, and the list is read once more. */
 void bad_look(struct bad *bad, brim_loader *loader) {
-    brim_stats before, after = BRIM_STATS_INIT;
-    char text[TEXT_BYTES];
-    brim_status status = brim_loader_read_stats(loader, &after);
-    do {
-        before = after;
-        /* the loader counts from the latest */
-        for (uint32_t i = before.error_count; status == BRIM_OK && i-- > 0;) {
-            if (brim_loader_error(loader, i, text, sizeof text) == BRIM_OK) {
-                keep(bad, text);
-            }
+    brim_stats stats = BRIM_STATS_INIT;
+    if (brim_loader_read_stats(loader, &stats) != BRIM_OK) {
+        return;
+    }
+    if (stats.errors - bad->seen > stats.error_count) {
+        bad->seen = stats.errors - stats.error_count; /* those before are kept no more */
+    }
+    for (; bad->seen < stats.errors; bad->seen++) {
+        brim_failure failure = BRIM_FAILURE_INIT;
+        if (brim_loader_read_error(loader, bad->seen, &failure) == BRIM_OK) {
+            keep(bad, failure.text);
         }
-        status = brim_loader_read_stats(loader, &after);
-    } while (status == BRIM_OK && after.errors != before.errors);
+    }
 }
 
 void bad_free(struct bad *bad) {

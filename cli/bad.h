@@ -11,7 +11,8 @@
 #include <brim.h>
 
 struct bad {
-    size_t most; /* that are kept; those after them are not looked at */
+    size_t most;   /* that are kept; those after them are not looked at */
+    uint64_t seen; /* bad samples of the loader so far */
     size_t count;
     char **texts; /* in the order in which they were met */
 };

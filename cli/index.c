@@ -12,11 +12,10 @@
 
 #define TEXT_BYTES 8192
 
-/* A path becomes the pipeline that reads it. A word with blanks that is no file
- * is a pipeline. */
+/* A path becomes the pipeline that reads it. */
 static brim_status find_text(const char *subject, char text[TEXT_BYTES]) {
     struct stat file;
-    if (stat(subject, &file) != 0 && strchr(subject, ' ') != NULL && strlen(subject) < TEXT_BYTES) {
+    if (stat(subject, &file) != 0 && strlen(subject) < TEXT_BYTES && is_pipeline(subject)) {
         strcpy(text, subject);
         return BRIM_OK;
     }

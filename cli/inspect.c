@@ -55,20 +55,6 @@ struct inspection {
 
 /* ------------------------------------------------------------------ looking */
 
-/* Whether what is no file was meant as a pipeline: it is one, or what is wrong with it comes after
- * the name of a stage. */
-static bool is_pipeline(const char *subject) {
-    brim_failure failure = BRIM_FAILURE_INIT;
-    brim_pipeline *pipeline;
-    if (brim_pipeline_parse(subject, &pipeline) == BRIM_OK) {
-        brim_pipeline_free(pipeline);
-        return true;
-    }
-    return brim_failure_read(&failure) == BRIM_OK && failure.end > 0 &&
-           (failure.stage_index > 0 || brim_stage_find(failure.stage) != NULL) &&
-           strlen(subject) > strlen(failure.stage);
-}
-
 static brim_status find_text(struct inspection *inspection) {
     struct stat file;
     brim_status status;

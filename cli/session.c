@@ -67,7 +67,7 @@ static brim_status larger_new(const struct session *session, brim_runtime **runt
         given.shared_name = name;
         given.shared_bytes = given.host_bytes;
     }
-    given.threads = 0;
+    given.threads = options->threads; /* a loader has a record for each: none runs for a plan */
     given.index_dir = index_directory(options, text);
     given.trust_foreign = options->trust_foreign;
     return brim_runtime_new(&given, runtime);
@@ -194,6 +194,19 @@ void session_end(struct session *session) {
 }
 
 /* ------------------------------------------------------------- the outline */
+
+bool is_pipeline(const char *subject) {
+    brim_failure failure = BRIM_FAILURE_INIT;
+    brim_pipeline *pipeline;
+    if (brim_pipeline_parse(subject, &pipeline) == BRIM_OK) {
+        brim_pipeline_free(pipeline);
+        return true;
+    }
+    if (brim_failure_read(&failure) != BRIM_OK || strlen(subject) <= strlen(failure.stage)) {
+        return false;
+    }
+    return failure.at > 0 || (failure.end > 0 && brim_stage_find(failure.stage) != NULL);
+}
 
 static bool is_stream(const char *word) {
     struct stat facts;

@@ -49,6 +49,9 @@ brim_status session_load(struct session *session, brim_loader **loader);
 /* brim_plan_verify, with progress. */
 brim_status session_verify(struct session *session, const brim_plan *plan);
 
+/* Whether what is no file was meant as a pipeline: it is one, or what is wrong with it comes after
+ * the name of a stage. */
+bool is_pipeline(const char *subject);
 /* Stage `index` of a pipeline, those in parentheses counted; false: past the end. */
 bool stage_at(const brim_pipeline *pipeline, size_t index, brim_pipeline_stage *stage);
 /* Value `number` of an argument of that stage; false: it has none. */

@@ -1059,7 +1059,7 @@ typedef struct brim_stats {
     uint32_t lent;           /* batches lent now */
     uint32_t revoked;        /* times that memory was taken from it */
     uint32_t stage_count;    /* stages, see brim_loader_read_stage_stats */
-    uint32_t error_count;    /* texts that are kept: the last few, see brim_loader_error */
+    uint32_t error_count;    /* bad samples that are kept, see brim_loader_read_error */
     int ended;       /* 1: `epoch` has no more batches: brim_loader_next returns BRIM_STATUS_END */
     uint64_t errors; /* bad samples met so far, including those of batches made ahead */
     uint32_t cache_count;  /* caches of the pipeline, see brim_loader_read_cache_stats */
@@ -1104,10 +1104,12 @@ typedef struct brim_cache_stats {
 #define BRIM_CACHE_STATS_INIT BRIM__INIT(brim_cache_stats)
 BRIM_API brim_status brim_loader_read_cache_stats(brim_loader *loader, size_t index,
                                                   brim_cache_stats *stats);
-/* Copies the text of a recent bad sample; 0 is the latest. Workers may meet another one between
- * two calls: brim_stats.errors then differs, and each text has moved to a larger index. */
-BRIM_API brim_status brim_loader_error(brim_loader *loader, size_t index, char *text,
-                                       size_t text_bytes);
+/* The failure of a bad sample that was skipped or replaced: stage, source, number, byte, text. They
+ * are numbered from 0 since opening, and the last BRIM_ERRORS_KEPT of brim_stats.errors are kept:
+ * BRIM_STATUS_INVALID for all others. */
+#define BRIM_ERRORS_KEPT 8
+BRIM_API brim_status brim_loader_read_error(brim_loader *loader, uint64_t number,
+                                            brim_failure *failure);
 
 /* ------------------------------------------------------------ cache files
  *

@@ -346,10 +346,10 @@ static void test_skip_closes_rows_up(void **state) {
     }
 }
 
-/* The texts of bad samples are kept, the latest first. */
+/* The failures of bad samples are kept, numbered since opening. */
 static void test_skipped_samples_are_listed(void **state) {
     (void)state;
-    char text[256];
+    brim_failure failure = BRIM_FAILURE_INIT;
     for (int32_t threads = 0; threads <= 2; threads++) {
         const struct how how = with_threads(threads);
         struct session session;
@@ -365,16 +365,21 @@ static void test_skipped_samples_are_listed(void **state) {
             for (size_t i = 0; i < 3; i++) {
                 char part[64];
                 snprintf(part, sizeof part, "sample %d was spoilt", wanted[i]);
-                assert_int_equal(brim_loader_error(session.loader, i, text, sizeof text), BRIM_OK);
-                assert_non_null(strstr(text, part));
+                assert_int_equal(brim_loader_read_error(session.loader, 2 - i, &failure), BRIM_OK);
+                assert_non_null(strstr(failure.text, part));
+                assert_int_equal(failure.status, BRIM_STATUS_CALLBACK);
+                assert_int_equal(failure.sample, wanted[i]);
+                assert_string_equal(failure.stage, "callback");
+                assert_string_equal(failure.source, "@reader");
             }
-            assert_int_equal(brim_loader_error(session.loader, 3, text, sizeof text),
+            assert_int_equal(brim_loader_read_error(session.loader, 3, &failure),
                              BRIM_STATUS_INVALID);
+            assert_detail_has("the last 8 of 3");
         }
         for (uint32_t i = 0; i < stats_of(&session).error_count; i++) {
-            assert_int_equal(brim_loader_error(session.loader, i, text, sizeof text), BRIM_OK);
-            assert_non_null(strstr(text, "callback @reader, sample "));
-            assert_non_null(strstr(text, "was spoilt"));
+            assert_int_equal(brim_loader_read_error(session.loader, i, &failure), BRIM_OK);
+            assert_non_null(strstr(failure.text, "callback @reader, sample "));
+            assert_non_null(strstr(failure.text, "was spoilt"));
         }
         assert_int_equal(stats_of(&session).skipped, 3);
         log_free(&log);
@@ -715,8 +720,9 @@ static void test_file_cut_short(void **state) {
             assert_int_equal(log.row[i].id, i);
         }
         assert_int_equal(stats_of(&session).skipped, 5);
-        assert_int_equal(brim_loader_error(session.loader, 0, text, sizeof text), BRIM_OK);
-        assert_non_null(strstr(text, "cut.npy"));
+        brim_failure failure = BRIM_FAILURE_INIT;
+        assert_int_equal(brim_loader_read_error(session.loader, 0, &failure), BRIM_OK);
+        assert_non_null(strstr(failure.text, "cut.npy"));
         log_free(&log);
         session_close(&session);
     }

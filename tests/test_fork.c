@@ -138,7 +138,8 @@ static void use_loader(const struct family *family) {
     EXPECT(brim_loader_restore(family->loader, &family->state) == BRIM_STATUS_FORKED);
     EXPECT(brim_loader_read_stats(family->loader, &stats) == BRIM_STATUS_FORKED);
     EXPECT(brim_loader_read_stage_stats(family->loader, 0, &stage) == BRIM_STATUS_FORKED);
-    EXPECT(brim_loader_error(family->loader, 0, detail, sizeof detail) == BRIM_STATUS_FORKED);
+    brim_failure failure = BRIM_FAILURE_INIT;
+    EXPECT(brim_loader_read_error(family->loader, 0, &failure) == BRIM_STATUS_FORKED);
     brim_loader_detail(family->loader, detail, sizeof detail);
     EXPECT(brim_plan_verify(family->plan, NULL, NULL) == BRIM_STATUS_FORKED);
     EXPECT(brim_plan_sample_name(family->plan, 0, detail, sizeof detail) == BRIM_STATUS_FORKED);

@@ -131,7 +131,7 @@ static void test_handles(void **state) {
     brim_callback_cause(0);
     refuses(brim_loader_read_stage_stats(NULL, 0, &stage_stats));
     refuses(brim_loader_read_cache_stats(NULL, 0, &cache_stats));
-    refuses(brim_loader_error(NULL, 0, text, sizeof text));
+    refuses(brim_loader_read_error(NULL, 0, &failure));
     assert_null(brim_batch_get(NULL));
     assert_null(brim_batch_field_at(NULL, 0));
     assert_null(brim_batch_find(NULL, "x"));
@@ -181,7 +181,7 @@ static void test_out_parameters(void **state) {
     refuses(brim_loader_read_stats(loader, NULL));
     refuses(brim_loader_read_stage_stats(loader, 0, NULL));
     refuses(brim_loader_read_cache_stats(loader, 0, NULL));
-    refuses(brim_loader_error(loader, 0, NULL, 64));
+    refuses(brim_loader_read_error(loader, 0, NULL));
     refuses(brim_batch_state(batch, NULL));
     refuses(brim_batch_copy(batch, NULL));
     refuses(brim_batch_copy_field(batch, 0, NULL, 64));

@@ -63,14 +63,16 @@ static PyObject *list_stages(brim_loader *loader, uint32_t count) {
     return list;
 }
 
-static PyObject *list_errors(brim_loader *loader, uint32_t count) {
+/* The texts of bad samples, the latest first. */
+static PyObject *list_errors(brim_loader *loader, const brim_stats *stats) {
     PyObject *list = PyList_New(0);
-    for (uint32_t i = 0; list != NULL && i < count; i++) {
-        char text[DETAIL];
-        if (brim_loader_error(loader, i, text, sizeof text) != BRIM_OK) {
-            break;
+    for (uint32_t i = 0; list != NULL && i < stats->error_count; i++) {
+        brim_failure failure = BRIM_FAILURE_INIT;
+        if (brim_loader_read_error(loader, stats->errors - 1 - i, &failure) != BRIM_OK) {
+            break; /* others have come since */
         }
-        PyObject *item = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+        PyObject *item =
+            PyUnicode_DecodeUTF8(failure.text, (Py_ssize_t)strlen(failure.text), "replace");
         if (item == NULL || PyList_Append(list, item) != 0) {
             Py_CLEAR(list);
         }
@@ -86,7 +88,7 @@ static PyObject *describe(LoaderObject *self) {
         return brim_py_raise(status);
     }
     PyObject *stages = list_stages(self->loader, stats.stage_count);
-    PyObject *errors = list_errors(self->loader, stats.error_count);
+    PyObject *errors = list_errors(self->loader, &stats);
     PyObject *caches = brim_py_list_caches(self->loader, stats.cache_count);
     if (stages == NULL || errors == NULL || caches == NULL) {
         Py_XDECREF(stages);

@@ -26,9 +26,8 @@
 #include "engine/ring.h"
 #include "engine/runtime.h"
 
-#define BRIM__ERRORS_KEPT 8
-#define BRIM__MOST_RINGS  3
-#define BRIM__POLL_NS     100000 /* between two looks for what a device has done */
+#define BRIM__MOST_RINGS 3
+#define BRIM__POLL_NS    100000 /* between two looks for what a device has done */
 
 /* One thread's working memory. */
 struct brim__scratch {
@@ -86,10 +85,10 @@ struct brim__pace {
 struct brim__report {
     uint64_t opened_ns;
     brim_stats stats;
-    struct brim__stage_time *stage; /* plan->info.stage_count */
-    struct brim__failure failure;   /* the last of `next`, seek, state and restore */
-    char error[BRIM__ERRORS_KEPT][BRIM__SAMPLE_ERROR]; /* a ring; the latest at errors - 1 */
-    uint64_t errors;
+    struct brim__stage_time *stage;               /* plan->info.stage_count */
+    struct brim__failure failure;                 /* the last of `next`, seek, state and restore */
+    struct brim__failure error[BRIM_ERRORS_KEPT]; /* of bad samples, a ring ... */
+    uint64_t errors;                              /* ... of which the latest is errors - 1 */
 };
 
 /* How the consumer behaves. */

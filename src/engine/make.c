@@ -71,9 +71,8 @@ static void account(brim_loader *loader, const struct brim__run *run, uint64_t t
     if (run->timed) {
         loader->pace.cold = run->slowest_fetch_ns > COLD_NS;
     }
-    for (uint32_t i = 0; i < run->texts; i++) {
-        brim__copy_text(loader->report.error[loader->report.errors++ % BRIM__ERRORS_KEPT],
-                        BRIM__SAMPLE_ERROR, run->text[i]);
+    for (uint32_t i = 0; i < run->bad_count; i++) {
+        loader->report.error[loader->report.errors++ % BRIM_ERRORS_KEPT] = run->bad[i];
     }
 }
 
@@ -83,10 +82,10 @@ static void report(struct brim__slot *slot, const struct brim__run *run) {
     claims->made += run->count;
     slot->bad_rows += run->bad_rows;
     slot->replaced_rows += run->replaced_rows;
-    if (run->texts > 0 && (slot->bad_text[0] == '\0' || run->first < claims->bad_first)) {
+    if (run->bad_count > 0 && (slot->bad_text[0] == '\0' || run->first < claims->bad_first)) {
         claims->bad_first = run->first;
-        memcpy(slot->bad_text, run->text[0], sizeof slot->bad_text);
-        slot->bad_cause = run->cause;
+        brim__copy_text(slot->bad_text, sizeof slot->bad_text, run->bad[0].text);
+        slot->bad_cause = run->bad[0].cause;
     }
     if (run->error != BRIM_OK &&
         (slot->error.status == BRIM_OK || run->error_row < claims->error_row)) {
@@ -183,7 +182,7 @@ void brim__run_begin(struct brim__run *run, brim_loader *loader, bool is_next) {
     run->timed = loader->pace.runs++ % TIMED_EVERY == 0;
     run->advise = loader->pace.cold;
     run->error = BRIM_OK;
-    run->error_row = run->bad_rows = run->replaced_rows = run->texts = 0;
+    run->error_row = run->bad_rows = run->replaced_rows = run->bad_count = 0;
     run->read_bytes = run->slowest_fetch_ns = 0;
     if (run->timed) {
         memset(run->stage_ns, 0, loader->plan->info.stage_count * sizeof run->stage_ns[0]);

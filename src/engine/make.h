@@ -31,9 +31,8 @@ struct brim__run {
     uint64_t slowest_fetch_ns;
     uint64_t stage_ns[BRIM__MAX_STAGES]; /* when timed */
     struct brim__failure failure;        /* what is known of `error` */
-    uint32_t texts;
-    uint64_t cause;                   /* of the first */
-    char text[2][BRIM__SAMPLE_ERROR]; /* of the first bad samples */
+    uint32_t bad_count;
+    struct brim__failure bad[2]; /* of the first bad samples */
 };
 
 /* The roles of the first ring. */

@@ -334,12 +334,9 @@ static brim_status make_single(struct brim__run *run, const struct brim__locatio
 
 /* ------------------------------------------------------------- bad samples */
 
-static void keep_text(struct brim__run *run) {
-    if (run->texts == 0) {
-        run->cause = brim__noted_cause();
-    }
-    if (run->texts < BRIM__COUNT(run->text)) {
-        brim__copy_text(run->text[run->texts++], BRIM__SAMPLE_ERROR, brim_detail());
+static void keep_failure(struct brim__run *run) {
+    if (run->bad_count < BRIM__COUNT(run->bad)) {
+        brim__failure_keep(&run->bad[run->bad_count++]);
     }
 }
 
@@ -397,7 +394,7 @@ static void handle_bad(struct brim__run *run, brim_status status, uint32_t row) 
         return;
     }
     if (brim__is_bad_sample(status) && policy != BRIM__FAIL) {
-        keep_text(run);
+        keep_failure(run);
         if (policy == BRIM__SKIP) {
             mark(run, row, BRIM__ROW_BAD);
             run->bad_rows++;

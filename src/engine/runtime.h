@@ -14,6 +14,7 @@
 
 #include "base/platform.h"
 #include "memory/alloc.h"
+#include "plan/plan.h"
 
 #include <stdatomic.h>
 
@@ -37,7 +38,7 @@ struct brim_runtime {
     uint64_t base_bytes; /* charged before any loader */
     uint32_t threads;    /* most workers */
     uint32_t cpus;       /* that this process may use */
-    char origin[160];
+    char origin[BRIM__ORIGIN_BYTES];
     char *index_dir; /* a copy, charged; NULL: none was given */
     bool trust_foreign;
     brim_log_callback *log; /* NULL: none; see engine/log.h */

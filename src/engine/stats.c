@@ -31,7 +31,7 @@ brim_status brim_loader_read_stats(brim_loader *loader, brim_stats *given) {
     stats.slots = loader->batches->count - brim__ring_count(loader->batches, BRIM__SLOT_MAPPING);
     stats.lent = loader->lent;
     stats.stage_count = loader->plan->info.stage_count;
-    stats.error_count = (uint32_t)brim__min(loader->report.errors, BRIM__ERRORS_KEPT);
+    stats.error_count = (uint32_t)brim__min(loader->report.errors, BRIM_ERRORS_KEPT);
     stats.errors = loader->report.errors;
     stats.cache_count = loader->plan->cache_count;
     if (loader->uploader != NULL) {
@@ -87,25 +87,22 @@ brim_status brim_loader_read_stage_stats(brim_loader *loader, size_t stage,
     return BRIM_OK;
 }
 
-brim_status brim_loader_error(brim_loader *loader, size_t index, char *text, size_t text_bytes) {
-    if (loader == NULL || text == NULL) {
-        return brim__fail_null("loader and text");
-    }
-    if (brim__runtime_forked(loader->runtime)) {
-        return brim__forked();
+brim_status brim_loader_read_error(brim_loader *loader, uint64_t number, brim_failure *failure) {
+    brim_status status = check(loader, "failure", "BRIM_FAILURE_INIT", failure);
+    if (status != BRIM_OK) {
+        return status;
     }
     brim__lock(&loader->mutex);
-    const uint64_t kept = brim__min(loader->report.errors, BRIM__ERRORS_KEPT);
-    const bool found = index < kept && text_bytes > 0;
-    if (found) {
-        brim__copy_text(
-            text, text_bytes,
-            loader->report.error[(loader->report.errors - 1 - index) % BRIM__ERRORS_KEPT]);
+    const uint64_t errors = loader->report.errors;
+    if (number < errors && errors - number <= BRIM_ERRORS_KEPT) {
+        status = brim__failure_tell(&loader->report.error[number % BRIM_ERRORS_KEPT], failure);
+    } else {
+        status = brim__fail(
+            BRIM_STATUS_INVALID, "bad sample %llu: the last %d of %llu are kept, numbered from 0",
+            (unsigned long long)number, BRIM_ERRORS_KEPT, (unsigned long long)errors);
     }
     brim__unlock(&loader->mutex);
-    return found
-               ? BRIM_OK
-               : brim__fail(BRIM_STATUS_INVALID, "%llu errors are kept", (unsigned long long)kept);
+    return status;
 }
 
 void brim_loader_detail(brim_loader *loader, char *text, size_t text_bytes) {

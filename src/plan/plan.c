@@ -18,10 +18,9 @@ brim_status brim__plan_build(const struct brim__plan_request *request,
     plan->budget = request->budget;
     plan->info.reason = "";
     brim__budget_ref(plan->budget);
-    status = brim__arena_text(&plan->arena, request->limit_origin, &plan->info.limit_origin);
-    if (status == BRIM_OK) {
-        status = brim__plan_compile(plan, request, pipeline);
-    }
+    brim__copy_text(plan->limit_origin, sizeof plan->limit_origin, request->limit_origin);
+    plan->info.limit_origin = plan->limit_origin;
+    status = brim__plan_compile(plan, request, pipeline);
     if (status == BRIM_OK) {
         status = brim__plan_fit(plan, request);
     }

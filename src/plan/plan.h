@@ -28,8 +28,9 @@
 #include "source/source.h"
 #include "transform/program.h"
 
-#define BRIM__MAX_LEAVES 32
-#define BRIM__MAX_STAGES 128 /* with those in parentheses */
+#define BRIM__MAX_LEAVES   32
+#define BRIM__MAX_STAGES   128 /* with those in parentheses */
+#define BRIM__ORIGIN_BYTES 160 /* where a limit comes from, in words */
 
 struct brim__leaf {
     struct brim__source *source[BRIM__MAX_SOURCES];
@@ -59,8 +60,8 @@ struct brim__plan_request {
     uint64_t (*extra_bytes)(const brim_plan *plan); /* that the loader wants of the arena */
     const brim_open_options *options;               /* whole: of this version's size */
     uint32_t threads;                               /* workers that the runtime would run */
-    uint32_t running[2]; /* that it runs already: with any stack, with a large one */
-    const char *limit_origin;
+    uint32_t running[2];               /* that it runs already: with any stack, with a large one */
+    const char *limit_origin;          /* less than BRIM__ORIGIN_BYTES */
     const char *index_dir;             /* for indexes; NULL: in the user's home */
     bool trust_foreign;                /* indexes of other users are used too */
     const struct brim__device *device; /* opened; NULL: batches are delivered on the host */
@@ -102,8 +103,9 @@ struct brim_plan {
     struct brim__batch_step batch_step[BRIM__BATCH_STEPS]; /* of the last stages, one each */
     uint32_t batch_steps;
     brim_plan_stage *stage;
-    brim_plan_field **stage_field; /* of each stage, its field_count fields */
-    brim_plan_stage *batch_stage;  /* NULL: batches of 1, as nothing was said */
+    brim_plan_field **stage_field;         /* of each stage, its field_count fields */
+    brim_plan_stage *batch_stage;          /* NULL: batches of 1, as nothing was said */
+    char limit_origin[BRIM__ORIGIN_BYTES]; /* here, so that no minimum depends on its length */
     brim_plan_field *field;
     brim_plan_index *index; /* in the order of opening */
     brim_plan_info info;

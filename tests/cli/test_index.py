@@ -41,6 +41,15 @@ class Index(support.Case):
         return self.digest("text %s %s | shuffle seed=3 | batch 100" % (self.text, options),
                            "--index-dir", self.cache, "--steps", 20, *words)
 
+    def test_what_is_no_file_is_a_pipeline_if_it_begins_like_one(self):
+        for command in "index", "inspect":
+            for subject, said in (("npy x |", "there is no stage after '|'"),
+                                  ("npy x | shufle", "did you mean 'shuffle'"),
+                                  ("no file.csv", "no file.csv: cannot be opened")):
+                done = brim(command, subject)
+                self.assertNotEqual(done.returncode, 0)
+                self.assertIn(said, done.stderr.decode())
+
     def test_it_says_where_and_what(self):
         self.text.write_bytes(b"\xef\xbb\xbfone\r\nlonger\n\nlast")
         told = self.good_json("index", self.text, "--index-dir", self.cache)["files"]
