@@ -1,22 +1,23 @@
 /*
- * answer.h: what a callback's return value means where it means a failure (brim_answer).
+ * answer.h: makes a failure from the return value of a callback (brim_answer).
  */
 #ifndef BRIM_ANSWER_H
 #define BRIM_ANSWER_H
 
 #include "base/base.h"
 
-/* The status of a failure: on_error acts on BRIM_STATUS_CALLBACK alone. */
+/* The status of a failed callback. on_error acts on BRIM_STATUS_CALLBACK only. */
 static inline brim_status brim__answer_status(int answer) {
     return answer == BRIM_ANSWER_STOP ? BRIM_STATUS_STOPPED : BRIM_STATUS_CALLBACK;
 }
 
-/* What follows "it returned N" in its text. */
+/* The end of the text, after "it returned N". */
 static inline const char *brim__answer_note(int answer) {
     return answer == BRIM_ANSWER_STOP ? ", which stops the run" : "";
 }
 
-/* Before each call of a binding's function: a cause is that of the call in progress alone. */
+/* To be called before each call of a binding's function. It clears the cause that an earlier call
+ * left. */
 static inline void brim__answer_begin(void) {
     brim_callback_cause(0);
 }
@@ -25,8 +26,8 @@ static inline const char *brim__answer_reason(const char *why) {
     return why[0] != '\0' ? why : "the function failed and gave no reason";
 }
 
-/* A failure with the reason that a function gave for it: of one whose failure has a cause the
- * number means nothing to the user. */
+/* A failure with the reason that the function gave. The returned number is left out if the function
+ * set a cause, because the number then means nothing to the user. */
 static inline brim_status brim__answer_fail(int answer, const char *why) {
     const brim_status status = brim__answer_status(answer);
     if (brim__cause_said()) {

@@ -23,7 +23,7 @@
 #define BRIM__UNLIKELY(x)  __builtin_expect(!!(x), 0)
 #define BRIM__CACHE_LINE   64
 
-/* What is kept of a failure for another call or thread to tell; see brim_failure. */
+/* A failure as it is kept for another call or thread; see brim_failure. */
 struct brim__failure {
     brim_status status;
     uint32_t stage_index;  /* BRIM_NO_STAGE: unknown */
@@ -36,9 +36,10 @@ struct brim__failure {
     char text[BRIM__DETAIL_BYTES];
 };
 
-/* Make a failure of `status` the thread's last: of a text; of a text that says at which byte of
- * which file; with a prefix and ": " before the text that is there, and all else that is known of
- * it; of a text as it is; one that was kept. Each returns true, so that it can be an argument. */
+/* Each sets the thread's last failure, with `status`, and returns true, so that it can be an
+ * argument. write: a formatted text; write_byte: the same after "path: byte N: "; prefix: puts a
+ * prefix and ": " before the present text, and keeps the other fields; copy: a text as it is;
+ * copy_kept: a failure that was kept. */
 bool brim__failure_write(brim_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 bool brim__failure_write_byte(brim_status status, const char *path, uint64_t byte,
@@ -53,11 +54,11 @@ static inline brim_status brim__failed(brim_status status, bool written) {
     return status;
 }
 
-/* Writes the thread's failure and returns status. They are macros because an analyzer looks at
+/* These write the thread's failure and return status. They are macros because an analyzer looks at
  * one file at a time: it must see here that a failure returns the status that it was given, or it
- * takes every failure for a success that left its results unset. */
+ * assumes that every failure is a success whose results are unset. */
 #define brim__fail(status, ...) brim__failed((status), brim__failure_write((status), __VA_ARGS__))
-/* The same of a byte of a file: "path: byte 17: " stands before the text. */
+/* The same for a byte of a file: the text begins with "path: byte 17: ". */
 #define brim__fail_byte(status, path, byte, ...) \
     brim__failed((status), brim__failure_write_byte((status), (path), (byte), __VA_ARGS__))
 /* Puts "prefix: " before the thread's text and returns status. */
@@ -65,27 +66,28 @@ static inline brim_status brim__failed(brim_status status, bool written) {
     brim__failed((status), brim__failure_prefix((status), __VA_ARGS__))
 /* Makes `text` the thread's detail. */
 #define brim__fail_text(status, text) brim__failed((status), brim__failure_copy((status), (text)))
-/* Makes a failure that was kept the thread's: for errors that another thread met. */
+/* Sets the thread's failure from a kept one, for errors that another thread met. */
 #define brim__fail_kept(status, kept) \
     brim__failed((status), brim__failure_copy_kept((status), (kept)))
 
-/* Keeps the thread's last failure; and puts it back, after calls that may have failed and do
- * not matter. What it said of memory is lost. */
+/* Keep the thread's last failure, and put it back after calls whose own failures do not matter.
+ * What the failure said about memory (brim__lack) is lost. */
 void brim__failure_keep(struct brim__failure *kept);
 void brim__failure_restore(const struct brim__failure *kept);
-/* A kept failure that was never the thread's. */
+/* Writes a kept failure without changing the thread's. */
 void brim__failure_set(struct brim__failure *kept, brim_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Fills brim_failure; NULL or without its size: a failure. */
+/* Fills *out. Fails if `out` is NULL or its size is not set. */
 brim_status brim__failure_tell(const struct brim__failure *kept, brim_failure *out);
 
-/* These add to the thread's last failure what is known of it besides its text. The text is
- * written where an error is raised, and what else is known is often known only by its
- * callers: so each leaves what has been said already, and returns `status`:
+/* These add facts to the thread's last failure: stage, argument, source, byte, sample. The text is
+ * written where an error is raised, but these facts are often known only to its callers. The
+ * callee's facts are nearer to the cause, so those of stage, step, argument, source and sample do
+ * not replace a fact that is there. brim__at_* return `status`:
  *
  *     return brim__at_byte(brim__fail(BRIM_STATUS_CORRUPT, "..."), path, at);
  *
- * BRIM_OK is passed through, with nothing said. */
+ * For BRIM_OK they change nothing. */
 struct brim__spot { /* a stage of a pipeline */
     const char *stage;
     uint32_t index;    /* BRIM_NO_STAGE: unknown */
@@ -97,14 +99,15 @@ void brim__note_step(uint32_t index); /* the stage's number alone, until it is n
 uint32_t brim__noted_step(void);
 void brim__note_argument(const char *name);
 void brim__note_source(const char *name);
-/* A file, and a byte of it, unless another file has been named: then that is not its byte. */
+/* A file and a byte of it. Ignored if another file has been named, because the byte is not in that
+ * one. */
 void brim__note_source_byte(const char *path, uint64_t byte);
-void brim__note_file(const char *path); /* in place of what the source was called */
+void brim__note_file(const char *path); /* replaces the source's name */
 void brim__note_sample(uint64_t sample);
-void brim__note_cause(void); /* the one that the callback said: brim_callback_cause */
+void brim__note_cause(void); /* takes the callback's: brim_callback_cause */
 bool brim__cause_said(void); /* it has said one */
 uint64_t brim__noted_cause(void);
-void brim__put_cause(uint64_t cause); /* of a failure that tells of another one */
+void brim__put_cause(uint64_t cause); /* for a failure that repeats another one */
 
 static inline brim_status brim__at_stage(brim_status status, const struct brim__spot *spot) {
     if (status != BRIM_OK) {
@@ -154,8 +157,8 @@ static inline brim_status brim__at_cause(brim_status status, uint64_t cause) {
     return status;
 }
 
-/* What the thread's last failure says of memory: a record to be filled where it was refused,
- * after brim__fail. It is empty after every other failure. */
+/* What the thread's last failure says about memory. The code that refuses memory fills it after
+ * brim__fail. It is empty after every other failure. */
 struct brim__lack {
     uint64_t needed; /* of host memory: what the budget that asked had, and asked for */
     uint64_t wanted;
@@ -163,15 +166,15 @@ struct brim__lack {
     uint64_t minimum_bytes, minimum_pinned_bytes, minimum_device_bytes;
     uint64_t others_bytes;
     bool exact, blocked;
-    bool final; /* the minimum is that of what was to be opened, not of one charge on the way */
+    bool final; /* the minimum is that of the whole call, not of one charge in it */
     uint32_t holder_count;
     brim_holder holder[BRIM_MAX_HOLDERS];
 };
 struct brim__lack *brim__lack(void);
-/* One holder more, if there is room for it. */
+/* Adds a holder, if there is room for one more. */
 void brim__lack_holder(struct brim__lack *lack, const char *label, uint64_t bytes);
-/* At the end of a call that opens something: the minimum of one charge on its way says nothing
- * of all that it needs. Returns `status`. */
+/* To be called at the end of a call that opens something. It clears the minimum, unless it is
+ * `final`: the minimum of one charge is less than what the whole call needs. Returns `status`. */
 brim_status brim__lack_of_opening(brim_status status);
 
 /* true: the result did not fit, *result is undefined. */

@@ -1,16 +1,16 @@
 /*
  * failure.c: the calling thread's last failure: its text and what else is known of it.
  *
- * A failure is a fixed record for each thread, so that failing never allocates and never
- * fails itself; a longer text is cut. Every text is built beside the record and copied over
- * it at the end, because an argument may point into the text that is being replaced.
+ * Each thread has one record of fixed size, so that failing never allocates and never fails itself.
+ * A text that is too long is cut. Every text is built outside the record and copied into it at the
+ * end, because an argument may point into the text that is being replaced.
  *
  *     brim__fail          begins a failure: all but its text is unknown
  *     brim__at_...        say more of it, each once: what is said first is nearest to the cause
  *     brim__fail_within   puts words before its text, and leaves all else
  *     brim__failure_keep, brim__fail_kept   carry it from thread to thread
  *
- * What a failure says of memory stays with the thread that was refused it.
+ * The part about memory (brim__lack) stays with the thread that was refused the memory.
  */
 #include "base/struct.h"
 

@@ -8,8 +8,8 @@
  *
  * Times of change come from a clock with a grain, so two changes shortly after each other may get
  * the same time. Code that remembers a time to notice a change must check again one grain later, or
- * not trust it. Usual clocks have at most 10 ms. Some file systems keep whole seconds, FAT every
- * other one: these are known by the missing fraction.
+ * not trust it. The grain of usual clocks is at most 10 ms. Some file systems store whole seconds,
+ * and FAT even seconds only. They are recognized by times without a fraction.
  */
 #include "base/file.h"
 #include "base/fault.h"
@@ -80,7 +80,7 @@ brim_status brim__file_open_unnamed(struct brim__file *file, const char *path) {
         fd = open_once(path);
     } while (fd < 0 && errno == EINTR);
     if (fd < 0) {
-        /* what the process or the machine is short of is not the file's fault */
+        /* the process or the machine lacks something: the file is not bad */
         const bool shortage = errno == EMFILE || errno == ENFILE || errno == ENOMEM;
         return brim__fail(shortage ? BRIM_STATUS_MEMORY : BRIM_STATUS_IO, "cannot be opened: %s",
                           brim__error_text(errno, why));
@@ -223,7 +223,7 @@ void brim__file_expect_random(const struct brim__file *file) {
 
 /* ------------------------------------------------------------------- trust */
 
-/* Where a file has access lists, the group's bits are the most that any of them allows. */
+/* If a file has an access list, the group's bits are the most that any of its entries allows. */
 enum brim__trust brim__trust_of(uint32_t owner, uint32_t mode) {
     if (owner != geteuid() && owner != 0) {
         return BRIM__FOREIGN;
@@ -264,7 +264,7 @@ static uint64_t hash_facts(uint64_t bytes, int64_t modified_ns, int64_t changed_
                             inode, 0);
 }
 
-/* Nothing is there, or nothing that this user could open. */
+/* The path has no file, or none that this user can open. */
 static bool is_lack(int error) {
     return error == ENOENT || error == ENOTDIR || error == ELOOP || error == EACCES ||
            error == ENAMETOOLONG;

@@ -44,7 +44,7 @@ static brim_status fail_at(const char *path, const char *what) {
                       brim__error_text(errno, why));
 }
 
-/* Each door to the system asks first whether a test wants it shut. */
+/* Every call that changes files asks first whether a test wants it to fail. */
 static bool refused(int error) {
     if (brim__fault(BRIM__FAULT_WRITE)) {
         errno = error;
@@ -71,7 +71,8 @@ static bool directory_of(const char *path, char directory[PATH_MAX]) {
 
 /* ------------------------------------------------------------ what is left */
 
-/* Takes a number of digits alone off the text; false: there is none. */
+/* Reads a number without a sign and moves *text after it. false: there is none, or it does not
+ * fit. */
 static bool take_number(const char **text, long *number) {
     char *end;
     if (**text < '0' || **text > '9') {
@@ -103,7 +104,8 @@ static bool is_left_file(const struct stat *facts) {
            time(NULL) - facts->st_mtime > LEFT_SECONDS;
 }
 
-/* Removes it if it is not locked. Nothing here is a failure of the file to be made. */
+/* Removes the entry if it is not locked. Errors here are ignored: they do not concern the new
+ * file. */
 static void remove_left(int directory, const char *entry) {
     struct stat facts, now;
     const int fd =
@@ -189,7 +191,7 @@ brim_status brim__new_file_write(struct brim__new_file *file, uint64_t offset, c
         count -= (size_t)done;
     }
     if (begin / STRETCH != offset / STRETCH) {
-        /* the disk begins now, so that commit need not wait for all of it */
+        /* the disk starts to write now, so that commit waits for less */
         const uint64_t done = begin / STRETCH * STRETCH;
         (void)sync_file_range(file->fd, (off_t)done, (off_t)(offset - done), SYNC_FILE_RANGE_WRITE);
     }

@@ -25,8 +25,8 @@ brim_status brim__new_file_begin(struct brim__new_file *file, const char *path);
 brim_status brim__new_file_begin_as(struct brim__new_file *file, const char *path, unsigned mode);
 brim_status brim__new_file_write(struct brim__new_file *file, uint64_t offset, const void *bytes,
                                  size_t count);
-/* Syncs, renames, syncs the directory; in any case the file is closed, and after
- * a failure before the renaming it is gone. */
+/* Syncs, renames, syncs the directory. The file is closed in any case. If it fails before the
+ * renaming, the file is removed. */
 brim_status brim__new_file_commit(struct brim__new_file *file);
 void brim__new_file_abandon(struct brim__new_file *file); /* harmless after commit, and twice */
 

@@ -1,8 +1,8 @@
 /*
  * hash.c: the one hash of the library, XXH3 with 64 bits from libxxhash.
  *
- * Fingerprints and random keys are made of it, so what it returns is part of
- * the formats: integers are hashed as little-endian bytes on every machine.
+ * Fingerprints and random keys depend on it, so its values are part of the formats. Integers are
+ * hashed as little-endian bytes on every machine.
  */
 #include "base/base.h"
 

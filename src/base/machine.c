@@ -39,7 +39,7 @@ struct chain {
     char text[16 * 1024]; /* of the file being read */
 };
 
-/* Reads the file `name` of the group at which the walk stands. */
+/* Reads the file `name` of the group that the walk has reached. */
 static bool read_group(struct chain *chain, const char *name) {
     char path[PATH_MAX + 64];
     const int length = snprintf(path, sizeof path, "%s/%s", chain->path, name);
@@ -82,8 +82,8 @@ static uint64_t value_of(const char *text, const char *key) {
     return 0;
 }
 
-/* Stands at the group, or at the mount where the group is not found. false:
- * there is no such mount. */
+/* Starts the walk at the group, or at the mount if the group is not found. false: there is no such
+ * mount. */
 static bool enter(struct chain *chain, const char *root, const char *mount, const char *group) {
     const int length = snprintf(chain->path, sizeof chain->path, "%s/sys/fs/cgroup%s", root, mount);
     struct stat facts;

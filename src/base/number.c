@@ -284,7 +284,7 @@ static const char *take_word(const char *text, const char *end, double *value) {
     return NULL;
 }
 
-/* The exponent that may stand at `text`, saturated; returns what follows it. */
+/* Reads an exponent, if there is one at `text`, saturated; returns what follows it. */
 static const char *take_exponent(const char *text, const char *end, int64_t *exponent) {
     bool negative;
     if (text == end || (*text | 0x20) != 'e') {

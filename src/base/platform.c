@@ -1,12 +1,11 @@
 /*
  * platform.c: threads, locks, the clock and process facts, for Linux.
  *
- * A thread's stack is mapped and charged by the caller. The C library puts
- * more than brim's frames on it: all static thread-local storage of the process
- * (a Python with large extensions brings hundreds of KiB), its own descriptor
- * and room for signal frames. It knows how much that is, and
- * brim__thread_stack_bytes() asks it. The function is not a public one of
- * glibc, so it is looked up when running and done without where it is missing.
+ * A thread's stack is mapped and charged by the caller. The C library puts more than brim's frames
+ * on it: all static thread-local storage of the process (a Python with large extensions brings
+ * hundreds of KiB), its own descriptor and room for signal frames. brim__thread_stack_bytes() asks
+ * the C library how much that is. glibc does not export this function publicly, so it is looked up
+ * at run time; without it a fixed size is assumed.
  */
 #include "base/platform.h"
 #include "base/fault.h"
@@ -91,7 +90,7 @@ uint64_t brim__now(void) {
     return (uint64_t)now.tv_sec * NS_PER_SECOND + (uint64_t)now.tv_nsec;
 }
 
-/* Creates with the signal mask of the new thread in force, which it inherits. */
+/* Creates the thread while the signal mask for it is set here, because it inherits the mask. */
 static int create_with_signals_blocked(pthread_t *thread, const pthread_attr_t *attributes,
                                        void *(*run)(void *), void *argument) {
     static const int own_faults[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT };

@@ -37,8 +37,8 @@ static inline void brim__broadcast(brim__condition *condition) {
 bool brim__wait(brim__condition *condition, brim__mutex *mutex, uint64_t deadline_ns);
 
 uint64_t brim__now(void); /* monotonic, nanoseconds */
-/* Between two looks at something that another thread will change: lets a
- * thread that waits for this CPU run. */
+/* For a loop that polls a value which another thread will change: lets a thread that waits for this
+ * CPU run. */
 void brim__relax(void);
 
 typedef pthread_t brim__thread;
@@ -48,7 +48,7 @@ typedef pthread_t brim__thread;
 brim_status brim__thread_start(brim__thread *thread, void *stack, size_t stack_bytes,
                                const char *name, void *(*run)(void *), void *argument);
 void brim__thread_join(brim__thread thread);
-/* What a stack of `usable` bytes must measure, with thread-local storage. */
+/* The size of a stack with `usable` bytes for frames, thread-local storage included. */
 size_t brim__thread_stack_bytes(size_t usable);
 
 uint32_t brim__process(void); /* getpid(): compared to notice a fork */

@@ -9,8 +9,8 @@
 
 #define BRIM__PROGRESS_NS UINT64_C(100000000) /* between two reports */
 
-/* Whether there is a function, and a report is due. *reported_ns: when the last one was, changed
- * if so; at first 0, or brim__now() so that short work reports nothing. */
+/* Whether there is a function and a report is due; then *reported_ns, the time of the last report,
+ * is set to now. Its first value is 0, or brim__now() so that short work reports nothing. */
 static inline bool brim__progress_is_due(brim_progress_callback *progress, uint64_t *reported_ns) {
     const uint64_t now = progress != NULL ? brim__now() : 0;
     if (progress == NULL || now - *reported_ns < BRIM__PROGRESS_NS) {

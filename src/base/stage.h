@@ -41,8 +41,8 @@ typedef brim_status brim__batching_set(const struct brim__use *use,
 typedef brim_status brim__batch_add(const struct brim__use *use,
                                     const struct brim__batch_site *site);
 
-/* A row of the table. Which functions a row has says where the stage may stand and how it
- * is compiled; nothing outside the stage's file knows it by name. */
+/* A row of the table. The functions of a row determine where a pipeline can have the stage and how
+ * it is compiled. Only the stage's own file knows it by name. */
 struct brim__stage {
     brim_stage_info info;
     /* at the begin of a pipeline, one of: */
@@ -105,7 +105,7 @@ static inline const struct brim__item *brim__item(const struct brim__use *use, s
 /* Rows of arguments that stages of several rooms have. */
 #define BRIM__SEED_ARGUMENT(help_) \
     { .name = "seed", .type = BRIM_TYPE_INTEGER, .fallback = "0", .help = help_ }
-/* Of callbacks, for brim_call_random. */
+/* The seed of stages that call a function, for brim_call_random. */
 #define BRIM__CALLS_SEED_ARGUMENT \
     BRIM__SEED_ARGUMENT("another seed gives brim_call_random other numbers")
 #define BRIM__ON_ARGUMENT(help_) \

@@ -18,15 +18,15 @@
 #define BRIM__ASK_EVERY 8                  /* looks at the flag between two at the clock */
 
 struct brim__stop {
-    atomic_bool *flag;        /* NULL: none; set, too, when the function says so */
+    atomic_bool *flag;        /* NULL: none; also set when the function asks to stop */
     int (*asked)(void *user); /* non-zero: stop. NULL: none */
     void *user;
-    uint64_t asked_ns; /* when it was last */
+    uint64_t asked_ns; /* when it was last called */
     uint32_t looks;
 };
 
-/* stop NULL: never. To be looked at for each row or 64 KiB: it costs a load, and where there
- * is a function a look at the clock now and then. */
+/* stop NULL: never. To be called for each row or each 64 KiB. It costs a load, and every
+ * BRIM__ASK_EVERY calls a reading of the clock if there is a function. */
 static inline bool brim__stopped(struct brim__stop *stop) {
     if (stop == NULL || stop->flag == NULL) {
         return false;

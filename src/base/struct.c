@@ -3,7 +3,7 @@
  */
 #include "base/struct.h"
 
-/* No struct of the header is near this: a larger size was never set. */
+/* Every struct of the header is much smaller, so a larger size is an uninitialized one. */
 #define MOST_BYTES 65536
 
 static brim_status check_size(const char *what, const char *init, size_t size) {

@@ -1,9 +1,8 @@
 /*
  * utf8.c: checks UTF-8.
  *
- * Most text is ASCII: eight bytes at a time are passed over while none has its
- * high bit set. What a character's second byte may be depends on its first;
- * all later ones are 80 to BF.
+ * Most text is ASCII: eight bytes at a time are passed over while none has its high bit set. The
+ * allowed values of a character's second byte depend on its first. All later bytes are 80 to BF.
  */
 #include "base/utf8.h"
 

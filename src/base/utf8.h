@@ -6,9 +6,9 @@
 
 #include "base/base.h"
 
-/* How many bytes at the beginning are whole characters of UTF-8 (RFC 3629: no
- * surrogates, none written longer than needed, none above U+10FFFF): `count` if
- * all are, else the place of the first that is wrong. */
+/* How many bytes at the beginning are whole characters of UTF-8 (RFC 3629: no surrogates, no
+ * overlong forms, none above U+10FFFF): `count` if all are, else the index of the first wrong
+ * byte. */
 size_t brim__utf8_valid(const uint8_t *bytes, size_t count);
 
 #endif

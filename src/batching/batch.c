@@ -1,8 +1,8 @@
 /*
  * batch.c: how samples become batches: rows, micro-batches, remainder, errors.
  *
- * Only the arguments of the text; shard.c does the arithmetic for a rank. The choices are in the
- * order of their enums.
+ * This file only reads the arguments; shard.c does the arithmetic for a rank. The choices are in
+ * the order of their enums.
  */
 #include "batching/batching.h"
 #include "batching/stages.h"

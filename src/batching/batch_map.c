@@ -1,8 +1,8 @@
 /*
  * batch_map.c: `batch_map @name`: a function of the program on each whole batch.
  *
- * Its inputs are the dense fields with their valid rows, in place in the slot. If its binding
- * declares no fields, it changes them there. Else it fills the declared ones, which come after the
+ * Its inputs are the valid rows of the dense fields, in place in the slot. If its binding declares
+ * no fields, it changes the inputs there. Else it fills the declared fields, which come after the
  * rows in the same slot and replace all others. Fields whose rows differ in length are not passed
  * to it; they stay unchanged, so they are not allowed if fields are declared.
  *

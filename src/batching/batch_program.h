@@ -7,8 +7,8 @@
  * the arena when it was added, and a few KiB of stack. Padding rows (remainder=pad) are after the
  * valid ones, and no step uses them.
  *
- * A step changes fields in place, or replaces all of them by others. Those come after the rows in
- * the same slot, where later steps and the consumer find them:
+ * A step changes fields in place, or replaces all of them by new ones. The new fields come after
+ * the rows in the same slot, for later steps and the consumer:
  *
  *     | rows as they were made | fields of a first such step | of a second ... |
  *
@@ -16,7 +16,7 @@
  *
  * Random numbers depend on the stage (its position and its seed), the epoch and the batch's number:
  * the global position of its first row, after `bucket` the batch's index among those of all ranks.
- * So they are the same for any number of threads and after a resume, and differ between ranks,
+ * So they do not depend on the number of threads or on a resume, and they differ between ranks,
  * micro-batches, steps and epochs.
  */
 #ifndef BRIM_BATCH_PROGRAM_H
@@ -28,7 +28,7 @@
 
 #define BRIM__BATCH_STEPS 8 /* most stages after `batch` */
 
-/* A batch that is complete. */
+/* A complete batch. */
 struct brim__batch_call {
     uint8_t *memory;
     uint64_t rows;     /* the valid ones */
@@ -51,8 +51,8 @@ struct brim__batch_step {
     bool probed;     /* its fields were found by trying */
 };
 
-/* A field of the batches to come: row r lies at offset + r * row_bytes, row-major,
- * its elements aligned to their size. */
+/* A field of the batches: row r is at offset + r * row_bytes, row-major, with its elements aligned
+ * to their size. */
 struct brim__batch_field {
     const char *name;
     brim_dtype dtype;
@@ -61,7 +61,7 @@ struct brim__batch_field {
     uint64_t offset, row_bytes;
 };
 
-/* What a stage makes its step with. */
+/* The arguments of a stage that makes its step. */
 struct brim__batch_site {
     const struct brim__batch_field *field; /* gone when the plan stands */
     uint32_t field_count;
@@ -69,8 +69,8 @@ struct brim__batch_site {
     struct brim__arena *arena;
     struct brim__opening *opening; /* where bindings are found */
     struct brim__batch_step *step; /* to be filled: all but `stage` */
-    /* Replaces all fields by `count` dense fields, and says where they lie: offset and row_bytes.
-     * `field` above is not valid any more. */
+    /* Replaces all fields by `count` dense fields, and sets their offset and row_bytes. `field`
+     * above is no longer valid. */
     brim_status (*replace)(void *user, struct brim__batch_field *field, uint32_t count);
     void *user; /* of replace */
 };

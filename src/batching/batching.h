@@ -15,26 +15,26 @@ enum brim__on_error { BRIM__FAIL, BRIM__SKIP, BRIM__REPLACE };
 
 #define BRIM__BUCKET_EDGES 32
 
-/* What bucket says: batches of samples of like length. */
+/* The request of `bucket`: batches of samples of similar length. */
 struct brim__bucketing {
     bool on;
     uint64_t tokens;                   /* most of rows x longest in a batch */
-    uint64_t buffer;                   /* bytes of samples among which it looks for like ones */
+    uint64_t buffer;                   /* bytes of samples that are sorted together */
     uint64_t edge[BRIM__BUCKET_EDGES]; /* widths that batches may have; none: any */
     uint32_t edges;
     uint64_t seed;
     bool shuffle; /* batches of one buffer come in random order */
 };
 
-/* What pack_sequences says: documents laid end to end into windows. */
+/* The request of `pack_sequences`: documents put end to end into windows. */
 struct brim__packing {
     bool on;
     char field[BRIM_NAME_BYTES]; /* "": the first that is ragged */
     uint64_t length;
-    bool split; /* a document may go on in the next window */
+    bool split; /* a document may continue in the next window */
 };
 
-/* What the batching stages say. */
+/* The requests of the batching stages. */
 struct brim__batching {
     uint64_t rows;  /* of a rank's batch, or of the global one */
     bool global;    /* rows counts the global batch */

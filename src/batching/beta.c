@@ -3,11 +3,11 @@
  *
  * Two methods of rejection: Joehnk's for alpha up to 1, where x = u^(1/alpha) and y = v^(1/alpha)
  * are accepted if x + y <= 1 (half of the tries at alpha = 1, more below it); and Cheng's BB above
- * 1, which for equal parameters accepts nearly nine of ten or more. After TRIES of them the middle
- * is used, so that no batch can take without end; the probability of that is 2^-64.
+ * 1, which for equal parameters accepts nearly nine of ten or more. After TRIES tries the middle is
+ * used, so that no batch takes for ever; the probability of that is 2^-64.
  *
- * Only plain arithmetic and base/real.h: a lambda that differs in its last bit
- * would be another batch.
+ * The code uses only plain arithmetic and base/real.h, because a lambda that differs in its last
+ * bit gives another batch.
  */
 #include "batching/beta.h"
 
@@ -26,8 +26,8 @@ double brim__draw_uniform(struct brim__batch_draws *draws) {
     return ((double)bits + 0.5) * 0x1p-52;
 }
 
-/* x / (x + y) from the logarithms of x and y, which themselves may be too small
- * for a double. true: accepted. */
+/* Computes x / (x + y) from the logarithms of x and y, because x and y may be too small for a
+ * double. true: accepted. */
 static bool try_small(struct brim__batch_draws *draws, double alpha, double *result) {
     const double x = brim__log(brim__draw_uniform(draws)) / alpha;
     const double y = brim__log(brim__draw_uniform(draws)) / alpha;

@@ -6,13 +6,13 @@
 
 #include "base/base.h"
 
-/* The numbers of one batch, one after the other. */
+/* The sequence of random numbers of one batch. */
 struct brim__batch_draws {
     uint64_t key, number, epoch; /* see order/philox.h; number: the batch's */
     uint32_t next;
 };
 
-/* Uniform in (0, 1), never an end of it; 52 bits. */
+/* Uniform in (0, 1), without its ends; 52 bits. */
 double brim__draw_uniform(struct brim__batch_draws *draws);
 
 /* Beta(alpha, alpha), in [0, 1]. alpha from BRIM__LEAST_ALPHA to BRIM__MOST_ALPHA.

@@ -2,9 +2,9 @@
  * bucket.c: batches of samples of similar length, bounded by tokens.
  *
  * It replaces `batch`. Samples are collected in a buffer of a given number of bytes, sorted by the
- * length of their padded fields and cut into batches whose rows times width stay within `tokens`:
- * little is padded, and a batch of short samples has many rows. The batches of one buffer come in
- * random order. While one half of the buffer is delivered, the other is filled.
+ * length of their padded fields, and cut into batches whose rows times width are at most `tokens`.
+ * So there is little padding, and a batch of short samples has many rows. The batches of one buffer
+ * come in random order. While one half of the buffer is delivered, the other is filled.
  */
 #include "batching/batching.h"
 #include "batching/stages.h"

@@ -7,10 +7,9 @@
  *     |     |r - 1|   the image that is left of row r, and by that the labels are
  *     +-----+-----+   mixed. One box for the batch; row 0 takes the last row's.
  *
- * The same as torchvision's CutMix, with other boxes. Pixels are only copied, so
- * that fields of any type can be cut; several fields (image and mask) must have the
- * same height and width. Boxes are moved line by line, in place, from the last row
- * down, as in mixing.h.
+ * The method is torchvision's CutMix, but the random boxes are others. Pixels are only copied, so
+ * fields of any type can be cut; several fields (image and mask) must have the same height and
+ * width. Boxes are moved line by line, in place, from the last row to the first, as in mixing.h.
  */
 #include "batching/stages.h"
 
@@ -21,8 +20,8 @@
 enum { LAYOUT = BRIM__MIX_ARGUMENTS };
 enum { GUESS, CHW, HWC };
 
-/* An image as planes of lines of pixels: of CHW there is a plane for each channel,
- * of HWC one, whose pixels hold all channels. */
+/* An image as planes of lines of pixels: CHW has a plane for each channel, HWC has one plane whose
+ * pixels have all channels. */
 struct image {
     uint64_t offset, row_bytes;
     uint64_t planes, plane_bytes, line_bytes, pixel_bytes;
@@ -41,7 +40,7 @@ struct box {
 
 /* ----------------------------------------------------------------- running */
 
-/* [centre - half, centre + half), as far as it lies in [0, size). */
+/* [centre - half, centre + half), clipped to [0, size). */
 static void span(uint64_t centre, uint64_t half, uint64_t size, uint64_t *begin, uint64_t *end) {
     *begin = centre - brim__min(centre, half);
     *end = brim__min(centre + half, size);
@@ -58,7 +57,7 @@ static struct box draw_box(const struct cutmix *self, const struct brim__batch_d
     return box;
 }
 
-/* `bytes` bytes of every row, from `first` of row 0 on, go to the row after it. */
+/* Copies `bytes` bytes of every row, from `first` in row 0 on, to the next row. */
 static void roll(uint8_t *first, uint64_t row_bytes, uint64_t rows, uint64_t bytes) {
     uint8_t saved[BRIM__MIX_BLOCK];
     while (bytes > 0) {
@@ -111,7 +110,7 @@ static bool is_channels(uint64_t dimension) {
     return dimension == 1 || dimension == 3 || dimension == 4;
 }
 
-/* Which dimension is what. */
+/* Determines the meaning of each dimension. */
 static brim_status understand(const struct brim__batch_field *field, int64_t layout,
                               struct image *image, uint64_t *height, uint64_t *width) {
     const struct brim__shape *shape = &field->shape;

@@ -1,10 +1,10 @@
 /*
- * mixing.c: choosing fields, and rows mixed with the row before; see mixing.h.
+ * mixing.c: chooses fields, and mixes rows with the row before; see mixing.h.
  *
- * float32 and narrower types are computed in float32, float64 in float64:
- * row * lambda + previous * (1 - lambda), both factors rounded to that type first,
- * no fused operation. uint8 is rounded to the nearest integer, halves to the even
- * one. A NaN becomes the one quiet NaN, because CPUs differ in those that they make.
+ * float32 and narrower types are computed in float32, float64 in float64: row * lambda + previous *
+ * (1 - lambda), both factors rounded to that type first, no fused operation. uint8 is rounded to
+ * the nearest integer, halves to the even one. Every NaN becomes one fixed quiet NaN, because CPUs
+ * make different ones.
  */
 #include "batching/mixing.h"
 
@@ -14,7 +14,7 @@
 
 /* ----------------------------------------------------------------- kernels */
 
-/* The plain loops are for the compiler's vectors. */
+/* The loops are plain, so that the compiler vectorises them. */
 typedef void mix_kernel(void *row, const void *previous, size_t count, double lambda);
 
 static inline float mix_float(float row, float previous, float own, float other) {
@@ -41,8 +41,8 @@ static void mix_f64(void *row, const void *previous, size_t count, double lambda
     }
 }
 
-/* Narrow floats are widened and narrowed by the kernels of the CPU: a compiler's plain
- * vectors have no shift by another amount for each lane, which float16 takes. */
+/* Narrow floats are converted by the CPU's kernels (tensor/kernels.c), because float16 needs a
+ * different shift in each lane, which the compiler's baseline vectors do not have. */
 static void mix_half(brim_dtype dtype, void *row, const void *previous, size_t count,
                      double lambda) {
     const struct brim__kernels *kernels = brim__kernels();
@@ -72,8 +72,8 @@ static void mix_u8(void *row, const void *previous, size_t count, double lambda)
     const uint8_t *restrict from = previous;
     for (size_t i = 0; i < count; i++) {
         const float value = (float)to[i] * own + (float)from[i] * other;
-        /* at 2^23 a float's last place is 1: adding it rounds, and the integer stands
-         * in the lowest bits */
+        /* at 2^23 a float's last place is 1: adding it rounds, and the integer is in the lowest
+         * bits */
         to[i] = (uint8_t)brim__float_bits(value + 0x1p23f);
     }
 }
@@ -138,7 +138,8 @@ static brim_status unknown_field(const struct brim__batch_site *site, const char
                       near != NULL ? "'?" : "", list);
 }
 
-/* The fields that an argument names; left out: the first that is dense, or the last. */
+/* Finds the fields that an argument names; if it is not given, the first dense field, or the
+ * last. */
 static brim_status choose(const struct brim__use *use, const struct brim__batch_site *site,
                           size_t argument, bool last, uint32_t *fields) {
     const struct brim__values *values = &use->values[argument];

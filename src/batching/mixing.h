@@ -2,11 +2,11 @@
  * mixing.h: the common part of mixup and cutmix: their arguments, the fields that they act on,
  * lambda, and mixing rows with the row before.
  *
- * Row r of a batch is mixed with row r - 1, and row 0 with the last. That needs no second batch: a
- * block of columns at a time, the last row's block is put aside, and then rows are changed from the
- * last down to the first, each while the row before it is still unchanged. A block stays in the
- * CPU's first cache from the time it is read as a row's predecessor until it is changed itself, so
- * that memory is read once and written once.
+ * Row r of a batch is mixed with row r - 1, and row 0 with the last. That needs no second batch.
+ * Blocks of columns are done one at a time: the last row's block is saved, and then rows are
+ * changed from the last to the first, each while the row before it is still unchanged. A block
+ * stays in the CPU's first cache from the time it is read as a row's predecessor until it is
+ * changed itself, so that memory is read once and written once.
  */
 #ifndef BRIM_MIXING_H
 #define BRIM_MIXING_H
@@ -52,7 +52,7 @@ enum {
                       .help = "probability that a batch is mixed" },                               \
     [BRIM__MIX_SEED] = BRIM__SEED_ARGUMENT("another number draws other batches and lambdas")
 
-/* Where a field's rows lie, and of what they consist. */
+/* The place and the element type of a field's rows. */
 struct brim__mixed {
     brim_dtype dtype;
     uint64_t offset, row_bytes;
@@ -70,13 +70,13 @@ struct brim__mixing {
  * step->fields. */
 brim_status brim__mixing_init(const struct brim__use *use, const struct brim__batch_site *site,
                               struct brim__mixing *mixing);
-/* false: this batch is not mixed. The draws go on after lambda's. */
+/* Draws lambda; further draws come after it. false: this batch is not mixed. */
 bool brim__mixing_begin(const struct brim__mixing *mixing, const struct brim__batch_call *call,
                         struct brim__batch_draws *draws, double *lambda);
 void brim__mix_labels(const struct brim__mixing *mixing, const struct brim__batch_call *call,
                       double lambda);
 
-/* Rows of this type can be mixed. */
+/* Whether rows of this type can be mixed. */
 bool brim__mixable(brim_dtype dtype);
 /* lambda x row + (1 - lambda) x the row before, for all of call->rows >= 2 rows. */
 void brim__mix_rows(const struct brim__mixed *field, const struct brim__batch_call *call,

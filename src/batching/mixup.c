@@ -3,8 +3,8 @@
  *
  *     row r  <-  lambda x row r + (1 - lambda) x row r - 1      (row 0: the last row)
  *
- * for the fields `on` and for their labels, with one lambda for the batch, drawn
- * from Beta(alpha, alpha). The same as torchvision's MixUp, with other lambdas.
+ * for the fields `on` and for their labels, with one lambda for the batch, drawn from Beta(alpha,
+ * alpha). The method is torchvision's MixUp, but the random lambdas are others.
  */
 #include "batching/stages.h"
 

@@ -1,9 +1,9 @@
 /*
- * pack_sequences.c: documents laid end to end into windows of one length.
+ * pack_sequences.c: puts documents end to end into windows of one length.
  *
- * Only the packed field goes on, with two more of the same length: `position`,
- * an element's place in its document, and `document`, which of the window's
- * documents it belongs to, from 1 on; 0 marks what is left empty.
+ * Only the packed field is kept, with two new ones of the same length: `position`, an element's
+ * place in its document, and `document`, the number of its document in the window, from 1 on; 0
+ * marks the empty rest.
  *
  *     documents   aaaaa bbb cccccc        length=8
  *     x           aaaaabbb cccccc00       split=no, and the same with split=yes

@@ -6,12 +6,13 @@
  *     a step     | rank 0 | rank 1 | ...     | rank w-1 |
  *     a rank     | micro 0 | micro 1 | micro 2 |
  *
- * A step of R rows gives rank r the rows floor(R r / w) .. floor(R (r+1) / w), at most ceil(R / w),
- * and some rank has that many. The number of deliveries of a step follows from this most and so is
- * the same on all ranks; a rank with fewer rows may have a last delivery that is short or empty.
+ * A step of R rows gives rank r the rows floor(R r / w) .. floor(R (r+1) / w). That is at most
+ * ceil(R / w) rows, and some rank has that many. The number of deliveries of a step depends on this
+ * maximum, so it is the same on all ranks. A rank with fewer rows may have a last delivery that is
+ * short or empty.
  *
- * The remainder: kept, it is a step of fewer rows; padded, a full step whose
- * rows at the end are not valid; dropped, no step.
+ * The remainder: if kept, it is a step of fewer rows; if padded, a full step whose rows at the end
+ * are not valid; if dropped, no step.
  */
 #include "batching/shard.h"
 
@@ -127,7 +128,7 @@ void brim__shard_delivery(const struct brim__shard *shard, uint64_t index,
                           struct brim__delivery *delivery) {
     assert(index < brim__shard_deliveries(shard));
     const uint64_t in_full = brim__shard_micro_count(shard, shard->global_rows);
-    /* holds for the last step too: it has no more deliveries than a full one */
+    /* right for the last step too, because it has no more deliveries than a full one */
     const uint64_t number = index / in_full;
     const uint64_t begin = shard->base + number * shard->global_rows;
     const uint64_t valid = brim__min(shard->count - begin, shard->global_rows);

@@ -3,8 +3,8 @@
  *
  * A global batch is `global_rows` consecutive positions. Rank r of w takes rows [rows * r / w, rows
  * * (r+1) / w) of each, so the ranks' rows together are the global batch, and all ranks have the
- * same number of batches. A rank's part of a step is cut into micro-batches; each is one delivery:
- * what `next` returns.
+ * same number of batches. A rank's part of a step is cut into micro-batches. Each is one delivery,
+ * which `next` returns.
  *
  * With a `base` (a state restored under another batch size) the epoch begins at
  * that position instead of 0.
@@ -35,11 +35,11 @@ struct brim__delivery {
     uint64_t resume_next;
 };
 
-/* Refuses what cannot be: a world of 0, a rank outside it, a global batch
- * smaller than the world, rows whose product overflows. */
+/* Fails for a world of 0, a rank outside it, a global batch smaller than the world, and rows whose
+ * product overflows. */
 brim_status brim__shard_init(struct brim__shard *shard, const struct brim__batching *batching,
                              uint64_t count, uint32_t rank, uint32_t world);
-/* Deliveries and steps in an epoch; those after `base` only. */
+/* Deliveries and steps in an epoch, without those before `base`. */
 uint64_t brim__shard_deliveries(const struct brim__shard *shard);
 uint64_t brim__shard_steps(const struct brim__shard *shard);
 /* The delivery with which step number `step` (from base) begins. */
@@ -47,19 +47,20 @@ uint64_t brim__shard_delivery_of_step(const struct brim__shard *shard, uint64_t 
 void brim__shard_delivery(const struct brim__shard *shard, uint64_t index,
                           struct brim__delivery *delivery);
 
-/* Of a step with `rows` rows over all ranks: the rows [begin, end) of it that this rank
- * takes, and the number of deliveries, which is the same on every rank. */
+/* For a step with `rows` rows over all ranks: own_rows gives the rows [begin, end) of this rank;
+ * micro_count the number of deliveries, which is the same on every rank. */
 void brim__shard_own_rows(const struct brim__shard *shard, uint64_t rows, uint64_t *begin,
                           uint64_t *end);
 uint64_t brim__shard_micro_count(const struct brim__shard *shard, uint64_t rows);
-/* The rows [begin, end) of it that one of this rank's micro-batches takes; and how many of this
- * rank's rows are valid, if the first `valid` of the step are. */
+/* The rows [begin, end) of the step that are one of this rank's micro-batches; and how many of this
+ * rank's rows are valid, if the first `valid` rows of the step are. */
 void brim__shard_micro(const struct brim__shard *shard, uint64_t rows, uint64_t micro,
                        uint64_t *begin, uint64_t *end);
 uint64_t brim__shard_valid(const struct brim__shard *shard, uint64_t rows, uint64_t valid);
 
-/* bucket: a step is one batch for each rank, in the order of ranks. The number of this rank's,
- * over all steps; whose turn it is after `made` batches of the step; whether that is all. */
+/* bucket: a step is one batch for each rank, in the order of ranks. The number of this rank's
+ * batch, over all steps; whether this rank gets the next batch after `made` batches of the step;
+ * whether the step is complete. */
 static inline uint64_t brim__shard_batch_of_step(const struct brim__shard *shard, uint64_t step) {
     return step * shard->world + shard->rank;
 }

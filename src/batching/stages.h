@@ -1,7 +1,7 @@
 /*
- * stages.h: the rows of the batching stages in the stage table; each is defined by its
- * file. batch, bucket and pack_sequences say how batches are made (batching.h); mixup,
- * cutmix and batch_map act on whole batches (batch_program.h).
+ * stages.h: the rows of the batching stages in the stage table; each is defined by its file. batch,
+ * bucket and pack_sequences determine how batches are made (batching.h); mixup, cutmix and
+ * batch_map act on whole batches (batch_program.h).
  */
 #ifndef BRIM_BATCHING_STAGES_H
 #define BRIM_BATCHING_STAGES_H

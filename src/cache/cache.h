@@ -1,14 +1,15 @@
 /*
  * cache.h: the `cache` stage: keeps samples after they are made.
  *
- * A cache comes after some steps of a program. At that point the sample's fields are in one entry,
- * which a tier (tier.h) keeps under the sample's number:
+ * A cache comes after some steps of a program. It puts the sample's fields at that point into one
+ * entry, which a tier (tier.h) keeps under the sample's number:
  *
  *     entry:  | dense fields, each at its place | lengths | what has no fixed length |
  *
- * A worker asks the caches of a leaf, the last first. A hit puts the entry in the frame's record
- * and goes on after the cache; a miss makes the sample from its beginning, and the cache's own step
- * offers the entry to the tier. The steps after a cache are the same in both cases.
+ * A worker searches the caches of a leaf, the last first. After a hit the entry is in the frame's
+ * record, and the worker continues after the cache. After a miss the sample is made from the
+ * beginning, and the cache's own step offers the entry to the tier. The steps after a cache are the
+ * same in both cases.
  *
  *     sources ─► steps ─► [ store ] ─► steps ─► row
  *                             ▲ entry │
@@ -35,7 +36,7 @@ struct brim__cache {
     uint64_t limit;
     enum brim__verify verify;
     bool freeze;           /* what is random before it is drawn as in epoch 0 */
-    uint64_t data, sample; /* fingerprints of what stands before it */
+    uint64_t data, sample; /* fingerprints of the data and stages before it */
     uint64_t stamp;        /* of all files, when the loader was opened; or 0 */
     const char *pipeline;  /* its text */
     uint64_t count;        /* samples of all its leaves */
@@ -51,7 +52,7 @@ struct brim__cache {
     uint64_t logged_note, logged_warning; /* hashes of the texts that the log got last */
 };
 
-/* A value of no fixed length in an entry. */
+/* A value without a fixed length in an entry. */
 struct brim__cache_part {
     uint64_t count_at;   /* where the entry has its length */
     uint64_t span_at;    /* where the program's scratch has its span */
@@ -72,19 +73,19 @@ struct brim__leaf_cache {
     struct brim__cache_part part[BRIM__MAX_FIELDS];
 };
 
-/* stage.c: whether a cache may stand after what the program has so far, or why not. */
+/* stage.c: fails, with the reason, if a cache is not allowed after the program's stages so far. */
 brim_status brim__cache_allowed(const struct brim__cache *cache,
                                 const struct brim__program *program);
 
-/* entry.c: lays out the entry and adds the step that stores it. `number`: of the
- * program's caches so far. */
+/* entry.c: lays out the entry and adds the step that stores it. number: how many caches the program
+ * has so far. */
 brim_status brim__cache_attach(struct brim__cache *cache, struct brim__program *program,
                                uint32_t number, struct brim__leaf_cache *leaf_cache);
-/* Bytes of an entry that would hold the fields as they are now, at most; false: it
- * could not be kept. */
+/* The most bytes of an entry with the present fields; false: it could not be kept. */
 bool brim__cache_entry_bytes(const struct brim__program *program, uint64_t *bytes);
 
-/* The entry of a sample, if the cache has it: set into the frame until `leave`. */
+/* Finds the entry of a sample and sets it in the frame until `leave`. false: the cache does not
+ * have it. */
 bool brim__cache_enter(const struct brim__leaf_cache *leaf_cache, struct brim__frame *frame,
                        struct brim__found *found);
 void brim__cache_leave(const struct brim__leaf_cache *leaf_cache, struct brim__found *found);
@@ -92,7 +93,7 @@ static inline bool brim__cache_has(const struct brim__leaf_cache *leaf_cache, ui
     const struct brim__cache *cache = leaf_cache->cache;
     return cache->ops->has(cache->tier, leaf_cache->first + sample);
 }
-/* What is to be made: the entry lies in scratch. */
+/* Prepares the frame for making a sample: its entry is in scratch. */
 static inline void brim__cache_pass(const struct brim__leaf_cache *leaf_cache,
                                     struct brim__frame *frame) {
     frame->record[leaf_cache->record] = frame->scratch + leaf_cache->block;

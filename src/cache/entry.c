@@ -1,8 +1,8 @@
 /*
- * entry.c: a cache in a program: makes an entry of fields, and fields of an entry.
+ * entry.c: a cache in a program: makes an entry from fields, and fields from an entry.
  *
- * Dense fields are written straight into the block of scratch in which the entry is laid out, and
- * are read from the entry as from a source's record: a hit in memory is not copied. The span of a
+ * Dense fields are written directly into the block of scratch that has the entry's layout, and are
+ * read from the entry as from a source's record, so a hit in memory is not copied. The span of a
  * field without a fixed length stays in scratch; a hit points that span into the entry. Images of
  * different sizes are kept as bytes (picture_bytes.c) and are images again after the cache.
  *
@@ -35,7 +35,8 @@ static bool field_bytes(const struct brim__program_field *field, uint64_t *bytes
            *bytes <= UINT64_MAX / 64;
 }
 
-/* An image's pixels may take its place; else attaching says why not. */
+/* Whether an image's pixels may replace it in the entry. If not, brim__cache_attach gives the
+ * reason. */
 static bool may_rest(const struct brim__program_field *field) {
     return field->open == NULL ||
            (brim__picture_is_open(field) ? brim__picture_check_kept(STAGE, field) == BRIM_OK
@@ -65,7 +66,7 @@ static brim_status too_large(const struct brim__program_field *field) {
         field->name, field->deferred ? " (or give probe=yes to its source)" : "");
 }
 
-/* A dense field goes to its place in the block, and is read from the entry. */
+/* Moves a dense field to its place in the block. It is then read from the entry. */
 static brim_status keep_dense(struct brim__program *program, uint32_t f,
                               const struct brim__leaf_cache *leaf_cache, uint64_t offset) {
     struct brim__program_field *field = &program->field[f];
@@ -85,7 +86,7 @@ static brim_status keep_dense(struct brim__program *program, uint32_t f,
     return BRIM_OK;
 }
 
-/* One of no fixed length: its span stays where it is. */
+/* Adds a field without a fixed length. Its span stays in its place. */
 static brim_status keep_part(struct brim__program *program, uint32_t f,
                              struct brim__cache_part *part) {
     struct brim__program_field *field = &program->field[f];
@@ -100,7 +101,7 @@ static brim_status keep_part(struct brim__program *program, uint32_t f,
         return too_large(field);
     }
     part->span_at = field->at.offset;
-    field->written = NULL; /* not to be moved to its row: a hit does not run the step */
+    field->written = NULL; /* must not be moved to its row, because a hit does not run the step */
     field->images = NULL;
     field->stage = program->stage;
     return BRIM_OK;
@@ -174,8 +175,9 @@ brim_status brim__cache_attach(struct brim__cache *cache, struct brim__program *
 
 /* ------------------------------------------------------------------ running */
 
-/* Where one cache of a sample looks at its files, one in memory does so too: else it would hide
- * what the other sees. A file has the stamps that it asks for, independent of other users. */
+/* Whether the cache uses the stamp of a sample's files, if it was read for any cache of the sample.
+ * One in memory does, or it would hide a change that the other cache sees. One in a file does only
+ * if its own verify= requires it, so that the file does not depend on other caches. */
 static bool looks(const struct brim__cache *cache) {
     return cache->path == NULL || cache->verify == BRIM__VERIFY_HIT;
 }
@@ -221,7 +223,7 @@ static void fill(const struct brim__leaf_cache *leaf_cache, const struct brim__f
     }
 }
 
-/* Offers the sample to the tier; whatever becomes of it, the sample goes on. */
+/* Offers the sample to the tier. The sample is used whether the tier keeps it or not. */
 static brim_status run_store(const struct brim__step *step, const struct brim__frame *frame) {
     const struct brim__leaf_cache *leaf_cache = step->self;
     struct brim__cache *cache = leaf_cache->cache;
@@ -240,7 +242,7 @@ static brim_status run_store(const struct brim__step *step, const struct brim__f
     return BRIM_OK;
 }
 
-/* Turns the spans in scratch to the entry; false: it is not an entry of this cache. */
+/* Points the spans in scratch into the entry; false: it is not an entry of this cache. */
 static bool set_spans(const struct brim__leaf_cache *leaf_cache, const struct brim__frame *frame,
                       const struct brim__found *found) {
     uint64_t at = leaf_cache->head_bytes;

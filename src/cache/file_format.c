@@ -2,9 +2,9 @@
  * file_format.c: reads, judges and checks cache files.
  *
  * A file may contain anything: sizes are checked before they are used, and no size in a file
- * decides an allocation. An entry's checksum is a chain over pieces of its bytes, each hashed with
- * the result of the piece before: so it can be computed at once, or piece by piece in a small
- * buffer.
+ * decides an allocation. An entry's checksum is a chain over pieces of its bytes. Each piece is
+ * hashed with the result of the piece before, so the checksum can be computed at once, or piece by
+ * piece in a small buffer.
  */
 #include "cache/file_format.h"
 #include "base/fault.h"
@@ -262,7 +262,8 @@ void brim__cache_walk_begin(struct brim__cache_walk *walk, int fd, uint64_t coun
     walk->error = 0;
 }
 
-/* Reads on after the next hole: a table of a billion numbers may have few entries. */
+/* Reads the next part of the table and skips holes: a table of a billion numbers may have few
+ * entries. */
 static bool refill(struct brim__cache_walk *walk) {
     const uint64_t end = brim__cache_table_at(walk->count);
     const uint64_t from = brim__cache_table_at(walk->next);
@@ -270,7 +271,7 @@ static bool refill(struct brim__cache_walk *walk) {
     if (data < 0 && errno == ENXIO) {
         return false;
     }
-    if (data > (off_t)from) { /* else it does not know of holes */
+    if (data > (off_t)from) { /* else the file system does not report holes */
         walk->next = brim__min(walk->count, ((uint64_t)data - BRIM__CACHE_HEADER) /
                                                 sizeof(struct brim__cache_entry));
     }

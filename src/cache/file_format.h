@@ -4,10 +4,10 @@
  *     | header, 4096 bytes | table: `count` entries of 32 bytes | heap: entries' bytes ... |
  *       magic  ...  magic    sparse; zeros: none                  each aligned to 64
  *
- * The header never changes; a file gets its name together with it. The table and the heap are
- * filled in place: an entry's bytes are written after the heap's end first, then its entry in the
- * table. After a crash, or a loss of power, either of them may be missing or torn. Nothing is used
- * unless its checksum matches, which covers the bytes, the number, the length, the stamp, and the
+ * The header never changes, and a file has it before it gets its name. The table and the heap are
+ * filled in place: first an entry's bytes are written at the heap's end, then its entry in the
+ * table. After a crash or a loss of power, either of them may be missing or torn. An entry is used
+ * only if its checksum matches, which covers the bytes, the number, the length, the stamp, and the
  * file's key.
  *
  * The file is in the byte order of the machine, which the header names: a file from another kind of
@@ -69,15 +69,15 @@ enum brim__cache_kind {
 
 int brim__cache_open(const char *path, int flags, int *fd); /* close-on-exec */
 int brim__cache_stat(int fd, struct stat *facts);
-/* What it takes on the disk: of a table with few entries, less than its length. */
+/* Bytes on the disk: less than the file's length if the table has few entries. */
 static inline uint64_t brim__cache_disk_bytes(const struct stat *facts) {
     return (uint64_t)facts->st_blocks * 512;
 }
-/* Reads until `bytes` or the file's end: *got. */
+/* Reads `bytes` bytes, or fewer at the file's end: *got. */
 int brim__cache_read(int fd, uint64_t offset, void *buffer, size_t bytes, size_t *got);
 /* Writes all, in one call if the system lets it; changes the vectors. */
 int brim__cache_write(int fd, uint64_t offset, struct iovec *vectors, int count);
-/* Takes the writer's lock, if it is free: else EWOULDBLOCK. */
+/* Takes the writer's lock; EWOULDBLOCK if it is not free. */
 int brim__cache_lock(int fd);
 /* Whether the path still names the open file. */
 bool brim__cache_is_at(const char *path, int fd);
@@ -90,14 +90,14 @@ void brim__cache_header_init(struct brim__cache_header *header,
                              const struct brim__tier_start *start);
 /* Computes the checksum. */
 void brim__cache_header_seal(struct brim__cache_header *header);
-/* What the file is; of one that is usable, *header is its own. */
+/* Determines what the file is. If it is usable, *header is its header. */
 int brim__cache_examine(int fd, struct stat *facts, struct brim__cache_header *header,
                         enum brim__cache_kind *kind);
 /* Whether entries of the one are entries of the other. */
 bool brim__cache_same_key(const struct brim__cache_header *a, const struct brim__cache_header *b);
-/* The file's name in a directory that holds the caches of many pipelines: 16 digits of a
- * hash of the key without the stamp, so that one whose data changed is replaced, and of
- * the pipeline's text, in which the data's paths are: sets of equal shapes do not meet. */
+/* The file's name in a directory with the caches of many pipelines: 16 digits of a hash of the key
+ * and the pipeline's text. The stamp is not hashed, so that a cache whose data changed is replaced.
+ * The text has the data's paths, so data sets of equal shapes have different names. */
 #define BRIM__CACHE_NAME 32
 void brim__cache_name(const struct brim__cache_header *header, char name[BRIM__CACHE_NAME]);
 
@@ -109,9 +109,9 @@ static inline uint64_t brim__cache_table_at(uint64_t number) {
 static inline bool brim__cache_is_none(const struct brim__cache_entry *entry) {
     return (entry->offset | entry->length | entry->stamp | entry->checksum) == 0;
 }
-/* What the checksums of a file's entries begin with. */
+/* The seed of the checksums of a file's entries. */
 uint64_t brim__cache_seed(const struct brim__cache_header *header);
-/* Of an entry whose length and stamp are set. */
+/* The checksum of an entry whose length and stamp are set. */
 uint64_t brim__cache_checksum(uint64_t seed, uint64_t number, const struct brim__cache_entry *entry,
                               const void *data);
 /* Whether it lies in a heap that begins at `heap`, aligned, and is not longer than `most`. */
@@ -120,7 +120,7 @@ bool brim__cache_entry_lies(const struct brim__cache_entry *entry, uint64_t heap
 bool brim__cache_is_whole(int fd, uint64_t seed, uint64_t number,
                           const struct brim__cache_entry *entry);
 
-/* A walk over the table's entries that are not none. */
+/* A walk over the table's entries that are not empty. */
 struct brim__cache_walk {
     int fd;
     uint64_t count;

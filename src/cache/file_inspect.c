@@ -2,8 +2,8 @@
  * file_inspect.c: the public brim_cache_ calls, which inspect cache files.
  *
  * They never change a file; one of them deletes files that are caches. Checking whether a process
- * fills a file takes its lock for a moment, shared: a loader that starts just then reads at first,
- * and tries again a second later.
+ * fills a file takes its lock for a moment, shared. A loader that starts at that moment only reads
+ * at first, and tries again a second later.
  */
 #include "base/platform.h"
 #include "base/progress.h"

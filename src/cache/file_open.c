@@ -10,9 +10,9 @@
  *     still the name?      else a process replaced it in between: begin again
  *     new file             header, sparse table; locked; renamed over the old one
  *
- * So only the holder of its lock renames over a file, and of many processes that begin at once
- * without a file, all but one become readers of the one file. A reader of a file that is replaced
- * keeps the old file open.
+ * So only the holder of its lock renames over a file, and if many processes begin at once without a
+ * file, one makes it and the others read it. A reader of a file that is replaced keeps the old file
+ * open.
  *
  * The lock belongs to the open file, which a child inherits after a fork: it is released explicitly
  * at the end. If the process is killed, its children may hold it longer, and no process fills the
@@ -33,7 +33,7 @@
 
 #define RETRY_NS   UINT64_C(1000000000)
 #define COUNT_NS   UINT64_C(100000000)
-#define TRIES      100 /* at a path where others are at work */
+#define TRIES      100 /* at a path that other processes use at the same time */
 #define PAUSE_NS   10000000
 #define PATH_SHOWN 110 /* bytes of a path in a warning, its end */
 
@@ -55,7 +55,7 @@ __attribute__((format(printf, 2, 3))) static void say(struct brim__file_tier *ti
     va_end(arguments);
 }
 
-/* The thread's last failure, whose text may begin with the path. */
+/* Sets the warning from the thread's last failure, whose text may begin with the path. */
 static void say_detail(struct brim__file_tier *tier) {
     const char *why = brim_detail();
     const size_t length = strlen(tier->path);
@@ -63,7 +63,7 @@ static void say_detail(struct brim__file_tier *tier) {
     say(tier, "%s: nothing is kept", repeats ? why + length + 2 : why);
 }
 
-/* Nothing will be kept, and nothing tried again; said before, so that no caller finds it turned off
+/* Turns filling off for good. The warning must be set before, so that no caller sees it turned off
  * without a reason. */
 static void give_up(struct brim__file_tier *tier) {
     atomic_store(&tier->writes, false);
@@ -92,7 +92,7 @@ static void count_filled(struct brim__file_tier *tier, int fd) {
     atomic_store(&tier->filled, filled);
 }
 
-/* The filling process knows what is there; others read the table. */
+/* The filling process has the count; others count the entries in the table. */
 void brim__file_tier_count(struct brim__file_tier *tier) {
     const int fd = atomic_load(&tier->fd);
     if (fd >= 0 && !atomic_load(&tier->writes) &&
@@ -110,8 +110,8 @@ void brim__file_tier_look(struct brim__file_tier *tier) {
     }
 }
 
-/* After all bytes that any process may have written: bytes to which an entry that remained after a
- * crash points are not reused as long as that entry is there. */
+/* Starts filling after all bytes that any process may have written. An entry that remained after a
+ * crash may point to such bytes, so they are not used again. */
 static void fill_from_end(struct brim__file_tier *tier, int fd) {
     struct stat facts;
     const int error = brim__cache_stat(fd, &facts);
@@ -146,8 +146,8 @@ static int set_length(int fd, uint64_t bytes) {
     return ftruncate(fd, (off_t)bytes) == 0 ? 0 : errno;
 }
 
-/* The new file: locked before it has its name. The descriptor that stays is a second one,
- * because the first is closed with the renaming; the lock is that of both. */
+/* Fills the new file, which is locked before it gets its name. A second descriptor is kept, because
+ * renaming closes the first. They share the lock. */
 static int fill_new(struct brim__file_tier *tier, struct brim__new_file *file,
                     const struct brim__cache_header *header) {
     if (brim__new_file_write(file, 0, header, sizeof *header) != BRIM_OK) {
@@ -170,7 +170,7 @@ static int fill_new(struct brim__file_tier *tier, struct brim__new_file *file,
     return fd;
 }
 
-/* Replaces the file whose lock is held by a new one. */
+/* Replaces the file, whose lock is held, by a new one. */
 static void replace(struct brim__file_tier *tier, const struct brim__cache_header *header) {
     struct brim__new_file file;
     char size[BRIM__SIZE_TEXT];
@@ -219,7 +219,8 @@ static enum outcome use(struct brim__file_tier *tier, int fd) {
     return DONE;
 }
 
-/* Why what lies at the path is of no use; there: NULL if it is not usable at all. */
+/* Sets the note: why the file at the path cannot be used. there: its header; NULL if it is not
+ * usable at all. */
 static void note_why(struct brim__file_tier *tier, const struct brim__cache_header *there,
                      const struct brim__cache_header *wanted) {
     char text[BRIM__TIER_WARNING];
@@ -237,8 +238,9 @@ static void note_why(struct brim__file_tier *tier, const struct brim__cache_head
     brim__unlock(&tier->lock);
 }
 
-/* Whether other users could have put samples into it: then it is of no use, and, if it is
- * theirs, left alone. An empty file of this user holds nothing to be believed. */
+/* Whether other users could have put samples into the file. Then it is not used, and if it belongs
+ * to another user, it is not changed. An empty file of this user is trusted, because it has no
+ * data. */
 static enum brim__trust trust(const struct brim__file_tier *tier, const struct stat *facts) {
     const enum brim__trust found = brim__trust_of(facts->st_uid, facts->st_mode);
     return tier->start.trust_foreign || (found == BRIM__EXPOSED && facts->st_size == 0)
@@ -255,14 +257,14 @@ static void note_exposed(struct brim__file_tier *tier, const struct stat *facts)
     brim__unlock(&tier->lock);
 }
 
-/* A file that is stale, damaged, or empty. Closes the descriptor. */
+/* Replaces a file that is stale, damaged, or empty. Closes the descriptor. */
 static enum outcome begin_anew(struct brim__file_tier *tier, int fd, bool empty, bool made,
                                const struct brim__cache_header *header) {
     char why[BRIM__ERROR_TEXT];
     const int error = brim__cache_lock(fd);
     enum outcome outcome = DONE;
     if (error == EWOULDBLOCK && empty) {
-        outcome = WAIT; /* a process is making it just now */
+        outcome = WAIT; /* another process is making it */
     } else if (error == EWOULDBLOCK) {
         atomic_store(&tier->retry_ns, brim__now() + RETRY_NS);
         say(tier,
@@ -285,7 +287,7 @@ static enum outcome begin_anew(struct brim__file_tier *tier, int fd, bool empty,
 
 #define NO_DIRECTORY (-1) /* no errno: the thread's detail says why */
 
-/* Opens what lies at the path, or makes it. */
+/* Opens the file at the path, or makes it. */
 static int open_or_make(struct brim__file_tier *tier, int *fd, bool *made, int *read_only) {
     *made = false;
     *read_only = 0;
@@ -303,7 +305,7 @@ static int open_or_make(struct brim__file_tier *tier, int *fd, bool *made, int *
     return error;
 }
 
-/* One try to come to a file of this key. */
+/* Tries once to get a file of this key. */
 static enum outcome try_to_open(struct brim__file_tier *tier) {
     struct brim__cache_header wanted, there;
     struct stat facts;
@@ -388,7 +390,7 @@ void brim__file_tier_open(struct brim__file_tier *tier, bool patient) {
     say(tier, "other processes are making it: nothing is kept yet");
 }
 
-/* The lock of a file that is read so far. */
+/* Takes the lock of a file that this process has only read so far. */
 static void take_over(struct brim__file_tier *tier, int fd) {
     if (brim__cache_lock(fd) != 0) {
         return;
@@ -402,13 +404,13 @@ static void take_over(struct brim__file_tier *tier, int fd) {
     }
 }
 
-/* Only `trying`, and if no other thread has tried meanwhile. */
+/* Called with `trying` set. Does nothing if another thread has tried meanwhile. */
 static void try_again(struct brim__file_tier *tier, uint64_t retry) {
     const int fd = atomic_load(&tier->fd);
     if (atomic_load(&tier->writes) || atomic_load(&tier->retry_ns) != retry) {
         return;
     }
-    /* what ends for good, in success or failure, sets it to never */
+    /* a final success or failure sets it to never */
     atomic_store(&tier->retry_ns, brim__now() + RETRY_NS);
     if (fd >= 0) {
         take_over(tier, fd);

@@ -1,9 +1,9 @@
 /*
- * file_tier.c: a cache in a file: starting, finding and accepting entries.
+ * file_tier.c: a cache in a file: starts it, finds entries and accepts new ones.
  *
- * Finding reads the table's entry and then the bytes, and keeps nothing. Numbers found damaged are
- * remembered in a few places, so that the next `begin` need not check again and `has` says no; if
- * they are pushed out, this costs only a read.
+ * Finding reads the table's entry and then the bytes, and keeps nothing. A few numbers of damaged
+ * entries are kept, so that the next `begin` need not check again and `has` returns false. If such
+ * a number is displaced, this only costs a read.
  *
  * file_open.c opens the file and gets the right to fill it; file_writer.c writes entries.
  */
@@ -32,8 +32,9 @@ static uint64_t arena_bytes(uint64_t count) {
     return sizeof(struct brim__file_tier);
 }
 
-/* A directory holds the caches of many pipelines, each named by its key. Where a link
- * leads is what is replaced, not the link: false if it leads nowhere. */
+/* Sets the file's path. In a directory, which may have the caches of many pipelines, the name is
+ * made of the key. If the path is a link, its target is used, so that a replacement keeps the link;
+ * false if it leads nowhere. */
 static bool set_path(struct brim__file_tier *tier, const struct brim__cache_header *header) {
     const char *path = tier->start.path;
     const size_t length = strlen(path);
@@ -60,7 +61,7 @@ static bool set_path(struct brim__file_tier *tier, const struct brim__cache_head
     return true;
 }
 
-/* A file above the process's own limit of files would be answered with a signal. */
+/* A write above the process's limit of file sizes would raise a signal. */
 static uint64_t most_file_bytes(uint64_t limit) {
     struct rlimit process;
     limit = brim__min(limit, INT64_MAX);
@@ -115,7 +116,7 @@ static bool read_entry(int fd, uint64_t number, struct brim__cache_entry *entry)
            got == sizeof *entry;
 }
 
-/* An entry lies in the heap, as far as the file goes now. */
+/* Whether an entry is inside the heap of the file at its present length. */
 static bool lies(struct brim__file_tier *tier, int fd, const struct brim__cache_entry *entry) {
     if (!brim__cache_entry_lies(entry, tier->heap, tier->start.most_bytes)) {
         return false;
@@ -126,7 +127,7 @@ static bool lies(struct brim__file_tier *tier, int fd, const struct brim__cache_
         if (brim__cache_stat(fd, &facts) != 0 || end > (uint64_t)facts.st_size) {
             return false;
         }
-        if (!atomic_load(&tier->writes)) { /* else the writer knows better */
+        if (!atomic_load(&tier->writes)) { /* else the writer has the exact end */
             atomic_store(&tier->known_end, (uint64_t)facts.st_size);
         }
     }
@@ -155,7 +156,7 @@ static bool find(struct brim__tier *opaque, uint64_t number, uint64_t stamp, uin
     if (read && brim__cache_is_none(&entry)) {
         return false;
     }
-    if (read && entry.stamp != stamp) { /* its file has changed: whole, but of no use */
+    if (read && entry.stamp != stamp) { /* the data's file has changed, so the entry is stale */
         atomic_fetch_add(&tier->changed, 1);
         return false;
     }
@@ -191,7 +192,7 @@ static bool has(struct brim__tier *opaque, uint64_t number) {
 
 /* ------------------------------------------------------------------ filling */
 
-/* It was stored meanwhile: not to be kept twice. */
+/* Whether the entry was stored meanwhile, so that it is not kept twice. */
 static bool is_there(struct brim__file_tier *tier, uint64_t number, uint64_t stamp) {
     const int fd = atomic_load(&tier->fd);
     struct brim__cache_entry entry;
@@ -205,7 +206,7 @@ static bool begin(struct brim__tier *opaque, uint64_t number, uint64_t stamp, ui
     struct brim__file_tier *tier = self(opaque);
     assert(number < tier->start.count && bytes <= tier->start.most_bytes);
     if (brim__file_tier_may_fill(tier)) {
-        const uint64_t since = atomic_load(&tier->known_end); /* filling: it never goes back */
+        const uint64_t since = atomic_load(&tier->known_end); /* while filling it never decreases */
         if (is_there(tier, number, stamp)) {
             return false;
         }
@@ -241,7 +242,7 @@ static void read_stats(struct brim__tier *opaque, struct brim__tier_stats *stats
     stats->bytes =
         fd >= 0 && brim__cache_stat(fd, &facts) == 0 ? brim__cache_disk_bytes(&facts) : 0;
     brim__lock(&tier->lock);
-    /* with those that are being written: they are there soon */
+    /* include those that are being written */
     stats->filled = brim__min(stats->filled + tier->writer.ready, tier->start.count);
     stats->fills = atomic_load(&tier->writes) && !tier->writer.full;
     memcpy(stats->warning, tier->warning, sizeof stats->warning);

@@ -6,10 +6,11 @@
  *     file_tier.c     starts, finds, takes in
  *     file_writer.c   the ring of begin and commit, and the thread that writes it
  *
- * One tier keeps the same few KiB whatever the count: what is there, the file's table says.
+ * A tier needs the same few KiB for any count, because the file's table has the entries.
  *
- * Locks: `lock` guards the warning and the writer's fields; only the budget's lock is taken under
- * it. Nothing waits for a disk with it held, except the start of the thread.
+ * Locks: `lock` guards the warning and the writer's fields; only the budget's lock is taken while
+ * it is held. No thread waits for a disk while it holds the lock, except at the start of the
+ * writer's thread.
  */
 #ifndef BRIM_FILE_TIER_H
 #define BRIM_FILE_TIER_H
@@ -21,7 +22,7 @@
 
 #define BRIM__FILE_SUSPECTS 64
 
-/* Entries on their way to the file, oldest first, each in one piece:
+/* Entries that are to be written to the file, oldest first, each in one piece:
  *
  *     ring:  ... | head: item, bytes | item, bytes | tail: free ... | pad
  *
@@ -69,30 +70,32 @@ struct brim__file_tier {
 
 /* ------------------------------------------------------------- file_open.c */
 
-/* Opens or makes the file at the path, or says in the warning why not. patient: waits a
- * moment for others who are making it. */
+/* Opens or makes the file at the path, or sets the warning. patient: waits a moment for another
+ * process that is making it. */
 void brim__file_tier_open(struct brim__file_tier *tier, bool patient);
-/* Whether this process may fill now; asks again if it could not, and a second has passed. */
+/* Whether this process may fill now. If not, tries again when a second has passed. */
 bool brim__file_tier_may_fill(struct brim__file_tier *tier);
-/* Brings `filled` up to date, if another fills the file. */
+/* Updates `filled` if another process fills the file. */
 void brim__file_tier_count(struct brim__file_tier *tier);
-/* Says so if the file has lost its name: what is put in goes with the loader. */
+/* Sets the warning if the file has lost its name: new entries are then lost when the loader
+ * ends. */
 void brim__file_tier_look(struct brim__file_tier *tier);
-/* Turns filling off for good, for the system's reason. */
+/* Turns filling off for good, with the system's error in the warning. */
 void brim__file_tier_off(struct brim__file_tier *tier, int error);
 
-/* Where a number stands if it is known to be damaged. */
+/* The place of a number in `suspect`, if its entry is known to be damaged. */
 static inline _Atomic uint64_t *brim__file_suspect(struct brim__file_tier *tier, uint64_t number) {
     return &tier->suspect[number % BRIM__FILE_SUSPECTS];
 }
 
 /* ----------------------------------------------------------- file_writer.c */
 
-/* The most memory that it takes, for entries of at most this many bytes. */
+/* The most memory that the writer takes, for entries of at most this many bytes. */
 uint64_t brim__file_writer_most(uint64_t entry_bytes);
 brim_status brim__file_writer_init(struct brim__file_tier *tier);
 void brim__file_writer_fini(struct brim__file_tier *tier); /* writes out what is committed */
-/* Room in the ring; false: none now. since: known_end before the number was not found. */
+/* Reserves room in the ring; false: there is none now. since: known_end before the search for the
+ * number failed. */
 bool brim__file_writer_begin(struct brim__file_tier *tier, uint64_t number, uint64_t stamp,
                              uint64_t bytes, uint64_t since, struct brim__room *room);
 void brim__file_writer_end(struct brim__file_tier *tier, struct brim__room *room, bool keep);

@@ -2,21 +2,20 @@
  * file_writer.c: writes entries to a cache file.
  *
  * A worker with an entry reserves room for it in a ring and fills it there; a thread writes
- * committed entries, in order, many in one call, then their table entries. No worker waits: an
- * entry that finds no room in the ring, because the disk is slower than the workers, is dropped,
- * and may be kept in a later epoch. Without workers there is no thread, and the committing thread
- * writes.
+ * committed entries, in order, many in one call, then their table entries. No worker waits: if the
+ * ring has no room, because the disk is slower than the workers, the entry is dropped. It may be
+ * kept in a later epoch. Without workers there is no thread, and the committing thread writes.
  *
  * A number may come again while its entry is being written (drawn twice, or an epoch later on a
- * slow disk). The heap holds it once: before a run is written, the table says which of its numbers
- * were entered since they were begun.
+ * slow disk). To write it only once, the writer checks the table before each run for numbers that
+ * were stored after their entries were begun.
  *
- * Ring and stack are elastic: taken when there is something to write and memory is free, given up
- * when they are revoked. The ring is also freed if no entry came for a second: a full cache needs
- * none.
+ * Ring and stack are elastic: they are taken when there is something to write and memory is free,
+ * and given up when they are revoked. The ring is also freed if no entry came for a second, because
+ * a full cache needs none.
  *
- * Revoking waits for workers that fill room (a sample in progress) and for the call in progress;
- * entries that are committed and not written are dropped.
+ * Revoking waits for workers that are filling room (a sample in progress) and for a write in
+ * progress. Entries that are committed but not written are dropped.
  */
 #include "cache/file_tier.h"
 
@@ -65,7 +64,7 @@ static uint64_t item_bytes(uint64_t entry_bytes) {
     return sizeof(struct item) + padded(entry_bytes);
 }
 
-/* As large as is of use. */
+/* The largest useful ring. */
 static uint64_t ring_bytes(uint64_t entry_bytes) {
     const uint64_t one = item_bytes(entry_bytes);
     return brim__max(one, brim__min(brim__max(one * RING_ENTRIES, LEAST_RING), MOST_RING));
@@ -98,7 +97,7 @@ static struct item *append(struct brim__file_writer *writer, uint64_t total, enu
     return item;
 }
 
-/* An item in one piece, or NULL. */
+/* Reserves an item in one piece; NULL: no room. */
 static struct item *reserve(struct brim__file_writer *writer, uint64_t total) {
     if (writer->items == 0) {
         writer->head = writer->tail = 0;
@@ -120,7 +119,7 @@ static void release(struct brim__file_writer *writer, uint64_t items) {
     }
 }
 
-/* The items from the head on that no worker fills any more. */
+/* Collects the items from the head on that workers have finished. */
 static bool collect_run(const struct brim__file_writer *writer, struct run *run) {
     uint64_t at = writer->head;
     run->items = run->ready = run->pending = run->bytes = 0;
@@ -153,7 +152,7 @@ static bool collect_run(const struct brim__file_writer *writer, struct run *run)
 
 /* ------------------------------------------------------- writing: unlocked */
 
-/* From entry `first` on, those whose numbers are in a row. */
+/* How many entries from `first` on have consecutive numbers. */
 static uint32_t in_a_row(const struct run *run, uint32_t first) {
     uint32_t count = 1;
     while (first + count < run->count && run->number[first + count] == run->number[first] + count) {
@@ -162,7 +161,7 @@ static uint32_t in_a_row(const struct run *run, uint32_t first) {
     return count;
 }
 
-/* Reads what the table has for the run's numbers. */
+/* Reads the table's entries of the run's numbers. */
 static int look(int fd, struct run *run) {
     int error = 0;
     memset(run->before, 0, sizeof run->before);
@@ -175,7 +174,7 @@ static int look(int fd, struct run *run) {
     return error;
 }
 
-/* Whether its number was entered since it was begun, or will be by one before it. */
+/* Whether its number was stored after the entry was begun, or is in the run before it. */
 static bool is_twice(struct brim__file_tier *tier, const struct run *run, uint32_t kept,
                      uint32_t i) {
     const struct brim__cache_entry *before = &run->before[i];
@@ -192,7 +191,7 @@ static bool is_twice(struct brim__file_tier *tier, const struct run *run, uint32
     return false;
 }
 
-/* Leaves out what is there, and gives the others their places in the heap. */
+/* Drops entries that are stored already, and gives the others their places in the heap. */
 static void place(struct brim__file_tier *tier, struct run *run) {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < run->count; i++) {
@@ -210,7 +209,7 @@ static void place(struct brim__file_tier *tier, struct run *run) {
     run->count = kept;
 }
 
-/* Enters what was written: `count` entries of numbers in a row. */
+/* Writes the table's entries of `count` consecutive numbers. */
 static int enter(struct brim__file_tier *tier, int fd, const struct run *run, uint32_t first,
                  uint32_t count) {
     struct iovec vector = { (void *)(uintptr_t)&run->entry[first], count * sizeof run->entry[0] };
@@ -303,7 +302,7 @@ static void *run_thread(void *argument) {
 
 /* ------------------------------------------------------------------- memory */
 
-/* lock held: as long as nothing at all could be kept. */
+/* lock held: sets the warning, while no entry has been kept yet. */
 static void say_short(struct brim__file_tier *tier, uint64_t bytes) {
     char size[BRIM__SIZE_TEXT];
     if (atomic_load(&tier->stored) == 0) {
@@ -314,8 +313,8 @@ static void say_short(struct brim__file_tier *tier, uint64_t bytes) {
     }
 }
 
-/* lock held: ring and thread, if there is memory to spare. Asking takes the tree's lock:
- * not for every sample. */
+/* lock held: makes ring and thread if memory is free. A request takes the lock of the budget's
+ * tree, so it is not made for every sample. */
 static bool prepare(struct brim__file_tier *tier) {
     struct brim__file_writer *writer = &tier->writer;
     brim_budget *budget = tier->start.budget;
@@ -360,7 +359,7 @@ static bool prepare(struct brim__file_tier *tier) {
     return true;
 }
 
-/* Gives back all memory; what is committed is written first (drain) or dropped. */
+/* Frees all memory. Committed entries are written first (drain) or dropped. */
 static uint64_t put_away(struct brim__file_tier *tier, bool drain) {
     struct brim__file_writer *writer = &tier->writer;
     brim__lock(&tier->lock);
@@ -382,7 +381,7 @@ static uint64_t put_away(struct brim__file_tier *tier, bool drain) {
     }
     const uint64_t bytes = writer->ring.bytes + writer->stack.bytes;
     writer->pending = writer->ready = 0;
-    writer->take_ns = brim__now() + TAKE_AGAIN_NS; /* it was needed elsewhere */
+    writer->take_ns = brim__now() + TAKE_AGAIN_NS; /* others need the memory now */
     writer->started = writer->closing = writer->quit = writer->drain = false;
     brim__pages_free(&writer->ring);
     brim__pages_free(&writer->stack);
@@ -392,7 +391,7 @@ static uint64_t put_away(struct brim__file_tier *tier, bool drain) {
 
 static uint64_t revoke(void *holder, brim_memory kind, uint64_t wanted) {
     (void)kind;   /* nothing else is elastic */
-    (void)wanted; /* half a ring is of no use */
+    (void)wanted; /* part of a ring cannot be freed */
     return put_away(holder, false);
 }
 

@@ -1,10 +1,10 @@
 /*
- * memory_space.c: the memory tier's pages: counting threads inside, taking spare memory, and giving
+ * memory_space.c: the memory tier's pages: counts threads inside, takes spare memory, and gives
  * way. memory_space.h describes how these work together.
  *
- * Memory is taken only if the headroom stays free, and never waited for: elastic memory takes only
- * what is free at that instant. After a refusal, or a revocation, there are no requests for a
- * while, because a request takes the lock of the whole tree of budgets.
+ * Memory is taken only if the headroom stays free, and only if it is free now: there is no waiting.
+ * After a refusal or a revocation there are no requests for a while, because a request takes the
+ * lock of the whole tree of budgets.
  */
 #include "cache/memory_space.h"
 
@@ -12,18 +12,18 @@
 
 #define PAUSE_NS UINT64_C(10000000)
 
-/* An extent is made for 16 entries like its first, but not smaller than usual, unless
- * all that are still missing need less; an entry of which 16 are more than the largest
- * has one for itself. So little is left over at its end. Where there is less memory an
- * extent is smaller, as long as it is worth a map of its own. */
+/* An extent has room for 16 entries like its first, and at least the usual size, unless all missing
+ * entries need less. If 16 entries would exceed the largest size, an entry gets its own extent. So
+ * little memory is unused at the end of an extent. If less memory is free, an extent is smaller,
+ * but not below the smallest size that is worth a map. */
 #define EXTENT_ENTRIES  16
 #define SMALLEST_EXTENT (UINT64_C(64) << 10)
 #define USUAL_EXTENT    (UINT64_C(1) << 20)
 #define LARGEST_EXTENT  (UINT64_C(4) << 20)
 
-/* Where not all will fit, and the table could grow to more than 1/16 of the memory, it
- * grows only to 1/4 of the extents: else each of a few entries among very many numbers
- * would bring a segment. */
+/* If not all entries will fit, and the table could grow to more than 1/16 of the memory, it grows
+ * only to 1/4 of the extents. Otherwise each of a few entries among very many numbers could need
+ * its own segment. */
 #define TABLE_SHARE  16
 #define SPARSE_SHARE 4
 
@@ -49,7 +49,7 @@ void brim__space_leave(_Atomic uint64_t *pin) {
     atomic_fetch_sub_explicit(pin, 1, memory_order_release);
 }
 
-/* Returns when all threads have left that may have seen what was cleared before the call. */
+/* Waits until all threads have left that may have loaded a pointer before the caller cleared it. */
 static void wait_for_those_inside(struct brim__tier *tier) {
     for (int turn = 0; turn < 2; turn++) {
         const unsigned phase = atomic_fetch_xor(&tier->phase, 1);
@@ -67,7 +67,7 @@ static uint64_t left_in(const struct brim__cache_extent *extent) {
     return extent != NULL ? extent->pages.bytes - extent->used : 0;
 }
 
-/* Entries go to the extent with more room left. */
+/* Keeps the extent with more room for the next entries. */
 static void prefer(struct brim__tier *tier, struct brim__cache_extent *extent) {
     if (left_in(extent) > left_in(tier->current)) {
         tier->current = extent;
@@ -94,12 +94,12 @@ static uint64_t segment_bytes(uint64_t count, uint64_t index) {
                        brim__page_bytes());
 }
 
-/* Of an extent for this many entries. */
+/* Bytes of an extent for this many entries. */
 static uint64_t extent_bytes(uint64_t entries, uint64_t stride) {
     return brim__align(BRIM__FIRST_KEPT + entries * stride, brim__page_bytes());
 }
 
-/* The entries that an extent is made for, where there is memory for it. */
+/* The number of entries for which an extent is made if memory is free. */
 static uint64_t extent_entries(const struct brim__tier *tier, uint64_t stride) {
     if (stride > LARGEST_EXTENT / EXTENT_ENTRIES) {
         return 1;
@@ -108,13 +108,13 @@ static uint64_t extent_entries(const struct brim__tier *tier, uint64_t stride) {
     return brim__max(1, brim__min(usual, tier->start.count - tier->filled));
 }
 
-/* The least that is taken for one. */
+/* The least bytes of an extent. */
 static uint64_t least_extent(const struct brim__tier *tier, uint64_t stride) {
     return brim__min(extent_bytes(extent_entries(tier, stride), stride),
                      brim__max(extent_bytes(1, stride), SMALLEST_EXTENT));
 }
 
-/* What may be taken now, in whole pages. */
+/* Bytes that may be taken now, in whole pages. */
 static uint64_t spare_bytes(struct brim__tier *tier) {
     const uint64_t held = tier->segment_bytes + tier->extent_bytes;
     return brim__min(brim__tier_spare(&tier->start), tier->start.limit - held) &
@@ -133,7 +133,7 @@ static bool take_segment(struct brim__tier *tier, uint64_t index, uint64_t bytes
     return true;
 }
 
-/* One that has room for an entry of `stride`, as `most` has, whole pages. */
+/* Takes an extent of up to `most` bytes, in whole pages, with room for an entry of `stride`. */
 static bool take_extent(struct brim__tier *tier, uint64_t stride, uint64_t most) {
     const uint64_t entries =
         brim__min(extent_entries(tier, stride), (most - BRIM__FIRST_KEPT) / stride);
@@ -152,8 +152,8 @@ static bool take_extent(struct brim__tier *tier, uint64_t stride, uint64_t most)
     return true;
 }
 
-/* An extent with room for an entry of this number, which has a pointer then: takes what
- * is missing, both or none. NULL: not to be had now. */
+/* Finds an extent with room for an entry, and makes sure that its number has a pointer. Takes the
+ * missing memory for both, or for neither. NULL: there is no memory now. */
 static struct brim__cache_extent *extent_for(struct brim__tier *tier, uint64_t number,
                                              uint64_t stride) {
     const uint64_t index = number / BRIM__SEGMENT_COUNT;
@@ -205,8 +205,8 @@ void brim__space_return(struct brim__tier *tier, const struct brim__kept *kept) 
 
 /* -------------------------------------------------------------- giving back */
 
-/* Mutex held: takes the newest, which is the least filled, out of the list and its
- * entries out of the table. NULL: there is none. */
+/* Mutex held: removes the newest extent, which is the least filled, from the list and its entries
+ * from the table. NULL: there is none. */
 static struct brim__cache_extent *unlink_newest(struct brim__tier *tier) {
     struct brim__cache_extent *extent = tier->newest;
     if (extent == NULL) {
@@ -230,7 +230,7 @@ static struct brim__cache_extent *unlink_newest(struct brim__tier *tier) {
     return extent;
 }
 
-/* Mutex held: takes all of them out of the table. */
+/* Mutex held: removes all segments from the table. */
 static struct brim__cache_segment *unlink_segments(struct brim__tier *tier) {
     struct brim__cache_segment *gone = NULL;
     for (uint64_t i = 0; i < tier->segment_count; i++) {
@@ -244,8 +244,8 @@ static struct brim__cache_segment *unlink_segments(struct brim__tier *tier) {
     return gone;
 }
 
-/* These free memory that no thread sees any more, and return its bytes. The pages hold their own
- * record, hence the copy. */
+/* These free memory that no thread can reach any more, and return its bytes. The record is copied
+ * first, because it is in the pages. */
 static uint64_t free_extents(struct brim__cache_extent *extent) {
     uint64_t bytes = 0;
     while (extent != NULL) {
@@ -274,8 +274,8 @@ uint64_t brim__space_revoke(void *holder, brim_memory kind, uint64_t wanted) {
     struct brim__cache_extent *extents = NULL;
     struct brim__cache_segment *segments = NULL;
     bool more = true;
-    /* The mutex is taken for each, so that no thread waits long for it. Meanwhile none can be
-     * added: elastic charges are refused while a holder is asked. */
+    /* The mutex is taken for each extent, so that no thread waits long for it. No extent can be
+     * added meanwhile, because elastic charges are refused during a revocation. */
     for (uint64_t bytes = 0; more && bytes < wanted;) {
         brim__lock(&tier->mutex);
         struct brim__cache_extent *extent = unlink_newest(tier);

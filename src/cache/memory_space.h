@@ -8,9 +8,8 @@
  *                └─► next extent, newest first
  *
  * Segments and extents are separate pages, taken at first need and freed as a whole. Their records
- * are at their own beginnings, so that the arena holds one pointer for each segment and nothing
- * else that grows. Entries follow each other; the room of an entry that was replaced is not used
- * again before its extent is freed.
+ * are at their beginnings, so that only one pointer for each segment is in the arena. Entries
+ * follow each other. The room of a replaced entry is not used again until its extent is freed.
  *
  * Finding takes no lock. A thread that is inside (between find and done, begin and commit, or in
  * `has`) is counted in its stripe, in the counter of the phase that it saw:
@@ -18,16 +17,16 @@
  *     inside:  add 1 to the counter; load the pointer; follow it; ...; subtract 1
  *     revoke:  clear the pointers; then see every counter at 0 once; then free
  *
- * All of these are sequentially consistent, except for the last of the inside, a release. A thread
+ * All of these are sequentially consistent, except the subtraction, which is a release. A thread
  * that loaded a pointer before it was cleared was counted before that, so a counter that is 0
- * afterwards shows that it has left; a thread that is counted later finds the pointer cleared. So
- * it is enough to see each counter at 0 once, at any time. The phases guarantee this: while one is
- * waited for, new threads count in the other.
+ * afterwards shows that the thread has left. A thread that is counted later finds the pointer
+ * cleared. So it is enough to see each counter at 0 once, at any time. The phases guarantee that
+ * this happens: while the revoking thread waits for one counter, new threads use the other.
  *
- * Pointers are written under the mutex alone, and none is set to an entry of a dead extent: once an
- * extent is dead and its pointers are cleared, none leads there again. Revoke functions never run
- * at the same time, because the budget's tree calls them with its revoke lock held (docs/design.md
- * has the lock order).
+ * Pointers are written only under the mutex, and none is set to an entry of a dead extent. Once an
+ * extent is dead and its pointers are cleared, no pointer leads to it again. Revoke functions never
+ * run at the same time, because the budget's tree calls them with its revoke lock held
+ * (docs/design.md has the lock order).
  *
  * Invariants, whenever the mutex is free:
  *   - a pointer leads to an entry of its own number, in an extent of the list;
@@ -53,13 +52,13 @@ struct brim__cache_extent {
     bool dead;     /* out of the list */
 };
 
-/* Stands before an entry's data; never changes once a pointer leads to it. */
+/* The record before an entry's data. It never changes once a pointer leads to it. */
 struct brim__kept {
     uint64_t number, bytes, stamp;
     struct brim__cache_extent *extent;
 };
 
-/* All stand so that their data is aligned. */
+/* The place of the first record in an extent, such that all data is aligned. */
 #define BRIM__FIRST_KEPT (2 * BRIM__TIER_ALIGNMENT - sizeof(struct brim__kept))
 static_assert(sizeof(struct brim__cache_extent) <= BRIM__FIRST_KEPT,
               "the extent's record lies before");
@@ -93,8 +92,8 @@ struct brim__tier {
 
     _Atomic unsigned phase; /* 0 or 1; written by the revoking thread */
 
-    /* Hints, so that what will not fit is dropped without the mutex, under which they
-     * are written: bytes left in `current`, and when memory may be asked for again. */
+    /* Hints, by which an entry that will not fit is dropped without taking the mutex: bytes left in
+     * `current`, and when memory may be requested again. Written under the mutex. */
     _Alignas(BRIM__CACHE_LINE) _Atomic uint64_t left;
     _Atomic uint64_t paused_until;
 
@@ -108,33 +107,33 @@ struct brim__tier {
     _Alignas(BRIM__CACHE_LINE) _Atomic(struct brim__cache_segment *) segment[];
 };
 
-/* Pages that are found through the table after this stay until brim__space_leave. */
+/* Enters: pages that the thread finds through the table stay until brim__space_leave. */
 _Atomic uint64_t *brim__space_enter(struct brim__tier *tier);
 void brim__space_leave(_Atomic uint64_t *pin);
-/* The calling thread's: two threads that share one are slower, no more. */
+/* The calling thread's stripe. Two threads may share one, which is only slower. */
 struct brim__stripe *brim__space_stripe(struct brim__tier *tier);
 
 /* The memory of all entries of this many numbers: the table, the entries, a quarter more for what
  * is left over at the ends of extents, and one extent; UINT64_MAX: too much. */
 uint64_t brim__space_most_bytes(uint64_t count, uint64_t entry_bytes);
-/* Fixes from tier->start what the table may take, and whether anything can be kept. */
+/* Computes from tier->start the most memory for the table, and whether anything can be kept. */
 void brim__space_init(struct brim__tier *tier);
 /* No thread is inside any more, and revoke will not be called. */
 void brim__space_fini(struct brim__tier *tier);
 /* A brim__revoke, whose holder is the tier. */
 uint64_t brim__space_revoke(void *holder, brim_memory kind, uint64_t wanted);
 
-/* Without the mutex: an entry of `stride` has no chance now. */
+/* Without the mutex: whether there is certainly no room now for an entry of `stride`. */
 bool brim__space_is_full(struct brim__tier *tier, uint64_t stride);
-/* Inside and with the mutex: room for an entry; its number has a pointer then. NULL: no
- * memory for it now. */
+/* Inside and with the mutex: takes room for an entry and makes sure that its number has a pointer.
+ * NULL: no memory for it now. */
 struct brim__kept *brim__space_place(struct brim__tier *tier, uint64_t number, uint64_t stamp,
                                      uint64_t bytes);
-/* Inside and with the mutex: reuses room that no pointer leads to, if it was the last; its extent
- * is not dead. */
+/* Inside and with the mutex: frees room that no pointer leads to, if it was the last that was
+ * taken. Its extent must not be dead. */
 void brim__space_return(struct brim__tier *tier, const struct brim__kept *kept);
 
-/* From an entry to the next; bytes is far below the end of numbers. */
+/* The distance from an entry to the next. `bytes` is small enough not to overflow. */
 static inline uint64_t brim__space_stride(uint64_t bytes) {
     return brim__align(sizeof(struct brim__kept) + bytes, BRIM__TIER_ALIGNMENT);
 }

@@ -1,10 +1,10 @@
 /*
- * memory_tier.c: a tier in memory: entries are found without a lock, and put in, once, under a
+ * memory_tier.c: a tier in memory: entries are found without a lock, and stored once, under a
  * mutex. memory_space.h describes their memory and how it is revoked.
  *
- * Between begin and commit the caller fills its room outside the mutex, counted as inside, so that
- * its extent stays. If the extent is given up meanwhile, commit finds it dead and drops the entry;
- * if another thread was faster, the second entry is dropped.
+ * Between begin and commit the caller fills its room without the mutex. It is counted as inside, so
+ * that its extent stays. If the extent is given up meanwhile, commit finds it dead and drops the
+ * entry. If another thread was faster, the second entry is dropped.
  */
 #include "cache/memory_space.h"
 
@@ -66,7 +66,7 @@ static void done(struct brim__tier *tier, struct brim__found *found) {
 }
 
 static bool has(struct brim__tier *tier, uint64_t number) {
-    _Atomic uint64_t *pin = brim__space_enter(tier); /* the segment stays for the look */
+    _Atomic uint64_t *pin = brim__space_enter(tier); /* so that the segment stays */
     const bool there = brim__space_look(tier, number) != NULL;
     brim__space_leave(pin);
     return there;
@@ -78,7 +78,8 @@ static void drop(struct brim__tier *tier) {
     atomic_fetch_add_explicit(&brim__space_stripe(tier)->dropped, 1, memory_order_relaxed);
 }
 
-/* Mutex held: whether the entry is there. One of another stamp leaves the table. */
+/* Mutex held: whether the entry is stored. An entry with another stamp is removed from the
+ * table. */
 static bool is_there(struct brim__tier *tier, uint64_t number, uint64_t stamp) {
     const struct brim__kept *kept = brim__space_look(tier, number);
     if (kept != NULL && kept->stamp != stamp) {
@@ -97,7 +98,7 @@ static bool begin(struct brim__tier *tier, uint64_t number, uint64_t stamp, uint
         drop(tier);
         return false;
     }
-    _Atomic uint64_t *pin = brim__space_enter(tier); /* before there is room that could go */
+    _Atomic uint64_t *pin = brim__space_enter(tier); /* before taking room, so that it stays */
     brim__lock(&tier->mutex);
     const bool there = is_there(tier, number, stamp);
     struct brim__kept *kept = there ? NULL : brim__space_place(tier, number, stamp, bytes);

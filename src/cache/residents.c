@@ -24,7 +24,7 @@ void brim__residents_end(struct brim__residents *residents) {
     brim__resident_give(residents, UINT64_MAX);
 }
 
-/* What is left of `bytes` for them. */
+/* The part of `bytes` that is available for residents. */
 static uint64_t room_in(const struct brim__residents *residents, uint64_t bytes, uint64_t spare) {
     return brim__min(residents->start.limit, bytes > spare ? bytes - spare : 0);
 }
@@ -34,11 +34,11 @@ static uint64_t rows_in(const struct brim__residents *residents, uint64_t room) 
                      room / residents->start.row_bytes);
 }
 
-/* Rows of a part. The most parts that there may be together hold all that could ever be
- * available, including what others hold elastically. If less is free now, fewer and smaller
- * parts take all of that, and the remaining ones take what becomes free later. With very little
- * free there is no part yet, and the size is chosen again the next time: else all parts would
- * be tiny. */
+/* Chooses the rows of a part, such that BRIM__GATHER_PARTS parts can hold all memory that could
+ * ever be available, including elastic memory of others. If less is free now, fewer and smaller
+ * parts take all of it, and the other parts take what becomes free later. If very little is free,
+ * no part is taken and the size is chosen again the next time, because otherwise all parts would be
+ * tiny. */
 static uint64_t choose_part(const struct brim__residents *residents, uint64_t spare) {
     const struct brim__residents_start *how = &residents->start;
     const uint64_t free_now = brim__budget_free_now(how->budget, how->kind);

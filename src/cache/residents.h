@@ -1,16 +1,16 @@
 /*
- * residents.h: samples that stay on a device (`cache device`): put there once, gathered by
- * number for every batch.
+ * residents.h: samples that stay on a device (`cache device`): they are stored there once, and
+ * gathered by number for every batch.
  *
  * It keeps rows of batches as the consumer gets them, all of one size. The thread that uploads
- * batches (engine/resident.c) asks which samples are there, has them gathered, and stores those
- * that are new. Memory is taken in up to BRIM__GATHER_PARTS parts of equally many rows, as it is
- * needed and elastically; a part's fields lie one after the other, each with all its rows.
+ * batches (engine/resident.c) looks up which samples are there, gathers them, and stores the new
+ * ones. Memory is taken when it is needed, elastically, in up to BRIM__GATHER_PARTS parts of
+ * equally many rows. A part has its fields one after the other, each with all its rows.
  *
  *     row[sample] ─► number ─► part number / part_rows, row number % part_rows
  *
- * All but brim__resident_has is for one thread at a time. A number that was published stays until
- * its part is given up; so a thread that has seen a sample there must begin again when that
+ * All functions except brim__resident_has are for one thread at a time. A published number stays
+ * until its part is given up. So a thread that has found a sample must begin again when that
  * happens.
  */
 #ifndef BRIM_RESIDENTS_H
@@ -23,7 +23,7 @@
 
 #define BRIM__NOT_RESIDENT UINT32_MAX
 
-/* What they are begun with. Pointers stay valid until they are ended. */
+/* The arguments for starting. Pointers must stay valid until brim__residents_end. */
 struct brim__residents_start {
     brim_budget *budget; /* of their own: all in it is elastic, but the node */
     struct brim__device *device;
@@ -47,7 +47,7 @@ struct brim__residents {
  * device that they would ever take. Both saturate. */
 uint64_t brim__residents_bytes(uint64_t count);
 uint64_t brim__residents_most_bytes(uint64_t count, uint64_t row_bytes);
-/* Gives all memory of the device up, which nothing there uses any more. */
+/* Gives up all memory of the device. Nothing there may still use it. */
 void brim__residents_end(struct brim__residents *residents);
 
 /* From any thread. */
@@ -58,17 +58,17 @@ static inline uint32_t brim__resident_row(const struct brim__residents *resident
                                           uint64_t sample) {
     return atomic_load_explicit(&residents->row[sample], memory_order_relaxed) - 1;
 }
-/* How many of `rows` rows may be put in now, from residents->rows on and in one part; takes
- * another part if there is none left. spare: bytes of the device that stay free when it does.
- * The loader gives the slot that it takes next, if more are planned: so a cache that has given
- * way to a slot does not have the memory back before the slot is there. All the others are
- * made free when a consumer waits for them. */
+/* How many of `rows` rows may be stored now, from residents->rows on and in one part. Takes another
+ * part if there is no room left. spare: bytes of the device that must then stay free. The loader
+ * passes the bytes of the slot that it takes next, if more are planned, so that a cache that gave
+ * way to a slot does not take the memory back before the slot is made. Memory for further slots is
+ * freed when a consumer waits for them. */
 uint64_t brim__resident_reserve(struct brim__residents *residents, uint64_t rows, uint64_t spare);
-/* They were put in: what they are of. */
+/* Records the samples of the rows that were stored. */
 void brim__resident_publish(struct brim__residents *residents, const uint64_t *samples,
                             uint64_t rows);
-/* Gives up parts, the last first, until `wanted` bytes are free; what was given. Nothing
- * on the device uses them any more. */
+/* Gives up parts, the last first, until `wanted` bytes are free. Returns the bytes given up.
+ * Nothing on the device may still use the parts. */
 uint64_t brim__resident_give(struct brim__residents *residents, uint64_t wanted);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * stage.c: `cache`: its arguments, and where it is allowed.
+ * stage.c: `cache`: its arguments, and the stages after which it is allowed.
  *
  * A cache keeps a sample as it was first made. That is the same in every epoch only if no stage
  * before it is random or impure. Otherwise the cache is refused; with freeze=yes, random stages

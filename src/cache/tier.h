@@ -1,20 +1,20 @@
 /*
- * tier.h: where a cache keeps samples: in memory (memory_tier.c) or in a file (file_tier.c),
- * with one table of functions. What `cache device` keeps is rows of batches: residents.h.
+ * tier.h: where a cache keeps samples: in memory (memory_tier.c) or in a file (file_tier.c), with
+ * one table of functions. `cache device` keeps rows of batches instead: residents.h.
  *
  * A tier has `count` numbers. For each it keeps at most one entry: some bytes, and the stamp of the
- * file that they were made of (0: not used). An entry is stored once and never replaced by another,
- * unless it was found to be damaged or of another stamp. No problem of a tier is an error for its
- * caller: an entry that is missing, gone, torn, too large or not readable is a miss, and an entry
- * that cannot be kept is dropped. A permanent problem (a full disk, a directory that cannot be
- * written) turns filling off and is reported once, in the tier's warning.
+ * file that they were made of (0: not used). An entry is stored once. It is replaced only if it is
+ * found to be damaged or has another stamp. No problem of a tier is an error for its caller: an
+ * entry that is missing, revoked, torn, too large or not readable is a miss, and an entry that
+ * cannot be kept is dropped. A permanent problem (a full disk, a directory that cannot be written)
+ * turns filling off and is reported once, in the tier's warning.
  *
  *     find   ──► entry's bytes, pinned or copied ──► done
  *     begin  ──► room for the bytes ──► commit (or abandon)
  *
- * All of these are called from any number of threads at once, and never wait for a disk except to
- * read the requested entry; and, for a file that another process fills, at most once a second, to
- * check whether it may be filled now.
+ * All of these may be called from any number of threads at once. They wait for a disk only to read
+ * the requested entry, and, if another process fills the file, at most once a second to check
+ * whether it may be filled now.
  */
 #ifndef BRIM_TIER_H
 #define BRIM_TIER_H
@@ -33,7 +33,7 @@ enum brim__verify {
     BRIM__VERIFY_CONTENT, /* an entry's stamp is the hash of the records it was made of */
 };
 
-/* What a tier is started with. Pointers stay valid until it is stopped. */
+/* The arguments for starting a tier. Pointers must stay valid until it is stopped. */
 struct brim__tier_start {
     brim_budget *budget; /* a node of the cache's own, in which all that it takes is elastic */
     /* host bytes that must stay free for holders that need them more: in the budget, and in all of
@@ -49,7 +49,7 @@ struct brim__tier_start {
     /* files */
     const char *path;
     bool trust_foreign;    /* files that other users could have written are used too */
-    uint64_t data, sample; /* fingerprints: an entry is of these or it is none */
+    uint64_t data, sample; /* fingerprints: entries with others do not count */
     uint64_t stamp;        /* of all files (BRIM__VERIFY_OPEN), or 0 */
     enum brim__verify verify;
     const char *pipeline; /* text of the stages before, for people */
@@ -60,7 +60,7 @@ static inline uint64_t brim__tier_left(brim_budget *budget, _Atomic uint64_t *he
                    kept = atomic_load(headroom);
     return free_now > kept ? free_now - kept : 0;
 }
-/* What a tier may take now. */
+/* The bytes that a tier may take now. */
 static inline uint64_t brim__tier_spare(const struct brim__tier_start *start) {
     const uint64_t own = brim__tier_left(start->budget, start->headroom);
     return start->root == NULL ? own
@@ -85,15 +85,15 @@ struct brim__room {
 
 /* Counted since the start, except for filled and bytes, which are current. */
 struct brim__tier_stats {
-    uint64_t filled;  /* entries there; of a file: as far as known, with those on their way */
+    uint64_t filled;  /* entries; of a file: as far as known, with those being written */
     uint64_t bytes;   /* memory or disk taken */
     uint64_t stored;  /* entries put in */
     uint64_t dropped; /* not kept: no room, no time */
     uint64_t damaged; /* torn or forged, and so a miss */
     uint64_t changed; /* of another stamp, and so a miss */
     bool fills;       /* not turned off, not read-only */
-    char warning[BRIM__TIER_WARNING]; /* "": all is well */
-    char note[BRIM__TIER_WARNING];    /* what was found at the start; "": nothing to tell */
+    char warning[BRIM__TIER_WARNING]; /* "": no problem */
+    char note[BRIM__TIER_WARNING];    /* what was found at the start; "" */
 };
 
 struct brim__tier;
@@ -104,22 +104,22 @@ struct brim__tier_ops {
     uint64_t (*arena_bytes)(uint64_t count);
     /* The most elastic bytes that it takes, for entries of this many bytes; saturates. */
     uint64_t (*most_bytes)(uint64_t count, uint64_t entry_bytes);
-    /* memory: arena_bytes(start->count) zeroed bytes, aligned to 64. BRIM_OK also if it
-     * will keep nothing (the warning says why); else what stands in the way of the
-     * whole loader: BRIM_STATUS_MEMORY of a lock. */
+    /* memory: arena_bytes(start->count) zeroed bytes, aligned to 64. BRIM_OK even if the tier
+     * cannot keep anything; the warning then has the reason. Other statuses make opening the loader
+     * fail: BRIM_STATUS_MEMORY if a lock cannot be made. */
     brim_status (*start)(void *memory, const struct brim__tier_start *start,
                          struct brim__tier **tier);
-    /* No thread is inside any more, nor will be. Ends its thread, if it has one (what was committed
-     * is written first, unless the disk refuses), and gives back everything. */
+    /* No thread may be inside, or enter later. Ends the tier's thread, if it has one (committed
+     * entries are written first, unless the disk fails), and frees everything. */
     void (*stop)(struct brim__tier *tier);
-    /* buffer: of `room` bytes, aligned, lent until done; an entry that needs more, which
-     * only a forged file can hold, is a miss. false: a miss. */
+    /* buffer: `room` bytes, aligned, used until done. An entry that needs more, which only a forged
+     * file can have, is a miss. false: a miss. */
     bool (*find)(struct brim__tier *tier, uint64_t number, uint64_t stamp, uint8_t *buffer,
                  uint64_t room, struct brim__found *found);
     void (*done)(struct brim__tier *tier, struct brim__found *found);
-    /* Whether it may be there: a cheap check, to decide what to read together. */
+    /* Whether the entry may be stored: a cheap check, to decide which samples to read together. */
     bool (*has)(struct brim__tier *tier, uint64_t number);
-    /* false: not to be kept; else the caller fills room->data and commits. */
+    /* false: the entry is not kept. Otherwise the caller fills room->data and commits. */
     bool (*begin)(struct brim__tier *tier, uint64_t number, uint64_t stamp, uint64_t bytes,
                   struct brim__room *room);
     void (*commit)(struct brim__tier *tier, struct brim__room *room);

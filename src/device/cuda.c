@@ -1,28 +1,28 @@
 /*
  * cuda.c: CUDA devices, through the driver API.
  *
- * All work is in a device's primary context, which CUDA's runtime, and so the frameworks, use too,
- * so that addresses and streams mean the same to all of them. A thread has a current context, which
- * the program has set: each call here pushes the primary context and pops it before it returns, so
- * the program's context is never changed.
+ * All work is in a device's primary context. CUDA's runtime, and therefore the frameworks, use the
+ * same context, so addresses and streams mean the same to all of them. A thread has a current
+ * context, which the program has set. Each call here pushes the primary context and pops it before
+ * it returns, so the program's context is unchanged.
  *
- * brim's own streams do not block (CU_STREAM_NON_BLOCKING): they are not in the implicit order by
- * which the legacy default stream waits for all ordinary streams of its context and they for it. So
- * only events (record, queue_wait) order a stream of brim and one of the consumer, the legacy one
- * included, and a consumer on the legacy stream does not delay brim's copies. An event in the
+ * brim's own streams do not block (CU_STREAM_NON_BLOCKING): they have no part in the implicit order
+ * in which the legacy default stream and the ordinary streams of its context wait for each other.
+ * So only events (record, queue_wait) order a stream of brim and one of the consumer, the legacy
+ * one included, and a consumer on the legacy stream does not delay brim's copies. An event in the
  * legacy stream also comes after the work in the ordinary streams. That only makes a release later,
- * never too early. The per-thread default stream is that of the thread that makes the call, so that
- * release and wait must be called by the consumer's thread, as the consumer's own calls are.
+ * never too early. The per-thread default stream belongs to the calling thread, so release and wait
+ * must be called by the consumer's thread, like the consumer's own calls.
  *
  * While any thread of the program captures a stream for a graph, calls that may wait or take memory
- * are forbidden to all threads, and spoil the capture. brim's calls concern no stream that is being
- * captured, so each call here is exempt (enter).
+ * are forbidden to all threads and invalidate the capture. brim's calls concern no stream that is
+ * being captured, so each call here sets the relaxed mode, which exempts it (enter).
  *
  * Events have no time (CU_EVENT_DISABLE_TIMING), so waiting for them and querying them is cheap. A
  * stream starts its work by itself: there is nothing to flush.
  *
- * When a process ends, the driver may be gone before brim's objects: then pushing the context is
- * refused (CUDA_ERROR_DEINITIALIZED), and the objects to free are gone already. So functions that
+ * When a process ends, the driver may shut down before brim frees its objects. Pushing the context
+ * is then refused (CUDA_ERROR_DEINITIALIZED), and the objects no longer exist. So functions that
  * free ignore results.
  */
 #include "base/platform.h"
@@ -34,7 +34,7 @@
 /* The lowest number that a handle which is an address can have. */
 #define FIRST_ADDRESS 4096u
 
-/* Of a device that is open, so that the driver was loaded. */
+/* For calls on an open device: the driver has been loaded. */
 static const struct brim__cuda *driver(void) {
     const struct brim__cuda *cuda = NULL;
     const brim_status status = brim__cuda_load(&cuda, NULL);
@@ -55,7 +55,7 @@ static brim_status fail_bytes(uint32_t index, CUresult result, const char *what,
     return fail(index, result, text);
 }
 
-/* What the thread's mode was before it entered; it enters once at a time. */
+/* The thread's capture mode before enter_context(). Calls of it are never nested. */
 static _Thread_local CUstreamCaptureMode mode_before;
 
 static CUresult enter_context(CUcontext context) {
@@ -72,7 +72,7 @@ static CUresult enter(const struct brim__device *device) {
     return enter_context(device->context);
 }
 
-/* Nothing is lost if these are refused: then the driver itself is gone. */
+/* The results do not matter: these calls are refused only if the driver has shut down. */
 static void leave(void) {
     CUcontext popped = NULL;
     CUstreamCaptureMode mode = mode_before;
@@ -123,9 +123,9 @@ static brim_status find_device(uint32_t index, CUdevice *device) {
     return result == CUDA_SUCCESS ? BRIM_OK : fail(index, result, "finding the device");
 }
 
-/* What is free is known only in a context, which is made for the query if it does not exist the
- * device open. Where that is refused (all memory taken, a device that another process has for
- * itself) the rest is told all the same. */
+/* The free memory can be read only in a context, which is made for the query if it does not exist.
+ * If that is refused (all memory is taken, or another process has the device for itself), the
+ * answer is BRIM_UNKNOWN, and the other properties are still reported. */
 static uint64_t read_free(CUdevice device) {
     const struct brim__cuda *cuda = driver();
     CUcontext context = NULL;
@@ -209,7 +209,7 @@ static brim_status check_queue(struct brim__device *device, void *handle) {
 }
 
 static brim_status open_device(struct brim__device *device, void *queue, brim_budget *budget) {
-    (void)budget; /* nothing is kept but what the device has room for */
+    (void)budget; /* this driver needs no memory for `self` */
     CUdevice found = 0;
     brim_status status = find_device(device->index, &found);
     if (status != BRIM_OK) {
@@ -281,7 +281,7 @@ static brim_status take(struct brim__device *device, uint64_t bytes, void **hand
     CUresult result = enter(device);
     if (result == CUDA_SUCCESS) {
         result = driver()->cuMemAlloc_v2(&address, bytes);
-        if (result == CUDA_ERROR_OUT_OF_MEMORY) { /* what is free is for the text only */
+        if (result == CUDA_ERROR_OUT_OF_MEMORY) { /* the free bytes are only for the text */
             (void)driver()->cuMemGetInfo_v2(&free_bytes, &total_bytes);
         }
         leave();
@@ -436,7 +436,7 @@ static brim_status wait_for_event(struct brim__device *device, void *event) {
                : fail(device->index, result, "waiting for an event, or earlier work,");
 }
 
-/* An event that is still ahead is freed by the driver when it has passed. */
+/* The driver frees a pending event when it completes. */
 static void free_event(struct brim__device *device, void *event) {
     if (enter(device) == CUDA_SUCCESS) {
         (void)driver()->cuEventDestroy_v2(event);

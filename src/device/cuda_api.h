@@ -3,8 +3,8 @@
  * CUDA headers.
  *
  * Names are CUDA's own, so that its documentation can be looked up. Entry points are listed by the
- * symbol that the library exports, which for calls that have changed since CUDA 2 ends in a
- * version; CUDA's header hides it with a macro. All of them are in drivers since CUDA 11.0.
+ * symbol that the library exports. The symbols of calls that have changed since CUDA 2 end in a
+ * version, which CUDA's header hides with a macro. All of them are in drivers since CUDA 11.0.
  */
 #ifndef BRIM_CUDA_API_H
 #define BRIM_CUDA_API_H
@@ -40,7 +40,7 @@ typedef enum CUdevice_attribute {
     CU_DEVICE_ATTRIBUTE_INTEGRATED = 18, /* its memory is the host's */
 } CUdevice_attribute;
 
-/* How far captures of streams, for graphs, restrict what a thread may call. */
+/* How a capture of a stream, for a graph, restricts the calls of a thread. */
 typedef enum CUstreamCaptureMode {
     CU_STREAM_CAPTURE_MODE_GLOBAL = 0, /* what a thread begins with */
     CU_STREAM_CAPTURE_MODE_RELAXED = 2,
@@ -48,7 +48,7 @@ typedef enum CUstreamCaptureMode {
 
 #define CU_STREAM_NON_BLOCKING  0x1u
 #define CU_EVENT_DISABLE_TIMING 0x2u
-/* Streams that need no making, by the number that stands for the pointer. */
+/* Streams that always exist. A small number takes the place of the pointer. */
 #define CU_STREAM_LEGACY     ((CUstream)0x1)
 #define CU_STREAM_PER_THREAD ((CUstream)0x2)
 

@@ -33,7 +33,7 @@ static void note(brim_status status, const char *format, ...) {
     loaded.status = status;
 }
 
-/* Puts all entry points in their places; gives the name of one that is missing, or NULL. */
+/* Fills in all entry points; returns the name of one that is missing, or NULL. */
 static const char *find_calls(void *library) {
 #define X(symbol, parameters)                              \
     {                                                      \

@@ -14,10 +14,10 @@ struct brim__cuda {
 #undef X
 };
 
-/* Loads the driver, the first time, for as long as the process lives, and gives its entry
- * points; later calls, from any thread, repeat the first one's answer. *devices, which may
- * be NULL: false if there is a driver and nothing to drive. BRIM_STATUS_UNSUPPORTED: there is no
- * driver, or one that is too old. */
+/* Gives the entry points of the driver. The first call loads it, for the life of the process; later
+ * calls, from any thread, return the same result. devices may be NULL; *devices is false if there
+ * is a driver but no device. BRIM_STATUS_UNSUPPORTED: there is no driver, or one that is too
+ * old. */
 brim_status brim__cuda_load(const struct brim__cuda **cuda, bool *devices);
 
 /* "CUDA_ERROR_NO_DEVICE (no CUDA-capable device is detected)". Returns `text`. */

@@ -21,7 +21,7 @@ static const struct {
     [BRIM_DEVICE_OPENCL] = { "opencl", &brim__device_opencl },
 };
 
-/* The enum's type is the compiler's choice, and values may come from anywhere. */
+/* The value may come from any caller, and the compiler chooses the enum's type. */
 static bool is_kind(brim_device kind) {
     return (uint64_t)kind < BRIM__COUNT(kinds);
 }
@@ -134,7 +134,7 @@ brim_memory brim_device_memory(brim_device kind, uint32_t index) {
         return BRIM_MEMORY_HOST;
     }
     if (!is_kind(kind) || index >= BRIM_MAX_DEVICES) {
-        return BRIM_MEMORY_NONE; /* what counts memory refuses it */
+        return BRIM_MEMORY_NONE; /* refused by every call that charges memory */
     }
     const uint32_t first = kind == BRIM_DEVICE_CUDA ? 0 : BRIM_MAX_DEVICES;
     return (brim_memory)((uint32_t)BRIM_MEMORY_DEVICE + first + index);
@@ -303,7 +303,7 @@ brim_status brim__queue_copy(struct brim__queue *queue, const struct brim__devic
                    : queue->device->ops->copy(queue, to, to_offset, from, from_offset, bytes);
 }
 
-/* All that a lookup reads and writes lies in its memory; elements are aligned. */
+/* Whether all that a lookup reads and writes is inside its memory, and elements are aligned. */
 static bool lookup_fits(const struct brim__lookup *lookup) {
     const uint32_t *const dim = lookup->dim;
     const uint32_t *const stride = lookup->stride;
@@ -366,7 +366,7 @@ static bool gather_fits(const struct brim__gather *gather) {
                        gather->row_bytes, gather->rows);
 }
 
-/* For drivers without a kernel: a copy for each row. */
+/* For drivers without a kernel: makes one copy for each row. */
 static brim_status gather_by_copies(struct brim__queue *queue, const struct brim__gather *gather) {
     for (uint64_t row = 0; row < gather->rows; row++) {
         const uint32_t number = gather->number[row];
@@ -423,7 +423,7 @@ brim_status brim__event_poll(struct brim__device *device, const struct brim__eve
         return BRIM_OK;
     }
     const brim_status status = device->ops->event_poll(device, event->handle);
-    /* A point only where it is done: how often it was not depends on the pace. */
+    /* A fault point only if the event is done: the number of earlier polls depends on timing. */
     return status == BRIM_OK && fails() ? failed(device, "work on the device") : status;
 }
 
@@ -432,7 +432,7 @@ brim_status brim__event_wait(struct brim__device *device, const struct brim__eve
         return BRIM_OK;
     }
     const brim_status status = device->ops->event_wait(device, event->handle);
-    /* Waited for in any case: memory that it uses is safe to give back afterwards. */
+    /* The fault point comes after the wait, so that memory that the work uses can be freed. */
     return status == BRIM_OK && fails() ? failed(device, "work on the device") : status;
 }
 

@@ -12,11 +12,11 @@
  * (brim__queue_of), never finished, and get only two things from brim: a wait for an event, and an
  * event.
  *
- * Nothing here charges a budget: the caller has charged the memory before (brim_device_memory tells
- * the kind). A driver that refuses memory is BRIM_STATUS_MEMORY, any other failure of a driver
- * BRIM_STATUS_DRIVER, with the driver's error in the text. Every driver call that may fail is a
- * fault point (BRIM__FAULT_DEVICE). All functions may be called from any thread; a queue is used by
- * one thread at a time.
+ * Nothing here charges a budget: the caller has charged the memory before, to the kind that
+ * brim_device_memory returns. A driver that refuses memory is BRIM_STATUS_MEMORY, any other failure
+ * of a driver BRIM_STATUS_DRIVER, with the driver's error in the text. Every driver call that may
+ * fail is a fault point (BRIM__FAULT_DEVICE). All functions may be called from any thread; a queue
+ * is used by one thread at a time.
  */
 #ifndef BRIM_DEVICE_H
 #define BRIM_DEVICE_H
@@ -30,13 +30,13 @@ struct brim__device {
     const struct brim__device_ops *ops;
     brim_device kind;
     uint32_t index;
-    uint64_t largest; /* that it gives at once */
+    uint64_t largest; /* allocation at once */
     void *context;    /* the driver's */
     void *handle;     /* cl_device_id, CUdevice */
     void *self;       /* more that a driver keeps (kernels), charged to the budget; or NULL */
 };
 
-/* Memory of a device. handle: a cl_mem, or the address as it is there. NULL: none. */
+/* Memory of a device. handle: a cl_mem, or an address on the device. NULL: none. */
 struct brim__device_memory {
     void *handle;
     uint64_t bytes;
@@ -49,16 +49,16 @@ struct brim__queue {
     bool own; /* made by brim */
 };
 
-/* NULL: none, which counts as done. */
+/* handle NULL: no event, which counts as done. */
 struct brim__event {
     void *handle; /* cl_event, CUevent */
 };
 
-/* Rows of uint8 that become rows of another type by a table: element i of a row of the
- * destination is  table[channel(i) * 256 + source[place(i)]],  where i counts the
- * destination's shape row-major, and place(i) is the sum of the indices times `stride`.
- * Source rows lie source_row bytes apart, from source_offset on. The places of table and
- * destination and destination_row are multiples of an element. */
+/* Converts rows of uint8 to rows of another type by a table: element i of a row of the destination
+ * is table[channel(i) * 256 + source[place(i)]], where i counts the destination's shape row-major,
+ * and place(i) is the sum of the indices times `stride`. Source rows are source_row bytes apart and
+ * begin at source_offset. The offsets of table and destination and destination_row are multiples of
+ * an element. */
 struct brim__lookup {
     const struct brim__device_memory *source, *table, *destination;
     uint64_t source_offset, source_row;
@@ -72,8 +72,8 @@ struct brim__lookup {
 };
 
 #define BRIM__GATHER_PARTS 8
-/* Rows copied by number: row r of the destination is row number[r] of `part`s, which hold
- * part_rows rows each, the last perhaps fewer; UINT32_MAX: leave the row as it is. */
+/* Copies rows by number: row r of the destination is row number[r] of the `part`s. Each part has
+ * part_rows rows, the last one maybe fewer. Number UINT32_MAX leaves the row unchanged. */
 struct brim__gather {
     const struct brim__device_memory *part[BRIM__GATHER_PARTS]; /* unused: NULL, at the end */
     uint64_t part_rows;
@@ -91,7 +91,7 @@ struct brim__device_ops {
     const char *name; /* "opencl" */
     /* Number of devices, at most BRIM_MAX_DEVICES; BRIM_STATUS_UNSUPPORTED without a driver. */
     brim_status (*count)(uint32_t *count);
-    /* What there is to know, without opening it. kind, index and size are set. */
+    /* Fills in the properties of a device without opening it. kind, index and size are set. */
     brim_status (*read)(uint32_t index, brim_device_info *info);
     /* ops, kind and index are set. queue: the consumer's, or NULL. Memory for `self` is
      * charged to the budget. */
@@ -100,13 +100,13 @@ struct brim__device_ops {
 
     brim_status (*take)(struct brim__device *device, uint64_t bytes, void **handle);
     void (*give)(struct brim__device *device, void *handle);
-    /* Has host pages, whole ones, be page-locked, and back. *pin may stay NULL. */
+    /* Page-locks whole host pages, and undoes it. *pin may stay NULL. */
     brim_status (*pin)(struct brim__device *device, void *memory, uint64_t bytes, void **pin);
     void (*unpin)(struct brim__device *device, void *memory, void *pin);
 
     brim_status (*queue_new)(struct brim__device *device, void **handle);
     void (*queue_free)(struct brim__device *device, void *handle); /* waits for what is in it */
-    /* The context of a queue is that of the device; else BRIM_STATUS_INVALID. */
+    /* BRIM_STATUS_INVALID unless the context of the queue is that of the device. */
     brim_status (*queue_check)(struct brim__device *device, void *handle);
 
     brim_status (*write)(struct brim__queue *queue, const struct brim__device_memory *to,
@@ -117,17 +117,16 @@ struct brim__device_ops {
     brim_status (*copy)(struct brim__queue *queue, const struct brim__device_memory *to,
                         uint64_t to_offset, const struct brim__device_memory *from,
                         uint64_t from_offset, uint64_t bytes);
-    /* Does what lookup and gather would have to do at their first call, such as compiling
-     * kernels. NULL: nothing. */
+    /* Prepares lookup and gather, for example compiles kernels. NULL: nothing to prepare. */
     brim_status (*prepare)(struct brim__device *device);
-    /* NULL: not offered. Of gather too: then it is done by copies. */
+    /* NULL: not available. Rows are then gathered by copies. */
     brim_status (*lookup)(struct brim__queue *queue, const struct brim__lookup *lookup);
     brim_status (*gather)(struct brim__queue *queue, const struct brim__gather *gather);
 
     brim_status (*flush)(struct brim__queue *queue);
     brim_status (*record)(struct brim__queue *queue, void **event);
     brim_status (*queue_wait)(struct brim__queue *queue, void *event);
-    /* BRIM_OK: done; BRIM_STATUS_TIMEOUT: not yet; else: what came before it failed. */
+    /* BRIM_OK: done; BRIM_STATUS_TIMEOUT: not yet; else: work before the event failed. */
     brim_status (*event_poll)(struct brim__device *device, void *event);
     brim_status (*event_wait)(struct brim__device *device, void *event); /* on this thread */
     void (*event_free)(struct brim__device *device, void *event);
@@ -164,16 +163,16 @@ brim_status brim__queue_copy(struct brim__queue *queue, const struct brim__devic
 static inline bool brim__device_converts(const struct brim__device *device) {
     return device->ops->lookup != NULL;
 }
-/* Before lookup and gather, on a thread of the program: a compiler of kernels may need more stack
- * than a worker has. */
+/* To be called before lookup and gather, on a thread of the program, because a compiler of kernels
+ * may need more stack than a worker has. */
 brim_status brim__device_prepare(struct brim__device *device);
 brim_status brim__queue_lookup(struct brim__queue *queue, const struct brim__lookup *lookup);
 brim_status brim__queue_gather(struct brim__queue *queue, const struct brim__gather *gather);
-/* Sees to it that the device begins with what is in the queue. */
+/* Makes the device start the work that is in the queue. */
 brim_status brim__queue_flush(struct brim__queue *queue);
-/* An event after all work that is in the queue now; the queue is flushed. */
+/* Adds an event after all work that is in the queue now, and flushes the queue. */
 brim_status brim__queue_record(struct brim__queue *queue, struct brim__event *event);
-/* What is put into the queue from now on begins after the event. */
+/* Work that is put into the queue after this call starts after the event. */
 brim_status brim__queue_wait(struct brim__queue *queue, const struct brim__event *event);
 
 brim_status brim__event_poll(struct brim__device *device, const struct brim__event *event);

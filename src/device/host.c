@@ -1,6 +1,6 @@
 /*
- * host.c: the host as a device. Copies and kernels are done when they are asked for, so that every
- * event is done and none is kept. The results of the other kinds are compared with this one's.
+ * host.c: the host as a device. Each call does its copy or kernel before it returns, so every event
+ * is done and no event object exists. Tests compare the results of the other kinds with the host's.
  *
  * Memory is separate pages, after one page that describes them:
  *
@@ -67,7 +67,7 @@ static brim_status take(struct brim__device *device, uint64_t bytes, void **hand
 
 static void give(struct brim__device *device, void *handle) {
     (void)device;
-    struct brim__pages pages; /* a copy: the pages go */
+    struct brim__pages pages; /* a copy, because the original is in these pages */
     memcpy(&pages, (uint8_t *)handle - brim__page_bytes(), sizeof pages);
     brim__pages_free(&pages);
 }

@@ -2,16 +2,16 @@
  * opencl.c: OpenCL's devices for the table of device.h.
  *
  * Contexts. A device that is opened with a consumer's queue uses that queue's context, which is
- * retained. All other openers of one device have one common context, which brim makes, and the
- * program that is built in it. Both are made for the first opener that needs them and freed with
- * the last, because a context holds device memory that no budget counts.
+ * retained. All other openers of a device share one context, which brim makes, and the program that
+ * is built in it. Each is made for the first opener that needs it and freed with the last, because
+ * a context holds device memory that no budget counts.
  *
  * Every opened device has a queue for internal work (`errands`), such as making the driver really
- * allocate memory; no other work is in it, so that waiting for it is short.
+ * allocate memory. No other work is in it, so waits for it are short.
  *
- * Page-locked memory is a buffer over the pages that stays mapped as long as they are locked: the
- * host uses the pages, and copies from them are ordinary writes with a pointer into them, which
- * drivers know to be locked.
+ * Page-locked memory is a buffer over the pages that stays mapped as long as they are locked. The
+ * host uses the pages. Copies from them are ordinary writes with a pointer into them; the driver
+ * recognizes that the pages are locked.
  */
 #include "base/fault.h"
 #include "base/platform.h"
@@ -21,7 +21,7 @@
 
 #include <stdio.h>
 
-/* What a device keeps (device->self). */
+/* The driver's own data of an opened device (device->self). */
 struct state {
     const struct brim__opencl *opencl;
     bool shares; /* the context is the one in `contexts` */
@@ -98,7 +98,7 @@ static brim_status read_device(uint32_t index, brim_device_info *info) {
     return BRIM_OK;
 }
 
-/* It can do what brim asks of it. */
+/* Whether the device can do what brim needs. */
 static brim_status check_device(const struct brim__opencl *opencl, uint32_t index) {
     cl_device_id device = opencl->device[index].id;
     if (!device_says(opencl, device, CL_DEVICE_AVAILABLE)) {
@@ -232,7 +232,7 @@ static void queue_free(struct brim__device *device, void *handle) {
     (void)opencl_of(device)->clReleaseCommandQueue(handle);
 }
 
-/* The locks, the queue for errands and what the kernels need to know. The context is there. */
+/* Makes the locks, the queue for errands and the kernels' data. The context exists already. */
 static brim_status fill_state(struct brim__device *device) {
     struct state *const state = device->self;
     const struct brim__opencl *const opencl = state->opencl;
@@ -303,8 +303,7 @@ static void close_device(struct brim__device *device) {
 
 /* ------------------------------------------------------------------- memory */
 
-/* Making a buffer takes nothing on many drivers; what is written at both of its ends has
- * to be somewhere. */
+/* Many drivers allocate no memory when a buffer is made. A write at both ends makes them do it. */
 static cl_int touch(struct state *state, cl_mem buffer, uint64_t bytes) {
     static const uint8_t zero;
     const uint64_t ends[] = { 0, bytes - 1 };
@@ -336,7 +335,7 @@ static brim_status take(struct brim__device *device, uint64_t bytes, void **hand
         (void)state->opencl->clReleaseMemObject(buffer);
     }
     char size[BRIM__SIZE_TEXT];
-    /* short of resources is what some drivers say when they are short of memory */
+    /* some drivers report a lack of memory as CL_OUT_OF_RESOURCES */
     const bool memory = brim__opencl_is_memory(error) || error == CL_OUT_OF_RESOURCES;
     return brim__fail(memory ? BRIM_STATUS_MEMORY : BRIM_STATUS_DRIVER,
                       "opencl:%u: the driver refused %s (%llu bytes) of the device's memory, which "
@@ -366,7 +365,7 @@ static brim_status pin(struct brim__device *device, void *memory, uint64_t bytes
     if (!fails()) {
         void *const mapped = opencl->clEnqueueMapBuffer(
             state->errands, buffer, CL_TRUE, CL_MAP_WRITE, 0, bytes, 0, NULL, NULL, &error);
-        if (error == CL_SUCCESS && mapped != memory) { /* a driver may not do so */
+        if (error == CL_SUCCESS && mapped != memory) { /* not allowed by the standard */
             (void)opencl->clEnqueueUnmapMemObject(state->errands, buffer, mapped, 0, NULL, NULL);
             (void)opencl->clFinish(state->errands);
             error = CL_MAP_FAILURE;
@@ -386,7 +385,7 @@ static void unpin(struct brim__device *device, void *memory, void *handle) {
     const struct brim__opencl *const opencl = state->opencl;
     brim__lock(&state->lock);
     (void)opencl->clEnqueueUnmapMemObject(state->errands, handle, memory, 0, NULL, NULL);
-    (void)opencl->clFinish(state->errands); /* the pages may go when this returns */
+    (void)opencl->clFinish(state->errands); /* the caller may free the pages when this returns */
     brim__unlock(&state->lock);
     (void)opencl->clReleaseMemObject(handle);
 }
@@ -459,8 +458,8 @@ static brim_status record(struct brim__queue *queue, void **event) {
     return result(queue->device, "putting an event into a queue", error);
 }
 
-/* A barrier: a marker that waits would hold back only itself in a queue that works out of
- * order, as a consumer's may. */
+/* Uses a barrier. In an out-of-order queue, which a consumer's may be, a marker would delay no
+ * other work. */
 static brim_status queue_wait(struct brim__queue *queue, void *event) {
     const cl_event events[] = { event };
     const cl_int error = fails()
@@ -483,7 +482,7 @@ static brim_status event_poll(struct brim__device *device, void *event) {
 static brim_status event_wait(struct brim__device *device, void *event) {
     const cl_event events[] = { event };
     const cl_int error = opencl_of(device)->clWaitForEvents(1, events);
-    if (error) { /* the event itself knows better */
+    if (error) { /* the event's own status is more precise */
         const brim_status status = event_poll(device, event);
         return status != BRIM_OK && status != BRIM_STATUS_TIMEOUT
                    ? status

@@ -63,8 +63,8 @@ typedef struct _cl_event *cl_event;
 #define CL_EVENT_COMMAND_EXECUTION_STATUS 0x11D3
 #define CL_COMPLETE                       0
 
-/* X(result, name, parameters). A queue is made by the call of OpenCL 1.2, which the
- * later versions have too. */
+/* X(result, name, parameters). Queues are made by the call of OpenCL 1.2, which later versions
+ * still have. */
 #define BRIM__OPENCL_CALLS(X)                                                                      \
     X(cl_int, clGetPlatformIDs, (cl_uint, cl_platform_id *, cl_uint *))                            \
     X(cl_int, clGetPlatformInfo, (cl_platform_id, cl_uint, size_t, void *, size_t *))              \

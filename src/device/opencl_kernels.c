@@ -172,7 +172,7 @@ void brim__opencl_program_free(const struct brim__opencl *opencl,
     }
 }
 
-/* With what the compiler says, where it is short enough to be read. */
+/* The error includes the compiler's log, if the log is short enough. */
 static brim_status fail_build(const struct brim__opencl_kernels *kernels, cl_program program,
                               cl_int error) {
     char log[4096] = "";
@@ -207,7 +207,7 @@ static brim_status build_program(const struct brim__opencl_kernels *kernels,
     return BRIM_OK;
 }
 
-/* A caller that comes while another one builds waits for that result. */
+/* A caller that comes while another one builds the program waits for its result. */
 static brim_status share_program(const struct brim__opencl_kernels *kernels, cl_program *built) {
     brim__lock(&programs_lock);
     const brim_status status =
@@ -337,7 +337,7 @@ brim_status brim__opencl_lookup(struct brim__opencl_kernels *kernels, cl_command
 
 brim_status brim__opencl_gather(struct brim__opencl_kernels *kernels, cl_command_queue queue,
                                 const struct brim__gather *gather) {
-    /* what all places and sizes are multiples of */
+    /* its low zero bits: the power of two that divides all offsets and sizes */
     const uint64_t bits = gather->source_offset | gather->source_row | gather->destination_offset |
                           gather->destination_row | gather->row_bytes;
     const uint64_t unit = bits % 16 == 0 ? 16 : bits % 4 == 0 ? 4 : 1;
@@ -357,7 +357,7 @@ brim_status brim__opencl_gather(struct brim__opencl_kernels *kernels, cl_command
     struct argument arguments[BRIM__GATHER_PARTS + 3];
     cl_uint count = 0;
     for (; count < BRIM__GATHER_PARTS; count++) {
-        /* parts that there are not: any memory, which no number leads to */
+        /* an unused part needs some memory as an argument; no number refers to it */
         const struct brim__device_memory *part =
             gather->part[count] != NULL ? gather->part[count] : gather->part[0];
         arguments[count] = (struct argument){ sizeof(cl_mem), &part->handle };

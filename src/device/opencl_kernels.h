@@ -2,8 +2,8 @@
  * opencl_kernels.h: the two computations that brim runs on OpenCL devices.
  *
  * The program is built from source for one context and device, when the device is prepared, or else
- * by the first call that needs a kernel. That takes the driver's compiler a moment, so it is done
- * once for each context. Kernels keep their arguments, so each opener has its own.
+ * by the first call that needs a kernel. Compiling takes time, so it is done once for each context.
+ * A kernel keeps its arguments, so each opener has its own kernels.
  */
 #ifndef BRIM_OPENCL_KERNELS_H
 #define BRIM_OPENCL_KERNELS_H
@@ -34,19 +34,19 @@ struct brim__opencl_kernels {
     cl_context context;                      /* outlives this */
     cl_device_id device;                     /* of it */
     struct brim__opencl_program *of_context; /* outlives this too; NULL: the context is its own */
-    /* Guards what follows. A kernel keeps its arguments until it is put into a queue, which
-     * is therefore done with the lock held. */
+    /* Guards the fields below. A kernel keeps its arguments until it is put into a queue, so the
+     * lock is held from setting the arguments until then. */
     brim__mutex lock;
     bool made;                       /* all kernels */
     struct brim__opencl_program own; /* where the context is its own */
     cl_kernel kernel[BRIM__OPENCL_KERNELS];
 };
 
-/* All but the lock and what it guards has been filled in. */
+/* The caller has filled in all fields before the lock. */
 brim_status brim__opencl_kernels_init(struct brim__opencl_kernels *kernels);
 brim_status brim__opencl_kernels_build(struct brim__opencl_kernels *kernels);
 void brim__opencl_kernels_fini(struct brim__opencl_kernels *kernels);
-/* It is no longer in use. */
+/* The program must no longer be in use. */
 void brim__opencl_program_free(const struct brim__opencl *opencl,
                                struct brim__opencl_program *program);
 

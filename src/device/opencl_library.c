@@ -104,7 +104,7 @@ brim_status brim__opencl_fail(uint32_t index, const char *what, cl_int error) {
 
 /* -------------------------------------------------------------------- texts */
 
-/* What a driver has written into text[bytes], made presentable. */
+/* Cleans up a text that a driver has written into text[bytes]. */
 static char *tidy(char *text, size_t bytes, cl_int error) {
     if (error) {
         text[0] = 0;
@@ -120,7 +120,7 @@ static char *tidy(char *text, size_t bytes, cl_int error) {
     return text;
 }
 
-/* Drivers refuse to give a part of a text, so that it is read whole and then cut. */
+/* Drivers do not return part of a text, so it is read whole and then cut. */
 #define WHOLE_TEXT 1024
 
 char *brim__opencl_device_text(const struct brim__opencl *opencl, cl_device_id device,
@@ -200,8 +200,8 @@ static brim_status find_devices(struct brim__opencl *opencl) {
                           "OpenCL: " LIBRARY " could not list its drivers: %s (%d)",
                           brim__opencl_error_name(error), error);
     }
-    /* A driver that fails, such as one without its hardware, does not stand in the way of
-     * the others. */
+    /* A driver that fails, such as one without its hardware, does not keep brim from using the
+     * others. */
     brim_status status = BRIM_OK;
     for (int pass = 0; pass < 2; pass++) {
         for (cl_uint i = 0; i < count && i < PLATFORMS; i++) {

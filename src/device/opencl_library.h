@@ -19,13 +19,14 @@ struct brim__opencl {
     } device[BRIM_MAX_DEVICES];
 };
 
-/* The loader, for as long as the process lives: loaded by the first call that succeeds, and never
- * unloaded. BRIM_STATUS_UNSUPPORTED: there is none, or it has no driver, and the text says what to
- * install. BRIM_STATUS_FORKED: loaded before a fork. From any thread. */
+/* Gives OpenCL's entry points. The first call that succeeds loads the library, for the life of the
+ * process. BRIM_STATUS_UNSUPPORTED: there is no library, or it has no driver; the text says what to
+ * install. BRIM_STATUS_FORKED: the parent process has used OpenCL before the fork. May be called
+ * from any thread. */
 brim_status brim__opencl_load(const struct brim__opencl **opencl);
 
-/* A text that is zero-ended, cut, and without blanks at its ends. "" where the driver
- * does not tell. Returns `text`. */
+/* A text that is zero-ended, cut, and without blanks at its ends. "" if the driver gives none.
+ * Returns `text`. */
 char *brim__opencl_device_text(const struct brim__opencl *opencl, cl_device_id device,
                                cl_uint which, char *text, size_t bytes);
 char *brim__opencl_platform_text(const struct brim__opencl *opencl, cl_platform_id platform,

@@ -1,11 +1,11 @@
 /*
  * bounds.c: the most memory that any of many images needs, for any bound on pixels.
  *
- * An image of a few bytes may claim to be of any size, and its need must not decide the memory of
- * all others if it is too large. The bound comes from `decode`, long after the images were probed:
- * so the most of each kind is kept for bands of sizes. The ends of the bands are 2^16 pixels and
- * 2^k times 3/3, 4/3 and 5/3, rounded down: powers of two, and the bounds that Pillow warns of and
- * refuses, are ends of bands, and such a bound is exact.
+ * An image of a few bytes may claim to be of any size. If it exceeds the bound on pixels, its need
+ * must not decide the memory for all others. The bound comes from `decode`, long after the images
+ * were probed, so the maximum of each quantity is kept for bands of sizes. The bands end at 2^16
+ * pixels, and then at 2^k times 3/3, 4/3 and 5/3, rounded down. So powers of two, and the sizes
+ * from which Pillow warns or refuses, are ends of bands, and a bound at the end of a band is exact.
  */
 #include "image/decode.h"
 
@@ -24,7 +24,7 @@ static uint32_t band_of(uint64_t pixels) {
 
 void brim__image_bands_add(struct brim__image_band bands[BRIM__IMAGE_BANDS],
                            const struct brim__image_info *info, uint64_t sample) {
-    const uint32_t pixels = info->width * info->height; /* sides are at most BRIM__MAX_SIDE */
+    const uint32_t pixels = info->width * info->height; /* fits: sides are at most BRIM__MAX_SIDE */
     struct brim__image_band *band = &bands[band_of(pixels)];
     const uint64_t needs = info->memory + info->outside;
     if (band->images == 0 || needs > band->needs) {

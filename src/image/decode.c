@@ -1,9 +1,9 @@
 /*
  * decode.c: chooses the decoder of an image.
  *
- * The bytes decide, never the name: data sets hold PNG files that are called .JPEG. For a file that
- * cannot be decoded the message names its format if it is known. Sizes and regions are checked here
- * once for all formats.
+ * The bytes decide, never the name: some data sets have PNG files with names in .JPEG. If a file
+ * cannot be decoded, the message names its format if that is known. Sizes and regions are checked
+ * here for all formats.
  */
 #include "image/decode.h"
 

@@ -1,11 +1,12 @@
 /*
- * decode.h: from encoded bytes to rows of pixels: JPEG, PNG and WebP.
+ * decode.h: decodes JPEG, PNG and WebP to rows of pixels.
  *
- * First the header: the format, the size, and the memory that decoding needs. brim reads it itself,
- * without memory, and refuses files that no decoder would accept. Then the rows of a region. All
- * memory that a library takes while it decodes comes from `memory`, which the caller has sized by
- * the header (info's memory), so that no file can take more. Memory that a library allocates by
- * itself (libwebp all, libjpeg 2 KB for a decoder) stays within info's outside.
+ * The first step reads the header: the format, the size, and the memory that decoding needs. brim's
+ * own code does this, without memory, and refuses files that no decoder would accept. The second
+ * step decodes the rows of a region. All memory that a library takes while it decodes comes from
+ * `memory`, whose size the caller takes from the header (info's memory), so no file can take more.
+ * Memory that a library allocates by itself (libwebp all of it, libjpeg 2 KB for a decoder) is at
+ * most info's outside.
  *
  *     input --brim__image_info--> size, format, memory, outside
  *     input --brim__image_decode(region)--> rows --> sink
@@ -33,10 +34,10 @@ struct brim__image_info {
     bool progressive;
 };
 
-/* What an index remembers of many images, so that a bound on their pixels that is given
- * later leaves out those above it: bands by the number of pixels, and of the images in
- * each the most that any needs. Band 0 ends with 65,536 pixels, and three bands double
- * that. As it is kept on disk: docs/folder.md. */
+/* An index keeps bands of images by number of pixels. Each band records the most that any of its
+ * images needs, so that a bound on pixels that is given later can leave out larger images. Band 0
+ * ends at 65,536 pixels, and each third band doubles that. This is the format on disk:
+ * docs/folder.md. */
 #define BRIM__IMAGE_BANDS 49
 struct brim__image_band {
     uint64_t images;          /* 0: all else is 0 too */
@@ -49,17 +50,17 @@ struct brim__image_band {
     uint16_t zero;
 };
 _Static_assert(sizeof(struct brim__image_band) == 56, "56 bytes on disk");
-/* To be raised when the memory or outside of any image changes: what indexes remember of an older
- * version is then computed again. */
+/* To be raised when the memory or outside of any image changes. Bands of an older version are then
+ * computed again. */
 #define BRIM__IMAGE_BOUNDS_VERSION 2
 void brim__image_bands_add(struct brim__image_band bands[BRIM__IMAGE_BANDS],
                            const struct brim__image_info *info, uint64_t sample);
-/* Can this be what is known of images among `samples` samples, no size of which is `most`
- * bytes or more? */
+/* Whether this can be a band of images among `samples` samples, with every size below `most`
+ * bytes. */
 bool brim__image_band_plausible(const struct brim__image_band *band, uint32_t number,
                                 uint64_t samples, uint64_t most);
 
-/* The bands that have images, from that of the smallest on. */
+/* The bands that have images, in ascending order of pixels. */
 struct brim__image_survey {
     const struct brim__image_band *band;
     uint32_t count; /* at least 1 */
@@ -76,25 +77,25 @@ struct brim__image_bounds {
     uint64_t over;        /* images that have more pixels, at least ... */
     uint64_t over_sample; /* ... and one of them */
 };
-/* A band that the bound divides counts as a whole, because it does not record which of
- * its images need what: then images of up to a third more pixels are planned for. */
+/* A band that contains the bound counts as a whole, because it does not record the needs of single
+ * images. Memory is then planned for images of up to a third more pixels. */
 struct brim__image_bounds brim__image_bounds_within(const struct brim__image_survey *survey,
                                                     uint64_t most_pixels);
 
 /* "JPEG", "PNG", "WebP". */
 const char *brim__image_format_name(enum brim__image_format format);
 
-/* What the bytes are, whatever the file is called; sizes are checked: sides from 1 to
- * BRIM__MAX_SIDE. BRIM_STATUS_CORRUPT, with the reason, for anything that is no image. orientation:
- * also look for EXIF's, which may come after the size. Uses no memory but the input's window. */
+/* Reads the header, whatever the file is called. Sides must be from 1 to BRIM__MAX_SIDE.
+ * BRIM_STATUS_CORRUPT, with the reason, for anything that is no image. orientation: also search for
+ * EXIF's orientation, which may come after the size. Uses only the memory of the input's window. */
 brim_status brim__image_info(struct brim__input *input, bool orientation,
                              struct brim__image_info *info);
 
-/* Scans of a JPEG, of which usual ones have 10 to 12 and optimised ones some dozens: an image
- * of as many pixels as are allowed may have this many, a smaller one more in proportion. */
+/* The most scans of a JPEG that has as many pixels as are allowed; a smaller image may have more in
+ * proportion. Usual files have 10 to 12 scans, optimised ones some dozens. */
 #define BRIM__IMAGE_SCANS 24
-/* The bound on pixels that decode has if none is given, above which Pillow refuses images:
- * twice its MAX_IMAGE_PIXELS. */
+/* The default bound on pixels of `decode`. Pillow refuses images above it: twice its
+ * MAX_IMAGE_PIXELS. */
 #define BRIM__IMAGE_PIXELS 178956970
 
 struct brim__decoding {
@@ -105,14 +106,15 @@ struct brim__decoding {
     uint32_t scale;               /* 1; JPEG also 2, 4, 8: the image is ceil(side / scale) */
     bool cheap;                   /* JPEG: chroma as boxes, not exact */
     bool rough;                   /* JPEG at scale 4 and 8: from few coefficients */
-    bool damaged;                 /* take what can be had of damaged data */
+    bool damaged;                 /* use the good part of damaged data */
     uint64_t most_work;           /* JPEG: scans times pixels; 0: any */
     uint8_t *memory;              /* info->memory bytes, aligned to 64 */
     uint64_t memory_bytes;
 };
 
-/* Rows y = 0 .. height - 1 of the region, from top to bottom, width pixels each.
- * BRIM_STATUS_CORRUPT for bad data; BRIM_STATUS_BUDGET never: memory was sized before. */
+/* Passes rows y = 0 .. height - 1 of the region to the sink, from top to bottom, width pixels each.
+ * BRIM_STATUS_CORRUPT: the data is bad. Never BRIM_STATUS_BUDGET, because the memory was sized
+ * before. */
 brim_status brim__image_decode(const struct brim__decoding *decoding, brim__row_sink *sink,
                                void *user);
 
@@ -133,8 +135,8 @@ brim_status brim__webp_info(struct brim__input *input, bool orientation,
 brim_status brim__webp_decode(const struct brim__decoding *decoding, brim__row_sink *sink,
                               void *user);
 
-/* The orientation in a TIFF header as EXIF holds it (II or MM ...): 1 to 8, and 1 for
- * whatever is not understood. Loops and offsets outside end the search. */
+/* The orientation in the TIFF header of EXIF data (II or MM ...): 1 to 8, and 1 for everything that
+ * is not understood. Loops, and offsets outside the data, end the search. */
 uint8_t brim__exif_orientation(const uint8_t *tiff, size_t bytes);
 
 /* libraries.c: a hash of the versions of the libraries that decode. */

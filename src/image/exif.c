@@ -1,15 +1,15 @@
 /*
  * exif.c: the orientation that a camera wrote beside the pixels.
  *
- * EXIF is a TIFF file without an image: a header that says the byte order and
- * where the first directory lies, and the directory, 12 bytes for each entry:
+ * EXIF is a TIFF file without an image: a header with the byte order and the offset of the first
+ * directory, and the directory, 12 bytes for each entry:
  *
  *     II or MM | 42 | offset of the directory        8 bytes
  *     count | tag, type, number of values, value ... 2 + 12 * count bytes
  *
  * The orientation is in the first directory. No other directory is read, so a cycle of directories
- * is harmless. Of a directory that is cut short, the entries that are there count; of two
- * orientations the last.
+ * is harmless. If a directory is cut short, the entries that are present are used. If there are two
+ * orientations, the last is used.
  */
 #include "image/decode.h"
 
@@ -34,7 +34,7 @@ static uint32_t read_32(const struct tiff *tiff, size_t at) {
     return tiff->big_endian ? first << 16 | second : second << 16 | first;
 }
 
-/* The entry's only value, which lies in the entry itself; 0 if it is none. */
+/* The value of an entry that has exactly one, stored in the entry itself; else 0. */
 static uint32_t entry_value(const struct tiff *tiff, size_t entry) {
     if (read_32(tiff, entry + 4) != 1) {
         return 0;

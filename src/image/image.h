@@ -5,7 +5,7 @@
  * 3, because four fit in a register together. Images get the form that the user asked for only at
  * the end.
  *
- * Rows are pushed: their maker calls a sink with each, in its own order.
+ * Rows are pushed: the code that makes them calls a sink with each one, in any order.
  */
 #ifndef BRIM_IMAGE_H
 #define BRIM_IMAGE_H
@@ -25,8 +25,8 @@ static inline uint8_t *brim__image_row(const struct brim__image *image, uint32_t
     return image->data + y * image->stride;
 }
 
-/* What pixels are asked for. RGB: the fourth byte is 255. MASK: palette indices or
- * gray values as they stand in the file. */
+/* The pixels that the caller wants. RGB: the fourth byte is 255. MASK: palette indices or gray
+ * values as stored in the file. */
 enum brim__color { BRIM__GRAY, BRIM__RGB, BRIM__RGBA, BRIM__MASK };
 
 static inline uint32_t brim__color_pixel(enum brim__color color) {
@@ -36,8 +36,8 @@ static inline uint32_t brim__color_channels(enum brim__color color) {
     return color == BRIM__RGB ? 3 : color == BRIM__RGBA ? 4 : 1;
 }
 
-/* Row y of what is being made. Anything but BRIM_OK ends the making, and is
- * returned by it. The row is valid during the call. */
+/* Receives row y. Any status other than BRIM_OK ends the work, which returns that status. The row
+ * is valid during the call. */
 typedef brim_status brim__row_sink(void *user, const uint8_t *row, uint32_t y);
 
 /* Pillow's gray of a colour, ITU-R 601 in 16 bits. */

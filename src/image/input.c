@@ -1,9 +1,9 @@
 /*
  * input.c: encoded bytes, in memory or read from a file through a window.
  *
- * A window is filled from the byte that is asked for to its end or the input's, so that reading on
- * from there finds it filled, and jumps cost one read each. It contains [at, at + have); after a
- * failed read it is empty.
+ * A window is filled from the requested byte to its own end or the input's. So sequential reads
+ * mostly find it filled, and each jump costs one read. It contains [at, at + have); after a failed
+ * read it is empty.
  */
 #include "image/input.h"
 
@@ -20,7 +20,7 @@ void brim__input_file(struct brim__input *input, const struct brim__file *file, 
     *input = (struct brim__input){ .bytes = bytes, .file = file, .base = base, .window = window };
 }
 
-/* Makes the window begin with `offset`, which lies inside the input. */
+/* Makes the window begin with `offset`, which is inside the input. */
 static brim_status fill(struct brim__input *input, uint64_t offset) {
     const size_t bytes = (size_t)brim__min(input->bytes - offset, BRIM__INPUT_WINDOW);
     uint64_t from;

@@ -22,7 +22,7 @@ struct brim__input {
     uint8_t *window;
     uint64_t at;
     size_t have;
-    uint64_t next;           /* where brim__input_next goes on */
+    uint64_t next;           /* where brim__input_next continues */
     struct brim__stop *stop; /* asked for each piece: BRIM_STATUS_INTERRUPTED; NULL: none */
 };
 
@@ -31,12 +31,12 @@ void brim__input_memory(struct brim__input *input, const void *memory, uint64_t 
 void brim__input_file(struct brim__input *input, const struct brim__file *file, uint64_t base,
                       uint64_t bytes, uint8_t *window);
 
-/* [offset, offset + bytes), at most a window of it; valid until the next call.
- * Past the end: BRIM_STATUS_CORRUPT, "ends after N bytes". */
+/* Gives the bytes [offset, offset + bytes), at most a window; valid until the next call. Past the
+ * end: BRIM_STATUS_CORRUPT, "ends after N bytes". */
 brim_status brim__input_at(struct brim__input *input, uint64_t offset, size_t bytes,
                            const uint8_t **data);
-/* The next piece from `next` on, at least one byte and at most a window, and moves after it; *bytes
- * 0 at the end. */
+/* Gives the next piece, from `next` on, at least one byte and at most a window, and moves `next`
+ * after it. *bytes is 0 at the end. */
 brim_status brim__input_next(struct brim__input *input, const uint8_t **data, size_t *bytes);
 static inline void brim__input_seek(struct brim__input *input, uint64_t offset) {
     input->next = offset;

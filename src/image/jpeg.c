@@ -1,10 +1,9 @@
 /*
  * jpeg.c: the pixels of a region of a JPEG, through libjpeg-turbo.
  *
- * Only the columns of the region and a margin are transformed, and rows above it are
- * only read, not transformed; rows below it are not read at all. The pixels are the
- * bits that decoding all of the image gives. What libjpeg does at edges decides the
- * margin:
+ * Only the columns of the region and a margin are transformed. Rows above the region are read but
+ * not transformed; rows below it are not read. The pixels are bit-identical to those of decoding
+ * the whole image. libjpeg's treatment of edges decides the margin:
  *
  *     chroma is interpolated between neighbours, so the first and the last pixel of
  *     what is cut out differ: one pixel more is taken on either side, which libjpeg
@@ -16,19 +15,18 @@
  * No rows above the region are needed: libjpeg keeps the row before it.
  *
  * A decoder is made for each image, on the stack; its memory comes from the caller's
- * (jpeg_memory.h). libjpeg reports errors by not returning: fail() jumps back to brim__jpeg_decode,
- * and there is nothing in between to undo. Its warnings are errors too if they mean that data is
- * missing or wrong; damage in parts that are not read is not found.
+ * (jpeg_memory.h). libjpeg's error function must not return: fail() jumps back to
+ * brim__jpeg_decode, and nothing in between has to be undone. libjpeg's warnings are errors too if
+ * they mean that data is missing or wrong. Damage in parts that are not read is not found.
  */
 #include "image/jpeg_rough.h"
 
 #include <jerror.h>
 #include <setjmp.h>
 
-/* Each scan goes through the whole image, though it may have but a few bytes. They are
- * counted as they come, because only reading the whole file says how many there are; memory
- * does not grow with them. A small image may have that many, a larger one as many as
- * most_work allows. */
+/* Each scan goes through the whole image, even if it has only a few bytes. Scans are counted while
+ * they are read, because their number is known only after the whole file was read. Memory does not
+ * grow with them. A small image may have this many, a larger one as many as most_work allows. */
 #define MOST_SCANS 1000
 
 struct decoder {
@@ -56,7 +54,7 @@ static void fail(struct decoder *decoder, brim_status status) {
 
 /* ----------------------------------------------------------------- errors */
 
-/* libjpeg's own words, and where it was. */
+/* The error has libjpeg's own text and the place that it had reached. */
 static void fail_as_libjpeg_says(j_common_ptr jpeg) __attribute__((noreturn));
 static void fail_as_libjpeg_says(j_common_ptr jpeg) {
     struct decoder *decoder = decoder_of(jpeg);
@@ -171,7 +169,7 @@ static void source_end(j_decompress_ptr jpeg) {
 
 /* ----------------------------------------------------------------- colour */
 
-/* What libjpeg is asked for. */
+/* The colour space to request from libjpeg. */
 static J_COLOR_SPACE color_of(const struct brim__decoding *decoding) {
     if (decoding->info->components == 4) {
         return JCS_CMYK;
@@ -187,7 +185,7 @@ static uint8_t scale_by(uint32_t color, uint32_t key) {
     return (uint8_t)((product + (product >> 8)) >> 8);
 }
 
-/* Pillow takes every CMYK JPEG for an inverted one, as Adobe writes them. */
+/* Pillow treats every CMYK JPEG as inverted, as Adobe writes them. */
 static void cmyk_to_rgba(uint8_t *row, uint32_t width) {
     for (uint32_t i = 0; i < width; i++) {
         uint8_t *pixel = row + 4 * (size_t)i;
@@ -199,7 +197,7 @@ static void cmyk_to_rgba(uint8_t *row, uint32_t width) {
     }
 }
 
-/* In place: a pixel is read before its byte is written over. */
+/* Works in place: a pixel is read before its byte is overwritten. */
 static void rgba_to_gray(uint8_t *row, uint32_t width) {
     for (uint32_t i = 0; i < width; i++) {
         const uint8_t *pixel = row + 4 * (size_t)i;
@@ -207,7 +205,8 @@ static void rgba_to_gray(uint8_t *row, uint32_t width) {
     }
 }
 
-/* `row`: what libjpeg gave of the region, which becomes what was asked for. */
+/* Converts libjpeg's pixels of a row of the region, in place, to the pixels that the caller
+ * wants. */
 static void convert(const struct decoder *decoder, uint8_t *row) {
     const struct brim__decoding *decoding = decoder->decoding;
     if (decoder->jpeg.out_color_space == JCS_CMYK) {
@@ -220,7 +219,7 @@ static void convert(const struct decoder *decoder, uint8_t *row) {
 
 /* ----------------------------------------------------------------- region */
 
-/* The memory was sized by the header as it was read before. */
+/* Compares the header with brim's own reading of it, by which the memory was sized. */
 static void check_header(struct decoder *decoder) {
     const struct jpeg_decompress_struct *jpeg = &decoder->jpeg;
     const struct brim__image_info *info = decoder->decoding->info;
@@ -238,7 +237,8 @@ static void check_header(struct decoder *decoder) {
     }
 }
 
-/* libjpeg guesses low frequencies that no scan has given in full from the blocks around. */
+/* Whether libjpeg smooths: it guesses low frequencies that the scans have not given in full from
+ * the neighbouring blocks. */
 static bool is_smoothed(const struct jpeg_decompress_struct *jpeg) {
     for (int c = 0; jpeg->progressive_mode && c < jpeg->num_components; c++) {
         for (int i = 1; i < 10; i++) {
@@ -250,9 +250,9 @@ static bool is_smoothed(const struct jpeg_decompress_struct *jpeg) {
     return false;
 }
 
-/* At a reduced scale libjpeg makes up for some of a component's coarser sampling by larger
- * blocks. If the rest is then upsampled, libjpeg-turbo 2.1 miscounts the samples of a row
- * that has been cut. No usual sampling comes to this. */
+/* At a reduced scale libjpeg compensates for part of a component's coarser sampling with larger
+ * blocks. If the component still has to be upsampled, libjpeg-turbo 2.1 miscounts the samples of a
+ * row that has been cut. Usual samplings are not affected. */
 static bool is_miscounted(const struct jpeg_decompress_struct *jpeg) {
     for (int c = 0; c < jpeg->num_components; c++) {
         const jpeg_component_info *component = &jpeg->comp_info[c];
@@ -322,9 +322,9 @@ static brim_status decode(struct decoder *decoder, brim__row_sink *sink, void *u
                                 decoder->source.bytes_in_buffer, sink, user);
     }
     jpeg_start_decompress(jpeg);
-    jpeg->progress = NULL; /* all scans have been read, but of one that stands alone */
+    jpeg->progress = NULL; /* all scans have been read, unless there is only one */
     const uint32_t before = crop(decoder);
-    /* libjpeg says how many rows it makes at a time: 1, or 2 where it is cheap */
+    /* the rows that libjpeg makes at a time: 1, or 2 where that is cheap */
     const uint32_t at_once = (uint32_t)jpeg->rec_outbuf_height;
     const size_t pixel = (size_t)jpeg->output_components;
     assert(at_once >= 1 && at_once <= MAX_SAMP_FACTOR);
@@ -351,7 +351,7 @@ static brim_status decode(struct decoder *decoder, brim__row_sink *sink, void *u
             }
         }
     }
-    /* the consumer of the last row must know whether the file ends correctly */
+    /* if the last row was read, report whether the file ends correctly */
     if (jpeg->output_scanline == jpeg->output_height && !decoding->damaged) {
         jpeg_finish_decompress(jpeg);
     }

@@ -8,9 +8,9 @@
  *
  *     SOI | APPn DQT DHT COM ... | SOF | ... | SOS | pixels
  *
- * If there are bytes between segments, the next marker is searched, as in libjpeg. Both that and
- * the number of segments are limited, so that no file can keep a reader busy. For a file that
- * cannot be decoded the message names its kind.
+ * Bytes between segments are skipped up to the next marker, as in libjpeg. Their number and the
+ * number of segments are limited, so that no file can keep a reader busy. If a file is of a kind
+ * that cannot be decoded, the message names the kind.
  */
 #include "image/jpeg_memory.h"
 
@@ -99,7 +99,7 @@ static const char *kind_name(uint8_t marker) {
     }
 }
 
-/* Segments with a length that say nothing that is needed here. */
+/* Segments that have a length and are not needed here. */
 static bool is_passed_over(uint8_t marker) {
     return marker == DHT || marker == DAC || marker == DQT || marker == DNL || marker == DRI ||
            marker == COM || (marker >= APP0 && marker <= APP15);
@@ -174,8 +174,8 @@ static brim_status read_frame(const uint8_t *data, size_t bytes, struct brim__im
     return check_sampling(info);
 }
 
-/* Several scans are held whole until the last has been read. A scan of fewer components
- * than there are is one of several. */
+/* If there are several scans, the whole image is held until the last has been read. A scan of only
+ * some of the components is one of several. */
 static brim_status read_scan(const uint8_t *data, size_t bytes, struct brim__image_info *info) {
     if (info->components == 0) {
         return brim__fail(BRIM_STATUS_CORRUPT,

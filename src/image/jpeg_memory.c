@@ -80,7 +80,7 @@ static JBLOCKARRAY take_blocks(j_common_ptr jpeg, int pool, JDIMENSION width, JD
     return rows;
 }
 
-/* Whole images of samples are only held to choose palettes, which is never asked for. */
+/* libjpeg holds whole images of samples only to choose palettes, which brim never requests. */
 static jvirt_sarray_ptr request_samples(j_common_ptr jpeg, int pool, boolean zeroed,
                                         JDIMENSION width, JDIMENSION count, JDIMENSION at_once) {
     (void)pool, (void)zeroed, (void)width, (void)count, (void)at_once;
@@ -95,7 +95,7 @@ static JSAMPARRAY access_samples(j_common_ptr jpeg, jvirt_sarray_ptr array, JDIM
     return NULL;
 }
 
-/* Coefficients are always asked for as zeros. */
+/* libjpeg always requests coefficients that are set to zero. */
 static jvirt_barray_ptr request_blocks(j_common_ptr jpeg, int pool, boolean zeroed,
                                        JDIMENSION width, JDIMENSION count, JDIMENSION at_once) {
     (void)pool, (void)zeroed, (void)at_once;
@@ -115,14 +115,13 @@ static void realize_arrays(j_common_ptr jpeg) {
     }
 }
 
-/* Rows are set to 0 when they are first looked at: then they are in the cache when they
- * are written. */
+/* Rows are set to 0 at their first access, so they are in the cache when they are written. */
 static JBLOCKARRAY access_blocks(j_common_ptr jpeg, jvirt_barray_ptr array, JDIMENSION first,
                                  JDIMENSION count, boolean write) {
     (void)write;
     if (array->rows == NULL || first > array->count || count > array->count - first) {
         ERREXIT(jpeg, JERR_BAD_VIRTUAL_ACCESS);
-        return NULL; /* not reached: libjpeg does not declare that its errors do not return */
+        return NULL; /* not reached: libjpeg does not declare its error function as noreturn */
     }
     for (; array->zeroed < first + count; array->zeroed++) {
         memset(array->rows[array->zeroed], 0, array->blocks * sizeof(JBLOCK));
@@ -185,7 +184,7 @@ static uint64_t blocks_of(uint32_t side, uint32_t factor, uint32_t largest) {
     return brim__divide_up((uint64_t)side * factor, (uint64_t)largest * DCTSIZE);
 }
 
-/* What is held of the image at a time, at 1 / scale. */
+/* Bytes of the strips of samples that are held at a time, at 1 / scale. */
 static uint64_t strip_bytes(const struct brim__image_info *info, struct largest largest,
                             uint32_t scale) {
     const uint32_t group = DCTSIZE / scale;
@@ -224,8 +223,8 @@ static uint64_t coefficient_bytes(const struct brim__image_info *info, struct la
     return bytes;
 }
 
-/* Several scans may each bring tables of their own, in 4 places for each kind; progressive
- * ones share the places. One scan names two for each component. */
+/* Several scans may each have their own tables, in 4 places for each kind; progressive ones share
+ * the places. A single scan uses two for each component. */
 static uint64_t fixed_bytes(const struct brim__image_info *info) {
     const uint32_t tables = info->progressive ? 4u : info->whole ? 8u : 2u * info->components;
     return OBJECTS + FILE_TABLES + tables * DECODING_TABLE + COMPONENT * info->components +

@@ -1,15 +1,15 @@
 /*
  * jpeg_rough.c: skipping coefficients; see jpeg_rough.h.
  *
- * A code is looked up by its next 11 bits. The entry says at once how many bits code and number
- * take together and how many coefficients they are. Longer codes, which are rare, are found by
- * comparing with the largest code of each length. Coefficients that are skipped are looked up by 12
- * bits, for all complete codes and numbers in them, so that several coefficients cost one lookup
- * and one shift. Near the end of a block these may be too many: there they are taken one by one.
+ * A code is looked up by the next 11 bits. The entry has the number of bits that code and number
+ * take together, and the number of coefficients. Longer codes, which are rare, are found by
+ * comparing with the largest code of each length. To skip coefficients, the next 12 bits are looked
+ * up, and the entry covers all complete codes and numbers in them, so that several coefficients
+ * cost one lookup and one shift. Near the end of a block that could pass the end, so coefficients
+ * are skipped one at a time.
  *
- * Bits are read ahead into a word; reading stops at a marker, after which there are only zeros.
- * `count` goes below 0 when bits are used that the file does not have; this is checked once for
- * each block.
+ * Bits are read ahead into a word. Reading stops at a marker; further bits are zeros. `count` goes
+ * below 0 when bits are used that the file does not have. This is checked once for each block.
  */
 #include "image/jpeg_rough.h"
 
@@ -58,7 +58,7 @@ struct component {
 
 /* ------------------------------------------------------------------ tables */
 
-/* The meaning of a code: the bits after it, and its coefficients. */
+/* The entry of a code: bits of its number, and how many coefficients it covers. */
 static uint32_t entry_of(const struct table *table, uint32_t length, uint8_t value) {
     const uint32_t bits = value & 15, run = value >> 4;
     if (table->first) {
@@ -68,7 +68,7 @@ static uint32_t entry_of(const struct table *table, uint32_t length, uint8_t val
     return (length + bits) | coefficients << LEN_BITS | bits << SIZE_SHIFT;
 }
 
-/* false: no table that libjpeg would take. */
+/* false: libjpeg would not accept the table. */
 static bool make_table(struct table *table, const JHUFF_TBL *from, bool first) {
     int32_t code = 0, place = 0;
     memset(table->entry, 0, sizeof table->entry);
@@ -99,7 +99,7 @@ static bool make_table(struct table *table, const JHUFF_TBL *from, bool first) {
     return true;
 }
 
-/* All codes that lie whole in the bits, with their numbers. */
+/* Fills `leap`: for all LEAP bits, the complete codes in them, with their numbers. */
 static void make_leaps(struct table *table) {
     for (uint32_t bits = 0; bits < 1u << LEAP; bits++) {
         uint32_t length = 0, coefficients = 0, end = 0;
@@ -134,7 +134,7 @@ static bool next_piece(struct reader *reader) {
     return true;
 }
 
-/* Byte by byte, where there is an FF or the piece ends. */
+/* Reads byte by byte, near an FF or the end of the piece. */
 static void fill_slowly(struct reader *reader) {
     while (reader->count <= 56 && !reader->marker) {
         if (reader->at == reader->end && !next_piece(reader)) {
@@ -142,7 +142,7 @@ static void fill_slowly(struct reader *reader) {
         }
         const uint8_t byte = *reader->at++;
         if (byte == 0xff) {
-            for (;; reader->at++) { /* FFs before a marker may be any number */
+            for (;; reader->at++) { /* any number of FFs may precede a marker */
                 if (reader->at == reader->end && !next_piece(reader)) {
                     return;
                 }
@@ -161,7 +161,7 @@ static void fill_slowly(struct reader *reader) {
     }
 }
 
-/* At least 57 bits, unless the data end. */
+/* Reads until there are at least 57 bits, or the data ends. */
 static inline void fill(struct reader *reader) {
     if (reader->marker) {
         return;
@@ -171,7 +171,8 @@ static inline void fill(struct reader *reader) {
         memcpy(&word, reader->at, sizeof word);
         const uint64_t ones = UINT64_C(0x0101010101010101);
         if (((~word - ones) & word & (ones << 7)) == 0) { /* no byte is FF */
-            /* bits below `count` are of bytes still to be taken: they come again, the same */
+            /* bits beyond `count` belong to bytes not counted yet: they are read again, with the
+             * same values */
             reader->bits |= __builtin_bswap64(word) >> reader->count;
             reader->at += (63 - reader->count) >> 3;
             reader->count |= 56;
@@ -216,8 +217,8 @@ static inline uint32_t advance(uint32_t entry) {
     return entry >> LEN_BITS & RUN_MASK;
 }
 
-/* One block: its mean and, of a quarter, the three slopes next to it; over all the rest.
- * false: not a code, or no more data. */
+/* Reads a block: its mean, and for `quarter` the three slopes next to it; skips the rest. false: no
+ * valid code, or no more data. */
 static inline bool pass_block(struct reader *reader, struct component *component, bool quarter) {
     fill(reader);
     uint32_t entry = look(component->first, reader->bits);
@@ -268,7 +269,7 @@ static inline bool pass_block(struct reader *reader, struct component *component
     return reader->count >= 0;
 }
 
-/* Between restart intervals: nothing is left but the marker. */
+/* Reads the marker between restart intervals. */
 static bool pass_restart(struct reader *reader, uint32_t number) {
     drop(reader, reader->count > 0 ? (uint32_t)reader->count % 8 : 0);
     fill_slowly(reader);
@@ -298,8 +299,9 @@ static void put_one(const struct component *component, uint8_t *to) {
     to[0] = clamp(((scaled(component->mean, component->quantum[0]) + 4) >> 3) + 128);
 }
 
-/* The means of its quarters: a slope across the block has 0.906 of its height in the mean
- * of a half. In the order of the file, slopes are right, down, and with one between both. */
+/* The means of the block's quarters. The mean of a half has 0.906 of the height of a slope across
+ * the block. In the order of the file, the slopes are right, down, one that is not used, and
+ * both. */
 static void put_four(const struct component *component, uint8_t *to, size_t stride) {
     const int64_t mean = (int64_t)scaled(component->mean, component->quantum[0]) * 128;
     const int64_t x = (int64_t)scaled(component->slope[1], component->quantum[1]) * 116;
@@ -345,8 +347,8 @@ static bool pass_row(struct reader *reader, struct component *components, uint32
     return true;
 }
 
-/* One row of the picture, from luminance and what there is of chrominance; in 4 bytes, or
- * as their gray. */
+/* Makes one row of the picture from luminance and, if present, chrominance: 4-byte pixels, or their
+ * gray. */
 static void color_row(const struct component *components, uint32_t count, uint32_t y, uint32_t x,
                       uint32_t width, bool gray, uint8_t *to) {
     const uint8_t *luma = components[0].rows + (size_t)y * components[0].width;

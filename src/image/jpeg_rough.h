@@ -1,10 +1,11 @@
 /*
- * jpeg_rough.h: a JPEG at a quarter or an eighth of its size, from the lowest coefficients of
- * its blocks alone.
+ * jpeg_rough.h: decodes a JPEG at a quarter or an eighth of its size, using only the lowest
+ * coefficients of its blocks.
  *
  * The first coefficient of a block of 8 x 8 pixels is their mean: the whole picture at an eighth.
- * With the three next to it there are the means of its quarters. All others are skipped, which is
- * faster than reading them; they are most of the cost of decoding a large photograph.
+ * With the next three coefficients, the means of the block's quarters can be computed. All others
+ * are skipped, which is faster than reading them; reading them is most of the cost of decoding a
+ * large photograph.
  */
 #ifndef BRIM_JPEG_ROUGH_H
 #define BRIM_JPEG_ROUGH_H
@@ -15,8 +16,8 @@
  * the usual colours and samplings. */
 bool brim__jpeg_is_rough(const struct jpeg_decompress_struct *jpeg,
                          const struct brim__decoding *decoding);
-/* The region's rows. At an eighth luminance is what libjpeg gives. Chrominance is repeated
- * where it has fewer pixels. data: what libjpeg has left of the input's piece. */
+/* Makes the region's rows. At an eighth, luminance equals libjpeg's. Chrominance with fewer pixels
+ * is repeated. data: the bytes of the input's piece that libjpeg has not read. */
 brim_status brim__jpeg_rough(struct jpeg_decompress_struct *jpeg,
                              const struct brim__decoding *decoding, const uint8_t *data,
                              size_t bytes, brim__row_sink *sink, void *user);

@@ -1,11 +1,10 @@
 /*
  * kernels.c: the loops over pixels: resampling, alpha, and the layouts of batches.
  *
- * Compiled once for each variant (base/cpu.h), with BRIM__IMAGE_KERNELS the name of
- * the table that it defines. What the compiler makes good vectors of is plain C; the
- * rest has an AVX2 form, which leaves its remainder to the plain loop. All variants
- * give the same bits: integers are exact, and floats are rounded once for each
- * operation (-ffp-contract=off, no -mfma).
+ * Compiled once for each variant (base/cpu.h), with BRIM__IMAGE_KERNELS the name of the table that
+ * it defines. Loops that the compiler vectorises well are plain C. The others have an AVX2 form,
+ * which leaves the remainder to the plain loop. All variants give the same bits: integers are
+ * exact, and floats are rounded once for each operation (-ffp-contract=off, no -mfma).
  *
  * Resampling sums byte * weight exactly modulo 2^32, as Pillow does: in halves,
  * (sum of high parts) * 2048 + (sum of low parts), and then rounds, shifts by 22 and
@@ -147,9 +146,9 @@ INLINE __m256i joined(__m256i high, __m256i low) {
     return _mm256_srai_epi32(sum, BRIM__WEIGHT_BITS);
 }
 
-/* Two outputs, one in each half of a vector, a channel in each 32 bits. Pixels are brought
- * to pairs of 16 bits, r0 r1 g0 g1 b0 b1 x0 x1 and the same of pixels 2 and 3, which their
- * weights, h0 h1 and l0 l1 repeated, multiply and add. */
+/* Two outputs, one in each half of a vector, a channel in each 32 bits. Pixels are widened to pairs
+ * of 16 bits, r0 r1 g0 g1 b0 b1 x0 x1, and pixels 2 and 3 in the same way. One multiply-and-add
+ * combines them with their weights, h0 h1 and l0 l1 repeated. */
 INLINE __m256i pick01(__m256i pixels) {
     const __m128i pick = _mm_setr_epi8(0, -1, 4, -1, 1, -1, 5, -1, 2, -1, 6, -1, 3, -1, 7, -1);
     return _mm256_shuffle_epi8(pixels, _mm256_broadcastsi128_si256(pick));
@@ -202,8 +201,8 @@ INLINE __m256i across4_pairs(const uint8_t *a, const uint8_t *b, const int16_t *
     return joined(high, low);
 }
 
-/* The table's pointers are taken out of it first: a byte that is stored might be theirs,
- * for all that the compiler knows. */
+/* Copies the table's pointers to local variables first, because the compiler must assume that
+ * storing a byte changes them. */
 INLINE void across4_all(const uint8_t *row, uint8_t *out, const struct brim__weights *weights,
                         size_t pairs, bool spread) {
     const uint32_t *const first = weights->first;
@@ -252,8 +251,8 @@ INLINE __m128i load_pixels(const uint8_t *at, size_t count) {
     return _mm_cvtsi32_si128(value);
 }
 
-/* What is added to the sums of two outputs, one in each half: h01, l01, h23, l23 of each.
- * One multiply-and-add does four taps in both halves of their weights. */
+/* The terms that are added to the sums of two outputs, one in each half: h01, l01, h23, l23 of
+ * each. One multiply-and-add does four taps with both halves of their weights. */
 INLINE __m256i across1_taps(const uint8_t *a, const uint8_t *b, size_t count, __m256i halves) {
     const __m256i pick = _mm256_broadcastsi128_si256(
         _mm_setr_epi8(0, -1, 1, -1, 0, -1, 1, -1, 2, -1, 3, -1, 2, -1, 3, -1));

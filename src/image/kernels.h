@@ -16,14 +16,14 @@ struct brim__weights;
 struct brim__image_kernels {
     const char *name;
 
-    /* Resampling (weights.h). across: weights->count pixels from a row, of which twice
-     * `pairs` from each `first` on are read. down: `bytes` bytes from `taps` rows by the halves of
-     * one output; there are rows up to the next even number, and weights for them. */
+    /* Resampling (weights.h). across: makes weights->count pixels from a row; for each, twice
+     * `pairs` pixels from its `first` on are read. down: makes `bytes` bytes from `taps` rows with
+     * the halves of one output. If `taps` is odd there is one more row, with its weight. */
     void (*across4)(const uint8_t *row, uint8_t *out, const struct brim__weights *weights);
     void (*across1)(const uint8_t *row, uint8_t *out, const struct brim__weights *weights);
     void (*down)(const uint8_t *const *rows, uint32_t taps, const int16_t *halves, uint8_t *out,
                  size_t bytes);
-    /* The same in pieces, for outputs of many rows: sums are 0 at first. */
+    /* The same row by row, for outputs of many rows. The caller sets the sums to 0 first. */
     void (*add)(const uint8_t *row, int32_t weight, int32_t *sums, size_t bytes);
     void (*settle)(const int32_t *sums, uint8_t *out, size_t bytes);
 

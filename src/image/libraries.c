@@ -1,6 +1,6 @@
 /*
- * libraries.c: the versions of the decoders. Two versions may differ in a bit of a pixel, and a
- * cache of pixels must know.
+ * libraries.c: the versions of the decoders. Pixels of two versions may differ in a bit, so a cache
+ * of pixels depends on the versions.
  */
 #include "image/decode.h"
 
@@ -12,7 +12,7 @@
 
 uint64_t brim__image_libraries(void) {
     const char *png = spng_version_string();
-    /* libjpeg cannot be asked when running: the one that was compiled with */
+    /* libjpeg has no call for its version, so this is the version at compile time */
     return brim__hash(png, strlen(png),
                       brim__hash_words(LIBJPEG_TURBO_VERSION_NUMBER,
                                        (uint64_t)WebPGetDecoderVersion(), JPEG_LIB_VERSION));

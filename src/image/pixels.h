@@ -19,10 +19,10 @@ void brim__image_sharpness(const struct brim__image *from, const struct brim__im
                            double factor);
 /* Turns the hue by `turn` of a full circle, -0.5 to 0.5, in 8-bit HSV as Pillow. */
 void brim__image_hue(const struct brim__image *image, double turn);
-/* tf.image.adjust_brightness of a uint8 image: adds delta, 1.0 being the full range. In
- * float32, (value / 255 + delta) * 255.5, cut to 0 .. 255 and cut off. */
+/* tf.image.adjust_brightness of a uint8 image: adds delta, 1.0 being the full range. In float32:
+ * (value / 255 + delta) * 255.5, clamped to 0 .. 255 and truncated. */
 void brim__image_add(const struct brim__image *image, double delta);
-/* Gray in all channels. */
+/* Sets all channels to the pixel's gray. */
 void brim__image_gray(const struct brim__image *image);
 /* 4-byte pixels to 1-byte gray. */
 void brim__image_to_gray(const struct brim__image *from, const struct brim__image *to);
@@ -38,10 +38,10 @@ void brim__image_fill(const struct brim__image *image, uint32_t x, uint32_t y, u
 void brim__image_copy(const struct brim__image *from, const struct brim__image *to);
 void brim__image_flip_x(const struct brim__image *image);
 void brim__image_flip_y(const struct brim__image *image);
-/* EXIF's orientation 1 to 8 carried out; `to` has the sides exchanged from 5 on. */
+/* Applies EXIF's orientation 1 to 8. From 5 on the sides of `to` are exchanged. */
 void brim__image_orient(const struct brim__image *from, const struct brim__image *to,
                         uint8_t orientation);
-/* `from` at (x, y) in `to`, the rest around it filled. */
+/* Puts `from` at (x, y) in `to` and fills the rest. */
 enum brim__edge { BRIM__EDGE_CONSTANT, BRIM__EDGE_EDGE, BRIM__EDGE_REFLECT, BRIM__EDGE_SYMMETRIC };
 void brim__image_pad(const struct brim__image *from, const struct brim__image *to, uint32_t x,
                      uint32_t y, enum brim__edge edge, const uint8_t color[4]);
@@ -53,8 +53,8 @@ void brim__image_affine(const struct brim__image *from, const struct brim__image
 /* The matrix of Image.rotate, about the centre of an image of that size; degrees are
  * counter-clockwise. */
 void brim__image_rotation(uint32_t width, uint32_t height, double degrees, double m[6]);
-/* Colours times alpha, the fourth byte, and back: around an affine that is bilinear, as
- * Image.transform does. */
+/* Multiply colours by alpha, the fourth byte, and undo it. For use before and after a bilinear
+ * affine, as Image.transform does. */
 void brim__image_premultiply(const struct brim__image *image);
 void brim__image_unpremultiply(const struct brim__image *image);
 

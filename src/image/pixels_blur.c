@@ -1,17 +1,17 @@
 /*
  * pixels_blur.c: gaussian blur in 16-bit integers.
  *
- * The kernel is a product of a horizontal and a vertical one. A row is blurred
- * horizontally and kept in a ring of rows for as long as a row below or above needs it;
- * the vertical sum is written back over the image, whose row has been read by then:
+ * The kernel is a product of a horizontal and a vertical one. A row is blurred horizontally and
+ * kept in a ring of rows as long as a row above or below needs it. The vertical sum overwrites a
+ * row of the image that has been read before:
  *
  *     image row y + half --(across)--> ring of `size` rows --(down)--> image row y
  *
- * Values have 7 fractional bits: the sum of two of them, of the two rows or columns at one
- * distance, fits into 16 bits, and the upper half of its product with a weight of 16 bits is a
- * value again. So eight fit in the smallest vector registers, and the bits are the same everywhere.
- * Each product is truncated, losing half a unit on average, which is added to the sum at its start:
- * with 63 taps a result is off by less than 0.3 of 255 before it is rounded.
+ * Values have 7 fractional bits. The sum of two values, of the two rows or columns at one distance,
+ * fits in 16 bits, and the upper half of its product with a weight of 16 bits is a value again. So
+ * eight values fit in the smallest vector registers, and the bits are the same on every machine.
+ * Truncating a product loses half a unit on average, which is added to the sum in advance. With 63
+ * taps the error of a result is less than 0.3 of 255 before it is rounded.
  */
 #include "base/real.h"
 #include "image/pixels.h"
@@ -22,10 +22,10 @@
 struct kernel {
     uint32_t half;
     uint16_t weight[HALF + 1]; /* at each distance; [0] is half of the middle's */
-    uint16_t start;            /* what cutting off takes away on average */
+    uint16_t start;            /* what truncation takes away on average */
 };
 
-/* Where position `at` is found in [0, count): mirrored at the first and last pixel. */
+/* The position in [0, count) that stands for `at`: mirrored at the first and last pixel. */
 static uint32_t reflect(int64_t at, uint32_t count) {
     const int64_t period = count == 1 ? 1 : 2 * (int64_t)count - 2;
     int64_t rest = at % period;

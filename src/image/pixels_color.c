@@ -1,9 +1,9 @@
 /*
  * pixels_color.c: operations that change the colour of each pixel.
  *
- * Most of them map a byte to a byte, the same everywhere in the image, so that they are a table of
- * 256 for each channel, filled by the definition and applied once. Those that look at a whole pixel
- * (saturation, hue, gray) or at its neighbours (sharpness) have a loop of their own. All of it is
+ * Most of them map a byte to a byte, the same everywhere in the image. They fill a table of 256
+ * bytes for each channel by the definition, and apply it once. Those that depend on a whole pixel
+ * (saturation, hue, gray) or on its neighbours (sharpness) have their own loops. All of it is
  * bit-identical to Pillow, whose blending is in float32, truncated and not rounded.
  */
 #include "image/pixels.h"
@@ -121,9 +121,9 @@ void brim__image_saturation(const struct brim__image *image, double factor) {
 }
 
 /*
- * Blends with the image smoothed by the kernel 1 1 1 / 1 5 1 / 1 1 1. Pillow divides by
- * 13 in float32; no sum of bytes comes near enough to a half for its errors to show, so
- * that integers say the same. Pixels at the border stay as they are.
+ * Blends with the image smoothed by the kernel 1 1 1 / 1 5 1 / 1 1 1. Pillow divides by 13 in
+ * float32. No sum of bytes is near enough to a half for the rounding error to matter, so integers
+ * give the same result. Pixels at the border do not change.
  */
 static void sharpen_row(const uint8_t *restrict above, const uint8_t *restrict row,
                         const uint8_t *restrict below, uint8_t *restrict to, size_t pixel,
@@ -156,8 +156,8 @@ void brim__image_sharpness(const struct brim__image *from, const struct brim__im
 /* ---------------------------------------------------------------------- hue */
 
 /*
- * What one byte of hue stands for: a place between two of six colours. There one channel
- * is the highest value, one the lowest, and one, the third, moves between them.
+ * The meaning of a byte of hue: a place between two of six colours. One channel there has the
+ * highest value, one the lowest, and the third moves between them.
  */
 struct place {
     double away;                       /* the third from the highest, 0 to 1 */
@@ -165,9 +165,9 @@ struct place {
 };
 
 /*
- * Pillow's hue of a colour that is not gray. With t = (high - middle) / (high - low) its
- * three cases, each a difference of two quotients of which one is 1, come down to
- * base + t or base - t.
+ * Pillow's hue of a colour that is not gray. Pillow has three cases, each a difference of two
+ * quotients, one of which is 1. With t = (high - middle) / (high - low) they are base + t or base -
+ * t.
  */
 static inline uint8_t hue_of(int r, int g, int b, int high, int low) {
     static const struct {

@@ -3,8 +3,8 @@
  *
  * Pixels are moved as a byte or as four at once (move_pixel); images need not be aligned.
  *
- * The affine transform follows Pillow's three ways, because each of them rounds in its
- * own manner and that decides which pixel is taken:
+ * The affine transform has the three methods of Pillow, because each of them rounds differently,
+ * which decides the pixel that is taken:
  *
  *     bilinear                    positions in double, computed for each pixel
  *     nearest, small coordinates  16.16 fixed point, summed along a row
@@ -87,7 +87,7 @@ void brim__image_orient(const struct brim__image *from, const struct brim__image
     const bool transposed = orientation >= 5;
     assert(to->width == (transposed ? from->height : from->width));
     assert(to->height == (transposed ? from->width : from->height));
-    /* seen from `from`: is what grows along its rows and columns counted from the end? */
+    /* whether the rows and columns of `from` are read from their end */
     const bool from_right =
         orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
     const bool from_bottom =
@@ -101,7 +101,7 @@ void brim__image_orient(const struct brim__image *from, const struct brim__image
     const uint8_t *first = brim__image_row(from, from_bottom ? from->height - 1 : 0) +
                            (from_right ? (size_t)(from->width - 1) * pixel : 0);
     const ptrdiff_t along = transposed ? step_y : step_x, down = transposed ? step_x : step_y;
-    /* a few rows of `to` together: when transposed they share the lines of the cache */
+    /* a few rows of `to` at a time: if transposed, they share cache lines of `from` */
     for (uint32_t top = 0; top < to->height; top += TILE) {
         const uint32_t rows = to->height - top < TILE ? to->height - top : TILE;
         for (uint32_t left = 0; left < to->width; left += TILE) {
@@ -119,7 +119,7 @@ void brim__image_orient(const struct brim__image *from, const struct brim__image
 
 /* ---------------------------------------------------------------------- pad */
 
-/* Where position `at`, which may lie outside, is found in [0, count). */
+/* The position in [0, count) that stands for `at`, which may be outside. */
 static uint32_t inside(int64_t at, uint32_t count, enum brim__edge edge) {
     if (at >= 0 && at < count) {
         return (uint32_t)at;
@@ -226,11 +226,11 @@ static void nearest_double(const struct brim__image *from, const struct brim__im
     }
 }
 
-/* Between the four pixels around a position, whose nearest ones stand in for those
- * beyond the border; cut off, not rounded. `pixel` is a constant where this is inlined. */
+/* Interpolates between the four pixels around a position; beyond the border the nearest pixels are
+ * used. Truncates, does not round. `pixel` is a constant where this is inlined. */
 static inline void bilinear_pixel(const struct brim__image *from, double x, double y, uint8_t *out,
                                   uint32_t pixel) {
-    /* positions are 0 at least: 1 more makes cutting off the same as rounding down */
+    /* positions are at least 0: with 1 added, truncating is the same as rounding down */
     const int32_t at_x = (int32_t)(x + 0.5) - 1, at_y = (int32_t)(y + 0.5) - 1;
     const double dx = x - 0.5 - at_x, dy = y - 0.5 - at_y;
     const int32_t last_x = (int32_t)from->width - 1, last_y = (int32_t)from->height - 1;
@@ -280,9 +280,9 @@ void brim__image_affine(const struct brim__image *from, const struct brim__image
     }
 }
 
-/* To 15 decimal places, as Pillow does, so that a right angle is one. |x| <= 1. In integers,
- * because the product of doubles would have been rounded before: it is sin 45 and cos 45 that lie
- * on the two sides of a half. */
+/* Rounds to 15 decimal places, as Pillow does, so that a right angle is exact. |x| <= 1. Uses
+ * integers, because a product of doubles would be rounded first. This matters for sin 45 and cos
+ * 45, which are on different sides of a half. */
 static double round_digits(double x) {
     __extension__ typedef unsigned __int128 wide;
     const uint64_t digits = 1000000000000000u;

@@ -1,23 +1,23 @@
 /*
  * png.c: the pixels of a PNG, by libspng.
  *
- * libspng inflates and unfilters rows; their meaning is decided here. libspng sees a synthetic
- * file: the header, a substitute for the palette, the image data of the input, and an end. So none
- * of the other chunks, before or after the data, can make it take time or memory.
+ * libspng inflates and unfilters rows; this file converts them to pixels. libspng reads a synthetic
+ * file: the header, a substitute for the palette, the image data of the input, and an end. So no
+ * other chunk, before or after the data, can make it take time or memory.
  *
- * Its memory, and zlib's below it, comes from the caller's. The hooks have no argument of the user,
- * so the arena belongs to the thread during the call. The libraries allocate once and free at the
- * end: the arena only grows, and freeing does nothing.
+ * Its memory, and that of zlib, comes from the caller's. The allocation hooks have no user
+ * argument, so the arena is a thread-local variable during the call. The libraries allocate once
+ * and free at the end, so the arena only grows, and freeing does nothing.
  *
  *     | pixels of a row | stored row, or all of them | libspng's ... |
  *
- * Rows come in order where the image is not interlaced, and only the last one is held. Rows after
- * the region are not read.
+ * If the image is not interlaced, rows come in order and only the last one is held. Rows after the
+ * region are not read.
  *
- * Pixels are those of Pillow's convert, also in these cases: of 16-bit colours the high byte,
- * 16-bit gray cut off at 255, and which colour is transparent compared by a byte. MASK is the
- * number in the file: of palette images the index, of gray ones the value, 1-, 2- and 4-bit values
- * not stretched.
+ * Pixels are those of Pillow's convert, also in these cases: 16-bit colours give their high byte,
+ * 16-bit gray is clamped to 255, and the transparent colour is compared by one byte. MASK is the
+ * number in the file: the index of palette images, the value of gray ones; 1-, 2- and 4-bit values
+ * are not stretched.
  */
 #include "image/png.h"
 
@@ -28,7 +28,7 @@
 struct arena {
     uint8_t *memory;
     uint64_t bytes, used;
-    bool refused; /* something did not fit: libspng does not always say so */
+    bool refused; /* something did not fit: libspng does not always report it */
 };
 
 static _Thread_local struct arena *arena;
@@ -52,7 +52,7 @@ static void *take_zeros(size_t count, size_t bytes) {
     return taken == NULL ? NULL : memset(taken, 0, all);
 }
 
-/* Called only for chunks that libspng is not shown. */
+/* libspng calls this only for chunks that it never sees here. */
 static void *take_again(void *taken, size_t bytes) {
     (void)taken, (void)bytes;
     return NULL;
@@ -64,14 +64,14 @@ static void give_back(void *taken) {
 
 /* ------------------------------------------------------------------ stream */
 
-/* A palette of one black entry; indices are not looked up by libspng. */
+/* A palette of one black entry: libspng does not look up indices here. */
 static const uint8_t palette_chunk[] = { 0, 0, 0, 3,    'P',  'L',  'T', 'E',
                                          0, 0, 0, 0xa7, 0x7a, 0x3d, 0xda };
 /* An end, after a checksum for a chunk that lost its own. */
 static const uint8_t end_chunks[] = { 0,   0,   0,   0,   0,    0,    0,    0,
                                       'I', 'E', 'N', 'D', 0xae, 0x42, 0x60, 0x82 };
 enum { CHECKSUM = 4, AROUND = 12 };
-#define MOST_EMPTY 4096 /* chunks of image data without any, which may be but only take time */
+#define MOST_EMPTY 4096 /* empty chunks of image data: allowed, but they take time */
 
 struct stream {
     struct brim__input *input;
@@ -104,8 +104,8 @@ static void stream_begin(struct stream *stream, const struct brim__decoding *dec
     }
 }
 
-/* A chunk is over: the data goes on with the next, or has ended. A file that stops
- * here is missing no pixel. */
+/* Called at the end of a chunk: begins the next, or ends the data. A file that ends here lacks no
+ * pixel data. */
 static brim_status next_chunk(struct stream *stream) {
     const uint8_t *data;
     const uint64_t there = stream->input->bytes - stream->at;
@@ -182,7 +182,7 @@ static int stream_read(spng_ctx *context, void *user, void *to, size_t bytes) {
 struct png {
     const struct brim__decoding *decoding;
     struct brim__png_header header;
-    /* images of one number a pixel: what becomes of the number */
+    /* for images of one number a pixel: the pixel of each number */
     uint8_t table[256][4];
     uint8_t *pixels; /* of a row of the region */
     uint8_t *stored; /* a row, or all of them */
@@ -324,14 +324,14 @@ static brim_status explain(const struct png *png, int error, uint64_t row) {
                       spng_strerror(error));
 }
 
-/* Damage that is to be borne: some rows were good, and it is not that reading failed or was
+/* Whether damage is accepted: some rows were good, and reading has neither failed nor been
  * interrupted. */
 static bool is_borne(const struct png *png, uint64_t rows) {
     return png->decoding->damaged && rows > 0 && png->stream.status != BRIM_STATUS_IO &&
            png->stream.status != BRIM_STATUS_INTERRUPTED;
 }
 
-/* After the last row: compares the checksum of the last data. */
+/* To be called after the last row: checks the checksum of the last data. */
 static brim_status finish(struct png *png) {
     const int error = spng_decode_chunks(png->context);
     return error == 0 || is_borne(png, 1) ? BRIM_OK : explain(png, error, png->header.height);
@@ -464,7 +464,7 @@ brim_status brim__png_decode(const struct brim__decoding *decoding, brim__row_si
         fill_table(&png);
     }
     stream_begin(&png.stream, decoding, header);
-    /* a sink may decode another image: what this thread had is put back */
+    /* a sink may decode another image, so the arena of the outer call is restored */
     struct arena *const before = arena;
     arena = &mine;
     const brim_status result = decode(&png, sink, user);

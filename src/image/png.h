@@ -24,7 +24,7 @@ struct brim__png_header {
     uint8_t depth; /* bits of a sample */
     uint8_t type;  /* a brim__png_type */
     bool interlaced;
-    /* red, green, blue, alpha; black and opaque where the file gives none */
+    /* red, green, blue, alpha; black and opaque if the file has no entry */
     uint8_t palette[256][4];
     bool transparent; /* of gray and RGB: one colour is, in `color`, of gray the first */
     uint16_t color[3];
@@ -32,7 +32,7 @@ struct brim__png_header {
     uint64_t data_at; /* the first IDAT chunk */
 };
 
-/* damaged: wrong checksums do not matter. */
+/* damaged: accept wrong checksums. */
 brim_status brim__png_read_header(struct brim__input *input, bool damaged,
                                   struct brim__png_header *header);
 

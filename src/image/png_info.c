@@ -6,8 +6,8 @@
  * compressed megabyte of text costs neither time nor memory. Their number is limited, so that no
  * file can keep a reader busy.
  *
- * Colours are Pillow's: no gamma, no profile; an index beyond the end of the palette is black, and
- * the low byte of tRNS decides which colour is transparent.
+ * Colours are Pillow's: no gamma, no profile. An index beyond the end of the palette is black. The
+ * low byte of tRNS decides which colour is transparent.
  */
 #include "image/png.h"
 
@@ -18,12 +18,12 @@
 #define MOST_LENGTH 0x7fffffff /* of a chunk, by the standard */
 #define MOST_CHUNKS 4096       /* before the image data; usual files have 10 */
 
-/* What libspng and zlib take whatever the image: 52.5 KB were measured with libspng
- * 0.7.3 and zlib 1.2.13 (the context, its read buffer, inflate's state and window of
- * 32 KiB); zlib-ng's state is larger. Rows are counted apart. */
+/* The memory that libspng and zlib take for every image: 52.5 KB were measured with libspng 0.7.3
+ * and zlib 1.2.13 (the context, its read buffer, inflate's state and window of 32 KiB); zlib-ng's
+ * state is larger. Rows are counted separately. */
 #define LIBRARY_BYTES (72 * 1024)
-/* libspng's two rows in turn have a filter byte and room for its vector code; rows
- * that the arena hands out begin at a cache line. */
+/* libspng's two rows have a filter byte and room for its vector code. Rows in the arena begin at a
+ * cache line. */
 #define ROW_EXTRA (32 + 1 + BRIM__CACHE_LINE)
 
 struct chunk {
@@ -199,7 +199,7 @@ static brim_status read_transparency(struct brim__input *input, const struct chu
     return BRIM_OK;
 }
 
-/* What is wrong with it is no reason to refuse the image. */
+/* Errors in EXIF are no reason to refuse the image. */
 static void read_exif(struct brim__input *input, const struct chunk *chunk,
                       struct brim__png_header *header) {
     const uint8_t *data;
@@ -237,7 +237,7 @@ brim_status brim__png_read_header(struct brim__input *input, bool damaged,
             return BRIM_OK;
         }
         if (is(&chunk, "PLTE")) {
-            if (header->type == BRIM__PNG_PALETTE) { /* elsewhere it is only a suggestion */
+            if (header->type == BRIM__PNG_PALETTE) { /* in other types it is only a suggestion */
                 if (has_palette) {
                     return brim__fail(BRIM_STATUS_CORRUPT, "PNG: a second palette at byte %llu",
                                       (unsigned long long)at);
@@ -276,8 +276,8 @@ brim_status brim__png_info(struct brim__input *input, bool orientation,
     info->whole = header.interlaced;
     const uint64_t row = brim__png_row_bytes(&header);
     const uint64_t rows = header.interlaced ? header.height : 1;
-    /* brim's: pixels of a row, and a row or all as they are stored; libspng's: two rows
-     * and, interlaced, a third */
+    /* brim needs the pixels of a row, and one stored row or all of them; libspng needs two rows,
+     * and a third if interlaced */
     info->memory = LIBRARY_BYTES + brim__align(4 * (uint64_t)info->width, BRIM__CACHE_LINE) +
                    brim__align(rows * row, BRIM__CACHE_LINE) +
                    (header.interlaced ? 3 : 2) * (row + ROW_EXTRA);

@@ -1,24 +1,24 @@
 /*
  * resize.c: rows in, resampled rows out.
  *
- * An axis is copied (SAME), picked from (PICK: nearest) or weighted. Only weighting rows needs more
- * than one of them at a time. It is done in one of two ways, which give the same bits:
+ * An axis is copied (SAME), picked from (PICK: nearest) or weighted (WEIGH). Only weighting down
+ * the rows needs more than one row at a time. It is done in one of two ways, which give the same
+ * bits:
  *
  *     few rows to an output:   a ring of the last rows; an output is made from them when
  *                              its last one has come
  *     many rows (shrinking     32-bit sums of the outputs that are open: each row is added
  *     much):                   to them and forgotten
  *
- * so that memory is bounded by the filter, whatever the ratio: as an output's rows grow
- * in number, the outputs that share one do not (they are at most the filter's width,
- * and one more).
+ * So the filter bounds the memory, whatever the ratio. When an output needs more rows, the number
+ * of outputs that share a row does not grow: it is at most the filter's width and one more.
  *
  *     across first:   row -> across -> ring or sums -> out
  *     down first:     row -> ring or sums -> middle -> across -> out
  *
- * Memory, from the front: the resizer, the tables of both axes, then ring or sums and
- * the single rows. While the tables are made, the weights of one output lie as doubles
- * where the ring comes to lie later.
+ * Memory, from the front: the resizer, the tables of both axes, then ring or sums and the single
+ * rows. While the tables are made, the weights of one output are doubles in the place of the later
+ * ring.
  */
 #include "image/resize.h"
 
@@ -97,7 +97,7 @@ uint64_t brim__resize_memory(const struct brim__resize_bounds *bounds) {
            brim__max(making, ring + in_row + between + out_row);
 }
 
-/* What is left of the memory; NULL for what does not fit, and for all that follows. */
+/* The memory that is left. A request that does not fit gets NULL, and so do all later ones. */
 struct carving {
     uint8_t *at;
     uint64_t left;
@@ -169,7 +169,7 @@ static bool make_spans(const struct brim__axis *axis, enum brim__filter filter, 
     return !carving->full;
 }
 
-/* Outputs that share a row, at most. */
+/* The most outputs that share a row. */
 static uint32_t most_open(const struct brim__weights *table) {
     uint32_t most = 0, oldest = 0;
     for (uint32_t j = 0; j < table->count; j++) {
@@ -331,7 +331,7 @@ static brim_status put_out(struct brim__resizer *self, const uint8_t *row) {
     return self->sink(self->user, row, self->flip_y ? self->out_height - 1 - j : j);
 }
 
-/* Output `done` lies in `weighed`, all of whose rows were weighed. */
+/* Puts out output `done`, which is in `weighed` after all its rows were added. */
 static brim_status finish(struct brim__resizer *self, uint8_t *weighed) {
     if (self->down_first) {
         across(self, weighed, self->out);

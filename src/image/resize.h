@@ -1,16 +1,16 @@
 /*
  * resize.h: resampling row by row, equal to Pillow's bit for bit.
  *
- * Pillow resizes horizontally first, rounds to bytes, then vertically. Each axis is
- * a table of weights. So rows can be pushed in as they are decoded; each is
- * resampled horizontally at once and kept in a ring as long as the vertical kernel
- * needs it: memory is that of a few rows, whatever the image.
+ * Pillow resizes horizontally first, rounds to bytes, and then resizes vertically. Each axis is a
+ * table of weights. So rows can be pushed in as they are decoded. Each is resampled horizontally at
+ * once, and kept in a ring as long as the vertical kernel needs it. The memory is that of a few
+ * rows, whatever the image.
  *
  *     row --(horizontal)--> ring of rows --(vertical)--> sink
  *
- * vertical_first turns the two around (images much taller than wide; images that are stored
- * transposed). Only the requested window of the result is computed, from only the rows and columns
- * of the input that it needs.
+ * vertical_first exchanges the two (images much taller than wide; images that are stored
+ * transposed). Only the requested window of the result is computed, and only from the rows and
+ * columns of the input that it needs.
  */
 #ifndef BRIM_RESIZE_H
 #define BRIM_RESIZE_H
@@ -43,8 +43,9 @@ struct brim__resize {
     bool vertical_first;
 };
 
-/* Pillow (13) goes vertically first here: the height shrinks by more than twice as many
- * pixels as the width does. The sizes are those of the image, whatever box is taken of it. */
+/* Whether Pillow (13) resizes vertically first: the height shrinks by more than twice as many
+ * pixels as the width does. The sizes are those of the whole image, even if only a box of it is
+ * used. */
 bool brim__resize_is_tall(uint32_t width, uint32_t height, uint32_t out_width, uint32_t out_height);
 
 /* The input pixels [*first, *first + *count) of an axis that its wanted output needs. */
@@ -63,17 +64,17 @@ struct brim__resize_bounds {
 uint64_t brim__resize_memory(const struct brim__resize_bounds *bounds);
 
 struct brim__resizer; /* lies at the begin of the memory */
-/* memory: aligned to 64. Its rows go to `sink` with y = 0 .. y.count - 1, each once,
- * not necessarily in order; y says where the row stands after any flip. */
+/* memory: aligned to 64. The output rows go to `sink` with y = 0 .. y.count - 1, each once, not
+ * necessarily in order. y is the row's place after any flip. */
 brim_status brim__resize_begin(const struct brim__resize *resize, uint8_t *memory, uint64_t bytes,
                                brim__row_sink *sink, void *user, struct brim__resizer **resizer);
-/* The next row of the needed region of the input (brim__axis_needs of both axes), from
- * the top; pixels beyond its end are not read. */
+/* Takes the next row of the needed region of the input (brim__axis_needs of both axes), from the
+ * top. Pixels beyond its end are not read. */
 brim_status brim__resize_row(struct brim__resizer *resizer, const uint8_t *row);
 
-/* tf.image.resize without antialias: half-pixel centres, float32, no rounding; all of an
- * image in memory at once to `out_width` x `out_height` x channels floats (channels: 1, 3
- * or 4 of the pixel). bilinear, bicubic (Keys, -0.5) and nearest. */
+/* tf.image.resize without antialias: half-pixel centres, float32, no rounding. Resizes a whole
+ * image in memory to `out_width` x `out_height` x channels floats (channels: 1, 3 or 4 of the
+ * pixel). Bilinear, bicubic (Keys, -0.5) and nearest. */
 void brim__resize_plain(const struct brim__image *image, uint32_t channels, uint32_t out_width,
                         uint32_t out_height, enum brim__filter filter, float *out);
 

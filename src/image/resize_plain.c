@@ -2,10 +2,10 @@
  * resize_plain.c: tf.image.resize without antialiasing, in float32.
  *
  * Output x is taken from (x + 0.5) * in / out - 0.5. The order of operations is that of
- * TensorFlow's kernels: bilinear goes across and then down, bicubic down and then across
- * with weights from steps of 1/1024 pixel. Pixels outside the image have no weight in
- * bicubic: what is left is scaled to 1. Columns are done in blocks, so that what they
- * share is computed once for a block and lies on the stack.
+ * TensorFlow's kernels: bilinear goes across and then down, bicubic down and then across with
+ * weights from steps of 1/1024 pixel. In bicubic, pixels outside the image have no weight, and the
+ * remaining weights are scaled to a sum of 1. Columns are done in blocks, so that the values they
+ * share are computed once for a block and fit on the stack.
  */
 #include "image/resize.h"
 

@@ -6,13 +6,13 @@
  *
  *     | encoded image | pixels of the region's surroundings | a row |
  *
- * It is told to decode only what the region needs. At the edges of what it decodes, chroma is
- * enlarged without its neighbours; two pixels more on each side make the region equal to that of
- * the whole image. If alpha is separate, rows and columns before the region are decoded too,
- * because libwebp 1.2.4 filters alpha wrongly otherwise. webp_info.c bounds the memory that libwebp
- * allocates by itself; it uses no threads.
+ * libwebp decodes only what the region needs. At the edges of the decoded part it enlarges chroma
+ * without the neighbouring pixels, so two more pixels on each side are decoded to make the region
+ * equal to that of the whole image. If alpha is separate, rows and columns before the region are
+ * decoded too, because libwebp 1.2.4 filters alpha wrongly otherwise. webp_info.c bounds the memory
+ * that libwebp allocates by itself; it uses no threads.
  *
- * A large image is given to it piece by piece, so that it can be interrupted in between.
+ * A large image is given to libwebp piece by piece, so that decoding can be interrupted in between.
  *
  * Pixels are Pillow's: the first frame of an animation on a canvas of transparent
  * black. MASK is the gray of the colours, which of a gray image is its value.
@@ -28,8 +28,9 @@ struct region {
     uint32_t x, y, width, height; /* of the frame */
 };
 
-/* What of the frame is decoded for `count` pixels of the canvas from `from` on; the
- * begin is even, because libwebp rounds it so. false: nothing of it. */
+/* The part of the frame that is decoded for `count` pixels of the canvas from `from` on. Its begin
+ * is even, because libwebp rounds it down to an even number. false: no part of the frame is
+ * needed. */
 static bool cut(uint32_t from, uint32_t count, uint32_t frame_from, uint32_t frame_count,
                 uint32_t *begin, uint32_t *size) {
     if (from >= frame_from + frame_count || from + count <= frame_from) {
@@ -66,7 +67,7 @@ static bool is_zero(const uint8_t *data, size_t bytes) {
     return i == bytes;
 }
 
-/* The same as WebPDecode, with looks in between; *stopped: it was to end before it was done.
+/* The same as WebPDecode, but checks for a stop between pieces. *stopped: a stop was requested.
  * `height`: of the region. */
 static VP8StatusCode decode_pieces(const struct brim__decoding *decoding,
                                    const struct brim__webp *webp, WebPDecoderConfig *config,
@@ -74,7 +75,7 @@ static VP8StatusCode decode_pieces(const struct brim__decoding *decoding,
     const uint64_t pixels = (uint64_t)webp->frame_width * webp->frame_height;
     const uint64_t pieces = brim__divide_up(pixels, PIECE_PIXELS);
     uint64_t piece = brim__max(1, webp->bytes / pieces);
-    int rows = 0; /* of the region, that are there */
+    int rows = 0; /* of the region, decoded so far */
     WebPIDecoder *decoder = WebPIDecode(NULL, 0, config);
     VP8StatusCode code = decoder == NULL ? VP8_STATUS_OUT_OF_MEMORY : VP8_STATUS_SUSPENDED;
     for (uint64_t shown = 0; code == VP8_STATUS_SUSPENDED && shown < webp->bytes && !*stopped;) {
@@ -82,16 +83,16 @@ static VP8StatusCode decode_pieces(const struct brim__decoding *decoding,
         code = WebPIUpdate(decoder, encoded, shown);
         (void)WebPIDecGetRGB(decoder, &rows, NULL, NULL, NULL);
         if (rows >= (int)height) {
-            code = VP8_STATUS_OK; /* WebPDecode does not look at what lies below the region */
+            code = VP8_STATUS_OK; /* WebPDecode ignores the data below the region too */
         } else if (webp->lossless && rows == 0) {
-            piece *= 2; /* libwebp begins a header that has not come whole again each time */
+            piece *= 2; /* libwebp starts an incomplete header again with each piece */
         }
         *stopped = brim__stopped(decoding->input->stop);
     }
     if (decoder != NULL) {
         WebPIDelete(decoder);
     }
-    /* what libwebp says of its own, where WebPDecode tells of the damage before it */
+    /* libwebp's own abort, for which WebPDecode returns the error of the damaged data */
     return code == VP8_STATUS_USER_ABORT ? VP8_STATUS_BITSTREAM_ERROR : code;
 }
 
@@ -118,8 +119,8 @@ static brim_status decode_region(const struct brim__decoding *decoding,
     uint64_t skipped = 0;
     if (decoding->damaged) {
         memset(pixels, 0, bytes);
-        /* libwebp looks for no more than a chunk's header promises, but bears an image
-         * without one that ends too early */
+        /* with a chunk header, libwebp refuses an image that ends too early; without one it decodes
+         * what is there */
         skipped = webp->truncated ? webp->data_at - webp->at : 0;
     }
     VP8StatusCode code;
@@ -137,7 +138,7 @@ static brim_status decode_region(const struct brim__decoding *decoding,
         return brim__fail(BRIM_STATUS_MEMORY, "WebP: %s; its decoder takes up to %llu bytes",
                           explain(code), (unsigned long long)decoding->info->outside);
     }
-    /* of damaged data what was decoded is there, if anything was */
+    /* if the data is damaged, the rows that were decoded are used, if there are any */
     if (code != VP8_STATUS_OK && (!decoding->damaged || is_zero(pixels, 4 * region->width))) {
         return brim__fail(BRIM_STATUS_CORRUPT, "WebP: the image at byte %llu cannot be decoded: %s",
                           (unsigned long long)webp->at, explain(code));
@@ -145,7 +146,7 @@ static brim_status decode_region(const struct brim__decoding *decoding,
     return BRIM_OK;
 }
 
-/* A row of the region: from the decoded pixels where the frame is, else 0. */
+/* Makes a row of the region: decoded pixels inside the frame, 0 outside. */
 static void convert(const struct brim__decoding *decoding, const struct brim__webp *webp,
                     const struct region *region, const uint8_t *pixels, uint32_t y, uint8_t *row) {
     const uint32_t pixel = brim__color_pixel(decoding->color);

@@ -14,13 +14,13 @@
 #define FLAG_EXIF     0x08
 #define FLAG_ALPHA    0x10
 
-/* What libwebp 1.2.4 takes for a lossy image: its decoder, and memory in proportion to
- * the width (a row of blocks of 16 x 16 with their borders and coefficients, 2,000 bytes
- * for each block, and 2 for each pixel while chroma is enlarged). Measured over its
- * test files and generated ones it is at most this. */
+/* The memory that libwebp 1.2.4 takes for a lossy image: its decoder, and memory in proportion to
+ * the width (a row of blocks of 16 x 16 with their borders and coefficients, 2,000 bytes for each
+ * block, and 2 for each pixel while chroma is enlarged). No measurement, over its test files and
+ * generated ones, was above this. */
 #define LOSSY_BYTES (16 * 1024)
 #define BLOCK_BYTES 2304
-/* What it takes besides to go on where a piece of the data ended: its own state, and a copy
+/* The further memory that it takes to continue after a piece of the data: its own state, and a copy
  * of the cache of colours. */
 #define PIECES_BYTES (16 * 1024)
 

@@ -10,12 +10,12 @@
  *     (with images)
  *     \_________ read here ____________________/ \_ of the first set _/
  *
- * So these few small images are parsed here, which takes no memory: pixels need not be known in
- * order to find the end of them, and the largest set number is one that is in the data literally.
+ * So these few small images are parsed here. This takes no memory, because the pixels are not
+ * needed to find the end of an image, and the largest set number is in the data literally.
  *
- * libwebp's own tables must fit the bound in the versions that matter: the sizes
- * below follow its table sizes and structures (1.2.4 and 1.3.2), and were compared
- * with its true peak for the files of its test suite and for generated ones.
+ * The bound must hold for the versions of libwebp in use. The sizes below follow its table sizes
+ * and structures (1.2.4 and 1.3.2), and were compared with its measured peak for the files of its
+ * test suite and for generated ones.
  */
 #include "image/webp.h"
 
@@ -150,7 +150,7 @@ static uint32_t read_symbol(struct bits *bits, const struct code *code) {
         first = (first + count) * 2;
         value *= 2;
     }
-    refuse(bits, "a Huffman code is not complete"); /* not reached: build has looked */
+    refuse(bits, "a Huffman code is not complete"); /* not reached: build has checked the code */
     return 0;
 }
 
@@ -233,7 +233,7 @@ static uint32_t read_cache_bits(struct bits *bits) {
     return cache_bits;
 }
 
-/* What a length or distance symbol stands for, with the bits that follow it. */
+/* The value of a length or distance symbol with the bits that follow it. */
 static uint32_t read_number(struct bits *bits, uint32_t symbol) {
     if (symbol < 4) {
         return symbol + 1;
@@ -242,7 +242,7 @@ static uint32_t read_number(struct bits *bits, uint32_t symbol) {
     return ((2 + (symbol & 1)) << extra) + read_bits(bits, extra) + 1;
 }
 
-/* Passes an image inside the image. *largest: of its red and green together. */
+/* Skips an image inside the image. *largest: the largest value of red and green together. */
 static void pass_image(struct bits *bits, uint64_t pixels, struct set *set, uint32_t *largest) {
     const uint32_t cache_bits = read_cache_bits(bits);
     const struct code *codes = set->codes;
@@ -271,7 +271,7 @@ static void pass_image(struct bits *bits, uint64_t pixels, struct set *set, uint
             }
             i += length;
         } else {
-            i++; /* a colour that was there before */
+            i++; /* a colour from the cache of colours */
             if (codes[GREEN].single) {
                 return;
             }
@@ -283,8 +283,8 @@ static uint64_t blocks(uint64_t side, uint32_t bits) {
     return (side + (1u << bits) - 1) >> bits;
 }
 
-/* Entries of the tables of one set: what a complete code can need at most, of first-level
- * tables of 8 bits. */
+/* The most entries in the tables of one set, for complete codes and first-level tables of 8
+ * bits. */
 static uint64_t table_entries(uint32_t cache_bits) {
     static const uint16_t green[MOST_CACHE_BITS + 1] = { 654, 656, 658, 662,  670,  686,
                                                          718, 782, 912, 1168, 1680, 2704 };
@@ -333,8 +333,8 @@ brim_status brim__webp_lossless_bytes(struct brim__input *input, uint64_t at, ui
     if (bits.status != BRIM_OK) {
         return bits.status;
     }
-    /* Tables that fill their memory to the last entry make libwebp take as much again;
-     * those of two symbols never do. */
+    /* If tables fill their memory to the last entry, libwebp allocates the same amount again. Codes
+     * of at most two symbols never do that. */
     const uint64_t tables = table_entries(cache_bits) * ENTRY_BYTES * (set.simple ? 1 : 2);
     *taken = total + sets * (tables + SET_BYTES) + 4 * (across * height + 17 * (uint64_t)width);
     return BRIM_OK;

@@ -3,8 +3,8 @@
  *
  * Equal weights need the same operations on doubles in the same order: centre, reach, filter, sum,
  * quotient, rounding. Nothing here may be rearranged, and a quotient must not become a product with
- * the inverse. A new crop comes with every image, so tables must be made quickly: a filter's loop
- * has the filter compiled in.
+ * the inverse. Every image may have a new crop, so tables must be made quickly: each filter has its
+ * own compiled loop.
  *
  * A mirrored axis is computed as if pixel 0 were the last one, and then turned around: place_of()
  * gives the output that is computed.
@@ -13,7 +13,7 @@
 
 #include "base/real.h"
 
-/* How an axis is laid over its outputs. */
+/* How the pixels of an axis map to its outputs. */
 struct scaling {
     double from, scale;
     double stretch; /* of the filter: scale, or 1 where the axis grows */
@@ -44,14 +44,14 @@ bool brim__axis_is_same(const struct brim__axis *axis) {
     return axis->in == axis->out && axis->from == 0 && axis->to == (float)axis->in;
 }
 
-/* The output whose place is computed for output `at`. */
+/* The output that is computed for output `at`: the mirrored one on a mirrored axis. */
 static uint32_t place_of(const struct brim__axis *axis, uint32_t at) {
     return axis->mirrored ? axis->out - 1 - at : at;
 }
 
 /* --------------------------------------------------------------- nearest */
 
-/* Pillow walks over the row by adding the step again and again. */
+/* The pixel at a position. Positions are sums of steps, as in Pillow, not products. */
 static uint32_t clamp_pick(double at, uint32_t in) {
     const uint32_t pixel = at > 0 ? (uint32_t)at : 0;
     return pixel < in ? pixel : in - 1;
@@ -120,7 +120,7 @@ static struct span span_of(const struct scaling *scaling, double centre, uint32_
     };
 }
 
-/* In pixels as they are stored. */
+/* The span of an output, in pixels of the stored order. */
 static struct span stored_span(const struct brim__axis *axis, const struct scaling *scaling,
                                uint32_t output) {
     const double centre = centre_of(scaling, place_of(axis, output));
@@ -151,17 +151,17 @@ void brim__axis_needs(const struct brim__axis *axis, enum brim__filter filter, u
     *count = stored_span(axis, &scaling, last_output).end - *first;
 }
 
-/* A span is the pixels whose middle lies in an interval of width * stretch: that many,
- * rounded up, and one for the rounding of its ends. */
+/* A span is the pixels whose middle is in an interval of width * stretch: that many, rounded up,
+ * and one for the rounding of its ends. */
 uint32_t brim__weights_most(enum brim__filter filter, uint32_t in, uint32_t out) {
     const uint64_t width = brim__filter_width(filter);
     const uint64_t taps = brim__divide_up(width * brim__max(in, out), brim__max(out, 1)) + 1;
     return (uint32_t)brim__min(taps, in);
 }
 
-/* An axis of few outputs has many taps for each, one of many outputs few: where the least
- * `out` is below the window, the worst is in between. n outputs, at most `out`, have no more
- * than n * (width * max(in / out, 1) + 2 taps, and 3 more that fill the last group). */
+/* An axis of few outputs has many taps for each, an axis of many outputs few. If the least `out` is
+ * below the window, the worst case is in between. n outputs, at most `out`, have at most n * (width
+ * * max(in / out, 1) + 2 + 3) taps; the 3 fill the last group. */
 uint64_t brim__weights_taps(enum brim__filter filter, uint32_t in, uint32_t out, uint32_t window) {
     const uint64_t width = brim__filter_width(filter);
     const uint64_t together = width * brim__max(in, window) + 5 * (uint64_t)window;

@@ -1,6 +1,5 @@
 /*
- * weights.h: an axis of a resize as a table: which input pixels make an output, and
- * how much of each.
+ * weights.h: an axis of a resize as a table: the input pixels of each output, and their weights.
  *
  * The weights are Pillow's, made in doubles and rounded to 22 fractional bits. A weight k is stored
  * as two halves for multipliers of 16 bits, k = high * 2048 + low with low in [0, 2047], and those
@@ -12,8 +11,8 @@
  * so that one multiply-and-add does two taps. All outputs of a table have as many
  * pairs and groups; the weights that an output does not need are 0.
  *
- * A table of one group, the usual one, is also available spread out for the four channels of two
- * outputs a and b, as vectors take it:
+ * A table of one group, the usual one, also has a form that is spread out for the four channels of
+ * two outputs a and b, as vector code needs it:
  *
  *     | a: h0 h1 h0 h1 h0 h1 h0 h1  b: h0 h1 ... | l0 l1 | h2 h3 | l2 l3 |     two outputs
  */
@@ -42,23 +41,25 @@ struct brim__weights {
 /* Twice the reach of a filter in output pixels: 1, 2, 4, 6. Not for NEAREST. */
 uint32_t brim__filter_width(enum brim__filter filter);
 
-/* Every output is one input as it stands: there is nothing to do. */
+/* Whether every output is the input pixel at its place, so that there is nothing to do. */
 bool brim__axis_is_same(const struct brim__axis *axis);
 
-/* Upper bounds for up to `in` pixels to `out` or more: of `most`, and, for up to `window`
- * outputs, of count * groups * BRIM__GROUP_TAPS. */
+/* Upper bounds for resizing up to `in` pixels to `out` or more. most: of the field `most`; taps: of
+ * count * groups * BRIM__GROUP_TAPS, for up to `window` outputs. */
 uint32_t brim__weights_most(enum brim__filter filter, uint32_t in, uint32_t out);
 uint64_t brim__weights_taps(enum brim__filter filter, uint32_t in, uint32_t out, uint32_t window);
 
-/* NEAREST: the pixel of each wanted output, of the needed ones. reversed: last output first. */
+/* NEAREST: sets `first` of each wanted output to its pixel, counted from the first needed one.
+ * reversed: last output first. */
 void brim__weights_pick(const struct brim__axis *axis, bool reversed, uint32_t *first);
 
 /* Fills first, taps, most, pairs and groups of the wanted outputs. reversed: last output first.
  * `weights` has count, first and taps. */
 void brim__weights_spans(const struct brim__axis *axis, enum brim__filter filter, bool reversed,
                          struct brim__weights *weights);
-/* Then the halves. `limit`: where it is not 0, no pair reaches beyond that many pixels (at
- * least 2 * pairs): `first` is moved to the left where one would. scratch: `most` doubles. */
+/* After brim__weights_spans: fills the halves. limit: if not 0, no pair may reach beyond that many
+ * pixels (at least 2 * pairs); `first` of such an output is moved to the left. scratch: `most`
+ * doubles. */
 void brim__weights_make(const struct brim__axis *axis, enum brim__filter filter, bool reversed,
                         uint32_t limit, double *scratch, struct brim__weights *weights);
 

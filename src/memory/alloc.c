@@ -15,8 +15,8 @@
  * used twice: a process that has mapped the file of a number may keep the map for as long as that
  * number is used.
  *
- * Once addresses are kept, pages that are freed are replaced by empty ones in one step, so that no
- * other map can get the addresses in between.
+ * After brim_keep_addresses, freed pages are replaced by empty ones in one step, so that no other
+ * map can get the addresses in between.
  */
 #include "memory/alloc.h"
 #include "base/fault.h"
@@ -119,12 +119,11 @@ static uint8_t *map(size_t bytes, size_t guard) {
     return memory;
 }
 
-/* Makes the file as long as its pages and takes them from the system at once.
- * Private memory is refused by mmap where the system counts what it promises
- * (vm.overcommit_memory=2); a memory file would be granted any length, and the
- * first touch of a page that is not there would kill the process, or the one that
- * works for it, with SIGBUS. It costs no more than the budget was charged. Piece
- * by piece, because a signal undoes the piece in work. */
+/* Sets the length of the file and allocates all its pages now. The system grants a memory file any
+ * length, even where it refuses private memory beyond its limit (vm.overcommit_memory=2). The first
+ * access to a page that cannot be allocated would then kill this process, or a worker process, with
+ * SIGBUS. The memory is no more than the budget was charged. It is allocated piece by piece,
+ * because a signal undoes the piece in progress. */
 static bool fill(int file, size_t bytes) {
     size_t done = 0;
     while (done < bytes) {

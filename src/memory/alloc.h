@@ -1,9 +1,10 @@
 /*
  * alloc.h: the only access to malloc, to anonymous maps and to memory files.
  *
- * All memory is charged to a budget before the system is asked, and knows the budget that it is
- * returned to. budget NULL: not counted; only for objects that exist before any budget does
- * (pipelines, whose size their text bounds, and the runtime object).
+ * All memory is charged to a budget before the system is asked for it. Each block records its
+ * budget, and is uncharged there when it is freed. budget NULL: not counted; only for objects that
+ * exist before any budget does (pipelines, whose size is bounded by their text, and the runtime
+ * object).
  */
 #ifndef BRIM_ALLOC_H
 #define BRIM_ALLOC_H
@@ -17,8 +18,8 @@ void brim__free(void *memory);
 /* What brim__alloc charges for `bytes`; UINT64_MAX if that does not fit. */
 uint64_t brim__alloc_bytes(uint64_t bytes);
 
-/* Pages of their own: freed, they leave the process at once. After
- * brim_keep_addresses empty pages stay in their place. */
+/* Pages that are mapped separately, so that freeing them returns them to the system at once. After
+ * brim_keep_addresses, empty pages stay in their place. */
 struct brim__pages {
     uint8_t *memory; /* NULL: none */
     size_t bytes;    /* charged: whole pages, the guard not counted */
@@ -28,19 +29,19 @@ struct brim__pages {
     int file;        /* of shared pages */
     uint64_t number; /* of shared pages; 0: private */
 };
-/* Firm pages may revoke and explain; elastic ones are taken only if free, and
- * a refusal is BRIM_STATUS_BUDGET without a text. guard: one inaccessible page below
- * (stacks). */
+/* Firm pages can revoke elastic memory, and a refusal has a text. Elastic pages are taken only if
+ * they are free, and a refusal is BRIM_STATUS_BUDGET without a text. guard: one inaccessible page
+ * below (stacks). */
 brim_status brim__pages_new(struct brim__pages *pages, brim_budget *budget, uint64_t bytes,
                             bool elastic, bool guard);
-/* The same in a memory file of their own, which other processes can map. Freed,
- * they are gone for these processes too: touching them raises SIGBUS there. */
+/* The same in a separate memory file, which other processes can map. Once the pages are freed, an
+ * access to them raises SIGBUS in these processes. */
 brim_status brim__pages_new_shared(struct brim__pages *pages, brim_budget *budget, uint64_t bytes,
                                    bool elastic);
-/* How others find them; of private pages, or none: none. */
+/* How other processes find the pages. Private pages, or none, have no region. */
 brim_region brim__pages_region(const struct brim__pages *pages);
 void brim__pages_free(struct brim__pages *pages); /* harmless twice */
-/* Makes the system allocate memory for all of them now, which costs less than page by page. */
+/* Makes the system allocate all of the pages now, which costs less than one at a time. */
 void brim__pages_populate(const struct brim__pages *pages);
 
 /* A bump allocator for what lives as long as one object. Takes whole pages

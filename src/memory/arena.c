@@ -14,7 +14,7 @@
 
 struct brim__arena_block {
     struct brim__arena_block *next;
-    struct brim__pages pages; /* in which this very struct lies */
+    struct brim__pages pages; /* this struct is in them */
     size_t taken;             /* bytes, this struct among them */
 };
 
@@ -38,8 +38,8 @@ static size_t room(const struct brim__arena_block *block) {
     return block->pages.bytes - block->taken;
 }
 
-/* Bytes of the block that are after its taken ones and before the next aligned one: blocks begin at
- * a page. */
+/* Bytes between the taken ones of the block and the next aligned address. Blocks begin at a
+ * page. */
 static size_t gap(const struct brim__arena_block *block, size_t alignment) {
     return brim__align(block->taken, alignment) - block->taken;
 }
@@ -50,7 +50,7 @@ static brim_status add_block(struct brim__arena *arena, uint64_t bytes, size_t a
     uint64_t needed;
     if (brim__add_overflows(brim__align(sizeof(struct brim__arena_block), alignment), bytes,
                             &needed)) {
-        needed = UINT64_MAX; /* refused below, with its size */
+        needed = UINT64_MAX; /* refused below, with this size */
     }
     const uint64_t usual = arena->blocks != NULL ? LATER_PAGES * page : page;
     struct brim__pages pages;
@@ -78,7 +78,7 @@ static brim_status add_block(struct brim__arena *arena, uint64_t bytes, size_t a
 brim_status brim__arena_take(struct brim__arena *arena, uint64_t bytes, void *memory_out) {
     const size_t alignment = bytes >= 64 ? 64 : 16;
     struct brim__arena_block *block = arena->blocks;
-    bytes = brim__max(bytes, 1); /* every address is another one */
+    bytes = brim__max(bytes, 1); /* every request gets a different address */
     if (block == NULL || room(block) < gap(block, alignment) ||
         room(block) - gap(block, alignment) < bytes) {
         const brim_status status = add_block(arena, bytes, alignment, &block);

@@ -2,12 +2,13 @@
  * budget.c: the nodes of the tree: their lifetime, and the calls that charge them.
  *
  * Life of a node. Handles are counted (refs). When the last one is freed, the bytes that are still
- * charged through them are returned up the tree. Memory that brim allocated (alloc.c) is not: it
- * stays charged until it is freed, and keeps its node. So do living children, whose nodes are such
- * memory of their parents. Therefore only a freed handle could uncharge on a node that is gone.
+ * charged through them are returned up the tree. Memory that brim allocated (alloc.c) is not
+ * returned: it stays charged until it is freed, and keeps its node. Living children keep it too,
+ * because their nodes are such memory of the parent. Therefore only a call with a freed handle can
+ * reach a node that is gone.
  *
- * After a fork the child touches no lock: the parent may have held it. Reading
- * and charging say BRIM_STATUS_FORKED; freeing and returning do nothing.
+ * After a fork the child uses no lock, because the parent may have held it. Reading and charging
+ * return BRIM_STATUS_FORKED; freeing and uncharging do nothing.
  */
 #include "base/struct.h"
 #include "memory/alloc.h"
@@ -239,8 +240,8 @@ brim_status brim_budget_set(brim_budget *budget, brim_memory kind, uint64_t limi
                                                      .minimum = minimum });
 }
 
-/* Lock held: true if nothing holds the node any more; it has left the tree and
- * the caller, once the lock is released, destroys it. */
+/* Lock held: true if nothing holds the node any more. It has then left the tree, and the caller
+ * destroys it after releasing the lock. */
 static bool bury_if_dead(brim_budget *node) {
     const bool is_root = node->parent == NULL;
     const uint64_t itself = is_root ? node->tree->node_bytes : 0;
@@ -254,8 +255,8 @@ static bool bury_if_dead(brim_budget *node) {
     return true;
 }
 
-/* Freeing the node uncharges it at its parent, which may be the parent's end;
- * BRIM__MOST_LEVELS bounds how deep that goes. */
+/* Freeing the node uncharges it at its parent, which may be the last thing that keeps the parent;
+ * BRIM__MOST_LEVELS bounds the depth of this recursion. */
 static void destroy(brim_budget *node) {
     struct brim__tree *tree = node->tree;
     if (node->parent != NULL) {
@@ -320,7 +321,7 @@ static brim_status charge(brim_budget *budget, brim_memory kind, enum brim__colu
                                                      .block = block });
 }
 
-/* More than is charged is an error of the caller: all of it is uncharged. */
+/* If `bytes` is more than is charged, an error of the caller, all that is charged is uncharged. */
 static void uncharge(brim_budget *budget, brim_memory kind, enum brim__column column,
                      uint64_t bytes) {
     if (budget == NULL || (unsigned)kind >= BRIM_MEMORY_KINDS || brim__budget_forked(budget)) {

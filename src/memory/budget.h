@@ -13,26 +13,26 @@
  * charges in the same tree are refused, so that no other holder takes the memory that was just
  * revoked.
  *
- * The lock order is in docs/design.md: a firm charge is never made while a pool or loader lock is
- * held, and a revoke function may take these locks and uncharge.
+ * The lock order is in docs/design.md. A firm charge is never made while a pool or loader lock is
+ * held. A revoke function may take these locks and uncharge.
  */
 #ifndef BRIM_BUDGET_H
 #define BRIM_BUDGET_H
 
 #include "base/base.h"
 
-/* Gives back elastic memory worth at least `wanted` bytes of a kind if it can
- * (uncharging it), waiting only for samples in progress. Returns the bytes
- * given back. Asked only for kinds of which its budget has something elastic. */
+/* Gives back elastic memory worth at least `wanted` bytes of a kind if it can (uncharging it),
+ * waiting only for samples in progress. Returns the bytes given back. It is called only for kinds
+ * of which its budget has elastic memory. */
 typedef uint64_t brim__revoke(void *holder, brim_memory kind, uint64_t wanted);
 
 /* A tree's root, given up by brim__budget_unref. limits: one for each kind.
  * BRIM_STATUS_BUDGET if the host limit cannot hold the root itself. */
 brim_status brim__budget_root(const char *label, const uint64_t limits[BRIM_MEMORY_KINDS],
                               brim_budget **budget);
-/* Has what is charged at a new root, and all that will be, counted in a budget that processes
- * share by its name (shared.h); limits: of all of them together, 0: those of the others.
- * The memory for that is charged too. Failed: only unref is left. */
+/* Makes a new root count all its charges, present and later, in the shared budget of that name
+ * (shared.h). limits: of all processes together; 0: those that the other processes gave. The memory
+ * for sharing is charged too. After a failure the root can only be freed (unref). */
 brim_status brim__budget_share(brim_budget *root, const char *name,
                                const uint64_t limits[BRIM_MEMORY_KINDS]);
 struct brim__sharing {
@@ -41,15 +41,14 @@ struct brim__sharing {
 };
 /* false: nothing is shared. */
 bool brim__budget_sharing(brim_budget *budget, brim_memory kind, struct brim__sharing *sharing);
-/* brim_budget_free is brim__budget_unref. With the last reference goes what is
- * still charged or reserved, other than by alloc.h's memory: that stays charged
- * until it is freed, and keeps the node and its limits in place, as children
- * do. Nothing else may be uncharged on a node without a reference to it. */
+/* brim_budget_free is brim__budget_unref. The last unref returns what is still charged or reserved,
+ * except for memory of alloc.h: that stays charged until it is freed, and keeps the node and its
+ * limits, as children do. Nothing else may be uncharged on a node without a reference to it. */
 void brim__budget_ref(brim_budget *budget);
 void brim__budget_unref(brim_budget *budget);
-/* BRIM_OK, or why the public calls refuse: NULL, no such kind, forked. */
+/* BRIM_OK, or the failure of the public calls: budget is NULL, no such kind, forked. */
 brim_status brim__budget_usable(const brim_budget *budget, brim_memory kind);
-/* What making a budget charges to its parent. */
+/* The bytes that a new budget charges to its parent. */
 uint64_t brim__budget_node_bytes(void);
 
 /* Where memory of a kind is, for a text that has named an amount: "", " of page-locked memory",
@@ -60,62 +59,62 @@ const char *brim__memory_text(brim_memory kind, char text[BRIM__MEMORY_TEXT]);
 /* Elastic: granted only if free right now; never revokes, waits or explains. */
 bool brim__budget_try(brim_budget *budget, brim_memory kind, uint64_t bytes);
 void brim__budget_return(brim_budget *budget, brim_memory kind, uint64_t bytes); /* of elastic */
-/* Elastic memory becomes firm: its holder can give it up no longer. No limit is
- * touched, so it cannot be refused. Pages come first, if there are any at the
- * budget: the caller clears their `elastic`. */
+/* Makes elastic memory firm: its holder can no longer give it up. What is in use stays the same, so
+ * it cannot be refused. If the budget has elastic pages, these are taken first: the caller clears
+ * their `elastic`. */
 void brim__budget_firm_up(brim_budget *budget, brim_memory kind, uint64_t bytes);
-/* And back: the holder can give it up again. Host memory must be pages, whose `elastic` the
- * caller sets. */
+/* Makes it elastic again: its holder can give it up. Host memory must be pages; the caller sets
+ * their `elastic`. */
 void brim__budget_soften(brim_budget *budget, brim_memory kind, uint64_t bytes);
 
 /* Reserved: like brim_budget_charge, in the other column. */
 brim_status brim__budget_reserve(brim_budget *budget, brim_memory kind, uint64_t bytes);
 void brim__budget_unreserve(brim_budget *budget, brim_memory kind, uint64_t bytes);
 
-/* For alloc.c alone: host memory that keeps its budget. An elastic refusal is
- * BRIM_STATUS_BUDGET without a text. */
+/* Only for alloc.c: host memory that keeps its budget. An elastic refusal is BRIM_STATUS_BUDGET
+ * without a text. */
 brim_status brim__budget_charge_block(brim_budget *budget, uint64_t bytes, bool elastic);
 void brim__budget_uncharge_block(brim_budget *budget, uint64_t bytes, bool elastic);
 
-/* At most one holder for a budget, which answers for what is elastic there (and
- * below it, where no other does). NULL removes it and waits until no thread is
- * inside its function: not to be called from within it, nor with a lock that
- * it takes. To be removed before the budget's last reference goes. */
+/* Sets the holder of a budget, at most one. It gives back what is elastic at the budget, and at
+ * nodes below that have no holder. NULL removes the holder and waits until no thread is inside its
+ * function; it must not be called from that function, nor with a lock that the function takes. The
+ * holder must be removed before the last unref. */
 void brim__budget_on_revoke(brim_budget *budget, brim__revoke *revoke, void *holder);
-/* How readily a budget's holder gives way: those that do more readily are asked first.
- * May change at any time. */
+/* How readily a budget's holder gives way. The readier ones are asked first. May change at any
+ * time. */
 enum brim__yield {
     BRIM__YIELDS_LAST,  /* in use: only to firm charges */
     BRIM__YIELDS_CACHE, /* what a cache keeps, which costs an epoch to make again */
     BRIM__YIELDS_IDLE,  /* of a loader whose consumer does not come: it can be made again in time */
 };
 void brim__budget_yields(brim_budget *budget, enum brim__yield yield);
-/* Asks the holders that give way, except for BRIM__YIELDS_LAST, until `bytes` could be charged
- * elastically to `budget`, or they have no more: for memory that a consumer waits for now. */
+/* Asks the holders, except those of BRIM__YIELDS_LAST, until `bytes` could be charged elastically
+ * to `budget` or they have no more. For memory that a consumer waits for now. */
 void brim__budget_make_free(brim_budget *budget, brim_memory kind, uint64_t bytes);
-/* Asks the holders below and at `budget`, each once, for `wanted` bytes in all;
- * what they gave. */
+/* Asks the holders at and below `budget`, each once, for `wanted` bytes in all. Returns the bytes
+ * that they gave. */
 uint64_t brim__budget_revoke(brim_budget *budget, brim_memory kind, uint64_t wanted);
 
-/* Bytes that a firm charge could get now: what is free at every node up
- * to the root, with the elastic memory below each node counted as free. And
- * what an elastic charge could get, without taking from any holder: of what processes
- * share, a part is not for it. */
+/* available: bytes that a firm charge could get now. These are free at every node up to the root,
+ * with the elastic memory below each node counted as free. free: bytes that an elastic charge could
+ * get without taking from any holder. A part of a shared budget is not available to it. */
 uint64_t brim__budget_available(brim_budget *budget, brim_memory kind);
 uint64_t brim__budget_free_now(brim_budget *budget, brim_memory kind);
-/* What is in use here, in this process, with what minimums below it set aside. */
+/* The bytes in use at the budget, in this process, with the minimums that are set aside below
+ * it. */
 uint64_t brim__budget_used(brim_budget *budget, brim_memory kind);
-/* The tightest limit on the way to the root. */
+/* The lowest limit on the way to the root. */
 uint64_t brim__budget_limit(brim_budget *budget, brim_memory kind);
-/* The node on the way to the root that has the least left for a firm charge: the holders there are
- * the reason. Valid as long as `budget`. */
+/* The node on the way to the root that has the least left for a firm charge. Its holders are the
+ * ones to list. Valid as long as `budget`. */
 brim_budget *brim__budget_tightest(brim_budget *budget, brim_memory kind);
 /* At or below. */
 bool brim__budget_is_below(brim_budget *budget, const brim_budget *root);
 
-/* Writes "train 12.0 MiB, validation 4.0 MiB" of those below and at `budget`
- * that hold memory of a kind, largest first, as many as fit: the own charges of
- * each and what is unused of its minimum; and in `lack`, unless that is NULL. */
+/* Lists the holders of memory of a kind at and below `budget`, as "train 12.0 MiB, validation 4.0
+ * MiB", largest first, as many as fit; also in `lack`, unless it is NULL. Each holder's bytes are
+ * its own charges and the unused part of its minimum. */
 void brim__budget_holders(brim_budget *budget, brim_memory kind, char *text, size_t bytes,
                           struct brim__lack *lack);
 /* Checks the invariants above; aborts in debug builds. For tests. */

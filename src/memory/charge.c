@@ -8,23 +8,23 @@
  * fits or no holder has more to give. Memory inside a minimum frees nothing for others, so it is
  * not revoked.
  *
- * Where processes share a budget, what comes to the root is claimed there as the last step of
- * looking whether it fits. A process collects only from its own holders, and keeps the revoked
- * memory claimed until it has used it, so that no other process gets it.
+ * If processes share a budget, the last step of the check is to claim there what the root needs. A
+ * process collects only from its own holders. It keeps the revoked memory claimed until it has used
+ * it, so that no other process gets it.
  *
  * Everything above "collecting" is called with the tree's lock held.
  */
 #include "memory/node.h"
 
-/* Between two looks for processes that are gone, for the sake of elastic charges. */
+/* Time between two searches for processes that are gone, when elastic charges cause them. */
 #define REAP_NS UINT64_C(1000000000)
-/* That a firm charge waits in all for the lock of what processes share. */
+/* How long a firm charge waits in all for the lock of a shared budget. */
 #define FIRM_NS UINT64_C(2000000000)
 
 /* ------------------------------------------------- arithmetic, lock held */
 
-/* Bounds: where they would have to be found room for, and how much. What the node uses is
- * counted at its parent already, as far as it exceeds the minimum. */
+/* For a change of bounds: sets the node that must have room (`at`), and how many bytes. The parent
+ * already counts what the node uses beyond its minimum. */
 static void place_bounds(struct brim__request *request) {
     brim_budget *node = request->bounded;
     const struct brim__count *count = &node->counts[request->kind];
@@ -34,7 +34,7 @@ static void place_bounds(struct brim__request *request) {
     request->bytes = more ? request->minimum - before : 0;
 }
 
-/* What processes share: claims it, or just looks. */
+/* Whether the shared budget, if any, has room; `claim`: claims it. */
 static bool fits_shared(const struct brim__request *request, uint64_t more, bool claim,
                         struct brim__refusal *refusal) {
     assert(request->at != NULL); /* above a root there are no bounds to find room for */
@@ -83,14 +83,14 @@ static bool fits(struct brim__request *request, bool claim, struct brim__refusal
     return more == 0 || fits_shared(request, more, claim, refusal);
 }
 
-/* After the root has come to use less, or all that was collected has been used. */
+/* Lowers the claim on a shared budget, after the root uses less or collecting has ended. */
 static void settle(struct brim__tree *tree, brim_memory kind) {
     if (tree->shared.segment != NULL && !tree->collecting) {
         brim__shared_settle(&tree->shared, kind, tree->root.counts[kind].used);
     }
 }
 
-/* After the root's elastic memory has changed. */
+/* To be called after the root's elastic memory has changed. */
 void brim__tell_elastic(struct brim__tree *tree, brim_memory kind) {
     if (tree->shared.segment != NULL) {
         brim__shared_tell_elastic(&tree->shared, kind, tree->root.counts[kind].sum_elastic);
@@ -168,7 +168,7 @@ static void set_bounds(const struct brim__request *request) {
     }
 }
 
-/* Makes the change that fits() has let pass. */
+/* Makes the change that fits() has accepted. */
 void brim__add(const struct brim__request *request) {
     const brim_memory kind = request->kind;
     const uint64_t bytes = request->bytes;
@@ -231,8 +231,8 @@ uint64_t brim__loose(brim_budget *node, brim_memory kind, enum brim__column colu
 
 /* ------------------------------------------------------------- collecting */
 
-/* What of the request would come to `node` below the refuser `top`; 0 if it
- * does not pass there. */
+/* The bytes of the request that would be counted at `node`, below the refuser `top`; 0 if `node` is
+ * not on its way. */
 static uint64_t coming_to(const struct brim__request *request, const brim_budget *node,
                           const brim_budget *top) {
     uint64_t more = request->bytes;
@@ -244,10 +244,10 @@ static uint64_t coming_to(const struct brim__request *request, const brim_budget
     return at == node ? more : 0;
 }
 
-/* How much nearer to fitting below `top` the request comes if the holder at
- * `node` gives up all: what is below the minimum of a node in between, and not
- * filled by the request itself, stays set aside. So does all below a node that is to get
- * a larger minimum. A smaller gift counts in full. */
+/* How many of the bytes missing at `top` the holder at `node` can free. Bytes within the minimum of
+ * a node in between free nothing, unless the request itself uses that minimum. Nothing is freed
+ * below a node that is to get a larger minimum. A holder that gives up fewer bytes than this frees
+ * all of them. */
 static uint64_t gain(const brim_budget *node, const struct brim__request *request,
                      const brim_budget *top) {
     uint64_t most = node->counts[request->kind].sum_elastic;
@@ -288,8 +288,8 @@ static brim_budget *pick_holder(brim_budget *top, brim_memory kind,
     return picked;
 }
 
-/* Calls the holder with the lock released. One that gave nothing is not asked
- * again in this round. */
+/* Calls the holder with the lock released. A holder that gave nothing is not asked again in this
+ * round. */
 static uint64_t ask(brim_budget *node, brim_memory kind, uint64_t wanted) {
     struct brim__tree *tree = node->tree;
     const uint64_t before = node->counts[kind].sum_elastic;
@@ -343,7 +343,7 @@ static void reap(struct brim__tree *tree, uint64_t deadline) {
     brim__lock(&tree->lock);
 }
 
-/* As fits, with a claim; waits for the lock of what processes share, with the tree's lock
+/* Like fits() with a claim, but waits for the lock of the shared budget, with the tree's lock
  * released. */
 static bool fits_in_time(struct brim__tree *tree, struct brim__request *request, uint64_t deadline,
                          struct brim__refusal *refusal) {
@@ -357,7 +357,8 @@ static bool fits_in_time(struct brim__tree *tree, struct brim__request *request,
     return fit;
 }
 
-/* Whether other memory could help: a lock that is not to be had is no lack of any. */
+/* Whether freeing memory could help. It cannot if the lock of the shared budget is not
+ * available. */
 static bool lacks_memory(const struct brim__refusal *refusal) {
     return refusal->why == BRIM__CLAIMED || refusal->why == BRIM__CLAIM_FULL;
 }

@@ -4,8 +4,8 @@
  *
  * Holders are listed by the bytes that each node holds itself: its own charges and reservations and
  * the unused part of its minimum. These add up to the bytes in use at the top node, so the list in
- * a refusal accounts for every byte. The list is made without memory, by searching for the next
- * largest each time; it ends when the text is full.
+ * a refusal accounts for every byte. The list needs no memory, because it searches for the next
+ * largest holder each time. It ends when the text is full.
  */
 #include "base/struct.h"
 #include "memory/node.h"
@@ -26,8 +26,8 @@ brim_budget *brim__budget_after(const brim_budget *node, const brim_budget *top)
 
 /* ------------------------------------------------------------ what is left */
 
-/* Most that could be charged at `budget` if `used` (or `kept`) were all that is
- * taken: what its minimum has left needs nothing from its parent. */
+/* The most that could be charged at `budget` if `used` (or `kept`) were all that is taken. The
+ * unused part of its minimum needs nothing from its parent. */
 uint64_t brim__budget_left(const brim_budget *node, brim_memory kind, uint64_t taken,
                            bool elastic) {
     const struct brim__shared *shared = &node->tree->shared;
@@ -238,7 +238,7 @@ const char *brim__memory_text(brim_memory kind, char text[BRIM__MEMORY_TEXT]) {
     return text;
 }
 
-/* What processes share was in the way. */
+/* Explains a refusal by the shared budget. */
 static void explain_shared(const struct brim__request *request, const struct brim__refusal *refusal,
                            char text[BRIM__DETAIL_BYTES], struct brim__lack *lack) {
     const brim_budget *root = refusal->by;
@@ -271,7 +271,7 @@ static void explain_shared(const struct brim__request *request, const struct bri
              request->who, brim__size_text(used, used_text), holders, (unsigned long long)needed);
 }
 
-/* The smallest limit of the budget that refused with which it would fit now. */
+/* Records the smallest limit, of the budget that refused, with which the request would fit now. */
 static void note_minimum(brim_memory kind, uint64_t needed, struct brim__lack *lack) {
     if (kind == BRIM_MEMORY_HOST) {
         lack->minimum_bytes = needed;

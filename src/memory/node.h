@@ -19,7 +19,7 @@
 #include "memory/budget.h"
 #include "memory/shared.h"
 
-/* More would be a mistake, and every charge walks the whole way. */
+/* A deeper tree would be a mistake. Every charge walks all levels. */
 #define BRIM__MOST_LEVELS 64
 
 /* all fields: the tree's lock */
@@ -38,7 +38,7 @@ struct brim_budget {
     char label[BRIM_NAME_BYTES];
     /* all others: the tree's lock */
     uint32_t refs; /* handles; at 0 what they charged is returned */
-    /* bytes of memory that brim allocated, charged here, the children's nodes among it: the node
+    /* charged bytes of memory that brim allocated, which includes the children's nodes: the node
      * stays while there are any */
     uint64_t blocks, elastic_blocks;
     brim_budget *first, *last;    /* children, oldest first */
@@ -60,8 +60,8 @@ struct brim__tree {
     brim__condition left;    /* a thread has left a revoke function */
     bool collecting;         /* elastic charges are refused; lock */
     uint64_t round;          /* of collecting; lock */
-    /* What processes share. Claimed is what the root uses; while collecting it may be more:
-     * what holders have given up is not for other processes. */
+    /* The shared budget. The root claims what it uses. While it collects, the claim may be more, so
+     * that no other process gets what the holders have given up. */
     struct brim__shared shared;
 };
 
@@ -71,8 +71,8 @@ static inline uint64_t brim__counted(const struct brim__count *count, uint64_t u
 
 enum brim__column { BRIM__FIRM, BRIM__ELASTIC, BRIM__RESERVED, BRIM__BOUNDS };
 
-/* `bytes` more at a node in a column; or other bounds for a node, which may be more that
- * its parent sets aside for it. */
+/* A request for `bytes` more at a node in a column; or for other bounds of a node, for which its
+ * parent may have to set aside more. */
 struct brim__request {
     brim_budget *at;
     brim_memory kind;
@@ -80,18 +80,18 @@ struct brim__request {
     uint64_t bytes;
     const char *who; /* for whom, in a refusal */
     bool block;      /* memory that brim allocated (alloc.c) */
-    /* BRIM__BOUNDS: of this node; `at` and `bytes` follow from them and from what is used
-     * at the moment, and are set when it is looked whether they fit */
+    /* BRIM__BOUNDS: new bounds for this node; fits() sets `at` and `bytes` from them and from what
+     * is used at the moment */
     brim_budget *bounded;
     uint64_t limit, minimum;
 };
 
-/* What stands in the way of a request. */
+/* Why a request does not fit. */
 struct brim__refusal {
-    brim_budget *by;      /* the node whose limit it is, the root for what processes share */
-    uint64_t passed;      /* what would come to it */
-    uint64_t missing;     /* what its limit lacks for that */
-    enum brim__claim why; /* other than BRIM__CLAIMED: what processes share is in the way */
+    brim_budget *by;      /* the node whose limit it is; the root for a shared budget */
+    uint64_t passed;      /* bytes that would be counted at it */
+    uint64_t missing;     /* bytes that its limit lacks */
+    enum brim__claim why; /* other than BRIM__CLAIMED: the shared budget refused */
 };
 
 /* ---------------------------------------------------------------- charge.c */
@@ -106,9 +106,9 @@ void brim__subtract(brim_budget *at, brim_memory kind, enum brim__column column,
 void brim__raise_kept(brim_budget *node, brim_memory kind, uint64_t more);
 void brim__lower_used(brim_budget *node, brim_memory kind, uint64_t less);
 void brim__lower_kept(brim_budget *node, brim_memory kind, uint64_t less);
-/* Tells other processes what of the root's memory is elastic. */
+/* Shows other processes how much of the root's memory is elastic. */
 void brim__tell_elastic(struct brim__tree *tree, brim_memory kind);
-/* What a column counts besides memory that brim allocated. */
+/* Bytes of a column without the memory that brim allocated. */
 uint64_t brim__loose(brim_budget *node, brim_memory kind, enum brim__column column);
 uint64_t *brim__own_blocks(brim_budget *node, enum brim__column column);
 
@@ -118,8 +118,8 @@ bool brim__budget_forked(const brim_budget *budget); /* this is not the process 
 /* The node after `node` in the tree below `top`, parents first; NULL at the
  * end. The tree's lock is held. */
 brim_budget *brim__budget_after(const brim_budget *node, const brim_budget *top);
-/* What is left at a node if `taken` is all that is taken there; at the root also of what
- * processes share. `elastic`: for elastic charges. The tree's lock is held. */
+/* What is left at a node if `taken` is all that is taken there; at the root, of the shared budget
+ * too. `elastic`: for elastic charges. The tree's lock is held. */
 uint64_t brim__budget_left(const brim_budget *node, brim_memory kind, uint64_t taken, bool elastic);
 /* Writes why a request was refused, for people and for programs. The tree's lock is held. */
 void brim__budget_explain(const struct brim__request *request, const struct brim__refusal *refusal,

@@ -1,9 +1,9 @@
 /*
  * process.c: identifies a process, and says whether it is gone, from /proc.
  *
- * A process that was killed and that its parent has not waited for yet (a zombie) has a number and
- * a start, but no memory: it is gone. A process whose first thread has ended while others run looks
- * the same except for its number of threads, and is not gone.
+ * A killed process that its parent has not waited for yet (a zombie) has a number and a start time,
+ * but no memory: it is gone. A process whose first thread has ended while others run looks the same
+ * except for its number of threads, and is not gone.
  *
  * A process that has replaced its program (exec) has given all memory back and keeps number and
  * start: it counts as the old process until it ends. This errs on the safe side.

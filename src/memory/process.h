@@ -22,8 +22,8 @@ static inline bool brim__identity_equals(const struct brim__identity *a,
     return a->number == b->number && a->start == b->start && a->space == b->space;
 }
 
-/* Of this process, with its command, of which nothing but printable ASCII is kept. Where
- * /proc is not that of this process's namespace, start and space are 0. */
+/* The identity of this process, and its command, of which only printable ASCII is kept. If /proc is
+ * not that of this process's namespace, start and space are 0. */
 void brim__identity_own(struct brim__identity *own, char command[BRIM__COMMAND_BYTES]);
 /* Whether `who` is certainly gone, and its memory with it. A process of other namespaces
  * than `own` is not judged. Reads /proc. */

@@ -32,7 +32,7 @@
 
 #define MAGIC  UINT64_C(0x0a64657261687362) /* "bshared\n" */
 #define FORMAT 2
-/* A lock of glibc means nothing to another C library. */
+/* The layout of a lock differs between C libraries. */
 #ifdef __GLIBC__
 #define LIBRARY 1
 #else
@@ -134,7 +134,7 @@ void brim__segment_unmap(struct brim__shared_segment *segment) {
     brim__file_unmap_shared(segment, sizeof *segment);
 }
 
-/* A file of another user is not even locked. */
+/* Called before locking: a file of another user is not even locked. */
 static brim_status check_owner(const char *name, const struct stat *facts) {
     if (!S_ISREG(facts->st_mode) || facts->st_uid != geteuid()) {
         return damaged(name, "is not a file of this user");
@@ -145,7 +145,7 @@ static brim_status check_owner(const char *name, const struct stat *facts) {
     return BRIM_OK;
 }
 
-/* Looks at the open file, and closes it if that is the end. */
+/* Reads the facts of the open file and checks its owner; closes it on failure. */
 static brim_status look(const char *name, int file, struct stat *facts) {
     brim_status status = look_once(file, facts) ? check_owner(name, facts)
                                                 : refuse(name, "cannot be examined", errno);
@@ -155,8 +155,8 @@ static brim_status look(const char *name, int file, struct stat *facts) {
     return status;
 }
 
-/* The name's file, locked, and what is known of it. It is looked at before it is locked,
- * because it may be another user's, and after, because its size may have changed. */
+/* Opens the name's file, locks it and reads its facts. They are read before it is locked, because
+ * it may be another user's, and again after, because its size may have changed. */
 static brim_status open_locked(const char *name, int *file, struct stat *facts) {
     for (;;) {
         *file = open_once(name, O_CREAT);
@@ -183,7 +183,7 @@ static brim_status open_locked(const char *name, int *file, struct stat *facts) 
     }
 }
 
-/* Length and pages of a new file. */
+/* Allocates a new file's length and pages. */
 static brim_status fill(const char *name, int file) {
     int error = 0;
     do {

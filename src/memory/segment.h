@@ -5,11 +5,11 @@
  *                                                   process, command, bytes of each kind
  *
  * It is a file of /dev/shm that belongs to one user, for that user alone: brim-<user>-<name>.
- * brim's data in it are no pointers, indexes or sizes, and are checked before they are used: wrong
- * numbers lead only to wrong sums and refusals. The lock is different. It is the C library's, and a
- * robust lock contains pointers, which the C library follows. So processes of one user must trust
- * each other this far: a process that overwrites the lock, or truncates the file, can make the
- * others crash.
+ * brim's own data in it are neither pointers nor indexes nor sizes, and are checked before they are
+ * used: wrong numbers lead only to wrong sums and refusals. The lock is different. It is the C
+ * library's, and a robust lock contains pointers, which the C library follows. So processes of one
+ * user must trust each other this far: a process that overwrites the lock, or truncates the file,
+ * can make the others crash.
  *
  * An entry belongs to one budget (a runtime) of one process. A process that takes it writes its
  * number last, and clears it first when it gives it up, each with one store: a process may be
@@ -32,7 +32,7 @@ struct brim__shared_entry {
     char command[BRIM__COMMAND_BYTES];     /* written and read with the lock; any bytes */
     /* Raised with the lock, lowered by the owner at any time. */
     _Atomic uint64_t bytes[BRIM_MEMORY_KINDS];
-    /* What of it is elastic; written by the owner at any time, and only for texts. */
+    /* How many of these are elastic; written by the owner at any time, used only in texts. */
     _Atomic uint64_t elastic[BRIM_MEMORY_KINDS];
 };
 
@@ -50,10 +50,10 @@ struct brim__shared_segment {
  * BRIM_STATUS_INVALID: no such name is allowed; BRIM_STATUS_CORRUPT: it is not a segment, and the
  * text says what to delete; BRIM_STATUS_IO: the system refuses. */
 brim_status brim__segment_open(const char *name, struct brim__shared_segment **segment, int *file);
-/* The file of an open segment, locked, for its end; -1: it is not to be had soon, or was
- * deleted. */
+/* Opens and locks the file of an open segment again, for leaving it. -1: the lock is not available
+ * soon, or the file was deleted. */
 int brim__segment_relock(const char *name, uint64_t inode);
-/* What tells the file from others of its name. */
+/* The inode, which distinguishes the file from others of its name. */
 uint64_t brim__segment_inode(int file);
 void brim__segment_unlock(int file);
 /* Deletes the name: its file must be locked. */

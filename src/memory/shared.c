@@ -28,8 +28,8 @@
 #define JOIN_NS UINT64_C(2000000000)
 #define SPINS   20
 
-/* Looks again and again: waiting in pthread_mutex_timedlock goes by a clock that people set.
- * The lock is held for microseconds, unless its owner is not running. */
+/* Polls, because pthread_mutex_timedlock uses a clock that users can set. The lock is held for
+ * microseconds, unless its owner is not running. */
 static enum brim__claim lock_until(const struct brim__shared *shared, uint64_t deadline) {
     struct brim__shared_segment *segment = shared->segment;
     const struct timespec pause = { .tv_nsec = 100000 };
@@ -107,8 +107,8 @@ static uint64_t bytes_of(const struct brim__shared_entry *entry, brim_memory kin
     return is_used(entry) ? atomic_load_explicit(&entry->bytes[kind], memory_order_acquire) : 0;
 }
 
-/* Of all entries but `own`. What does not fit 64 bits was not written by brim, and fits no
- * limit. */
+/* The sum of all entries except `own`. A sum that does not fit 64 bits was not written by brim, and
+ * exceeds every limit. */
 static uint64_t sum_others(const struct brim__shared_segment *segment, uint32_t own,
                            brim_memory kind) {
     uint64_t sum = 0;
@@ -128,7 +128,7 @@ static uint64_t missing_of(uint64_t others, uint64_t bytes, uint64_t limit) {
 
 /* ------------------------------------------------------------------ claims */
 
-/* Up to what firm or elastic claims may go. */
+/* The most that firm or elastic claims may reach. */
 static uint64_t bound_of(const struct brim__shared *shared, brim_memory kind, bool elastic) {
     const uint64_t limit = shared->limits[kind];
     return elastic && limit != BRIM_UNLIMITED ? limit - limit / BRIM__FIRM_PART : limit;
@@ -244,8 +244,8 @@ struct share {
     char command[BRIM__COMMAND_BYTES];
 };
 
-/* The processes that hold memory of a kind. `locked`: the lock is held, which is only for the
- * commands; without it there are none. */
+/* The processes that hold memory of a kind. `locked`: the lock is held. Only then can their
+ * commands be read. */
 static uint32_t read_shares(const struct brim__shared *shared, brim_memory kind, bool locked,
                             struct share shares[BRIM__SHARED_ENTRIES]) {
     const struct brim__shared_segment *segment = shared->segment;
@@ -368,7 +368,7 @@ static brim_status begin_limits(const char *name, const uint64_t given[BRIM_MEMO
 static brim_status check_limits(const char *name, const uint64_t given[BRIM_MEMORY_KINDS],
                                 const uint64_t limits[BRIM_MEMORY_KINDS]) {
     for (size_t kind = 0; kind < BRIM_MEMORY_KINDS; kind++) {
-        /* page-locked memory is host memory: as much as of that is no limit */
+        /* page-locked memory is host memory, so the same limit is no further limit */
         const bool limited =
             kind == BRIM_MEMORY_HOST ||
             (limits[kind] != BRIM_UNLIMITED &&
@@ -389,7 +389,7 @@ static brim_status check_limits(const char *name, const uint64_t given[BRIM_MEMO
     return BRIM_OK;
 }
 
-/* With the lock: there is no room to begin. */
+/* With the lock: the failure of a process whose first claims do not fit. */
 static brim_status refuse_claim(const struct brim__shared *shared, brim_memory kind,
                                 uint64_t others, uint64_t claim) {
     struct share shares[BRIM__SHARED_ENTRIES];

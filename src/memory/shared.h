@@ -1,9 +1,9 @@
 /*
  * shared.h: one budget for several processes of a user, by its name.
  *
- * The root of a tree of budgets claims here what it uses, of every kind of memory, before
- * it uses it, and gives back what it uses no longer. The claims of all are never more than
- * the limits, which the first process gave.
+ * The root of a tree of budgets claims memory of every kind here before it uses it, and returns the
+ * claim when it no longer uses it. The claims of all processes are never more than the limits,
+ * which the first process gave.
  *
  * A process cannot revoke memory of another process. A claim that does not fit is refused, after
  * the process's own elastic memory has been revoked and the claims of processes that are gone have
@@ -31,60 +31,62 @@ struct brim__shared {
     char name[BRIM__SHARED_NAME_BYTES];
     uint64_t claimed[BRIM_MEMORY_KINDS]; /* what this entry counts; the tree's lock */
     uint64_t reaped_ns;                  /* when it was last looked for the dead; the tree's lock */
-    bool stuck; /* the segment's lock was not to be had the last time; the tree's lock */
+    bool stuck; /* the last wait for the segment's lock failed; the tree's lock */
 };
 
 enum brim__claim {
     BRIM__CLAIMED,
     BRIM__CLAIM_FULL,   /* it does not fit */
-    BRIM__CLAIM_BUSY,   /* the segment's lock is not to be had at the moment */
+    BRIM__CLAIM_BUSY,   /* the segment's lock is not available now */
     BRIM__CLAIM_BROKEN, /* the lock was damaged, or the entry is lost */
 };
 
-/* The end of a refusal; with the bytes that a larger limit would need. */
+/* The last sentence of a refusal; its argument is the bytes of a limit that is large enough. */
 #define BRIM__SHARED_ADVICE                                                                 \
     "end one of them, give each process less memory or their caches a limit, or start the " \
     "shared budget with at least %llu bytes"
 
-/* That the lock is waited for where waiting is in the way of others. */
+/* How long to wait for the lock if the waiting thread delays others. */
 #define BRIM__SOON_NS UINT64_C(20000000)
 
 /* The part of a limit that elastic claims leave alone. */
 #define BRIM__FIRM_PART 8
 
-/* Joins the shared budget of a name, or begins it, with these limits (0: those of the others; of
- * page-locked memory then as much as of host memory, of devices any) and with `claims`. A limit of
- * a kind for which the first gave none limits only the caller. BRIM_STATUS_INVALID: other limits
- * hold; BRIM_STATUS_BUDGET: the claims do not fit. */
+/* Joins the shared budget of a name, or makes it, with these limits and with `claims`. Limit 0:
+ * that of the other processes; if they have none either, page-locked memory is limited like host
+ * memory, and devices are not limited. A limit of a kind for which the first process gave none
+ * limits only the caller. BRIM_STATUS_INVALID: the other processes have other limits;
+ * BRIM_STATUS_BUDGET: the claims do not fit. */
 brim_status brim__shared_join(struct brim__shared *shared, const char *name,
                               const uint64_t limits[BRIM_MEMORY_KINDS],
                               const uint64_t claims[BRIM_MEMORY_KINDS]);
-/* Gives up the entry, and with the last the name. NULL segment: does nothing. */
+/* Frees the entry; if it was the last, also deletes the name. NULL segment: does nothing. */
 void brim__shared_leave(struct brim__shared *shared);
 
-/* Raises the claim to `bytes` in all. `elastic`: the last part of the limit is not for it.
- * *missing: what does not fit. Waits some milliseconds for the lock, and not at all if it
- * was not to be had the last time. */
+/* Raises the claim to `bytes` in all. `elastic`: the last part of the limit (BRIM__FIRM_PART) is
+ * not available. *missing: the bytes that do not fit. Waits some milliseconds for the lock, and not
+ * at all if the last wait for it failed. */
 enum brim__claim brim__shared_claim(struct brim__shared *shared, brim_memory kind, uint64_t bytes,
                                     bool elastic, uint64_t *missing);
 /* Lowers the claim to `bytes`. */
 void brim__shared_settle(struct brim__shared *shared, brim_memory kind, uint64_t bytes);
-/* Tells others what of the claim is elastic. */
+/* Shows other processes how much of the claim is elastic. */
 void brim__shared_tell_elastic(struct brim__shared *shared, brim_memory kind, uint64_t bytes);
-/* Waits until the lock could be had, or the deadline (brim__now). No lock is held. */
+/* Waits until the lock is available, or until the deadline (brim__now). No lock is held. */
 void brim__shared_await(const struct brim__shared *shared, uint64_t deadline);
-/* Says why the lock is not to be had (busy or broken), by whom, and what to do. */
+/* Writes why the lock is not available (busy or broken), which process holds it, and what to do. */
 void brim__shared_explain(const struct brim__shared *shared, enum brim__claim why,
                           char text[BRIM__DETAIL_BYTES]);
-/* What is left of the limit beside the claims of others, if `taken` is this one's. */
+/* What is left of the limit after the claims of others and `taken`, which counts as this process's
+ * claim. */
 uint64_t brim__shared_left(const struct brim__shared *shared, brim_memory kind, uint64_t taken,
                            bool elastic);
 
-/* What all others claim at the moment: a look, without the lock. */
+/* What all other processes claim at the moment, read without the lock. */
 uint64_t brim__shared_others(const struct brim__shared *shared, brim_memory kind);
-/* Processes, this one among them. */
+/* The number of processes, with this one. */
 uint32_t brim__shared_processes(const struct brim__shared *shared);
-/* Frees the entries of processes that are gone, if the lock is to be had by the deadline
+/* Frees the entries of processes that are gone, if the lock becomes available before the deadline
  * (brim__now). Reads /proc: no lock of a tree is held. */
 void brim__shared_reap(const struct brim__shared *shared, uint64_t deadline);
 
@@ -93,8 +95,8 @@ void brim__shared_reap(const struct brim__shared *shared, uint64_t deadline);
 void brim__shared_list(const struct brim__shared *shared, brim_memory kind, char *text,
                        size_t bytes, struct brim__lack *lack);
 
-/* Adds `entry` to a list in `text`, of which *at bytes are filled, if that leaves room to say
- * how many more there are; else says so. `left`: entries to come, this one among them.
+/* Adds `entry` to a list in `text`, of which *at bytes are filled, if room is left for the number
+ * of further entries. Otherwise writes that number instead. `left`: entries to come, with this one.
  * false: the list is full. */
 bool brim__list_add(char *text, size_t bytes, size_t *at, const char *entry, uint32_t left);
 

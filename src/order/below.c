@@ -2,8 +2,8 @@
  * below.c: what stages require of the order before them.
  *
  * Classes are read once and are valid in every epoch, and the parts of a split must have no samples
- * in common. Both need an order that has the same sample at the same position in every epoch; a
- * split also needs one that shows no sample twice.
+ * in common. Both need an order that has the same sample at the same position in every epoch. A
+ * split also needs an order that shows no sample twice.
  */
 #include "order/concat.h"
 #include "order/numbers.h"

@@ -16,7 +16,7 @@
 
 #define GROUP_SLOTS 16
 
-/* Which permutation of a shuffle a key is for; 0 is the whole shuffle's. */
+/* Which permutation of a shuffle a key is for. 0 is for the whole shuffle (order.c). */
 enum key_use { KEY_BLOCKS = 1, KEY_GROUP };
 
 void brim__block_shuffle_init(struct brim__block_shuffle *shuffle, uint64_t count, uint64_t block,
@@ -31,7 +31,7 @@ void brim__block_shuffle_init(struct brim__block_shuffle *shuffle, uint64_t coun
     shuffle->group_begin = shuffle->group_rows = 0;
 }
 
-/* Where a slot begins in the stream; slot == slots gives the end. */
+/* The place in the stream where a slot begins; for slot == slots, the end of the stream. */
 static uint64_t slot_begin(const struct brim__block_shuffle *shuffle, uint64_t slot) {
     return slot <= shuffle->short_slot ? slot * shuffle->block
                                        : (slot - 1) * shuffle->block + shuffle->short_rows;
@@ -61,8 +61,7 @@ static void enter_group(struct brim__block_shuffle *shuffle, uint64_t position) 
                            brim__hash_words(shuffle->key, group, KEY_GROUP));
 }
 
-/* Lanes that follow each other mostly share a group: they go through its
- * permutation together. */
+/* Neighbouring lanes mostly share a group, so they are permuted together. */
 void brim__block_shuffle_run(struct brim__block_shuffle *shuffle, uint64_t *positions,
                              size_t count) {
     uint64_t offset[BRIM__PERMUTATION_LANES];

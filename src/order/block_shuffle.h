@@ -21,7 +21,7 @@ struct brim__block_shuffle {
 
 void brim__block_shuffle_init(struct brim__block_shuffle *shuffle, uint64_t count, uint64_t block,
                               uint64_t key);
-/* Turns positions into those below, for up to BRIM__PERMUTATION_LANES. */
+/* Replaces positions of the shuffle by positions of its input, up to BRIM__PERMUTATION_LANES. */
 void brim__block_shuffle_run(struct brim__block_shuffle *shuffle, uint64_t *positions,
                              size_t count);
 

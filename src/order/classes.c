@@ -2,15 +2,15 @@
  * classes.c: from labels to classes, in one pass over the labels.
  *
  * Labels are read in blocks. Each new label gets an id, in the order of first occurrence; a hash
- * table finds it again. As long as there are few runs, they are kept as a list; when a table is
- * smaller than the list, it is taken from the arena and first holds the id of each sample:
+ * table finds it again. While there are few runs, they are kept as a list. When a table would be
+ * smaller than the list, the table is taken from the arena. It first holds the id of each sample:
  *
  *     table[position] = id                while reading
  *     table[position] = rank              after the labels were sorted
  *     table[rank] = position              after this permutation was inverted
  *
- * each step in place, so that no second table is ever needed. Inverting follows
- * the cycles of the permutation and marks what is done with the highest bit.
+ * Each step works in place, so a second table is never needed. Inverting follows the cycles of the
+ * permutation and marks finished entries with the highest bit.
  */
 #include "order/classes.h"
 
@@ -137,7 +137,8 @@ static void set_id(struct builder *builder, uint64_t position, uint32_t id) {
     }
 }
 
-/* Too many runs: takes the table and enters what was noted, up to `position`. */
+/* Called when there are too many runs: takes the table and copies the runs so far, up to
+ * `position`, into it. */
 static brim_status change_to_table(struct builder *builder, uint64_t position) {
     uint64_t bytes;
     const bool is_narrow = builder->samples <= NARROW_MOST;
@@ -224,7 +225,7 @@ static brim_status read_labels(struct builder *builder, const struct brim__order
     return BRIM_OK;
 }
 
-/* Takes what reading needs, and reads. */
+/* Takes the memory for reading the labels, and reads them. */
 static brim_status collect(struct builder *builder, const struct brim__order_site *site) {
     brim_status status = grow(builder);
     if (status != BRIM_OK) {

@@ -10,11 +10,10 @@
  *     class     a     | b       | c
  *     position  2 3 4 | 0 1 5 7 | 6
  *
- * Labels that come in few runs (sorted data, a folder for each class) are kept
- * as runs, 16 bytes for each, whatever the number of samples; others as a table
- * of positions by rank, 4 bytes for each sample (8 above 2^31). What is smaller
- * is taken, and never more than BRIM__CLASS_RUNS runs. A class itself takes 20
- * bytes in runs and 16 in a table.
+ * Labels in few runs (sorted data, a folder for each class) are kept as runs of 16 bytes, whatever
+ * the number of samples. Others are kept as a table of positions by rank, 4 bytes for each sample
+ * (8 above 2^31). The smaller form is used, with at most BRIM__CLASS_RUNS runs. A class itself
+ * takes 20 bytes in runs and 16 in a table.
  */
 #ifndef BRIM_CLASSES_H
 #define BRIM_CLASSES_H
@@ -44,9 +43,9 @@ struct brim__classes {
     const uint64_t *wide;
 };
 
-/* Reads the labels of all samples before the site's stage and enters them into
- * the order's fingerprint. stage: for messages. Tables lie in the site's arena;
- * what building them needs beside that is charged to its budget and given back. */
+/* Reads the labels of all samples before the site's stage and hashes them into the order's
+ * fingerprint. stage: for messages. The tables are in the site's arena. Temporary memory is charged
+ * to the arena's budget and returned. */
 brim_status brim__classes_read(const struct brim__order_site *site, const char *stage,
                                const char *field, const struct brim__classes **classes);
 

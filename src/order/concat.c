@@ -4,9 +4,9 @@
  *     position   0          a           b                      count
  *                |  part 0  |   part 1  |        part 2         |
  *
- * A part without samples takes no positions. All parts are in the epoch of the
- * whole, so a shuffle after a concat is one over all parts, and one inside a
- * part stays in it.
+ * A part without samples takes no positions. All parts are in the epoch of the whole. A shuffle
+ * after a concat shuffles the samples of all parts together; a shuffle inside a part moves only
+ * that part's samples.
  */
 #include "order/concat.h"
 

@@ -16,8 +16,8 @@ struct brim__concat {
     struct brim__concat_part part[];
 };
 
-/* The part of a position, from a guess: lanes mostly lie in the part of the one
- * before. */
+/* The part of a position. guess: where to look first; a lane is mostly in the part of the lane
+ * before it. */
 static inline uint32_t brim__concat_at(const struct brim__concat *concat, uint32_t guess,
                                        uint64_t position) {
     const struct brim__concat_part *part = concat->part;

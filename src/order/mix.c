@@ -1,11 +1,10 @@
 /*
  * mix.c: computes a pattern from weights, and positions from the pattern.
  *
- * The smallest block that gives every weight to within 1e-9 is taken; weights
- * that no block up to MOST_BLOCK gives so exactly are rounded to thousandths by
- * largest remainder, each part at least once. Comparisons of doubles decide
- * here, but only of single products and sums of the weights in their order, so
- * that every machine finds the same block.
+ * The smallest block that gives every weight to within 1e-9 is taken. If no block up to MOST_BLOCK
+ * is that exact, weights are rounded to thousandths by largest remainder, and each part occurs at
+ * least once. The decisions depend on doubles, but only on single products and on sums in a fixed
+ * order, so every machine finds the same block.
  *
  * Invariants: in_block sums to block, in_table to table; entry[t].rank counts
  * the entries of the same part before t; part_count and in_table are not 0.
@@ -27,7 +26,8 @@ size_t brim__mix_bytes(void) {
     return sizeof(struct brim__mix);
 }
 
-/* Shares of 1, through the largest weight so that no sum overflows. */
+/* Scales the weights to shares of 1. They are divided by the largest first, so that no sum
+ * overflows. */
 static brim_status normalise(const double *weights, uint32_t parts, double *shares) {
     double most = 0, sum = 0;
     for (uint32_t k = 0; k < parts; k++) {

@@ -10,7 +10,7 @@
  *     rank       0  0  1  2             | 0 ...     (of its part, in the table)
  *
  * so the position within a part is (position / table) * in_table[part] + rank: O(1), and exact
- * proportions in every block. The pattern is the same in all epochs; only the positions of the
+ * proportions in every block. The pattern is the same in all epochs. Only the positions of the
  * parts change (see brim__mix_place).
  */
 #ifndef BRIM_MIX_H
@@ -35,7 +35,7 @@ struct brim__mix {
     struct brim__mix_entry entry[BRIM__ORDER_PATTERN];
 };
 
-/* Where the parts stand when an epoch of the mix begins. */
+/* The epoch and position of each part at which an epoch of the mix begins. */
 struct brim__mix_start {
     uint64_t epoch[BRIM__ORDER_PARTS];
     uint64_t position[BRIM__ORDER_PARTS];
@@ -46,7 +46,7 @@ void brim__mix_begin(const struct brim__mix *mix, uint64_t epoch, struct brim__m
 uint32_t brim__mix_place(const struct brim__mix *mix, const struct brim__mix_start *start,
                          uint64_t *epoch, uint64_t *position);
 
-/* Positions of `part` among the first `length` of the mix. */
+/* How many of the first `length` positions of the mix belong to `part`. */
 uint64_t brim__mix_share(const struct brim__mix *mix, uint32_t part, uint64_t length);
 
 #endif

@@ -18,7 +18,7 @@
 #define HEADER_BYTES 4096 /* longest npy header of a list */
 #define BLOCK        512  /* numbers that are hashed together */
 
-/* Where numbers go: into the table, once there is one. */
+/* The destination of the numbers: they are only counted until there is a table. */
 struct list {
     const char *path;
     uint64_t bound;
@@ -62,7 +62,7 @@ static brim_status put(struct list *list, uint64_t number, const char *place, ui
     return BRIM_OK;
 }
 
-/* Takes the table for `count` numbers; from here on they are kept. */
+/* Takes the table for `count` numbers. Numbers are stored from now on. */
 static brim_status take_table(struct list *list, uint64_t count, struct brim__arena *arena) {
     const bool is_narrow = list->bound <= (uint64_t)1 << 32;
     uint64_t bytes;
@@ -174,8 +174,7 @@ struct npy {
     bool is_signed, swapped;
 };
 
-/* What follows `key`, its quotes and its colon in the header's text; NULL if it
- * is not there. */
+/* The text after `key`, its quotes and its colon in the header; NULL if the key is missing. */
 static const char *after_key(const char *text, const char *key) {
     const char *at = strstr(text, key);
     if (at == NULL) {

@@ -17,9 +17,9 @@ struct brim__numbers {
     uint64_t fingerprint; /* of the numbers, however they were written */
 };
 
-/* From text (one number a line) or npy (one dimension, integers), which is told
- * by the file's first bytes. Each must be below `bound`; there must be one at
- * least. The numbers and `numbers` itself lie in the arena. */
+/* Reads text (one number a line) or npy (one dimension, integers); the file's first bytes decide
+ * which. Each number must be below `bound`, and there must be at least one. The numbers and
+ * *numbers itself are in the arena. */
 brim_status brim__numbers_read(const char *path, uint64_t bound, struct brim__arena *arena,
                                const struct brim__numbers **numbers);
 
@@ -27,8 +27,8 @@ static inline uint64_t brim__number_at(const struct brim__numbers *numbers, uint
     return numbers->narrow != NULL ? numbers->narrow[i] : numbers->wide[i];
 }
 
-/* Whether a number stands twice. A copy, sorted, is charged to `budget` and given
- * back, unless the numbers ascend. */
+/* Whether a number occurs twice. Unless the numbers ascend, this needs a sorted copy, which is
+ * charged to `budget` and freed. */
 brim_status brim__numbers_repeat(const struct brim__numbers *numbers, brim_budget *budget,
                                  bool *repeat);
 

@@ -2,14 +2,14 @@
  * order.c: building an order, and locating samples in it.
  *
  * Locating takes a run of positions through the operations from the top down to the leaves. The run
- * travels as lanes: parallel arrays of epoch, position and the index of the result. Arithmetic is
- * done for all lanes of an operation before the next operation is looked at, so a permutation is
- * set up once for each (operation, epoch) in the run, however the lanes lie, and the CPU can run
- * independent evaluations at the same time. A mix or a concat distributes its lanes to its parts
- * and walks each part; the recursion is as deep as they are nested.
+ * is kept as lanes: parallel arrays of epoch, position and the index of the result. An operation is
+ * done for all lanes before the next operation starts. So a permutation is set up once for each
+ * (operation, epoch) in the run, and the CPU can evaluate several lanes at the same time. A mix or
+ * a concat distributes its lanes to its parts and walks each part; the recursion is as deep as they
+ * are nested.
  *
- * Epochs are numbers of 64 bits: what repeat and mix make of them wraps at 2^64,
- * which changes keys and nothing else. Counts are at most 2^63.
+ * Epochs have 64 bits. The epochs that repeat and mix compute wrap at 2^64, which only changes
+ * keys. Counts are at most 2^63.
  */
 #include "order/order.h"
 
@@ -206,8 +206,8 @@ struct lanes {
     uint8_t result[LANES];
 };
 
-/* Takes from `pending` (lanes in order, *count of them) those of the first
- * one's epoch into `same`; the others stay. Returns how many were taken. */
+/* Moves the lanes that have the epoch of the first one from `pending` (*count lanes, in order) to
+ * `same`. Returns how many were moved. */
 static size_t take_epoch(const struct lanes *lanes, uint8_t *pending, size_t *count,
                          uint8_t *same) {
     const uint64_t epoch = lanes->epoch[pending[0]];
@@ -288,7 +288,7 @@ static void repeat_lanes(const struct brim__order_op *op, uint64_t once, struct 
 static void walk(const struct brim__order *order, uint32_t at, struct lanes *lanes,
                  struct brim__location *locations);
 
-/* Walks the lanes whose `part` is k, with copies of their own. */
+/* Walks copies of the lanes whose `part` is k. */
 static void walk_part(const struct brim__order *order, uint32_t top, const struct lanes *lanes,
                       const uint8_t *part, uint32_t k, struct brim__location *locations) {
     struct lanes below;

@@ -7,12 +7,12 @@
  *     left ^= round(right, key 0);  right ^= round(left, key 1);  ...   8 rounds
  *
  * Each step undoes itself, so the whole is a bijection on [0, 2^bits) whatever the round function
- * is. A value at or above count is permuted again until it is below count: this follows the cycle
- * of the bijection, and the first member below count belongs to one position only. With more than
- * half of the values below count a position needs less than two passes on average.
+ * is. A value at or above count is permuted again until it is below count. This follows the cycle
+ * of the bijection, so two positions never get the same value. More than half of the values are
+ * below count, so a position needs less than two passes on average.
  *
- * Below 2^8 the halves would have too few bits to mix well and the walks would be long, so tiny
- * counts get a table, shuffled by exchanges when it is set up.
+ * Below 2^8 the halves would have too few bits to mix well, and the walks would be long. So tiny
+ * counts have a table, which is shuffled by exchanges when it is set up.
  *
  * The output is part of the format: a resumed run must have the same order.
  */
@@ -68,9 +68,9 @@ void brim__permutation_init(struct brim__permutation *permutation, uint64_t coun
     }
 }
 
-/* The exclusive or between two multiplications is what makes it depend on the
- * key in a way that is not linear; folding brings the upper half of the product,
- * which depends on all bits, down to the low bits that the masks keep. */
+/* The exclusive or between two multiplications makes the result depend on the key in a way that is
+ * not linear. Folding adds the upper half of the product, which depends on all bits, to the low
+ * bits that the masks keep. */
 static inline uint64_t round_function(uint64_t half, uint64_t key) {
     const unsigned __int128 product = (unsigned __int128)((half * SPREAD) ^ key) * FOLD;
     return (uint64_t)(product >> 64) ^ (uint64_t)product;
@@ -154,10 +154,9 @@ uint64_t brim__unpermute(const struct brim__permutation *permutation, uint64_t v
     return position;
 }
 
-/* Permutes up to RUN values, putting in again those that are not below count
- * yet. Within a pass nothing depends on the value before, and no branch on a
- * value, so that the CPU works on several at once: a single evaluation is a
- * chain of sixteen multiplications. */
+/* Permutes up to RUN values, and permutes again those that are not below count yet. Within a pass
+ * no value depends on another, and no branch depends on a value, so the CPU works on several at
+ * once. A single evaluation is a chain of sixteen multiplications. */
 static void permute_some(const struct brim__permutation *permutation, uint64_t *values,
                          size_t count) {
     const struct brim__permutation local = *permutation; /* stores to values cannot change it */

@@ -24,7 +24,7 @@ struct brim__permutation {
 void brim__permutation_init(struct brim__permutation *permutation, uint64_t count, uint64_t key);
 uint64_t brim__permute(const struct brim__permutation *permutation, uint64_t position);
 uint64_t brim__unpermute(const struct brim__permutation *permutation, uint64_t value);
-/* Permutes each of `values` in place: several times as fast as one by one. */
+/* Permutes each of `values` in place, several times as fast as one at a time. */
 void brim__permute_run(const struct brim__permutation *permutation, uint64_t *values, size_t count);
 
 /* Permutes the value of each lane by the permutation of its count and key, for up

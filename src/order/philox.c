@@ -4,10 +4,9 @@
  * Two multiplications of 32 bits mix the four words of the counter in each
  * round; the two words of the key advance by constants between rounds.
  *
- * Blocks are numbered by the counter's last word. brim__random uses the blocks
- * below 2^30, four draws from each; brim__random_below needs 64 bits for one
- * draw and takes a block of its own from those with the highest bit set, so
- * that the two never share a number.
+ * Blocks are numbered by the counter's last word. brim__random uses the blocks below 2^30, four
+ * draws from each. brim__random_below needs 64 bits for a draw and uses one block for it, from
+ * those with the highest bit set. So the two never use the same number.
  */
 #include "order/philox.h"
 

@@ -49,7 +49,8 @@ brim_status brim__sampling_balanced(const struct brim__order_site *site,
     return BRIM_OK;
 }
 
-/* Sums of doubles in their order and single quotients: the same everywhere. */
+/* Uses only sums of doubles in a fixed order and single quotients, which are the same on every
+ * machine. */
 static brim_status share(const struct brim__classes *classes, const double *weights,
                          uint64_t *before) {
     double sum = 0;
@@ -102,8 +103,7 @@ brim_status brim__sampling_weighted(const struct brim__order_site *site,
 
 /* ---------------------------------------------------------------- locating */
 
-/* The class that each of a round's positions shows. `rounds` and `slots` are of
- * the lanes; slots become classes. */
+/* Replaces each lane's slot, its place in the round, by the class that this place shows. */
 static void classes_of_rounds(uint32_t class_count, const uint64_t *epoch_keys,
                               const uint64_t *rounds, uint64_t *slots, size_t count) {
     for (size_t done = 0; done < count;) {

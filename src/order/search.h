@@ -6,9 +6,9 @@
 
 #include "base/base.h"
 
-/* The last i of [0, count) with begin[i] <= value; begin ascends, begin[0] <=
- * value. Of intervals that begin at one place all but the last are empty, so
- * this is the one that holds the value. */
+/* The last i of [0, count) with begin[i] <= value; begin ascends, begin[0] <= value. If several
+ * intervals begin at the same place, only the last of them is not empty, so this is the one that
+ * contains the value. */
 static inline uint32_t brim__interval(const uint64_t *begin, uint32_t count, uint64_t value) {
     uint32_t first = 0;
     while (count > 1) {

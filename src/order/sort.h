@@ -8,9 +8,9 @@
 
 #include "base/base.h"
 
-/* Ascending by `key`: the first 8 bytes of each element, as a signed integer if
- * it says so. Elements are `bytes` long, at most BRIM__SORT_BYTES; equal ones may
- * change places. */
+/* Sorts in ascending order of the key, the first 8 bytes of each element, which is a signed integer
+ * if `key` says so. Elements are `bytes` long, at most BRIM__SORT_BYTES. The order of equal
+ * elements may change. */
 #define BRIM__SORT_BYTES 32
 void brim__sort(void *elements, uint64_t count, size_t bytes, bool is_signed);
 

@@ -1,17 +1,16 @@
 /*
- * split_part.c: choosing ranks, and from ranks to samples.
+ * split_part.c: computes the ranks of a part, and the samples of these ranks.
  *
- * With classes the ranks of a part ascend class by class, so its positions are
- * permuted first: a part that is not shuffled shows its classes mixed, as one
- * without classes does.
+ * With classes the ranks of a part ascend class by class, so its positions are permuted first. A
+ * part that is not shuffled then shows its classes mixed, as a part without classes does.
  */
 #include "order/split_part.h"
 
 /* What a key is for. */
 enum key_use { KEY_ALL, KEY_POSITIONS, KEY_CLASS };
 
-/* Number p of the `chosen` that are spread over `whole`, and of the others.
- * Counts are at most 2^63: products fit. */
+/* The rank of number p of the `chosen` ones that are spread over `whole`, and of number p of the
+ * others. Counts are at most 2^63, so the products fit. */
 static uint64_t chosen_at(uint64_t whole, uint64_t chosen, uint64_t p) {
     const unsigned __int128 ahead = (unsigned __int128)(p + 1) * whole;
     return (uint64_t)((ahead + chosen - 1) / chosen) - 1;

@@ -39,7 +39,7 @@ struct brim__split_part {
 uint64_t brim__split_part_count(const struct brim__split_part *part);
 /* The rank at a position, below the count, of the part. */
 uint64_t brim__split_part_rank(const struct brim__split_part *part, uint64_t position);
-/* Turns positions into those below, for up to BRIM__PERMUTATION_LANES. */
+/* Replaces positions of the part by those of its input, up to BRIM__PERMUTATION_LANES. */
 void brim__split_part_run(const struct brim__split_part *part, uint64_t key, uint64_t *positions,
                           size_t count);
 

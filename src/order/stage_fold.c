@@ -1,7 +1,7 @@
 /*
  * stage_fold.c: folds for cross-validation.
  *
- * As with split, the key comes from the seed alone: all pipelines over the same samples agree on
+ * As with split, the key depends only on the seed. So all pipelines over the same samples agree on
  * the folds, wherever the stage is in them.
  */
 #include "order/split_part.h"

@@ -42,7 +42,7 @@ static brim_status join(const struct brim__use *use, const struct brim__join_sit
         }
         tops[i] = site->order->top;
         weights[i] = parts->items[i].real;
-        /* the part's own order stages have entered themselves */
+        /* the parts' own order stages are already in the fingerprint */
         *site->fingerprint = brim__hash_words(
             *site->fingerprint, brim__hash(&weights[i], sizeof weights[i], i), site->order->top);
     }

@@ -1,5 +1,5 @@
 /*
- * stage_skip.c: all but the first samples. A larger count leaves none.
+ * stage_skip.c: leaves out the first samples. A count above the number of samples leaves none.
  */
 #include "order/order.h"
 #include "order/stages.h"

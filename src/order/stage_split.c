@@ -1,19 +1,19 @@
 /*
  * stage_split.c: train, validation and test parts of one source.
  *
- * A permutation that no epoch changes is cut in three:
+ * A permutation that is the same in every epoch is cut in three:
  *
  *     0        validation       + test                      count
  *     |-- validation --|-- test --|---------- train ----------|
  *
- * Its key comes from the seed alone, not from the stage's position: two pipelines that split the
+ * Its key depends only on the seed, not on the stage's position, so two pipelines that split the
  * same samples agree on the parts wherever the stage is in them. For the same reason a split comes
  * before all stages that show a sample at another position in another epoch or twice in one:
  * otherwise a sample that was held out in one epoch would be trained on in the next.
  *
- * Fractions are taken as decimals of 15 digits and multiplied as integers, so
- * 0.3 of 5 samples is 1.5 and rounds to 2, for every count. Two fractions round
- * together: the test part ends where their sum does, and so never overlaps.
+ * Fractions are taken as decimals of 15 digits and multiplied as integers, so 0.3 of 5 samples is
+ * exactly 1.5 and rounds to 2. Two fractions are rounded together: the test part ends where their
+ * sum does, so the parts never overlap.
  *
  * Stratified, the parts have the same sizes, but are spread over each class (split_part.h).
  */
@@ -88,7 +88,7 @@ static brim_status size_of(const struct brim__use *use, size_t argument, uint64_
     return BRIM_OK;
 }
 
-/* The parts spread over the classes of a field. */
+/* Adds a split whose parts are spread over the classes of a field. */
 static brim_status add_stratified(const struct brim__use *use, const struct brim__order_site *site,
                                   uint64_t validation, uint64_t test) {
     static const enum brim__split_part_kind kinds[] = {

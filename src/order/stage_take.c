@@ -1,5 +1,5 @@
 /*
- * stage_take.c: only the first samples. A larger count takes all.
+ * stage_take.c: only the first samples. A count above the number of samples takes all.
  */
 #include "order/order.h"
 #include "order/stages.h"

@@ -9,7 +9,7 @@
 /* Bound of arguments that count samples or passes: exact as a double. */
 #define BRIM__ORDER_MOST_ARGUMENT 4611686018427387904.0 /* 2^62 */
 
-/* Rows that several of them have. */
+/* An argument that several of them have. */
 #define BRIM__ORDER_SEED_ARGUMENT(what) BRIM__SEED_ARGUMENT("another number gives " what)
 #define BRIM__LABEL_ARGUMENT                                                                      \
     {                                                                                             \

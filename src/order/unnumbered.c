@@ -7,7 +7,7 @@ void brim__unnumbered_init(struct brim__unnumbered *order) {
     *order = (struct brim__unnumbered){ .take = UINT64_MAX };
 }
 
-/* Rows are counted before they are shuffled or packed. */
+/* take and skip count rows before shuffle and pack_sequences. */
 static brim_status check_bound(const struct brim__unnumbered_site *site, const char *stage) {
     if (site->order->shuffled || site->packed) {
         return brim__fail(

@@ -1,9 +1,9 @@
 /*
  * unnumbered.h: the requests of order stages if samples have no numbers.
  *
- * The samples of a stream have no numbers, and neither have those after a filter or an expansion:
- * their count is known only after they are made. There is no position to do arithmetic with, so
- * take, skip and shuffle act on the rows as they are made, in this order:
+ * The samples of a stream have no numbers, and neither have the samples after a filter or an
+ * expansion, because their count is known only after they are made. Without positions there is no
+ * arithmetic, so take, skip and shuffle act on the rows as they are made, in this order:
  *
  *     rows ─► skip ─► take ─► shuffle, a buffer of rows at a time
  *
@@ -25,7 +25,7 @@ struct brim__unnumbered {
     uint64_t buffer_bytes;
 };
 
-/* What such a stage adds itself with. */
+/* The arguments of a stage that adds itself. */
 struct brim__unnumbered_site {
     struct brim__unnumbered *order;
     uint64_t key; /* from the stage's place and branch; a seed of the stage is mixed into it */
@@ -33,7 +33,7 @@ struct brim__unnumbered_site {
 };
 
 void brim__unnumbered_init(struct brim__unnumbered *order);
-/* The first `count` rows only; all but the first `count`. stage: for errors. */
+/* take keeps only the first `count` rows; skip leaves them out. stage: for errors. */
 brim_status brim__unnumbered_take(const struct brim__unnumbered_site *site, const char *stage,
                                   uint64_t count);
 brim_status brim__unnumbered_skip(const struct brim__unnumbered_site *site, const char *stage,

@@ -1,9 +1,9 @@
 /*
- * argument.c: one value checked against its row: type, range, choices.
+ * argument.c: reads one value and checks it by its row: type, range, choices.
  *
- * brim__value_read() turns a spelled value into an item, or says why it cannot;
- * it takes no memory, so that printing may use it to compare with a default.
- * Numbers are read the same under every locale.
+ * brim__value_read() makes an item of a value's text, or gives the reason why it cannot. It takes
+ * no memory, so that printing can use it to compare with a default. Numbers are read the same under
+ * every locale.
  */
 #include "plan/parse.h"
 
@@ -116,7 +116,7 @@ static enum brim__outcome read_real(const char *text, struct brim__item *item) {
     if (!is_real(text)) {
         return BRIM__MALFORMED;
     }
-    /* The C locale of glibc and musl is a static object: nothing is taken. */
+    /* The C locale of glibc and musl is a static object, so this takes no memory. */
     const locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     const double value = strtod_l(text, NULL, plain);
     freelocale(plain);

@@ -2,11 +2,11 @@
  * batches.c: stages that act on whole batches, after `batch` or `bucket`.
  *
  * Their fields are known only when all parts of the pipeline agree on fields and batches are laid
- * out; so compiling notes the stages, and adds them at its end.
+ * out. So compiling only records these stages, and adds them at its end.
  *
- * They are part of the order fingerprint, though they move no sample: a state belongs to a run, and
- * a run that goes on with other mixing is another run. The replacement of a bad sample is keyed by
- * that fingerprint without these stages.
+ * They are part of the order fingerprint, although they move no sample, because a state belongs to
+ * a run, and a run that continues with other mixing is another run. The key for replacing bad
+ * samples is that fingerprint without these stages.
  */
 #include "plan/compile.h"
 

@@ -1,9 +1,9 @@
 /*
  * caches.c: the `cache` stages of a plan.
  *
- * A cache is keyed by what its samples are made of: the sources' identities and the stages before
- * it, of its own leaves alone. So a stage after it may change, and so may the other parts of a mix.
- * The format of entries and the versions of the image libraries are part of the key too.
+ * The key of a cache depends on what its samples are made of: the identities of the sources and the
+ * stages before it, only of its own leaves. So stages after it, and other parts of a mix, may
+ * change. The format of entries and the versions of the image libraries are part of the key too.
  */
 #include "cache/residents.h"
 #include "plan/compile.h"
@@ -13,8 +13,8 @@
 #define ENTRY_FORMAT 1    /* of what entry.c puts into an entry */
 #define TEXT_BYTES   1000 /* of the pipeline in a cache file, for people */
 
-/* The chain's text up to the cache, cut; without what makes no difference to a sample,
- * its order and other caches. */
+/* Sets the cache's text: the chain up to the cache, cut, without the stages that do not change
+ * samples (order stages and other caches). */
 static brim_status set_text(struct brim__compiler *compiler, struct brim__cache *cache,
                             const brim_pipeline *pipeline, size_t uses) {
     char text[TEXT_BYTES] = "";
@@ -31,7 +31,7 @@ static brim_status set_text(struct brim__compiler *compiler, struct brim__cache 
     return brim__arena_text(&compiler->plan->arena, text, &cache->pipeline);
 }
 
-/* If files are not checked, data of equal shapes are distinguished by their paths. */
+/* If files are not checked, paths distinguish data of equal shapes. */
 static brim_status enter_paths(struct brim__compiler *compiler, const brim_pipeline *pipeline,
                                uint64_t *fingerprint) {
     char *text;
@@ -55,7 +55,7 @@ static brim_status without_numbers(const brim_plan *plan) {
                                               plan->sequence.cause);
 }
 
-/* Of a cache on a device, which keeps rows as they are delivered. */
+/* Checks the place of a cache on a device, which keeps rows as they are delivered. */
 static brim_status check_device_cache(const brim_plan *plan, const struct brim__site *site) {
     return site->nested ? brim__fail(BRIM_STATUS_SYNTAX,
                                      "cache device: it keeps samples as they are delivered, and "
@@ -95,7 +95,7 @@ brim_status brim__check_residents(const struct brim__compiler *compiler) {
     return BRIM_OK;
 }
 
-/* What the user's code makes has no bytes to compare before it has run. */
+/* Samples that the user's code makes have no records to compare before it has run. */
 static brim_status check_content(const struct brim__leaf *leaf) {
     for (uint32_t s = 0; s < leaf->source_count; s++) {
         if (leaf->source[s]->callback) {
@@ -109,8 +109,8 @@ static brim_status check_content(const struct brim__leaf *leaf) {
     return BRIM_OK;
 }
 
-/* The leaf enters the cache's keys. With freeze its samples are others than without: those of
- * its first `frozen` steps. */
+/* Hashes the leaf into the cache's keys. With freeze its first `frozen` steps make other samples
+ * than without. */
 static brim_status enter_leaf(struct brim__compiler *compiler, struct brim__cache *cache,
                               const struct brim__site *site, struct brim__leaf *leaf,
                               uint32_t frozen) {
@@ -168,7 +168,7 @@ static brim_status compile_tier(struct brim__compiler *compiler, struct brim__ca
     return status;
 }
 
-/* Its samples are rows of batches, and no step of a program stores them. */
+/* For `cache device`: its samples are rows of batches, and no step of a program stores them. */
 static brim_status compile_residents(struct brim__compiler *compiler, struct brim__cache *cache,
                                      const struct brim__site *site) {
     brim_plan *plan = compiler->plan;
@@ -217,7 +217,7 @@ brim_status brim__compile_cache(struct brim__compiler *compiler, const struct br
                                     : compile_residents(compiler, cache, site);
     }
     plan->cache_count += status == BRIM_OK;
-    plan->stage[site->index].effect = cache->effect; /* written when it is known what fits */
+    plan->stage[site->index].effect = cache->effect; /* set by brim__plan_fit */
     return status;
 }
 

@@ -1,5 +1,5 @@
 /*
- * classes.c: the names that a source gives the labels of a field.
+ * classes.c: the names of a field's labels, from its source.
  */
 #include "plan/plan.h"
 

@@ -1,12 +1,12 @@
 /*
- * compile.c: from stages to sources, an order, and a program for each leaf.
+ * compile.c: makes sources, an order, and a program for each leaf from stages.
  *
  * A chain is one pipeline, the whole text or the text in parentheses. Its first stage opens sources
- * (one, several side by side in `zip`, or the chains of a `mix`) and so makes leaves; the stages
- * after it act on the order and on the programs of all leaves of the chain.
+ * (one, several side by side in `zip`, or the chains of a `mix`), which makes the leaves. The
+ * stages after it act on the order and on the programs of all leaves of the chain.
  *
- * Random keys come from a stage's position among the stages of its room and from its branch, so
- * that a transform added to a pipeline does not change its order.
+ * Random keys depend on a stage's position among the stages of its room and on its branch, so that
+ * adding a transform to a pipeline does not change its order.
  */
 #include "plan/compile.h"
 
@@ -70,7 +70,7 @@ static brim_status compile_order(struct brim__compiler *compiler, const struct b
     return status == BRIM_OK ? brim__effect_of_order(compiler, index) : status;
 }
 
-/* A transform after which the number of samples is not known. */
+/* Compiles a transform after which the number of samples is not known. */
 static brim_status compile_unplaced(struct brim__compiler *compiler, const struct brim__use *use,
                                     bool expands, bool nested) {
     brim_plan *plan = compiler->plan;
@@ -91,7 +91,7 @@ static brim_status compile_transform(struct brim__compiler *compiler, const stru
                                      bool nested) {
     brim_plan *plan = compiler->plan;
     bool drops = false, expands = false;
-    uint32_t noted = first_leaf; /* the leaf of which something is said */
+    uint32_t noted = first_leaf; /* the leaf that has the note */
     plan->stage[index].fused = 1;
     for (uint32_t i = first_leaf; i < plan->leaf_count; i++) {
         struct brim__program *program = &plan->leaf[i]->program;
@@ -103,7 +103,7 @@ static brim_status compile_transform(struct brim__compiler *compiler, const stru
         program->meaning = 0;
         program->note = NULL;
         program->stage = index;
-        /* samples of several parts have the same numbers */
+        /* samples of several parts have the same numbers, so the keys must differ */
         program->key = i == first_leaf ? key : brim__hash_words(key, i - first_leaf, 0);
         plan->leaf[i]->draws = brim__hash_words(plan->leaf[i]->draws, program->key, 0);
         const brim_status status = use->stage->add_transform(use, program);

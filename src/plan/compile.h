@@ -10,7 +10,7 @@
 
 #define BRIM__EFFECT_BYTES 1024
 
-/* A stage after `batch`: added when the layout of batches is known. */
+/* A stage after `batch`, which is added when the layout of batches is known. */
 struct brim__late_stage {
     const struct brim__use *use;
     uint32_t index;
@@ -27,7 +27,7 @@ struct brim__compiler {
     uint32_t late_count;
 };
 
-/* Where a stage stands. */
+/* The place of a stage. */
 struct brim__site {
     const struct brim__use *use;
     const brim_pipeline *pipeline; /* the chain, in which it is ... */
@@ -44,7 +44,7 @@ size_t brim__count_stages(const brim_pipeline *pipeline); /* with those in paren
 /* Begins the record of a stage: its name and full text. */
 brim_status brim__begin_stage(struct brim__compiler *compiler, const struct brim__use *use,
                               uint32_t *index);
-/* Room for the records of the fields after a stage; and one more of them. */
+/* begin_fields takes room for the records of the fields after a stage; add_field adds one. */
 brim_status brim__begin_fields(struct brim__compiler *compiler, uint32_t index, uint32_t most);
 brim_status brim__add_field(struct brim__compiler *compiler, uint32_t index, const char *name,
                             brim_form form, brim_dtype dtype, const struct brim__shape *shape);
@@ -52,7 +52,7 @@ brim_status brim__set_effect(struct brim__compiler *compiler, uint32_t index, co
 brim_status brim__effect_of_program(struct brim__compiler *compiler, uint32_t index,
                                     const struct brim__program *program, const char *note);
 brim_status brim__effect_of_order(struct brim__compiler *compiler, uint32_t index);
-/* Enters a stage into a fingerprint: its version and full text without paths. */
+/* Hashes a stage into a fingerprint: its version and full text without paths. */
 brim_status brim__enter_stage(struct brim__compiler *compiler, uint64_t *fingerprint,
                               const struct brim__use *use);
 
@@ -64,7 +64,8 @@ brim_status brim__open_leaf(struct brim__compiler *compiler, const struct brim__
  * after a stage. */
 brim_status brim__compile_cache(struct brim__compiler *compiler, const struct brim__site *site);
 void brim__cacheable(brim_plan *plan, uint32_t index, uint32_t first_leaf);
-/* All stages are known: whether a cache on the device may be among them. */
+/* To be called when all stages are known: fails if a cache on the device is not allowed with
+ * them. */
 brim_status brim__check_residents(const struct brim__compiler *compiler);
 
 /* batches.c: stages that act on whole batches: notes one, and, when the batches are

@@ -26,7 +26,7 @@ brim_status brim__begin_stage(struct brim__compiler *compiler, const struct brim
                               uint32_t *index) {
     brim_plan_stage *stage = &compiler->plan->stage[compiler->stage];
     *index = compiler->stage++;
-    assert(*index == use->number); /* so the pipeline's numbers are those of the plan */
+    assert(*index == use->number); /* the pipeline and the plan use the same numbers */
     stage->name = use->stage->info.name;
     stage->begin = use->begin;
     stage->end = use->end;
@@ -102,7 +102,7 @@ brim_status brim__effect_of_program(struct brim__compiler *compiler, uint32_t in
     return status == BRIM_OK ? brim__set_effect(compiler, index, text) : status;
 }
 
-/* Enters a stage into a fingerprint: its version and full text without paths. */
+/* Hashes a stage into a fingerprint: its version and full text without paths. */
 brim_status brim__enter_stage(struct brim__compiler *compiler, uint64_t *fingerprint,
                               const struct brim__use *use) {
     char small[1024];

@@ -1,5 +1,6 @@
 /*
- * device_layout.c: what of a batch goes to a device, and which fields are converted there.
+ * device_layout.c: the parts of a batch that go to a device, and the fields that are converted
+ * there.
  */
 #include "plan/plan.h"
 
@@ -8,8 +9,8 @@
 
 /* ------------------------------------------- conversions left to the device */
 
-/* The dimensions of a view in the order in which its elements lie, slowest first. False:
- * they do not lie close together in any order. */
+/* The dimensions of a view in the order of its elements in memory, slowest first. False: the
+ * elements are not contiguous in any order. */
 static bool find_natural(const struct brim__view *view, struct brim__view *natural) {
     uint32_t order[BRIM_MAX_RANK];
     *natural = *view;
@@ -43,7 +44,7 @@ static bool same_conversion(const struct brim__conversion *a, const struct brim_
     return same;
 }
 
-/* Whether a field of all leaves becomes what it is by the same table. */
+/* Whether a field has the same conversion by a table in all leaves. */
 static bool is_lookup(const brim_plan *plan, uint32_t f, struct brim__view *natural) {
     const struct brim__program_field *field = &plan->leaf[0]->program.field[f];
     const struct brim__conversion *pending = &field->pending;

@@ -1,14 +1,14 @@
 /*
- * device_layout.h: how a batch lies on a device.
+ * device_layout.h: the layout of a batch on a device.
  *
  *     staging slot (plan->delivered)            device slot
  *     | field 0 | field 1 | numbers | valid |   | field 0 | field 1 |      + a tail on the host:
  *                                                                          numbers, valid, offsets
  *
- * A field of pixels whose last change is a table's (uint8 to a float type, by scale and bias) stays
- * uint8 on the host, in its order there, if the device can do the rest: then a quarter of the bytes
- * are uploaded. It goes through memory that all slots use in turn (fixed), because copies and
- * conversions follow each other in one queue.
+ * If the last change of a field of pixels can be done by a table (uint8 to a float type, by scale
+ * and bias) and the device can do it, the field stays uint8 on the host, in its order there. For
+ * float32 only a quarter of the bytes is then uploaded. The bytes go through memory that all slots
+ * share (fixed), which is safe because copies and conversions follow each other in one queue.
  */
 #ifndef BRIM_DEVICE_LAYOUT_H
 #define BRIM_DEVICE_LAYOUT_H
@@ -40,8 +40,8 @@ struct brim__device_layout {
     uint64_t slot_bytes;
     uint64_t fixed_bytes;
     uint64_t tail_bytes, tail_valid; /* whole pages; where `valid` lies */
-    /* of rows that stay on the device: all of one, and where the numbers of a batch's lie in
-     * a staging slot and in the fixed memory */
+    /* for rows that stay on the device: the bytes of one, and the places of a batch's numbers in a
+     * staging slot and in the fixed memory */
     uint64_t resident_bytes, numbers, numbers_there;
     uint64_t resident_room; /* bytes for such rows that could be had when it was planned */
 };

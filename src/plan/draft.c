@@ -1,11 +1,10 @@
 /*
- * draft.c: the values of one stage, collected in the order in which they are
- * written.
+ * draft.c: collects the values of one stage in the order in which they are written.
  *
- * Values without a key fill the POSITIONAL arguments in their order; a list takes all that follow
- * until a key=value. WEIGHTED takes a number and then a pipeline, which together are one item.
- * Arguments that were not given get their defaults at the end, so that a use has the values of all
- * arguments.
+ * Values without a key fill the POSITIONAL arguments in their order. A list takes all following
+ * values up to a key=value. WEIGHTED takes a number and then a pipeline, which together are one
+ * item. Arguments that were not given get their defaults at the end, so that a use has the values
+ * of all arguments.
  */
 #include "plan/parse.h"
 
@@ -264,7 +263,7 @@ brim_status brim__draft_put(struct brim__draft *draft, size_t argument,
     return BRIM_OK;
 }
 
-/* Puts the default in place of what was not given. */
+/* Sets the default of an argument that was not given. */
 static brim_status put_fallback(struct brim__draft *draft, size_t argument) {
     const brim_argument_info *info = brim_stage_argument_at(&draft->stage->info, argument);
     brim_status status = BRIM_OK;

@@ -4,14 +4,13 @@
  *     minimum = what was there + arena + what sources hold + max(2, hold) slots + 1 scratch + window
  *     planned = minimum + workers x (stack, if not running, + scratch) + more slots + caches
  *
- * `hold` counts the batch that `next` is asked for among those that are lent: a consumer that
- * has hold - 1 of them leaves one slot to fill. Two is the least, so that a batch is made while
- * one is used.
+ * `hold` includes the batch that `next` will return. So a consumer that has hold - 1 batches leaves
+ * one slot to fill. The least is two slots, so that one batch is made while another is used.
  *
- * Above the minimum first come workers, up to what the runtime runs, then slots: up to one that
- * is never lent and two more, and of small ones one for each of up to four workers, because
- * there waking a thread costs as much as making a batch and a longer ring needs it less often.
- * Elastic memory of others counts as free, because it can be revoked.
+ * Memory above the minimum goes first to workers, up to the number that the runtime runs, and then
+ * to slots: up to one that is never lent and two more. If slots are small, there is one for each of
+ * up to four workers, because waking a thread then costs as much as making a batch, and a longer
+ * ring needs fewer wakes. Elastic memory of others counts as free, because it can be revoked.
  *
  * On a device the host's slots are staging slots: the minimum has two of them, in page-locked
  * memory, and max(2, hold) device slots. Host, page-locked and device memory must each have room
@@ -29,7 +28,7 @@
 #define STAGING      2 /* slots: one is filled while the other is copied */
 #define REASON_BYTES 960
 
-/* a * b and sums of it saturate: what does not fit 64 bits fits no budget. */
+/* a * b and sums of it saturate: a value that does not fit 64 bits fits no budget. */
 static uint64_t times(uint64_t a, uint64_t b) {
     uint64_t result;
     return brim__mul_overflows(a, b, &result) ? UINT64_MAX : result;
@@ -39,8 +38,8 @@ static uint64_t plus(uint64_t a, uint64_t b) {
     return brim__add_overflows(a, b, &result) ? UINT64_MAX : result;
 }
 
-/* What the caches of a kind would take of memory if they had all that they can use: those
- * in memory, or those in files, to write with. */
+/* The most memory that the caches of a kind can use: those in memory, or those in files, for
+ * writing. */
 static uint64_t caches(const brim_plan *plan, bool files) {
     uint64_t bytes = 0;
     for (const struct brim__cache *cache = plan->caches; cache != NULL; cache = cache->next) {
@@ -52,7 +51,8 @@ static uint64_t caches(const brim_plan *plan, bool files) {
     return bytes;
 }
 
-/* What opening takes for a while, before slots and scratch, to look at the caches' files. */
+/* The temporary memory that opening takes, before slots and scratch, to stamp the files of
+ * caches. */
 static uint64_t stamping(const brim_plan *plan) {
     uint64_t most = 0;
     for (uint32_t i = 0; i < plan->leaf_count; i++) {
@@ -67,7 +67,7 @@ static uint64_t stamping(const brim_plan *plan) {
     return most;
 }
 
-/* The source of which loading will hold most; NULL: none holds anything. */
+/* The source for which loading will hold the most memory; NULL: none holds anything. */
 static const struct brim__source *most_held(const brim_plan *plan) {
     const struct brim__source *most = NULL;
     for (uint32_t i = 0; i < plan->leaf_count; i++) {
@@ -81,7 +81,7 @@ static const struct brim__source *most_held(const brim_plan *plan) {
     return most;
 }
 
-/* Where one file is to blame for most of what is needed: which, and what can be done. */
+/* If one file causes most of the need, adds its name and advice to the text. */
 static void blame(const brim_plan *plan, uint64_t needed, char *text, size_t bytes) {
     const struct brim__program *worst = &plan->leaf[0]->program;
     char size[BRIM__SIZE_TEXT];
@@ -152,7 +152,7 @@ static void explain_kind(brim_plan *plan, brim_memory kind, uint64_t needed, uin
         holders[0] != '\0' ? holders : "no budget", pinned ? "" : "hold fewer, ");
 }
 
-/* What a plan needs of a device and of page-locked memory. */
+/* Sums the device memory and page-locked memory that a plan needs. */
 static void need_device(brim_plan *plan) {
     brim_plan_info *info = &plan->info;
     const struct brim__device_layout *on_device = &plan->on_device;
@@ -166,7 +166,7 @@ static void need_device(brim_plan *plan) {
     info->planned_pinned_bytes = info->minimum_pinned_bytes;
 }
 
-/* How much of that there is; false: it does not fit. */
+/* Finds how much of these is available; false: the need does not fit. */
 static bool fit_device(brim_plan *plan, char *reason) {
     brim_plan_info *info = &plan->info;
     const struct brim__device_layout *on_device = &plan->on_device;
@@ -186,7 +186,7 @@ static bool fit_device(brim_plan *plan, char *reason) {
         left -= on_device->slot_bytes;
         info->planned_device_bytes += on_device->slot_bytes;
     }
-    if (plan->device_cache != NULL) { /* it takes what is free, now or when others leave */
+    if (plan->device_cache != NULL) { /* it takes memory that is free, now or later */
         const uint64_t most =
             brim__residents_most_bytes(plan->device_cache->count, plan->device_cache->most_bytes);
         plan->on_device.resident_room = left;
@@ -198,7 +198,7 @@ static bool fit_device(brim_plan *plan, char *reason) {
     return true;
 }
 
-/* What the batch stage puts out, and what its slots need. */
+/* Describes the batch stage: its fields and the memory of its slots. */
 static brim_status describe_batches(brim_plan *plan) {
     const brim_plan_info *info = &plan->info;
     char text[160];
@@ -220,7 +220,7 @@ static brim_status describe_batches(brim_plan *plan) {
     return brim__arena_text(&plan->arena, text, &plan->batch_stage->effect);
 }
 
-/* What a cache keeps, in words: all of an epoch, and how much of that fits into `left`. */
+/* Describes what a cache keeps: the bytes of an epoch, and how much of that fits into `left`. */
 static void describe_cache(const brim_plan *plan, struct brim__cache *cache, uint64_t left) {
     char *text = cache->effect, size[BRIM__SIZE_TEXT], whole[BRIM__SIZE_TEXT];
     const size_t bytes = sizeof cache->effect;
@@ -251,10 +251,10 @@ static void describe_caches(const brim_plan *plan, uint64_t left) {
     }
 }
 
-/* What fitting adds up, in bytes of host memory. */
+/* Sums for fitting, in bytes of host memory. */
 struct amounts {
-    uint64_t needed;    /* that is not taken yet: what loading holds, and what then runs */
-    uint64_t whole;     /* that, and all that is there when the loader opens */
+    uint64_t needed;    /* that is not taken yet, for loading and running */
+    uint64_t whole;     /* `needed`, and all that is already taken when the loader opens */
     uint64_t available; /* to the loader now */
 };
 
@@ -263,12 +263,12 @@ static uint32_t lendable(const brim_plan_info *info) {
     return (uint32_t)brim__max(LEAST_SLOTS, info->hold);
 }
 
-/* Small slots are worth having one for each worker, up to this many. */
+/* If slots are small, one for each worker is useful, up to this many. */
 static uint32_t more_if_small(const brim_plan_info *info) {
     return info->slot_bytes <= SMALL_SLOT ? MORE_SMALL : 0;
 }
 
-/* How many slots and threads there must be and may be, as the options say. */
+/* Counts the slots and threads that the options require and allow. */
 static brim_status count_slots(brim_plan *plan, const struct brim__plan_request *request) {
     const brim_open_options *options = request->options;
     brim_plan_info *info = &plan->info;
@@ -296,8 +296,8 @@ static brim_status count_slots(brim_plan *plan, const struct brim__plan_request 
     plan->thread_cap = options->threads < 0
                            ? request->threads
                            : (uint32_t)brim__min((uint64_t)options->threads, request->threads);
-    /* records for all that there may ever be, so that the minimum does not depend on
-     * threads; slots= means those that are lent */
+    /* records for the most slots that are possible, so that the minimum does not depend on threads;
+     * slots= counts those that are lent */
     const uint32_t more = (uint32_t)brim__max(MORE_SLOTS, options->beyond);
     const uint32_t lent_cap = options->slots != 0 ? options->slots : info->hold + 1 + more;
     if (plan->on_device.used) {
@@ -312,7 +312,7 @@ static brim_status count_slots(brim_plan *plan, const struct brim__plan_request 
     return BRIM_OK;
 }
 
-/* What an epoch has and what a batch is. */
+/* Counts the samples and batches of an epoch, and the rows of a batch. */
 static void count_batches(brim_plan *plan) {
     brim_plan_info *info = &plan->info;
     info->samples = brim__order_count(&plan->order);
@@ -327,7 +327,8 @@ static void count_batches(brim_plan *plan) {
     info->field_count = plan->delivered.output_count;
 }
 
-/* The minimum: what is there, what loading and running need, and what opening needed. */
+/* Adds up the minimum: the memory that is taken, the need of loading and running, and the need of
+ * opening. */
 static brim_status add_up_minimum(brim_plan *plan, const struct brim__plan_request *request,
                                   struct amounts *amounts) {
     brim_plan_info *info = &plan->info;
@@ -341,7 +342,7 @@ static brim_status add_up_minimum(brim_plan *plan, const struct brim__plan_reque
     amounts->needed = plus(held, brim__max(running, stamping(plan)));
     amounts->whole = plus(plus(request->base_bytes, taken), amounts->needed);
     amounts->available = brim__budget_available(plan->budget, BRIM_MEMORY_HOST);
-    /* opening may have needed more for a while, to build an index or count labels */
+    /* opening may have needed more temporarily, to build an index or count labels */
     brim_budget_info opening = BRIM_BUDGET_INFO_INIT;
     const brim_status status = brim_budget_read(plan->budget, BRIM_MEMORY_HOST, &opening);
     if (status != BRIM_OK) {
@@ -382,7 +383,7 @@ static void spend_rest(brim_plan *plan, const struct brim__plan_request *request
         left -= cost;
         used += cost;
     }
-    /* without memory to write with a cache in a file keeps nothing: before more slots */
+    /* before more slots, because without this memory a cache in a file keeps nothing */
     const uint64_t writing = brim__min(caches(plan, true), left);
     left -= writing;
     used += writing;
@@ -390,7 +391,7 @@ static void spend_rest(brim_plan *plan, const struct brim__plan_request *request
         times(info->device_slots - info->minimum_device_slots, plan->on_device.tail_bytes);
     used += brim__min(left, tails);
     left -= brim__min(left, tails);
-    /* of the records for small slots only as many are filled as there are workers */
+    /* small slots are made only for as many workers as there are */
     const bool chosen = !plan->on_device.used && request->options->slots != 0;
     const uint32_t small = chosen ? 0 : more_if_small(info);
     const uint32_t most = plan->slot_cap - small + (uint32_t)brim__min(small, plan->thread_cap);
@@ -403,7 +404,7 @@ static void spend_rest(brim_plan *plan, const struct brim__plan_request *request
         used += info->slot_bytes;
     }
     used = brim__max(used, info->minimum_bytes);
-    /* above it caches take what is free, now or when others leave */
+    /* caches may take more than this if memory is free, now or later */
     info->planned_bytes =
         brim__max(used, brim__min(plus(used, caches(plan, false)), info->limit_bytes));
     describe_caches(plan, left);
@@ -418,8 +419,8 @@ brim_status brim__plan_fit(brim_plan *plan, const struct brim__plan_request *req
     brim_status status = count_slots(plan, request);
     if (status == BRIM_OK) {
         count_batches(plan);
-        /* everything that the arena will ever hold is taken before it is measured, the
-         * text of a refusal too: the minimum does not depend on whether it fits */
+        /* everything in the arena is taken before it is measured, even the text of a refusal, so
+         * that the minimum does not depend on whether the plan fits */
         status = brim__arena_take(&plan->arena, REASON_BYTES, &reason);
     }
     if (status == BRIM_OK) {

@@ -1,5 +1,5 @@
 /*
- * indexes.c: the indexes that a plan's sources opened, as its users see them.
+ * indexes.c: lists the indexes that a plan's sources opened, for the public plan.
  */
 #include "base/struct.h"
 #include "plan/plan.h"

@@ -1,16 +1,15 @@
 /*
- * labels.c: the labels of samples, for order stages that use them.
+ * labels.c: reads the labels of samples, for order stages that use them.
  *
- * A label is the value of a field as the source gives it: an integer or a bool, or
- * a hash of its text. Neighbours are fetched together, through a buffer that is
- * charged for the time of the call. A source that is held in memory is loaded here,
- * and stays loaded.
+ * A label is the value of a field as the source gives it: an integer or a bool, or a hash of its
+ * text. Neighbours are fetched together, into a buffer that is charged during the call. A source
+ * that is held in memory is loaded here, and stays loaded.
  */
 #include "plan/plan.h"
 
 #define RUN 64
 
-/* Which source and field of a leaf a name means. */
+/* Finds the source and field of a leaf for a name. */
 static brim_status find_field(const struct brim__leaf *leaf, const char *name, uint32_t *source,
                               uint32_t *field) {
     for (uint32_t s = 0; s < leaf->source_count; s++) {
@@ -47,7 +46,7 @@ static void read_label(const struct brim__source_field *field, struct brim__conv
     *label = (int64_t)brim__hash(span->data, span->count * brim_dtype_bytes(field->view.dtype), 0);
 }
 
-/* Labels of `count` neighbouring samples of one leaf. */
+/* Reads the labels of `count` neighbouring samples of one leaf. */
 static brim_status read_run(brim_plan *plan, const struct brim__leaf *leaf, const char *name,
                             uint64_t sample, uint64_t count, uint8_t *buffer, int64_t *labels) {
     uint32_t s = 0, f = 0;

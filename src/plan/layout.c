@@ -19,7 +19,7 @@ void brim__append_field(char *text, size_t bytes, const char *name, brim_form fo
              form != BRIM_FORM_DENSE ? "up to " : "", brim__shape_text(shape, shape_text));
 }
 
-/* Fields that are not dense agree in all but their bound. */
+/* Whether two shapes agree. Fields that are not dense may differ in their bound. */
 static bool same_shape(const struct brim__program_field *a, const struct brim__program_field *b) {
     struct brim__shape left = a->pending.from.shape, right = b->pending.from.shape;
     if (a->form != b->form) {
@@ -57,7 +57,7 @@ static brim_status check_same_fields(const brim_plan *plan, uint32_t other) {
                       left, other + 1, right);
 }
 
-/* The fields that the programs give, the longest bound of all leaves for each. */
+/* Collects the fields of the programs, each with the longest bound of all leaves. */
 static void collect_outputs(brim_plan *plan) {
     struct brim__layout *layout = &plan->made;
     const struct brim__program *program = &plan->leaf[0]->program;
@@ -79,7 +79,7 @@ static void collect_outputs(brim_plan *plan) {
     }
 }
 
-/* From *offset on; false: it does not fit 64 bits. */
+/* Places an output from *offset on; false: it does not fit 64 bits. */
 static bool place_output(struct brim__output *output, uint64_t rows, uint64_t area,
                          uint64_t *offset) {
     const uint64_t element = brim_dtype_bytes(output->dtype);
@@ -143,7 +143,7 @@ brim_status brim__layout_append(struct brim__layout *layout) {
     return status;
 }
 
-/* What one thread needs: the sources' buffers, then the program's values. */
+/* Computes the scratch of a thread: the sources' buffers, then the program's values. */
 static brim_status size_scratch(brim_plan *plan) {
     uint64_t most = 1;
     for (uint32_t i = 0; i < plan->leaf_count; i++) {
@@ -175,7 +175,7 @@ static brim_status size_scratch(brim_plan *plan) {
     return BRIM_OK;
 }
 
-/* Scratch that was only sized when all stages were known. */
+/* Adds scratch to stages whose size was known only after all stages were added. */
 static void count_late(brim_plan *plan, const struct brim__program *program) {
     for (uint32_t i = 0; i < program->step_count; i++) {
         brim_plan_stage *stage = &plan->stage[program->step[i]->stage];

@@ -3,11 +3,11 @@
  *
  *     | field 0: rows x row_bytes | its lengths | field 1 ... | numbers | valid | outcome |
  *
- * While rows are made, every field has its rows at equal distances, those that are not dense at the
- * distance of their bound, with the number of elements of each in `lengths`. When a batch is
- * complete they are brought into the form that the user sees (engine/place.c). Stages on whole
- * batches may put other fields after the page that ends all this (batching/batch_program.h); then
- * the consumer sees those.
+ * While rows are made, the rows of every field are at equal distances. The rows of a field that is
+ * not dense are at the distance of its bound, with the number of elements of each in `lengths`.
+ * When a batch is complete, the rows are converted to the form that the user sees (engine/place.c).
+ * Stages on whole batches may put other fields after the last page of this
+ * (batching/batch_program.h); the consumer then sees those.
  */
 #ifndef BRIM_LAYOUT_H
 #define BRIM_LAYOUT_H
@@ -19,7 +19,7 @@ struct brim__output {
     char name[BRIM_NAME_BYTES];
     brim_dtype dtype;
     brim_form form; /* while rows are made */
-    bool padded;    /* not dense, but the user sees it filled up */
+    bool padded;    /* not dense, but padded for the user */
     uint8_t pad_value[16];
     struct brim__shape shape; /* of one sample; not dense: dim[0] is the bound */
     uint64_t row_bytes;       /* from row to row */
@@ -37,20 +37,20 @@ struct brim__layout {
     uint64_t bytes; /* whole pages */
 };
 
-/* What became of a row; one byte each at outcome_offset. */
+/* The outcome of a row; one byte for each row at outcome_offset. */
 enum brim__row_outcome {
     BRIM__ROW_MADE = 0,
     BRIM__ROW_BAD = 1,
-    BRIM__ROW_DROPPED = 2, /* by a filter, or there is no such row of an expansion */
+    BRIM__ROW_DROPPED = 2, /* by a filter, or past the end of an expansion */
     BRIM__ROW_FAILED = 3,  /* sequenced: delivering it must fail */
 };
 
-/* Fills in the offsets of outputs whose name, dtype, form, shape and padding are
- * set. area: 0, or elements of the first dimension that padded fields have in a
- * whole batch, whatever its rows. */
+/* Fills in the offsets of outputs whose name, dtype, form, shape and padding are set. area: 0, or
+ * the most elements of the first dimension that a padded field has in a whole batch, for any number
+ * of rows. */
 brim_status brim__layout_place(struct brim__layout *layout, uint64_t rows, uint64_t area);
-/* The same for outputs, all dense, that have taken the place of those of a layout: they come after
- * all its fields, and have as many rows. Its data about rows stay. */
+/* The same for outputs, all dense, that replace those of a layout. They come after all its fields
+ * and have the same number of rows. The layout's data about rows do not change. */
 brim_status brim__layout_append(struct brim__layout *layout);
 
 static inline uint64_t *brim__layout_ids(const struct brim__layout *layout, uint8_t *memory) {

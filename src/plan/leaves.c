@@ -1,5 +1,5 @@
 /*
- * leaves.c: opening sources: one, or several side by side in `zip`; and loading them.
+ * leaves.c: opens sources, one or several side by side in `zip`, and loads them.
  */
 #include "plan/compile.h"
 
@@ -20,7 +20,7 @@ static brim_status new_leaf(struct brim__compiler *compiler, struct brim__leaf *
     return status;
 }
 
-/* What a failure calls a source whose files it does not know: its first path or binding. */
+/* The name of a source in a failure that names no file: its first path or binding. */
 static brim_status name_source(struct brim__arena *arena, const struct brim__use *use,
                                const char **name) {
     char text[BRIM_NAME_BYTES + 2];
@@ -55,7 +55,7 @@ static brim_status open_source(struct brim__compiler *compiler, const struct bri
     if (status != BRIM_OK) {
         return status;
     }
-    /* entered before it is opened: a half-opened one is closed with the plan */
+    /* counted before it is opened, so that a half-opened one is closed with the plan */
     const uint32_t s = leaf->source_count++;
     leaf->source[s] = source;
     leaf->source_stage[s] = index;
@@ -102,7 +102,7 @@ static brim_status open_source(struct brim__compiler *compiler, const struct bri
     return status == BRIM_OK ? brim__set_effect(compiler, index, text) : status;
 }
 
-/* What a stage with several sources opens its parts with. */
+/* The arguments of a stage with several sources for opening its parts. */
 struct zipping {
     struct brim__compiler *compiler;
     const char *stage;

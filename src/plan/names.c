@@ -14,7 +14,7 @@
 static const struct brim__leaf *find_leaf(const brim_plan *plan, uint64_t sample) {
     for (uint32_t i = 0; i < plan->leaf_count; i++) {
         if (sample - plan->leaf[i]->first_id < plan->leaf[i]->count) {
-            return plan->leaf[i]; /* numbers below first_id have wrapped round */
+            return plan->leaf[i]; /* below first_id the difference wraps */
         }
     }
     return NULL;
@@ -57,7 +57,7 @@ brim_status brim_plan_sample_name(const brim_plan *plan, uint64_t sample, char *
     }
     status = name_of(plan, leaf, sample - leaf->first_id, name);
     const size_t needed = strlen(name) + 1;
-    if (status == BRIM_OK && needed > text_bytes) { /* half a path would be another file's */
+    if (status == BRIM_OK && needed > text_bytes) { /* part of a path may be another path */
         status =
             brim__fail(BRIM_STATUS_INVALID, "sample %llu: its name needs %zu bytes, text has %zu",
                        (unsigned long long)sample, needed, text_bytes);

@@ -11,10 +11,9 @@
  * a comma. In quotes a backslash before a quote or a backslash makes it an ordinary character;
  * before any other character the backslash is an ordinary character.
  *
- * Which characters end a word depends on the argument that it is for, so there
- * are no separate tokens: the parser walks over the text once and knows at each
- * value which argument comes next. The text may be hostile: recursion is as
- * deep as BRIM__PIPELINE_DEPTH, and memory is bounded by the text's length.
+ * The characters that end a word depend on its argument, so there is no separate lexer: the parser
+ * reads the text once and knows at each value which argument comes next. The text may be hostile:
+ * the depth of recursion is bounded by BRIM__PIPELINE_DEPTH, and memory by the text's length.
  */
 #include "plan/parse.h"
 
@@ -55,7 +54,7 @@ static bool is_control(char c) {
     return (unsigned char)c < 0x20 || c == 0x7f;
 }
 
-/* Moves over one character, broken ones byte by byte. */
+/* The bytes of one character; 1 for a byte that is not valid UTF-8. */
 static size_t step(const char *text) {
     const size_t bytes = character_bytes(text);
     return bytes == 0 ? 1 : bytes;
@@ -136,8 +135,8 @@ static bool is_quote(char c) {
     return c == '"' || c == '\'';
 }
 
-/* Where the stage that begins at `begin` ends, as far as can be told of a text that is wrong:
- * at a '|' or a ')' of its own, or with the text. */
+/* The end of the stage that begins at `begin`, in a text that may be wrong: its '|' or ')', or the
+ * end of the text. */
 static size_t stage_end(const struct brim__reading *reading, size_t begin) {
     const char *text = reading->text;
     size_t at = begin, end = begin, depth = 0;
@@ -186,7 +185,7 @@ brim_status brim__complain(const struct brim__reading *reading, size_t at, const
     return brim__at_stage(status, &spot);
 }
 
-/* What other libraries call it, in any case and without '_', and what it is here. */
+/* Names of other libraries, in lower case and without '_', and the stages here. */
 static const struct {
     const char *foreign, *here;
 } hints[] = {
@@ -203,7 +202,7 @@ static const struct {
     { "limit", "take" },
 };
 
-/* Whether they differ only in case and '_': RandomResizedCrop, random_resized_crop. */
+/* Whether two names differ only in case and '_': RandomResizedCrop, random_resized_crop. */
 static bool is_same_name(const char *a, const char *b) {
     for (;; a++, b++) {
         a += strspn(a, "_");
@@ -217,7 +216,7 @@ static bool is_same_name(const char *a, const char *b) {
     }
 }
 
-/* The stage that was meant by a name that is none; NULL: no idea. */
+/* The stage that an unknown name probably means; NULL: no guess. */
 static const char *find_meant(const char *name, const char *const *names, size_t count) {
     for (size_t i = 0; i < BRIM__COUNT(hints); i++) {
         if (is_same_name(name, hints[i].foreign)) {
@@ -267,7 +266,7 @@ static bool at_end(const struct parser *parser) {
     return parser->at == parser->reading.length;
 }
 
-/* White space and comments. */
+/* Skips white space and comments. */
 static void skip_blank(struct parser *parser) {
     while (is_blank(peek(parser)) || peek(parser) == '#') {
         if (peek(parser) == '#') {
@@ -278,7 +277,7 @@ static void skip_blank(struct parser *parser) {
     }
 }
 
-/* Where the word that begins here ends. */
+/* The end of the word that begins here. */
 static size_t word_end(const struct parser *parser, bool commas) {
     size_t end = parser->at;
     for (;; end++) {
@@ -299,7 +298,7 @@ static brim_status copy_bytes(struct parser *parser, size_t begin, size_t end, c
     return status;
 }
 
-/* A control character that is not white space may stand in quotes only. */
+/* Fails for a control character that is not white space: these are allowed only in quotes. */
 static brim_status refuse_control(const struct parser *parser) {
     const char c = peek(parser);
     if (at_end(parser) || is_blank(c) || !is_control(c)) {
@@ -371,7 +370,7 @@ static brim_status parse_nested(struct parser *parser, size_t depth, brim_pipeli
     return status;
 }
 
-/* Says what is wrong where a value should begin. */
+/* The error if there is no value where one should begin. */
 static brim_status value_missing(const struct parser *parser) {
     const brim_status status = refuse_control(parser);
     if (status != BRIM_OK) {
@@ -430,7 +429,7 @@ static brim_status parse_values(struct parser *parser, size_t depth, struct brim
     const bool commas = brim__takes_several(brim_stage_argument_at(&draft->stage->info, argument));
     brim_status status = parse_value(parser, depth, draft, argument);
     while (status == BRIM_OK && peek(parser) == ',') {
-        if (!commas) { /* only after quotes and parentheses: a word would have gone on */
+        if (!commas) { /* only after quotes and parentheses: a word contains the comma */
             const char *name = brim_stage_argument_at(&draft->stage->info, argument)->name;
             status = brim__complain(&parser->reading, parser->at, "%s: %s takes one value",
                                     draft->stage->info.name, name);

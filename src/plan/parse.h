@@ -1,7 +1,7 @@
 /*
- * parse.h: from spelled values to the arguments of a stage.
+ * parse.h: makes the arguments of a stage from the text of values.
  *
- * Text and the builder both come here, so that they have the same checks:
+ * Texts and the builder both use this code, so they have the same checks:
  *
  *     text             --parse.c-----+
  *                                    +--> raw values --draft.c--> brim__use
@@ -16,14 +16,13 @@
 
 #include "plan/pipeline.h"
 
-/* Rows in which names are looked up. */
+/* The rows in which names are looked up. */
 struct brim__table {
     const struct brim__stage *const *rows;
     size_t count;
 };
 
-/* What is being read: where names are looked up, where copies are made and what
- * messages point into. */
+/* The context of reading: the table for names, the arena for copies and the text for messages. */
 struct brim__reading {
     struct brim__table table;
     struct brim__arena *arena;
@@ -65,12 +64,12 @@ struct brim__draft {
 
 /* ---------------------------------------------------------------- parse.c */
 
-/* BRIM_STATUS_SYNTAX with the place, the message, and the piece of text with a caret; the failure
- * says which stage it is. */
+/* BRIM_STATUS_SYNTAX with the place, the message, and the piece of text with a caret. Adds the
+ * stage to the failure. */
 brim_status brim__complain(const struct brim__reading *reading, size_t at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* A value fit for a message: cut when long, control characters and what is not
- * UTF-8 shown as '?'. Returns `shown`. */
+/* Makes a value fit for a message: cuts a long one, and replaces control characters and bytes that
+ * are not UTF-8 by '?'. Returns `shown`. */
 #define BRIM__SHOWN 176
 const char *brim__show(char shown[BRIM__SHOWN], const char *text);
 /* Characters in the first `bytes` bytes. */
@@ -87,7 +86,7 @@ brim_status brim__pipeline_parse(struct brim__table table, const char *text,
 /* brim_pipeline_add with any table. */
 brim_status brim__pipeline_add(struct brim__table table, brim_pipeline *pipeline, const char *stage,
                                const brim_argument *arguments, size_t count);
-/* A place for one more use, from the arena given; the caller counts it. */
+/* Makes room for one more use, from the given arena; the caller counts it. */
 brim_status brim__pipeline_room(struct brim__arena *arena, brim_pipeline *pipeline,
                                 struct brim__use **use);
 /* Makes pipeline->text. */
@@ -97,14 +96,14 @@ brim_status brim__pipeline_keep_text(brim_pipeline *pipeline);
 
 enum brim__outcome { BRIM__GOOD, BRIM__MALFORMED, BRIM__TOO_LARGE, BRIM__OUT_OF_RANGE };
 
-/* Several values may be given: commas separate them. */
+/* Whether several values, separated by commas, are allowed. */
 static inline bool brim__takes_several(const brim_argument_info *info) {
     return (info->flags & BRIM_ARGUMENT_FLAG_LIST) != 0 || info->type == BRIM_TYPE_WEIGHTED;
 }
-/* One value; of WEIGHTED the weight. Takes no memory: item->text lies in `text`. */
+/* Reads one value; for WEIGHTED the weight. Takes no memory: item->text points into `text`. */
 enum brim__outcome brim__value_read(const brim_argument_info *info, const char *text,
                                     enum brim__spelling spelling, struct brim__item *item);
-/* "an integer from 1 to 64": what the argument takes. */
+/* The values that an argument allows: "an integer from 1 to 64". */
 #define BRIM__WANTED 320
 void brim__value_wanted(const brim_argument_info *info, char wanted[BRIM__WANTED]);
 /* Copies the first value of a default, or of the rest of one, to `piece`;
@@ -112,7 +111,7 @@ void brim__value_wanted(const brim_argument_info *info, char wanted[BRIM__WANTED
 #define BRIM__PIECE_BYTES 128
 const char *brim__fallback_piece(const brim_argument_info *info, const char *rest,
                                  char piece[BRIM__PIECE_BYTES]);
-/* The values are the argument's default. */
+/* Whether the values are the argument's default. */
 bool brim__values_default(const brim_argument_info *info, const struct brim__values *values);
 
 /* ---------------------------------------------------------------- draft.c */
@@ -124,7 +123,7 @@ brim_status brim__draft_next(struct brim__draft *draft, size_t at, size_t *argum
 /* The argument of that name. again: a list that has values may get more. */
 brim_status brim__draft_key(struct brim__draft *draft, const char *key, size_t at, bool again,
                             size_t *argument);
-/* Refuses a pipeline where the argument takes none. */
+/* Fails if the argument does not take a pipeline. */
 brim_status brim__draft_opens(const struct brim__draft *draft, size_t argument, size_t at);
 brim_status brim__draft_put(struct brim__draft *draft, size_t argument,
                             const struct brim__raw *raw);
@@ -132,8 +131,8 @@ brim_status brim__draft_end(struct brim__draft *draft, struct brim__use *use);
 
 /* ---------------------------------------------------------------- print.c */
 
-/* The shortest text that reads as the same number, with a '.' or an exponent,
- * whatever the locale. */
+/* The shortest text that reads as the same number, with a '.' or an exponent, under every
+ * locale. */
 #define BRIM__REAL_TEXT 32
 void brim__real_text(double value, char text[BRIM__REAL_TEXT]);
 /* Bytes, or a whole number of KiB, MiB or GiB. */
@@ -141,8 +140,8 @@ void brim__bytes_text(int64_t bytes, char text[BRIM__SIZE_TEXT]);
 /* All stages, like brim__use_text. */
 size_t brim__pipeline_write(const brim_pipeline *pipeline, bool full, bool without_paths,
                             char *text, size_t bytes);
-/* Write the text that is to be the pipeline's: all of it, and one use more after its first `at`
- * bytes. Stages and values learn where they stand in it. */
+/* Write the pipeline's own text: all of it, or one more use after its first `at` bytes. They also
+ * set the positions of stages and values in the text. */
 void brim__pipeline_mark(brim_pipeline *pipeline, char *text, size_t bytes);
 void brim__use_mark(brim_pipeline *pipeline, struct brim__use *use, char *text, size_t at,
                     size_t bytes);

@@ -1,12 +1,12 @@
 /*
- * pipeline.c: pipelines as objects: made, built stage by stage, cut, copied, freed.
+ * pipeline.c: pipelines as objects: makes, extends, cuts, copies and frees them.
  *
- * A pipeline and all that its values point to live in one arena; a nested pipeline is a struct in
- * the arena of the outermost one and has neither its own arena nor a text. The text of the
- * outermost is made whenever it changes, so that reading it is safe from any thread.
+ * A pipeline and everything that its values point to are in one arena. A nested pipeline is a
+ * struct in the arena of the outermost one and has neither its own arena nor a text. The text of
+ * the outermost pipeline is made at every change, so that reading it is safe from any thread.
  *
- * Adding a stage uses a separate arena until only memory can fail, so that a refused stage changes
- * nothing.
+ * Adding a stage uses a separate arena until only a lack of memory can make it fail, so that a
+ * refused stage changes nothing.
  */
 #include "base/struct.h"
 #include "plan/parse.h"
@@ -69,7 +69,7 @@ brim_status brim__pipeline_room(struct brim__arena *arena, brim_pipeline *pipeli
     return BRIM_OK;
 }
 
-/* A text of `length` bytes must be one that can be parsed again. */
+/* Fails if a text of `length` bytes would be too long to be parsed again. */
 static brim_status check_length(size_t length) {
     if (length > BRIM__PIPELINE_BYTES) {
         return brim__fail(BRIM_STATUS_SYNTAX,
@@ -197,8 +197,8 @@ static size_t depth_of(const brim_pipeline *pipeline) {
     return deepest;
 }
 
-/* The value that an argument spells. Numbers are written out, so that they pass
- * the same checks as in a text. */
+/* Makes the raw value of an argument. Numbers are written as text, so that they get the same checks
+ * as in a text. */
 static brim_status spell(const struct brim__draft *draft, const brim_argument *argument,
                          struct brim__raw *raw) {
     const char *stage = draft->stage->info.name;
@@ -237,8 +237,7 @@ static brim_status spell(const struct brim__draft *draft, const brim_argument *a
                       (int)argument->kind);
 }
 
-/* Checks everything; what `use` points to lies in the reading's arena and in
- * the caller's arguments. */
+/* Checks everything. *use points into the reading's arena and the caller's arguments. */
 static brim_status draft_use(const struct brim__reading *reading, const char *name,
                              const brim_argument *arguments, size_t count, struct brim__use *use) {
     const struct brim__stage *stage;
@@ -269,7 +268,7 @@ static brim_status draft_use(const struct brim__reading *reading, const char *na
     return status == BRIM_OK ? brim__draft_end(&draft, use) : status;
 }
 
-/* Puts a checked use at the end; memory is all that can be refused. */
+/* Adds a checked use at the end. Only a lack of memory can make it fail. */
 static brim_status append(brim_pipeline *pipeline, const struct brim__use *use) {
     static const char bar[] = " | ";
     const size_t before = strlen(pipeline->text);
@@ -349,7 +348,7 @@ brim_status brim_pipeline_cut(brim_pipeline *pipeline, size_t count) {
                           "brim_pipeline_cut: the pipeline has %zu stages, so it cannot keep %zu",
                           pipeline->use_count, count);
     }
-    /* what is kept is copied, so that the memory stays bounded by the text */
+    /* the remaining stages are copied, so that memory stays bounded by the text */
     brim_pipeline first = *pipeline, *kept;
     first.use_count = count;
     const brim_status status = brim_pipeline_copy(&first, &kept);

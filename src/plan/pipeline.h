@@ -19,7 +19,7 @@ struct brim_pipeline {
     struct brim__use *use;
     size_t use_count, use_capacity;
     char *text;           /* canonical, without defaults; made by every change; NULL if nested */
-    uint32_t stage_count; /* in it, with those in parentheses; of the outermost alone */
+    uint32_t stage_count; /* in it, with those in parentheses; only of the outermost */
 };
 
 /* The table: rows in the order of rooms. */

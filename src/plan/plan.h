@@ -2,15 +2,15 @@
  * plan.h: a pipeline fitted into a budget.
  *
  * Building a plan opens the sources, composes the order, compiles one program for each leaf, lays
- * out a slot, and works out the minimum and how many threads and slots fit above it. Of a source
- * only headers are read, and labels if the order needs them; memory that the source will hold is
- * counted now and taken when the loader loads it. The plan's permanent data are in one arena,
+ * out a slot, and computes the minimum and how many threads and slots fit above it. Only the
+ * headers of a source are read, and labels if the order needs them. Memory that a source will hold
+ * is counted now and taken when the loader loads it. The plan's permanent data are in one arena,
  * charged to the budget of the future loader; a loader takes the plan over.
  *
  *     leaf 0: sources side by side ─ program ─┐
  *     leaf 1: (another part of a mix) ────────┴─► rows of a slot:
  *
- *     (layout.h), straight into a batch, or into a chunk from which a sequencer
+ *     (layout.h), directly into a batch, or into a chunk from which a sequencer
  *     fills batches (sequence.h)
  */
 #ifndef BRIM_PLAN_H
@@ -53,7 +53,7 @@ struct brim__leaf {
     bool hashed;     /* a cache compares the content of each sample's records */
 };
 
-/* What a plan is made for. */
+/* The arguments for making a plan. */
 struct brim__plan_request {
     brim_budget *budget; /* the loader's own node; the plan holds a reference */
     uint64_t base_bytes; /* counted at the root before any loader, and the node itself */
@@ -73,7 +73,7 @@ struct brim_plan {
     struct brim__order order;
     struct brim__batching batching;
     struct brim__shard shard;      /* how rows become batches */
-    struct brim__shard deliveries; /* how positions become what workers fill: the same, or chunks */
+    struct brim__shard deliveries; /* the same for what workers fill: batches, or chunks */
     struct brim__sequence sequence;
     struct brim__serial *serials;
     struct brim__index *indexes;      /* newest first */
@@ -98,7 +98,7 @@ struct brim_plan {
     struct {
         brim_memory kind;
         uint64_t bytes;
-    } lacking;   /* what it does not fit for; 0: it fits */
+    } lacking;   /* the kind that is short, and the need; 0: it fits */
     void *extra; /* what extra_bytes asked for, zeroed: the loader */
     struct brim__batch_step batch_step[BRIM__BATCH_STEPS]; /* of the last stages, one each */
     uint32_t batch_steps;
@@ -115,26 +115,26 @@ brim_status brim__plan_build(const struct brim__plan_request *request,
                              const brim_pipeline *pipeline, brim_plan **out);
 void brim__plan_free(brim_plan *plan);
 
-/* compile.c: sources, order, programs; layout.c, called at its end: rows and scratch,
- * and, when stages on whole batches have been added, slots and the user's fields;
- * fit.c: how much of it the budget holds. */
+/* compile.c makes sources, order and programs. layout.c, called at its end, lays out rows and
+ * scratch, and, after stages on whole batches were added, slots and the user's fields. fit.c
+ * computes how much of it fits into the budget. */
 brim_status brim__plan_compile(brim_plan *plan, const struct brim__plan_request *request,
                                const brim_pipeline *pipeline);
 brim_status brim__plan_lay_out(brim_plan *plan, const struct brim__device *device, bool acts);
 brim_status brim__plan_lay_out_slots(brim_plan *plan, const struct brim__device *device);
-/* device_layout.c: leaves conversions to the device, before programs are finished (acts: stages act
- * on whole batches); lays out slots there; and the table of a conversion, in the host's order
- * of bytes: 256 elements for each channel. */
+/* device_layout.c. defer: leaves conversions to the device, before programs are finished (acts:
+ * there are stages on whole batches). lay_out: lays out device slots. table: writes the table of a
+ * conversion, in the host's byte order, 256 elements for each channel. */
 void brim__device_defer(brim_plan *plan, const struct brim__device *device, bool acts);
 brim_status brim__device_lay_out(brim_plan *plan, const struct brim__device *device);
 brim_status brim__device_table(const struct brim__device_field *field, void *table);
-/* sequence.c: stages that only a sequenced plan has, or has another way. */
+/* sequence.c: stages that only a sequenced plan has, or that work differently in it. */
 brim_status brim__sequence_order(brim_plan *plan, const struct brim__use *use, uint64_t key);
 brim_status brim__sequence_begin(brim_plan *plan, const char *stage, bool nested);
 brim_status brim__sequence_lay_out(brim_plan *plan);
 uint64_t brim__sequence_bytes(const brim_plan *plan); /* of its window */
-/* leaves.c: what its sources hold in memory: how much loading will take, in whole pages, and
- * loading one, or all. */
+/* leaves.c: sources that are held in memory: the bytes that loading will take, in whole pages, and
+ * loading one source, or all. */
 uint64_t brim__plan_held_bytes(const brim_plan *plan);
 brim_status brim__plan_load_source(brim_plan *plan, struct brim__source *source);
 brim_status brim__plan_load(brim_plan *plan);
@@ -144,24 +144,24 @@ brim_status brim__plan_labels(void *user, const char *name, uint64_t first, uint
 /* indexes.c: plan->index, from the list. */
 brim_status brim__plan_list_indexes(brim_plan *plan);
 brim_status brim__plan_fit(brim_plan *plan, const struct brim__plan_request *request);
-/* Fails for a plan that does not fit, as opening `label`; and says with which memory it would
- * open, of a plan that fits but for which there was too little after all. */
+/* refuse: the failure of opening `label` with a plan that does not fit. note_minimum: adds the
+ * minimum to a failure, if the plan fits but memory was short later. */
 brim_status brim__plan_refuse(const brim_plan *plan, const char *label);
 void brim__plan_note_minimum(const brim_plan *plan);
 
-/* The thread's failure is one of this stage (describe.c); and of a sample of a leaf: it says which
- * one, in which file, and the stage: the one whose step has failed, or that of the source, by
- * which the sample is called (leaves.c). */
+/* at_stage adds this stage to the thread's failure (describe.c). at_sample adds a sample of a leaf:
+ * its number, its file, and the stage, which is that of the failed step or that of the source,
+ * which also names the sample (leaves.c). */
 brim_status brim__plan_at_stage(const brim_plan *plan, brim_status status, uint32_t index);
 brim_status brim__plan_at_sample(const brim_plan *plan, brim_status status,
                                  const struct brim__leaf *leaf, uint32_t source, uint64_t sample);
 
-/* Appends "name dtype shape" to a list; cut silently, it is for people. */
+/* Appends "name dtype shape" to a list for people, cut without an error. */
 void brim__append_field(char *text, size_t bytes, const char *name, brim_form form,
                         brim_dtype dtype, const struct brim__shape *shape);
 
-/* Less than this no budget may be: a small plan fits into it, so that a refusal
- * can always say the minimum. */
+/* No budget may be smaller. A small plan fits into it, so that a refusal can always give the
+ * minimum. */
 #define BRIM__BUDGET_FLOOR (128u << 10)
 #define BRIM__MOST_HOLD    1024u
 #define BRIM__MOST_SLOTS   (BRIM__MOST_HOLD + 8)

@@ -4,10 +4,10 @@
  *     name value... key=value...
  *
  * Arguments are in the order of the row: first the positional ones, without keys, then the others.
- * Values that equal the default are left out, or, in the full form, written out. The text depends
- * on the values alone, not on how they were written: reading it gives the same values, and printing
- * those gives the same text. The full form is hashed into fingerprints, so that changing it
- * invalidates caches and states.
+ * Values that equal the default are left out; the full form has them too. The text depends only on
+ * the values, not on how they were written: reading it gives the same values, and printing those
+ * gives the same text. The full form is hashed into fingerprints, so changing it invalidates caches
+ * and states.
  *
  * Writing follows snprintf: everything is counted, and as much as fits is written.
  */
@@ -49,7 +49,7 @@ static size_t finish(struct writer *writer) {
 }
 
 void brim__real_text(double value, char text[BRIM__REAL_TEXT]) {
-    /* The C locale of glibc and musl is a static object: nothing is taken. */
+    /* The C locale of glibc and musl is a static object, so this takes no memory. */
     const locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     const locale_t before = uselocale(plain);
     for (int digits = 15; digits <= 17; digits++) {
@@ -76,7 +76,7 @@ void brim__bytes_text(int64_t bytes, char text[BRIM__SIZE_TEXT]) {
     snprintf(text, BRIM__SIZE_TEXT, "%lld%s", (long long)bytes, units[unit]);
 }
 
-/* The value would not be read back as it is if it stood without quotes. */
+/* Whether a value without quotes would be read as something else. */
 static bool needs_quotes(const char *text, bool list) {
     if (text[0] == '\0' || text[0] == '@' || text[0] == '#') {
         return true;
@@ -200,8 +200,8 @@ static void forget_places(const struct brim__use *use) {
 static void put_use(struct writer *writer, const struct brim__use *use) {
     const brim_stage_info *stage = &use->stage->info;
     put(writer, stage->name);
-    /* Values go without keys up to the first argument that is left out or takes
-     * all that follow; from there on keys are needed. */
+    /* Values have no keys up to the first argument that is left out or takes all following values.
+     * After it keys are needed. */
     size_t keyless = 0;
     for (bool ends = false; keyless < stage->argument_count && !ends; keyless++) {
         const brim_argument_info *info = brim_stage_argument_at(stage, keyless);

@@ -156,7 +156,7 @@ static brim_status size_blocks(brim_plan *plan, const struct brim__layout *row) 
     return BRIM_OK;
 }
 
-/* How many samples workers make at a time, and the chunks for them. */
+/* Computes how many samples workers make at a time, and the size of the chunks for them. */
 static brim_status size_chunks(brim_plan *plan) {
     uint64_t sample = 1;
     for (uint32_t f = 0; f < plan->made.output_count; f++) {
@@ -185,7 +185,7 @@ static brim_status size_chunks(brim_plan *plan) {
     return status;
 }
 
-/* What order stages asked for. */
+/* Lays out the requests of order stages. */
 static void lay_out_order(struct brim__sequence *sequence) {
     const struct brim__unnumbered *asked = &sequence->asked;
     sequence->skip = asked->skip;

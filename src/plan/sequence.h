@@ -2,13 +2,13 @@
  * sequence.h: the sequenced part of a plan: for samples of a stream, after a filter or an
  * expansion, packed or sorted by length.
  *
- * Workers make samples into chunks, as they make batches in a direct plan; one
- * sequencer (engine/sequencer.c) takes the rows of the chunks in order:
+ * Workers make samples in chunks, as they make batches in a direct plan. One sequencer
+ * (engine/sequencer.c) takes the rows of the chunks in order:
  *
  *     chunks ─► rows kept ─► skip, take ─► pack, reorder (either first) ─► batches
  *
- * The chunks, the packing's one row and the two blocks of the reordering belong to the
- * minimum, so that no order depends on the budget.
+ * The chunks, the packing's one row and the two blocks of the reordering are part of the minimum,
+ * so that no order depends on the budget.
  */
 #ifndef BRIM_SEQUENCE_H
 #define BRIM_SEQUENCE_H

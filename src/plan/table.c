@@ -1,8 +1,8 @@
 /*
  * table.c: the one table of stages.
  *
- * Everything that knows stages by name (parser, messages, lists, adapters)
- * reads this table. A new stage is a file with its row, and a line here.
+ * All code that finds stages by name (parser, messages, lists, adapters) reads this table. A new
+ * stage is a file with its row, and a line here.
  */
 #include "batching/stages.h"
 #include "cache/cache.h"

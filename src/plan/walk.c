@@ -1,9 +1,9 @@
 /*
- * walk.c: the stages and values of a pipeline, for programs that look into one.
+ * walk.c: public access to the stages and values of a pipeline.
  *
- * Stages have numbers in the order of the text, which are given when the text is made. So the
- * stages of a chain have growing numbers, those in the parentheses of one lie between its own
- * and the next one's, and a stage is found from the outermost chain down.
+ * Stages are numbered in the order of the text when the text is made. So the numbers of a chain's
+ * stages grow, and stages in the parentheses of a stage have numbers between its own and the next
+ * one's. A stage is found by searching from the outermost chain inwards.
  */
 #include "base/struct.h"
 #include "plan/pipeline.h"
@@ -27,7 +27,7 @@ static const struct brim__use *find_in(const brim_pipeline *chain, uint32_t numb
     return &chain->use[low];
 }
 
-/* The pipeline in the stage's parentheses that has the stage `number`, and which one it is. */
+/* Finds the pipeline in the stage's parentheses that has the stage `number`, and its index. */
 static const brim_pipeline *find_branch(const struct brim__use *use, uint32_t number,
                                         uint32_t *branch) {
     const brim_pipeline *found = NULL;
@@ -105,7 +105,7 @@ brim_status brim_pipeline_read_stage(const brim_pipeline *pipeline, size_t stage
     return BRIM_OK;
 }
 
-/* Value `number` of a stage, its argument, and how many pipelines stand before it. */
+/* Finds value `number` of a stage, its argument, and how many pipelines are before it. */
 static const struct brim__item *find_value(const struct brim__use *use, size_t number,
                                            size_t *argument, struct brim__extent *extent,
                                            uint32_t *branches) {

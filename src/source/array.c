@@ -1,19 +1,18 @@
 /*
  * array.c: `array @name`, samples in the caller's memory.
  *
- * The first dimension counts the samples, the others are a sample's. Strides
- * may be any, so that transposed, reversed and sliced arrays come in without a
- * copy. Nothing is read when opening.
+ * The first dimension counts the samples, the others are a sample's. All strides are allowed, so
+ * transposed, reversed and sliced arrays need no copy. Opening reads nothing.
  *
- * A record is the range of bytes that one sample touches. Where an inner
- * stride is negative, element 0 does not lie at the lowest address:
+ * A record is the range of bytes that one sample covers. If an inner stride is negative, element 0
+ * is not at the lowest address:
  *
  *     lowest ............ element 0 ............ highest
  *     |<- view.offset  ->|                      |
  *     |<------------- record_bytes ------------>|
  *
- * Invariant: for all samples, offset and record stay inside the memory that
- * shape and strides describe; their arithmetic was checked against overflow.
+ * Invariant: for all samples, offset and record are inside the memory that shape and strides
+ * describe. Their arithmetic was checked for overflow.
  */
 #include "source/arguments.h"
 #include "source/source.h"
@@ -169,7 +168,7 @@ static brim_status open_array(const struct brim__use *use, struct brim__opening 
     source->self = array;
     source->count = whole.dim[0];
     source->record_bytes = record_bytes;
-    /* a pitch is positive: samples that lie backwards are fetched one by one */
+    /* the pitch must be positive: samples in descending order are fetched one at a time */
     source->pitch = strides[0] > 0 ? (uint64_t)strides[0] : record_bytes;
     source->most_run = strides[0] > 0 ? brim__max(1, BRIM__READ_WINDOW / source->pitch) : 1;
     source->in_memory = true;

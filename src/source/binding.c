@@ -1,10 +1,10 @@
 /*
  * binding.c: the caller's arrays and functions, found by name.
  *
- * Bindings come from callers that may have been compiled against an older or a
- * newer brim.h: elements lie bindings->size bytes apart, and only the bytes
- * that both sides know are copied. All else that is checked here is what every
- * stage needs: the name exists once, and is of the kind that the stage takes.
+ * Bindings come from callers that may have been compiled with an older or a newer brim.h. The
+ * elements are bindings->size bytes apart, and only the bytes that both sides know are copied. The
+ * other checks here are those that every stage needs: the name exists once, and is of the kind that
+ * the stage takes.
  */
 #include "base/struct.h"
 #include "source/source.h"

@@ -1,8 +1,8 @@
 /*
  * callback.c: `callback @name`, samples that a function of the caller makes.
  *
- * The function is asked for samples by number and writes all fields of one
- * into the engine's buffer, laid out as spec.h says.
+ * The function is called with a sample's number. It writes all fields of the sample into the
+ * engine's buffer, in the layout of spec.h.
  */
 #include "base/answer.h"
 #include "source/arguments.h"

@@ -5,8 +5,8 @@
  *     CIFAR-100:  coarse | fine label | 3072 bytes of image   3074 bytes
  *
  * An image is 3 x 32 x 32: all of red, then green, then blue. The files have no header, so their
- * sizes decide which of the two they are. Both are possible only if 3073 * 3074 divides the size;
- * then `kind` must be given.
+ * sizes decide which of the two they are. Both fit only if 3073 * 3074 divides the size; then
+ * `kind` must be given.
  */
 #include "source/arguments.h"
 #include "source/files.h"

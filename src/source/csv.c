@@ -1,15 +1,15 @@
 /*
  * csv.c: `csv PATH...`, records of text with a delimiter between their fields.
  *
- * lines.c finds the records and brings their bytes; csv_columns.c says what the
- * columns are, and csv_parse.c makes values of them. This file has the
- * arguments and lays out the record:
+ * lines.c finds the records and reads their bytes, csv_columns.c determines the columns, and
+ * csv_parse.c converts the bytes to values. This file has the arguments and the layout of the
+ * record:
  *
  *     pack=no   a: float64 | b: int64 | name: span | ...   a field for each column
  *     pack=yes  a b c d ...                                one field, a vector
  *
- * The columns come from the first file; every other file must begin with the
- * same header, or its columns would be taken for others.
+ * The columns come from the first file. Every other file must begin with the same header, because
+ * its columns could be others.
  */
 #include "source/csv.h"
 #include "source/arguments.h"
@@ -142,7 +142,7 @@ static brim_status set_packed(struct brim__csv *csv, struct brim__source *source
     return status == BRIM_OK ? BRIM_OK : brim__fail_within(status, "csv: name=");
 }
 
-/* What the values depend on besides the bytes. */
+/* A hash of everything except the bytes that the values depend on. */
 static uint64_t identity(const struct brim__csv *csv) {
     uint64_t hash = brim__hash_words(brim__hash("csv", 3, (uint64_t)csv->delimiter), csv->missing,
                                      csv->has_header);
@@ -154,7 +154,7 @@ static uint64_t identity(const struct brim__csv *csv) {
 
 /* ------------------------------------------------------------------- files */
 
-/* Does a file begin with the header of the first one? */
+/* Checks that a file begins with the header of the first one. */
 static brim_status check_header(const struct brim__csv *csv, const char *path,
                                 const char *first_path, uint8_t *bytes) {
     struct brim__file file;
@@ -201,7 +201,7 @@ static brim_status check_headers(const struct brim__csv *csv, const struct brim_
     return status;
 }
 
-/* With the bound on a record: that on its texts. */
+/* Sets the bound on texts, once the bound on a record is known. */
 static void bound_texts(struct brim__csv *csv, struct brim__source *source, uint64_t most) {
     csv->most_text = brim__max(1, most);
     for (uint32_t i = 0; i < source->field_count; i++) {
@@ -211,7 +211,7 @@ static void bound_texts(struct brim__csv *csv, struct brim__source *source, uint
     }
 }
 
-/* Where the data have ended: is a header all that they hold? */
+/* Called if there are no records: fails with another text if the data is only a header. */
 static brim_status check_records(const struct brim__csv *csv, struct brim__lines *lines,
                                  const char *path, brim_status otherwise) {
     uint8_t *bytes;

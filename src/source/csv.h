@@ -6,10 +6,9 @@
  *     csv_parse.c    one record: bytes to values
  *     csv_text.c     one field: quotes, UTF-8, and how it is shown in messages
  *
- * A record of the source has the chosen columns in the order of choosing: a
- * number at a multiple of its size, a text as a brim__span; with pack=yes all
- * of them side by side. A text's span points into the bytes of the record as
- * read from the file, which unquoting has written over.
+ * A record of the source has the chosen columns, in the chosen order: a number at a multiple of its
+ * size, a text as a brim__span; with pack=yes all of them side by side. A text's span points into
+ * the record's bytes as read from the file, which are unquoted in place.
  */
 #ifndef BRIM_CSV_H
 #define BRIM_CSV_H
@@ -20,7 +19,7 @@
 #define BRIM__CSV_GUESS   100   /* records that automatic types are guessed from ... */
 #define BRIM__CSV_LOOK    65536 /* ... or this many bytes of them */
 
-/* What a column is read as: a dtype's number, or one of these. */
+/* The type of a column: a dtype's number, or one of these. */
 enum brim__csv_kind {
     BRIM__CSV_SKIP = 0, /* not chosen */
     BRIM__CSV_TEXT = 32,
@@ -39,7 +38,7 @@ struct brim__csv_column {
     bool guessed; /* its type was not said */
 };
 
-/* Once opened it does not change. */
+/* Constant once it is open. */
 struct brim__csv {
     char delimiter;
     bool has_header;
@@ -56,23 +55,24 @@ struct brim__csv {
 
 /* ------------------------------------------------------------- csv_text.c */
 
-/* The field that begins at `at` <= end: unquoted in place, *text of *length
- * bytes. *end must be the delimiter. Returns where the next field begins (end + 1
- * after the last one), or NULL: a quote is never closed. */
+/* Splits off the field that begins at `at` <= end, unquoted in place: *text, of *length bytes. *end
+ * must be the delimiter. Returns where the next field begins (end + 1 after the last one), or NULL
+ * if a quote is never closed. */
 char *brim__csv_split(char delimiter, char *at, char *end, char **text, size_t *length);
-/* The same without unquoting: only where the next field begins. */
+/* The same without unquoting: only returns where the next field begins. */
 const char *brim__csv_skip(char delimiter, const char *at, const char *end);
-/* Fit for a message: cut when long, what cannot be shown as '?'. Returns `shown`. */
+/* Makes a text fit for a message: cuts a long one, and replaces unprintable characters by '?'.
+ * Returns `shown`. */
 #define BRIM__CSV_SHOWN 64
 const char *brim__csv_show(char shown[BRIM__CSV_SHOWN], const char *text, size_t length);
-/* What a column is called in messages. Returns `shown`. */
+/* The name of a column in messages. Returns `shown`. */
 const char *brim__csv_column_text(const struct brim__csv *csv, uint32_t column,
                                   char shown[BRIM__CSV_SHOWN]);
 /* "int64", "text". */
 const char *brim__csv_kind_name(unsigned kind);
-/* Without the blanks around it. */
+/* Removes the blanks around a text. */
 void brim__csv_strip(char **text, size_t *length);
-/* Empty, or one of the usual words for nothing. */
+/* Whether a field is empty or one of the usual words for a missing value. */
 bool brim__csv_is_missing(const char *text, size_t length);
 
 /* ---------------------------------------------------------- csv_columns.c */

@@ -1,10 +1,9 @@
 /*
- * csv_columns.c: which columns a CSV file has, which are read, and as what.
+ * csv_columns.c: determines the columns of a CSV file, which are read, and their types.
  *
- * The header is split where it lies in the arena, so that the names need no memory of their own.
- * Types that are not given are guessed from the first records of the first file. A record with
- * another number of fields, or one that cannot be read, is ignored here; it will be a bad sample
- * when it is read.
+ * The header is split in place in the arena, so the names need no other memory. Types that are not
+ * given are guessed from the first records of the first file. A record with another number of
+ * fields, or one that cannot be read, is ignored here; it will be a bad sample when it is read.
  *
  *     int64  <-- all integers    float64 <-- all numbers or missing    text <-- the rest
  */
@@ -24,7 +23,7 @@ struct choice {
 
 /* ----------------------------------------------------------------- records */
 
-/* A record of the first file, with the delimiter after it, as split wants it. */
+/* Reads a record of the first file, with the delimiter after it, as brim__csv_split needs it. */
 static brim_status look(const struct choice *choice, uint64_t number, char **begin, char **end) {
     uint8_t *bytes;
     uint64_t length;
@@ -61,8 +60,9 @@ static size_t count_of(const char *at, const char *end, char c) {
     return count;
 }
 
-/* One column whose header and first value have equally many fields with another delimiter is
- * taken for a wrong delimiter, unless its name or type is given. */
+/* Fails if the delimiter seems to be wrong: there is one column, and with another delimiter its
+ * header and first record have the same number of fields, more than one. Not checked if columns or
+ * types are given. */
 static brim_status check_delimiter(const struct choice *choice, const char *begin,
                                    const char *end) {
     static const char others[] = { ';', '\t' };
@@ -96,7 +96,7 @@ static brim_status check_delimiter(const struct choice *choice, const char *begi
 
 /* ----------------------------------------------------------------- columns */
 
-/* The first record: how many columns, is it a header, and their names. */
+/* Reads the first record: the number of columns, whether it is a header, and the names. */
 static brim_status read_header(const struct choice *choice) {
     struct brim__csv *csv = choice->csv;
     char *begin, *end;
@@ -135,7 +135,7 @@ static brim_status read_header(const struct choice *choice) {
     if (status != BRIM_OK) {
         return status;
     }
-    uint8_t *copy; /* as it stands: the files that follow must have the same */
+    uint8_t *copy; /* unchanged: the other files must have the same */
     csv->header_bytes = (uint64_t)(end - begin);
     status = brim__arena_take(choice->arena, csv->header_bytes + 1, &copy);
     if (status == BRIM_OK) {
@@ -164,7 +164,7 @@ static brim_status read_header(const struct choice *choice) {
     return BRIM_OK;
 }
 
-/* The number that "c12" means, or the count. */
+/* The column number of a name like "c12", or the count if it is none. */
 static uint32_t number_in(const struct brim__csv *csv, const char *name) {
     int64_t number;
     return name[0] == 'c' && name[1] >= '0' && name[1] <= '9' &&
@@ -178,7 +178,7 @@ static bool has_name(const struct brim__csv *csv, uint32_t column, const char *n
     return own != NULL ? strcmp(own, name) == 0 : number_in(csv, name) == column;
 }
 
-/* Names the nearest column, and those that there are. */
+/* The error names the nearest column and lists the existing ones. */
 static brim_status unknown_column(const struct choice *choice, const char *argument,
                                   const char *name) {
     const struct brim__csv *csv = choice->csv;
@@ -265,7 +265,7 @@ static brim_status choose_columns(const struct choice *choice) {
 
 /* ------------------------------------------------------------------- types */
 
-/* Names the nearest type, and all that csv takes. */
+/* The error names the nearest type and lists all types of csv. */
 static brim_status unknown_type(const char *text) {
     static const char *const names[] = { "bool",    "int8",   "int16",  "int32",  "int64",
                                          "uint8",   "uint16", "uint32", "uint64", "float32",
@@ -366,7 +366,7 @@ static brim_status set_types(const struct choice *choice) {
     return status;
 }
 
-/* What one value lets its column be; kinds only ever get wider. */
+/* The kind that a column needs after one more value. Kinds only get wider. */
 static uint8_t widen(uint8_t kind, char *text, size_t length) {
     int64_t integer;
     double real;
@@ -382,7 +382,7 @@ static uint8_t widen(uint8_t kind, char *text, size_t length) {
                : BRIM__CSV_TEXT;
 }
 
-/* Enters one record into the columns that are to be guessed. */
+/* Widens the kinds of the columns that are guessed by one record. */
 static void learn(struct brim__csv *csv, char *at, char *end) {
     if (count_fields(csv, at, end) != csv->count) {
         return;

@@ -1,11 +1,11 @@
 /*
- * csv_parse.c: one CSV record, bytes to values.
+ * csv_parse.c: converts the bytes of one CSV record to values.
  *
- * A record is walked over once. The delimiter is written after its end, so that every field ends
- * with one and no loop asks for the end as well. brim__csv_parse handles the usual fields itself: a
- * plain number is read in place, and if a delimiter follows, the field is done; plain text runs to
- * the next delimiter. All other fields (quotes, blanks, missing values, errors) are split off first
- * and read by read_field.
+ * A record is read once, from front to back. The delimiter is written after its end, so that every
+ * field ends with one and no loop has to check for the end. brim__csv_parse handles the usual
+ * fields itself: a plain number is read in place, and if a delimiter follows, the field is done;
+ * plain text ends at the next delimiter. All other fields (quotes, blanks, missing values, errors)
+ * are split off first and read by read_field.
  */
 #include "base/number.h"
 #include "base/utf8.h"
@@ -61,7 +61,7 @@ static brim_status wrong_count(const struct brim__csv *csv, uint64_t count) {
                       csv->has_header ? "the header" : "the first record", csv->count);
 }
 
-/* Fields that are left at `at`, after those of the header. */
+/* The error for further fields, from `at` on, after as many as the header has. */
 static brim_status too_many(const struct brim__csv *csv, const char *at, const char *end) {
     uint64_t count = csv->count;
     while (at != NULL && at <= end) {
@@ -73,14 +73,14 @@ static brim_status too_many(const struct brim__csv *csv, const char *at, const c
 
 /* ------------------------------------------------------------------ values */
 
-/* Some byte is above 0x7f, or zero: taking 1 from it sets its high bit. */
+/* Not 0 if some byte is above 0x7f, or is zero: subtracting 1 from zero sets its high bit. */
 static inline uint64_t odd_bytes(uint64_t eight) {
     const uint64_t ones = UINT64_C(0x0101010101010101), highs = UINT64_C(0x8080808080808080);
     return (eight | (eight - ones)) & highs;
 }
 
-/* ASCII without a zero: what most texts are. Loads overlap at the end, because a
- * loop over the last few bytes costs more than all others together. */
+/* Whether a text is ASCII without a zero, as most texts are. The last load overlaps the one before
+ * it, because a loop over the last few bytes would cost more than all other loads. */
 static inline bool is_plain(const char *text, size_t length) {
     uint64_t odd = 0, eight = UINT64_C(0x2020202020202020);
     for (size_t i = 0; i + 8 < length; i += 8) {
@@ -168,7 +168,7 @@ static bool read_word(const char *text, size_t length, int64_t *value) {
     return false;
 }
 
-/* The number that stands for a missing one; false: none does. */
+/* Writes the number for a missing value; false: there is none. */
 static bool put_missing(const struct brim__csv *csv, unsigned kind, uint8_t *to) {
     if (kind == BRIM_DTYPE_F32 || kind == BRIM_DTYPE_F64) {
         put_real(csv->missing == BRIM__CSV_MISSING_NAN ? __builtin_nan("") : 0, kind, to);
@@ -207,7 +207,7 @@ static brim_status put_value(const struct brim__csv *csv, uint32_t column, char 
     return put_missing(csv, kind, to) ? BRIM_OK : is_missing(csv, column);
 }
 
-/* The field at *at, whatever it is; *at moves past its delimiter. */
+/* Reads the field at *at, of any form, and moves *at past its delimiter. */
 static brim_status read_field(const struct brim__csv *csv, uint32_t column, char **at, char *end,
                               uint8_t *to) {
     char *text;
@@ -218,7 +218,8 @@ static brim_status read_field(const struct brim__csv *csv, uint32_t column, char
 
 /* ----------------------------------------------------------------- records */
 
-/* The number at `at` if a delimiter follows it: then where that stands, else NULL. */
+/* Reads the number at `at`. Returns the delimiter after it; NULL if no number with a delimiter
+ * after it is there. */
 static inline const char *plain_real(const char *at, const char *end, char delimiter,
                                      double *value) {
     const char *stop = brim__scan_real(at, end, value);

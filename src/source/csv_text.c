@@ -1,10 +1,10 @@
 /*
  * csv_text.c: one field of a CSV record.
  *
- * Quoting follows RFC 4180, and where that is silent Python's csv module and
- * pandas: a field is quoted if its first character is a quote; inside, two
- * quotes are one; what follows the closing quote up to the delimiter belongs to
- * the field as it stands; a quote anywhere else is an ordinary character.
+ * Quoting follows RFC 4180, and in cases that it does not define, Python's csv module and pandas. A
+ * field is quoted if its first character is a quote; inside, two quotes are one; text between the
+ * closing quote and the delimiter is part of the field, unchanged; a quote anywhere else is an
+ * ordinary character.
  */
 #include "base/utf8.h"
 #include "source/csv.h"

@@ -1,8 +1,8 @@
 /*
- * deferred.c: opens what a deferred field says is to be read.
+ * deferred.c: opens the bytes that a deferred field refers to.
  *
- * A file that is named is opened here and belongs to the reader; a part of a file
- * that the source holds open is only looked up.
+ * A file that is given by its path is opened here and belongs to the reader. A part of a file that
+ * the source holds open needs no opening.
  */
 #include "source/source.h"
 

@@ -7,14 +7,14 @@
  *     file:  ... | range 0 | gap | range 1 | range 2 | ...     far away | range 3 |
  *                |<---------- one read --------------->|
  *
- * Where parsing may write after a range, the next one must leave it that room. So ranges
- * of an index that lies may bring wrong bytes, but none outside the buffer.
+ * If parsing may write after a range, the next range must leave that room. So the ranges of a
+ * forged index can give wrong bytes, but never bytes outside the buffer.
  */
 #include "source/source.h"
 
 #define MOST_GAP 4096 /* bytes that cost less to read than another call */
 
-/* How many of `count` ranges are read together, at most `room` bytes with the margin; *bytes
+/* How many of `count` ranges are read together, in at most `room` bytes with the margin. *bytes:
  * from the first to the last. */
 static size_t count_together(const struct brim__source *source,
                              const struct brim__file_range *ranges, size_t count, uint64_t room,
@@ -42,7 +42,7 @@ static brim_status read_bytes(const struct brim__file_range *range, uint64_t byt
     return brim__file_read(range->file, range->offset, to, (size_t)bytes);
 }
 
-/* The bytes are the records. */
+/* Fetches for a source without `parse`: the bytes are the records. */
 static brim_status fetch_plain(const struct brim__source *source, uint64_t sample, uint64_t count,
                                uint8_t *buffer, const uint8_t **records, uint64_t *got) {
     struct brim__file_range range;
@@ -56,7 +56,8 @@ static brim_status fetch_plain(const struct brim__source *source, uint64_t sampl
         *records = range.memory;
         return BRIM_OK;
     }
-    *records = buffer; /* also of bytes in memory: other samples are read, so the buffer counts */
+    /* also if these bytes are in memory: others are read into the buffer */
+    *records = buffer;
     return read_bytes(&range, range.bytes, buffer);
 }
 
@@ -107,7 +108,7 @@ void brim__source_advise(const struct brim__source *source, uint64_t sample, uin
         size_t found, together;
         if (source->ops->locate(source, sample, end - sample, ranges, BRIM__COUNT(ranges),
                                 &found) != BRIM_OK) {
-            sample++; /* fetching it will say what is wrong */
+            sample++; /* fetching it will report the error */
             continue;
         }
         for (size_t i = 0; i < found; i += together) {

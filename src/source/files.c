@@ -1,13 +1,12 @@
 /*
  * files.c: a list of local files read as one run of equal records.
  *
- * Every file stays open, because opening one for each read would cost more
- * than the read, and because an open file cannot be exchanged under the
- * reader. So a list is as long as the system lets a process hold descriptors,
- * and the error says so.
+ * Every file stays open, because opening one for each read would cost more than the read, and
+ * because an open file cannot be replaced during reading. So the system's limit on open files
+ * limits the list, and the error says so.
  *
- * The headers give the size of packed data when a file is opened. Loading takes that much memory
- * and no more, inflates exactly that much, and fails if the data have more or less.
+ * The headers give the size of packed data when a file is opened. Loading takes that much memory,
+ * inflates exactly that much, and fails if the data has more or less.
  */
 #include "source/files.h"
 
@@ -58,7 +57,7 @@ brim_status brim__files_open(struct brim__files *files, size_t index, const char
 
 /* ----------------------------------------------------------------- packed */
 
-/* Saturates: what does not fit 64 bits fits no budget. */
+/* Saturates: a sum that does not fit 64 bits fits no budget. */
 static uint64_t aligned_sum(uint64_t a, uint64_t b, uint64_t alignment) {
     uint64_t sum;
     return brim__add_overflows(a, b, &sum) || sum > UINT64_MAX - alignment
@@ -144,12 +143,12 @@ static brim_status load(struct brim__source *source, const struct brim__opening 
 
 /* ----------------------------------------------------------------- reading */
 
-/* Of the file, or of what comes out of it. */
+/* The size of the file, or, if it is packed, of the inflated data. */
 static uint64_t content_bytes(const struct brim__files_part *part) {
     return part->packed.on ? part->packed.skipped + part->packed.kept : part->file.bytes;
 }
 
-/* Reading what lies between neighbours costs more than a call. */
+/* Whether reading the bytes between two records costs more than a separate read. */
 static bool is_far_apart(const struct brim__source *source) {
     return source->pitch > 2 * source->record_bytes;
 }
@@ -209,7 +208,7 @@ static uint64_t record_byte(const struct brim__source *source, const struct brim
     return part->data + (sample - part->first) * source->pitch;
 }
 
-/* More ranges, where each record has one. */
+/* Fills in further ranges, one for each record. */
 static size_t locate_alone(const struct brim__source *source, uint64_t count,
                            struct brim__file_range *ranges, size_t most) {
     size_t n = 0;
@@ -223,7 +222,7 @@ static size_t locate_alone(const struct brim__source *source, uint64_t count,
     return n;
 }
 
-/* Of records that lie together one range, of those far apart one each. */
+/* Records that are close together are one range; records far apart have one each. */
 static brim_status locate(const struct brim__source *source, uint64_t sample, uint64_t count,
                           struct brim__file_range *ranges, size_t most, size_t *found) {
     assert(sample < source->count && count > 0 && most > 0);
@@ -255,8 +254,8 @@ static void where(const struct brim__source *source, uint64_t sample, char *path
     *byte = part->packed.on ? BRIM_UNKNOWN : record_byte(source, part, sample);
 }
 
-/* A file that is not what opening saw is no longer what is read here, or not all of it
- * (a header, an index): its samples are then told from those of both. */
+/* If a file has changed since it was opened, the samples may mix both states (a header or index of
+ * the old one). The stamp then differs from the stamps of both. */
 static brim_status stamp_part(const struct brim__files_part *part, bool may_lack, uint64_t *stamp) {
     const uint64_t opened = brim__file_opened_stamp(&part->file);
     const brim_status status = brim__file_stamp(part->file.path, may_lack, stamp);

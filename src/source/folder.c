@@ -1,19 +1,19 @@
 /*
  * folder.c: `folder DIR...`, one sample for each image file below a directory.
  *
- * A sample is a path, and where there are classes a label. The paths lie in the
- * folder's listing, which is their index too (listing.h); fetching reads it and opens
- * no image: the stage that decodes it does.
+ * A sample is a path and, if there are classes, a label. The paths are in the folder's listing,
+ * which is their index too (listing.h). Fetching reads the listing and opens no image; the stage
+ * that decodes the image does.
  *
  *     range:   a record of the listing
  *     record:  brim__deferred -> "/.../DIR/class/name", in the work memory | label: int64
  *
- * Paths are absolute, so that they stay right when the process changes its directory;
- * messages begin with the directory as the user wrote it.
+ * Paths are absolute, so that they stay valid when the process changes its directory. Messages
+ * begin with the directory as the user wrote it.
  *
- * Opening takes the listing that is there if it is fresh, else makes it. A listing that turns out
- * damaged while it is opened is made once more before an error is returned; so is one that another
- * process replaced between two steps of this one.
+ * Opening uses an existing listing if it is fresh, else makes one. If a listing turns out to be
+ * damaged while it is opened, or another process replaces it meanwhile, it is made once more before
+ * an error is returned.
  */
 #include "source/arguments.h"
 #include "source/listing.h"
@@ -108,7 +108,7 @@ static brim_status parse(const struct brim__source *source, const struct brim__f
     return BRIM_OK;
 }
 
-/* What to call a sample: its path as the user would write it, or the end of that. */
+/* The name of a sample: its path as the user would write it, or the end of that path. */
 static brim_status name_of(const struct brim__source *source, uint64_t sample, char *text,
                            size_t bytes) {
     const struct opened *opened = source->self;
@@ -278,7 +278,7 @@ static brim_status set_extensions(struct brim__folder *folder, const struct brim
     return status;
 }
 
-/* Hash of all that decides a listing's content. */
+/* Hash of all options that determine a listing's content. */
 static uint64_t hash_options(const struct brim__folder *folder) {
     const uint64_t flags = (uint64_t)folder->classes | (uint64_t)folder->recursive << 8 |
                            (uint64_t)folder->links << 9 | (uint64_t)folder->probe << 10 |
@@ -297,7 +297,7 @@ static uint64_t hash_options(const struct brim__folder *folder) {
 
 /* ----------------------------------------------------------------- opening */
 
-/* What is taken from the listing for good. */
+/* Reads the parts of the listing that the source keeps. */
 static brim_status load(struct opened *opened, struct brim__opening *opening) {
     const struct brim__listing_header *header = &opened->listing.header;
     brim_status status = BRIM_OK;
@@ -310,7 +310,7 @@ static brim_status load(struct opened *opened, struct brim__opening *opening) {
     return status;
 }
 
-/* *existing: may the listing that is there be used? Then: was it? */
+/* *existing: whether an existing listing may be used; on return, whether it was used. */
 static brim_status open_once(struct opened *opened, const char *path, uint64_t options,
                              struct brim__opening *opening, bool *existing) {
     struct brim__index *index = &opened->listing.index;
@@ -319,7 +319,7 @@ static brim_status open_once(struct opened *opened, const char *path, uint64_t o
                                                 opening) == BRIM_OK;
     if (!*existing) {
         status = brim__listing_make(path, options, &opened->folder, opening);
-        if (status == BRIM_OK) { /* the folder may go on changing: the next opening sees it */
+        if (status == BRIM_OK) { /* the next opening notices later changes of the folder */
             status = brim__listing_open(&opened->listing, path, options, NULL, opening);
         }
     }
@@ -410,7 +410,7 @@ static brim_status open_samples(const struct brim__use *use, struct brim__openin
     source->identity = header->identity;
     source->is_file = true;
     source->most_run = brim__max(1, brim__min(RUN, RUN_BYTES / opened->longest));
-    source->no_read_ahead = true; /* it would bring paths, not the files that they name */
+    source->no_read_ahead = true; /* it would read paths, not the files themselves */
     source->range_bytes = source->most_run * (BRIM__LISTING_RECORD + header->longest);
     source->work_bytes = opened->longest;
     source->extra_bytes = brim__source_parsing_bytes(source);

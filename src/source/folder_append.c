@@ -1,9 +1,9 @@
 /*
  * folder_append.c: files that are written from front to back, and read again.
  *
- * The last bytes wait in a buffer; what is written can be read at once, by its
- * descriptor. A scratch file loses its name as soon as it is made, so that a
- * process that dies leaves no file.
+ * The last bytes are kept in a buffer. Written bytes can be read at once through the same
+ * descriptor. A scratch file loses its name as soon as it is made, so that a process that dies
+ * leaves no file.
  */
 #include "source/listing.h"
 

@@ -1,20 +1,20 @@
 /*
  * folder_links.c: directories that links reach again and again.
  *
- * A link back into the way down is no problem: it is left out. But links that lead to each other
- * have as many paths through them as they have orders: seven directories that link to each other
- * have 13,699, each of which ends. So every directory that a link leads to is remembered, with its
- * class. Links that lead to one of them again are counted: there may be as many as there are
- * directories that are not reached through them, and some more. What people do on purpose, such as
- * one directory that each of many links to, stays below that.
+ * A link to a directory on its own path is no problem: it is left out. But the number of paths
+ * through directories that link to each other grows with the number of their orders: seven such
+ * directories have 13,699 paths, each of which ends. So every directory that a link leads to is
+ * remembered, with its class, and links that lead to one of them again are counted. The count may
+ * reach the number of directories that are not reached through such links, and AGAIN_FREE more.
+ * Intended uses, such as one directory that many others link to, stay below that.
  *
- * The table holds hashes, 16 bytes for each directory that links lead to, and
- * nothing for others.
+ * The table has hashes, at least 16 bytes for each directory that links lead to, and nothing for
+ * others.
  */
 #include "source/listing.h"
 
 #define ROOM_LEAST 512
-#define AGAIN_FREE 1000 /* links that may lead where others led, however few directories */
+#define AGAIN_FREE 1000 /* repeated links that are allowed for any number of directories */
 
 static uint64_t *place_of(uint64_t *seen, uint64_t room, uint64_t hash) {
     uint64_t at = hash & (room - 1);
@@ -43,7 +43,7 @@ static brim_status grow(struct brim__links *links, brim_budget *budget) {
     return BRIM_OK;
 }
 
-/* *known: it was in the table. */
+/* Puts the hash into the table. *known: it was there already. */
 static brim_status remember(struct brim__links *links, uint64_t hash, brim_budget *budget,
                             bool *known) {
     brim_status status = links->count < links->room / 2 ? BRIM_OK : grow(links, budget);

@@ -8,9 +8,9 @@
  *     ...      records of the classes, in the order of their numbers
  *     ...      records of the directories that were walked
  *
- * Every record carries a hash of itself and of the place where it lies; no record is used before
- * the hash was compared, because a wrong path would be a wrong sample. Numbers that decide where
- * something is read or written are checked even then: a hash keeps out accidents, not malice.
+ * Every record has a hash of itself and its place in the file. No record is used before its hash
+ * was compared, because a wrong path would be a wrong sample. Numbers that decide where something
+ * is read or written are checked as well, because a hash detects accidents, not forgeries.
  */
 #include "source/listing.h"
 
@@ -48,10 +48,10 @@ brim_status brim__listed_append(struct brim__append_file *append, struct brim__l
     return brim__append_bytes(append, record, sizeof listed + path_bytes);
 }
 
-/* Does a path from a root on stay below it? Walking finds names joined by single slashes,
- * none of which begins with a dot; whatever else a record holds was forged, and could lead
- * anywhere. No path at all is the root itself. Links that lie in the folder are another
- * matter: these its owner has made. */
+/* Whether a path that starts at a root stays below it. Walking finds names joined by single
+ * slashes, none of which begins with a dot; any other path was forged and could lead anywhere. The
+ * empty path is the root itself. Links in the folder are allowed, because its owner has made
+ * them. */
 static bool stays_below(const char *path, size_t bytes) {
     bool begins = true; /* a name begins here */
     for (size_t i = 0; i < bytes; i++) {
@@ -163,7 +163,7 @@ static brim_status read_header(struct brim__listing *listing, uint64_t options) 
     return whole ? BRIM_OK : stale(file->path);
 }
 
-/* A reader of [from, to), whose buffer is freed by the caller. */
+/* Begins reading [from, to). The caller frees the reader's buffer. */
 static brim_status begin_reading(struct brim__forward_reader *reader, const struct brim__file *file,
                                  uint64_t from, uint64_t to, const struct brim__opening *opening) {
     brim_status status;
@@ -217,7 +217,7 @@ static brim_status check_directories(const struct brim__listing *listing,
                                                              : status;
 }
 
-/* Of an entry: is the record whole? */
+/* Checks that the record of an entry is whole. */
 static brim_status check_record(const struct brim__index *index,
                                 const struct brim__index_entry *entry) {
     uint8_t record[BRIM__LISTED_MOST];

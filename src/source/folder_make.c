@@ -3,25 +3,23 @@
  *
  *   1. The roots are read. With classes the names of their subdirectories are
  *      sorted and numbered.
- *   2. All directories are walked. Those that wait lie in a scratch file, which in
- *      the end is the list of all directories. Files go to the sorter; a key is
+ *   2. All directories are walked. A scratch file is their queue, and in the end the
+ *      list of all directories. Files go to the sorter; a key is
  *
  *          root | class | directory 0 name        (numbers with the high byte first)
  *
- *      so that keys sort as torchvision's ImageFolder does: class by class, in each
- *      its directories by their paths, in each of these its files by their names. The
- *      zero makes a directory come before those below it.
- *   3. The sorted files are looked at one by one and entered in the listing, after
- *      the room that their number of entries needs; after them come the classes, the
- *      directories, and at last the header.
+ *      so that keys sort as in torchvision's ImageFolder: by class, then by the path of
+ *      the directory, then by the name of the file. The zero makes a directory come
+ *      before those below it.
+ *   3. The sorted files are examined one by one and written to the listing, after the
+ *      room for their entries; then the classes, the directories, and last the header.
  *
- * Memory is a few buffers, one byte for each class and what folder_links.c remembers.
- * A process that dies leaves no more than a file with a temporary name that is
- * not read.
+ * The memory is a few buffers, one byte for each class, and the table of folder_links.c. A process
+ * that dies leaves at most a file with a temporary name, which is never read.
  *
- * What is written here must not change what is listed. The opening's index directory
- * is left out, wherever it is met; a listing beside the data that would lie in one of
- * the directories that it lists is refused.
+ * Writing the listing must not change the folder. The opening's index directory is left out of the
+ * listing. A listing beside the data is refused if it would be in one of the directories that it
+ * lists.
  */
 #include "source/listing.h"
 
@@ -93,7 +91,7 @@ static bool is_cache(const struct maker *maker, const struct brim__facts *facts)
     return is_same(facts, &maker->cache[0]) || is_same(facts, &maker->cache[1]);
 }
 
-/* Looks at the places that are written while the folder is listed. */
+/* Reads the facts of the directories that are written to while the folder is listed. */
 static brim_status find_own(struct maker *maker) {
     char path[PATH_MAX];
     const char *cache = maker->opening->index_dir;
@@ -130,8 +128,8 @@ static brim_status add_directory(struct maker *maker, uint32_t root, uint32_t la
     return brim__listed_append(&maker->directories, listed, relative, bytes);
 }
 
-/* A link that leads nowhere may lead to a directory one day: a disk was not mounted.
- * One whose name makes it a sample is a file. */
+/* Records a link that leads nowhere, because it may lead to a directory later, for example when a
+ * disk is mounted. A link whose name makes it a sample is treated as a file instead. */
 static brim_status add_nowhere(struct maker *maker, const char *relative, size_t bytes) {
     const struct brim__listed listed = { .b = BRIM__LISTED_NONE,
                                          .label = maker->label,
@@ -145,7 +143,7 @@ static bool may_be_directory(const struct maker *maker, const struct brim__entry
            (maker->folder->extension_count == 0 || !brim__folder_wants(maker->folder, entry->name));
 }
 
-/* maker->full_path becomes that directory's. */
+/* Makes this the current directory and sets maker->full_path to its path. */
 static brim_status enter_directory(struct maker *maker, uint32_t root, uint32_t label,
                                    const char *relative, size_t bytes) {
     maker->root = root;
@@ -234,7 +232,7 @@ static brim_status visit(void *user, const struct brim__entry *entry) {
                              : status;
 }
 
-/* Walks all directories that wait, and those that are found on the way. */
+/* Walks all directories in the scratch file, and those that are found on the way. */
 static brim_status walk_all(struct maker *maker) {
     struct brim__forward_reader reader = { .file = &maker->directories.view,
                                            .buffer = maker->read,
@@ -269,7 +267,7 @@ static brim_status walk_all(struct maker *maker) {
 
 /* ----------------------------------------------------------------- classes */
 
-/* A root's subdirectory may be a class; the key is its name, a zero and the root. */
+/* Adds a root's subdirectory as a possible class. The key is its name, a zero and the root. */
 static brim_status visit_root(void *user, const struct brim__entry *entry) {
     struct maker *maker = user;
     if (!entry->directory) {
@@ -287,7 +285,7 @@ static brim_status visit_root(void *user, const struct brim__entry *entry) {
     return brim__sorter_add(&maker->sorter, maker->key, length + 4);
 }
 
-/* Numbers the classes in their order, and lets their directories wait. */
+/* Numbers the classes in their order, and adds their directories to the scratch file. */
 static brim_status enter_classes(struct maker *maker) {
     char name[NAME_MAX + 1] = "";
     brim_status status = brim__sorter_sort(&maker->sorter);
@@ -363,7 +361,7 @@ static brim_status read_roots(struct maker *maker) {
     return status;
 }
 
-/* The names of classes without files. */
+/* Reports the names of classes without files. */
 static brim_status check_classes(struct maker *maker) {
     struct brim__forward_reader reader = { .file = &maker->classes.view,
                                            .end = maker->classes.view.bytes,
@@ -463,7 +461,7 @@ static brim_status write_samples(struct maker *maker) {
     return status == BRIM_STATUS_END ? BRIM_OK : status;
 }
 
-/* Records of a scratch file, which have other places now. */
+/* Copies the records of a scratch file. Their hashes change with their places. */
 static brim_status copy_records(struct maker *maker, const struct brim__append_file *from) {
     struct brim__forward_reader reader = {
         .file = &from->view, .end = from->view.bytes, .buffer = maker->read, .room = APPEND_BYTES

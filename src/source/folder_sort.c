@@ -1,18 +1,17 @@
 /*
  * folder_sort.c: sorts any number of keys in bounded memory.
  *
- * Keys gather in memory; when it is full they are sorted and appended to a file as
- * one run. At the end runs are merged, as many at once as memory has chunks for,
- * into longer runs after them on the same file, until one merge is left; that one
- * gives the keys to the caller.
+ * Keys are collected in memory. When it is full, they are sorted and appended to a file as one run.
+ * At the end runs are merged, as many at once as memory has chunks for, into longer runs at the end
+ * of the same file, until one merge is left. That merge gives the keys to the caller.
  *
  *     memory while adding:   | length key | length key | ... free ... | places, and as many again |
  *     memory while merging:  | chunk of run 0 | chunk of run 1 | ...
  *     file:                  | bytes: run 0 | bytes: run 1 | ... | bytes: runs 0 to 63 merged | ...
  *
- * A run begins with its length in bytes, so that no table of runs is needed. In
- * memory places are merged from one half of their room to the other: without a
- * worst case, and without memory that is not counted.
+ * A run begins with its length in bytes, so no table of runs is needed. In memory, places are
+ * sorted by merging from one half of their room to the other, which has no bad worst case and uses
+ * no uncounted memory.
  */
 #include "source/listing.h"
 
@@ -90,7 +89,7 @@ static void sort_memory(struct brim__sorter *sorter) {
 
 /* -------------------------------------------------------------------- runs */
 
-/* What is in memory becomes a run. */
+/* Writes the keys in memory as a run. */
 static brim_status spill(struct brim__sorter *sorter) {
     brim_status status = BRIM_OK;
     if (sorter->spill.buffer == NULL) {
@@ -181,7 +180,8 @@ static void sink(struct brim__sorter *sorter, uint32_t i) {
     }
 }
 
-/* The first `count` runs from byte *at on; *at is then past them, *bytes their sum. */
+/* Opens the first `count` runs from byte *at on. Sets *at to the byte after them, and *bytes to the
+ * sum of their lengths. */
 static brim_status open_runs(struct brim__sorter *sorter, uint32_t count, uint64_t *at,
                              uint64_t *bytes) {
     const size_t chunk = sorter->bytes / count;
@@ -249,7 +249,7 @@ static brim_status merge_runs(struct brim__sorter *sorter, uint32_t count, uint6
         const struct brim__sort_stream *top;
         status = next_merged(sorter, &top);
         if (status == BRIM_OK) {
-            /* the length stands before the key in the chunk too */
+            /* in the chunk too, the length is before the key */
             status = brim__append_bytes(&sorter->spill, top->key - HEAD, HEAD + top->length);
         }
     }

@@ -1,20 +1,21 @@
 /*
- * folder_walk.c: one directory: its entries, links, loops, and which names are wanted.
+ * folder_walk.c: reads one directory: its entries, links and loops; and decides which names are
+ * samples.
  *
- * Directories are read with the system's own call into a buffer that is counted;
- * opendir would take memory that is not counted. Most file systems say of each
- * entry what it is; the others, and links, are looked at one by one.
+ * Directories are read with the system call into a counted buffer, because opendir would take
+ * memory that is not counted. Most file systems report the type of each entry. With others, and for
+ * links, each entry needs a stat.
  *
- * A loop needs a link. So only for a link to a directory the directories on the
- * way down, from the root on, are looked at: if it is one of them it is left out.
+ * A loop needs a link. So only a link to a directory is compared with the directories on its path,
+ * from the root on. If it is one of them, it is left out.
  *
  * A directory that changes gets a new time of modification, which a program may set
  * back (tar and rsync do), and a new time of change, which only the clock sets.
  * Both go into the hash of its facts, with its inode and device.
  *
- * These times have the grain of the system's clock, some milliseconds. A directory that changed
- * just now is read only when that grain has passed: whatever changes after it was read then shows
- * in its times. Some file systems keep whole seconds, FAT every other one: brim does not wait that
+ * These times have the grain of the system's clock, some milliseconds. A directory that has just
+ * changed is read only after that grain has passed, so that every change after the reading changes
+ * its times. Some file systems store whole seconds, FAT even seconds only: brim does not wait that
  * long. If the fraction of a time is zero and the time is that recent, the directory is marked as
  * unsure, and read again at the next opening.
  */
@@ -65,7 +66,7 @@ static int64_t nanoseconds(const struct timespec *time) {
     return (int64_t)time->tv_sec * 1000000000 + time->tv_nsec;
 }
 
-/* What is known of a directory before it is read. */
+/* Computes the facts of a directory before it is read. */
 static void take_facts(const struct stat *from, bool settle, struct brim__facts *facts) {
     const struct timespec *const times[2] = { &from->st_mtim, &from->st_ctim };
     const uint64_t words[4] = { from->st_dev, from->st_ino, (uint64_t)nanoseconds(times[0]),
@@ -90,7 +91,7 @@ brim_status brim__walk_facts(const char *path, bool settle, struct brim__facts *
     return BRIM_OK;
 }
 
-/* Leads a link nowhere, for a reason that lies in it? */
+/* Whether a link leads nowhere because of its own path, not because the system fails. */
 static bool leads_nowhere(int error) {
     return error == ENOENT || error == ELOOP || error == EACCES || error == ENOTDIR ||
            error == ENAMETOOLONG;
@@ -116,7 +117,7 @@ struct walk {
     void *user;
 };
 
-/* Is `facts` one of the directories from the root to the one that is read? */
+/* Whether `facts` is one of the directories from the root to the current one. */
 static brim_status is_loop(const struct walk *walk, const struct stat *facts, bool *loop) {
     char *const path = walk->path;
     *loop = false;
@@ -191,7 +192,7 @@ static brim_status take_entry(const struct walk *walk, const char *name, unsigne
         return BRIM_OK;
     }
     if (stat_once(walk->fd, name, AT_SYMLINK_NOFOLLOW, &facts) != 0) {
-        /* gone meanwhile: that has changed the directory's time */
+        /* removed meanwhile, which has changed the directory's time */
         return errno == ENOENT ? BRIM_OK : fail_entry(walk, name);
     }
     if (S_ISLNK(facts.st_mode)) {
@@ -239,7 +240,7 @@ static char lower(char c) {
     return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
 }
 
-/* What is kept beside data, or a file that becomes such, is no sample of any folder. */
+/* Files that brim keeps beside data, and their temporary files, are never samples. */
 static bool is_ours(const char *name) {
     static const char *const endings[] = { ".brimlst", ".brimidx", ".brimprb" };
     bool ours = false;

@@ -1,17 +1,16 @@
 /*
  * guess.c: what a file is, and the pipeline that reads it.
  *
- * What the first bytes say counts before what the name says; the name decides
- * only where a format has no magic (text, CSV, JSON lines, CIFAR). Every look is
- * bounded: the first bytes, the directory of a zip file, of a gzip file what its
- * first bytes inflate to, and of a directory its entries up to the first image.
- * There is no budget here to charge; what a look needs (below 100 KiB) is given
- * back before the call returns.
+ * The first bytes of a file decide before its name. The name decides only for formats without magic
+ * (text, CSV, JSON lines, CIFAR). Every step is bounded: it reads the first bytes of a file, the
+ * directory of a zip file, the inflated first bytes of a gzip file, and the entries of a directory
+ * up to the first image. There is no budget to charge here; the memory (below 100 KiB) is freed
+ * before the call returns.
  *
- * A pipeline that is written here parses; opening it may still fail, because the file is damaged,
- * with an error that says so. What a format leaves to the user is chosen: windows of 1024 tokens,
- * the first array of several. No pipeline reads a single image: the error then gives its kind and
- * size, and the sources that read many.
+ * The resulting pipeline always parses. Opening it may still fail if the file is damaged, with an
+ * error that says so. Choices that a format leaves to the user are made: windows of 1024 tokens,
+ * the first array of several. No pipeline reads a single image, so the error gives its kind and
+ * size, and the sources that read many images.
  */
 #include "base/file.h"
 #include "base/struct.h"
@@ -53,7 +52,7 @@ static void put(struct writer *writer, const char *text, size_t count) {
     }
 }
 
-/* A value as it must stand in a pipeline's text. */
+/* Writes a value with the quotes that a pipeline's text needs. */
 static void put_value(struct writer *writer, const char *text) {
     bool plain = text[0] != '\0' && text[0] != '@' && text[0] != '#';
     for (const char *c = text; *c != '\0' && plain; c++) {
@@ -124,7 +123,7 @@ static const struct {
     { ".safetensors", "safetensors", "" },
 };
 
-/* A .json file may be JSON lines: its first line is an object of its own. */
+/* Whether the first line is a whole object: a .json file may be JSON lines. */
 static bool first_line_is_object(const struct look *look) {
     const char *line = (const char *)look->head;
     const char *end = memchr(line, '\n', look->head_bytes);
@@ -145,7 +144,7 @@ static void guess_by_name(struct look *look) {
     }
     const char *name = base_name(look->path);
     const bool batch = strstr(name, "_batch") != NULL && has_suffix(name, ".bin");
-    /* those of CIFAR-100 have names that other files have too, but one size each */
+    /* files of CIFAR-100 have common names, but each has one fixed size */
     const bool hundred = (strcmp(name, "train.bin") == 0 && look->file->bytes == 153700000) ||
                          (strcmp(name, "test.bin") == 0 && look->file->bytes == 30740000);
     const uint64_t bytes = look->file->bytes;
@@ -292,7 +291,7 @@ static bool is_image(const struct look *look) {
     return yes;
 }
 
-/* Says what an image is and how images are read, or what is wrong with it. */
+/* The error for an image: its kind and the ways to read images, or what is wrong with it. */
 static brim_status explain_image(const struct look *look) {
     struct brim__image_info info;
     struct brim__input input;
@@ -369,7 +368,7 @@ static brim_status look_at_entry(void *user, const struct brim__entry *entry) {
     return images->found ? BRIM_STATUS_END : BRIM_OK;
 }
 
-/* Images in a directory, or in one of the first directories in it. */
+/* Whether a directory, or one of the first directories in it, has images. */
 static bool holds_images(struct brim__arena *arena, const char *path) {
     struct images images = { 0 };
     struct stat facts;

@@ -30,7 +30,7 @@ struct header {
     uint64_t bytes;           /* of the elements, below 2^63 */
 };
 
-/* Where the bytes of a header come from: a file, or an inflater before it. */
+/* The input for a header: a file, or an inflater of it. */
 struct input {
     const struct brim__file *file;
     struct brim__inflater *inflater; /* NULL: not compressed */
@@ -57,7 +57,7 @@ static brim_status read_bytes(const struct input *input, uint64_t at, uint8_t *t
     return brim__file_read(input->file, at, to, count);
 }
 
-/* Bytes are counted in what comes out, where that is inflated. */
+/* If the data is inflated, bytes are counted in the output. */
 static brim_status read_header(const struct input *input, struct header *header) {
     const char *path = input->file->path;
     uint8_t bytes[MOST_HEADER];
@@ -149,8 +149,8 @@ static brim_status open_plain(struct brim__files *files, size_t index, struct he
                            end);
 }
 
-/* The last bytes of gzip count what its last member puts out, modulo 2^32. There may be
- * several members, so that less than the header promises may be right; more is not. */
+/* The last bytes of a gzip file are the output size of its last member, modulo 2^32. There may be
+ * several members, so less than the header promises can be right; more cannot. */
 static brim_status check_trailer(const struct brim__file *file, const struct header *header) {
     const uint64_t promised = header->data + header->bytes;
     uint8_t bytes[4] = { 0 };
@@ -192,7 +192,7 @@ static brim_status open_gzip(struct brim__source *source, size_t index, struct h
         status = check_trailer(file, header);
     }
     if (status == BRIM_OK) {
-        /* the memory begins with the elements: they are aligned there */
+        /* the memory begins with the elements, so they are aligned */
         const struct brim__packed packed = { .form = BRIM__DEFLATE_GZIP,
                                              .bytes = file->bytes,
                                              .skipped = header->data,

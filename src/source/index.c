@@ -1,10 +1,10 @@
 /*
  * index.c: opens, reads and verifies index files.
  *
- * Opening reads one page, whatever the count: the header says how many pages there must be, and the
- * file's size must agree. Reading takes the pages in which the wanted entries lie, one at a time on
- * the stack, and uses no entry before the page's hash was compared; entries are checked against the
- * data file's size even then, because a hash keeps out accidents, not malice.
+ * Opening reads one page, whatever the count: the header gives the number of pages, and the file's
+ * size must agree. Reading entries reads their pages, one at a time on the stack, and uses no entry
+ * before the page's hash was compared. Entries are also checked against the data file's size,
+ * because a hash detects accidents, not forgeries.
  */
 #include "source/index.h"
 
@@ -44,8 +44,9 @@ void brim__index_expect(const struct brim__file *data, const struct brim__index_
 
 /* -------------------------------------------------------------------- path */
 
-/* In the cache the name is a hash of the data file's absolute path, so that one
- * file under several names has one index, and of how the index is made. */
+/* The path of an index in the cache. Its name is a hash of how the index is made and of the data
+ * file's absolute path without links, so a file that is reached through several links has one
+ * index. */
 static brim_status cache_path(const struct brim__file *data,
                               const struct brim__index_recipe *recipe,
                               const struct brim__opening *opening, char text[PATH_MAX]) {
@@ -134,7 +135,7 @@ static brim_status stale(const char *path) {
                       path);
 }
 
-/* Opens what lies at `path`; a failure says that it must be made. */
+/* Opens the index at `path`. A failure means that it must be made. */
 static brim_status open_existing(struct brim__index *index, const char *path,
                                  const struct brim__file *data,
                                  const struct brim__index_recipe *recipe,
@@ -221,7 +222,7 @@ static brim_status unpack(const struct brim__index *index, const uint8_t *from, 
     return BRIM_OK;
 }
 
-/* As entries, or (entries NULL) as ranges of the data file. */
+/* Reads entries, or, if `entries` is NULL, the same as ranges of the data file. */
 static brim_status read_entries(const struct brim__index *index, uint64_t first, size_t count,
                                 struct brim__index_entry *entries, const struct brim__file *data,
                                 struct brim__file_range *ranges) {

@@ -5,8 +5,8 @@
  *     page 0:       header
  *     page 1 .. n:  170 entries each, the last one filled with zeros
  *
- * Every page ends with the hash of what stands before it, seeded with the page's
- * number, so that a page in the wrong place is noticed too.
+ * Every page ends with the hash of its other bytes, seeded with the page's number, so that a page
+ * in the wrong place is detected too.
  */
 #ifndef BRIM_INDEX_FILE_H
 #define BRIM_INDEX_FILE_H
@@ -44,18 +44,18 @@ struct brim__index_item {
 };
 _Static_assert(sizeof(struct brim__index_item) == BRIM__INDEX_ENTRY, "24 bytes on disk");
 
-/* What the header of a fresh index of `data` says, but for the last three. */
+/* Fills in the header of a fresh index of `data`, except its last three fields. */
 void brim__index_expect(const struct brim__file *data, const struct brim__index_recipe *recipe,
                         struct brim__index_header *header);
 uint64_t brim__index_page_hash(const uint8_t *page, uint64_t number);
-/* Puts the hash at the end of a page; compares it. */
+/* Write the hash at the end of a page; compare it. */
 void brim__index_seal(uint8_t *page, uint64_t number);
 bool brim__index_sealed(const uint8_t *page, uint64_t number);
 static inline uint64_t brim__index_pages(uint64_t count) {
     return 1 + brim__divide_up(count, BRIM__INDEX_PER_PAGE);
 }
 
-/* index_write.c: packs entries into pages 1, 2, ... of a file in the making. */
+/* index_write.c: packs entries into pages 1, 2, ... of a file that is being made. */
 struct brim__index_packer {
     struct brim__new_file *file;
     uint8_t *buffer;

@@ -1,17 +1,17 @@
 /*
- * index_trust.c: whose indexes, listings and other files kept of data are used.
+ * index_trust.c: decides which indexes, listings and other kept files are trusted, by their owner.
  *
- * Their checksums keep out accidents, not malice: another user who could write one could make it
- * say anything. So one is used only if the effective user or root owns it and no other user may
- * write it. This is checked on the open file; one that fails counts as absent:
+ * Checksums detect accidents, not forgeries: another user who can write such a file can give it any
+ * content. So a file is used only if the effective user or root owns it and no other user may write
+ * it. This is checked on the open file. A file that fails the check counts as absent:
  *
  *     own, but others may write it     made anew: a new file takes its name
  *     another user's                   left alone; made in the index directory instead,
  *                                      there under a name with the user's number if the
  *                                      plain one is taken too
  *
- * brim itself makes all of them for their owner only, whatever the umask. An opening that
- * trusts foreign files (for teams that share a directory) skips these checks.
+ * brim itself makes these files readable and writable for their owner only, whatever the umask. An
+ * opening with trust_foreign (for teams that share a directory) skips the checks.
  */
 #include "source/index.h"
 

@@ -1,11 +1,10 @@
 /*
  * index_write.c: makes an index in one pass, with two bounded buffers.
  *
- * The scan of the source enters records; they are packed into pages in a small
- * buffer that is written when it is full. The header, without which the file is
- * nothing, is written last; then the file takes its name (base/file_write.h).
- * The data file is looked at again before that: if it changed meanwhile, the
- * entries may be those of no state that it ever had.
+ * The source's scan adds records. They are packed into pages in a small buffer, which is written
+ * when it is full. The header, without which the file is not valid, is written last; then the file
+ * gets its name (base/file_write.h). Before that the data file is checked again: if it changed
+ * meanwhile, the entries may fit no state of it.
  */
 #include "base/progress.h"
 #include "source/index_file.h"
@@ -46,7 +45,7 @@ static brim_status write_out(struct brim__index_packer *packer, uint64_t first, 
     return status;
 }
 
-/* The page in progress is full, or the last. */
+/* Called when the page in progress is full, or is the last. */
 static brim_status end_page(struct brim__index_packer *packer) {
     uint8_t *page = packer->buffer + packer->page * BRIM__INDEX_PAGE;
     memset(packer->to, 0, (size_t)(page + BRIM__INDEX_HASHED - packer->to));
@@ -138,7 +137,7 @@ static brim_status check_unchanged(const struct brim__file *data) {
         data->path);
 }
 
-/* The pages that are left, then the header. */
+/* Writes the remaining pages, then the header. */
 static brim_status finish(struct brim__index_writer *writer,
                           const struct brim__index_recipe *recipe) {
     struct brim__index_packer *packer = &writer->packer;
@@ -201,7 +200,7 @@ static brim_status write_index(struct brim__index_writer *writer, const char *pa
     return status;
 }
 
-/* Little memory: small buffers, never other entries. */
+/* With little memory the buffers are small; the entries are the same. */
 size_t brim__index_buffer(const struct brim__opening *opening, uint64_t share, size_t least,
                           size_t most) {
     brim_budget *budget = opening->arena->budget;

@@ -3,14 +3,13 @@
  *
  *     file ─► input (16 KiB) ─► zlib ─► the caller's memory
  *
- * zlib asks for memory twice, when it is set up and for its window of 32 KiB at
- * the first output; both come from the arena, and going back to the beginning
- * (inflateReset2) keeps both. So an inflater takes the same memory for one file
- * or a thousand. It is never ended: the arena owns all that it has.
+ * zlib allocates twice: when it is set up, and at the first output for its window of 32 KiB. Both
+ * come from the arena, and resetting it (inflateReset2) keeps both. So an inflater takes the same
+ * memory for one file or a thousand. inflateEnd is never called, because the arena owns all its
+ * memory.
  *
- * Invariants while reading: input[next .. next + left) has not been understood
- * yet; `at` is the byte of the file after it; nothing is read from the file
- * while something is left.
+ * Invariants while reading: zlib has not consumed input[next .. next + left) yet; `at` is the byte
+ * of the file after it; nothing is read from the file while `left` is not 0.
  */
 #include "source/inflate.h"
 
@@ -81,7 +80,7 @@ static int window_bits(enum brim__deflate_form form) {
     }
 }
 
-/* Where in the file the data are understood up to. */
+/* The byte of the file up to which zlib has consumed the data. */
 static unsigned long long file_byte(const struct brim__inflater *inflater) {
     return inflater->at - inflater->zlib.avail_in;
 }
@@ -91,7 +90,7 @@ static brim_status fail(const struct brim__inflater *inflater, const char *what)
                            what);
 }
 
-/* What zlib says other than Z_OK and Z_STREAM_END. */
+/* The failure for a result of zlib other than Z_OK and Z_STREAM_END. */
 static brim_status fail_zlib(const struct brim__inflater *inflater, int said) {
     if (said == Z_MEM_ERROR) {
         return inflater->refused != BRIM_OK
@@ -141,7 +140,7 @@ brim_status brim__inflate_begin(struct brim__inflater *inflater, enum brim__defl
     return said == Z_OK ? BRIM_OK : fail_zlib(inflater, said);
 }
 
-/* Tells the caller of a long opening how far it is, some times a second. */
+/* Reports the progress of a long opening to the caller, some times a second. */
 static brim_status report(struct brim__inflater *inflater) {
     const struct brim__opening *opening = inflater->opening;
     if (!brim__progress_is_due(opening->progress, &inflater->reported_ns)) {
@@ -188,7 +187,7 @@ static brim_status end_member(struct brim__inflater *inflater) {
                : fail(inflater, "zlib cannot be reset");
 }
 
-/* Puts out up to *bytes bytes, fewer only at the end of the data. */
+/* Inflates up to *bytes bytes, fewer only at the end of the data. */
 static brim_status run(struct brim__inflater *inflater, uint8_t *to, uint64_t *bytes) {
     const uint64_t wanted = *bytes;
     uint64_t made = 0;

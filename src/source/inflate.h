@@ -5,14 +5,13 @@
  *     begin (file, range, form) ─► read n bytes ─► read ... ─► end
  *
  * Only as many bytes as were requested are inflated, so that a file that inflates to a thousand
- * times its size costs what its header promised and the budget held, not more. All failures of the
- * data are BRIM_STATUS_CORRUPT and name the byte of the file up to which it was understood.
+ * times its size costs what its header promised and the budget held, not more. If the data is bad,
+ * the failure is BRIM_STATUS_CORRUPT and names the byte of the file up to which it was consumed.
  *
- * One inflater does one range after the other: headers when a source is opened,
- * all of it when the source is loaded. What it works with (some 60 KiB, zlib's own
- * memory among it) comes from the opening's arena and stays there: given back, it
- * would be in no plan's minimum, and a loader could be refused in exactly the
- * memory that its plan had called enough.
+ * One inflater does one range after the other: headers when a source is opened, whole files when
+ * the source is loaded. Its memory (some 60 KiB, including zlib's) comes from the opening's arena
+ * and stays there. If it were freed, it would not be in the plan's minimum, and a loader could be
+ * refused in exactly the memory that its plan had called enough.
  */
 #ifndef BRIM_INFLATE_H
 #define BRIM_INFLATE_H
@@ -32,15 +31,16 @@ struct brim__inflater;
 
 brim_status brim__inflater_new(const struct brim__opening *opening,
                                struct brim__inflater **inflater);
-/* Another opening, of the same arena: whom to tell from now on. */
+/* Uses the progress function of another opening, of the same arena, from now on. */
 void brim__inflater_use(struct brim__inflater *inflater, const struct brim__opening *opening);
-/* The range [begin, begin + bytes) of the file, which stays open meanwhile. */
+/* Begins to inflate the range [begin, begin + bytes) of the file, which must stay open
+ * meanwhile. */
 brim_status brim__inflate_begin(struct brim__inflater *inflater, enum brim__deflate_form form,
                                 const struct brim__file *file, uint64_t begin, uint64_t bytes);
 /* The next `bytes` bytes; BRIM_STATUS_CORRUPT if there are fewer. */
 brim_status brim__inflate_read(struct brim__inflater *inflater, void *to, uint64_t bytes);
-/* The data must end here: no more comes out, checksums hold, and nothing of the
- * range is left over. */
+/* Checks that the data ends here: there is no more output, the checksums are right, and no bytes of
+ * the range are left. */
 brim_status brim__inflate_end(struct brim__inflater *inflater);
 /* Bytes put out since brim__inflate_begin, and their CRC-32. */
 uint64_t brim__inflate_total(const struct brim__inflater *inflater);

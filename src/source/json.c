@@ -3,22 +3,19 @@
  *
  *     memory: | struct brim__json | blocks of yajl ... --> | spare, for the error's text |
  *
- * yajl takes memory through hooks, and uses what they return without looking:
- * a hook that cannot give must not return. It leaves yajl by longjmp, which
- * harms nothing, because all that yajl holds lies in this memory and is thrown
- * away with it. Blocks are never freed one by one; the last one grows in place,
- * and that is the one that grows (the buffer of a decoded string).
+ * yajl takes memory through hooks, and uses their result without checking it, so a hook without
+ * memory must not return. It leaves yajl by longjmp, which is safe, because everything that yajl
+ * has is in this memory and is discarded with it. Blocks are never freed one by one. Only the last
+ * block grows in place, and that is usually the one that grows (the buffer of a decoded string).
  *
- * What yajl takes: its handle, lexer and two buffers' heads (a few hundred
- * bytes), 128 bytes for 128 levels, and the two buffers, which begin at 2 KiB
- * and double: one for the string being decoded, one for a token that the end
- * of a piece cuts.
+ * yajl takes its handle, lexer and two buffers' heads (a few hundred bytes), 128 bytes for 128
+ * levels, and the two buffers, which begin at 2 KiB and double: one for the string being decoded,
+ * one for a token that is cut by the end of a piece.
  *
- * yajl's own check of UTF-8 lets overlong forms and surrogates pass, an unpaired
- * escaped surrogate is decoded to something else, and vertical tabs and form
- * feeds count as blanks. So the text is checked here, before yajl sees it, and
- * yajl's check is off. Backslashes stand only in strings, so escapes can be
- * followed without knowing where strings begin.
+ * yajl's own check of UTF-8 accepts overlong forms and surrogates, an unpaired escaped surrogate is
+ * decoded to something else, and vertical tabs and form feeds count as blanks. So the text is
+ * checked here, before it goes to yajl, and yajl's check is off. Backslashes occur only in strings,
+ * so escapes can be checked without knowing where strings begin.
  */
 #include "source/json.h"
 
@@ -32,7 +29,7 @@
 #define BLOCK_HEAD      16
 #define CHECKED_AT_ONCE 32
 
-/* What the check of a text knows from the bytes before. */
+/* The state of the check of a text after the bytes so far. */
 struct check {
     uint8_t more;        /* continuation bytes that must follow ... */
     uint8_t least, most; /* ... the next of them in this range */
@@ -100,14 +97,14 @@ static uint64_t buffer_bytes(uint64_t longest) {
 }
 
 uint64_t brim__json_whole_bytes(uint64_t longest) {
-    /* the end of a text, too, goes through the buffer for tokens that are cut */
+    /* the end of a text also uses the buffer for tokens that are cut */
     return sizeof(struct brim__json) + FIXED_BYTES + buffer_bytes(longest) + buffer_bytes(0) +
            SPARE_BYTES;
 }
 
 uint64_t brim__json_pieces_bytes(uint64_t longest) {
-    /* both buffers, and as much again for the smaller ones that they were; a
-     * string's quotes are kept with it */
+    /* both buffers, and the same again for the smaller blocks before they grew; a cut string is
+     * kept with its quotes */
     return sizeof(struct brim__json) + FIXED_BYTES + 4 * buffer_bytes(longest + 2) + SPARE_BYTES;
 }
 
@@ -140,7 +137,7 @@ static const char *check_digit(struct check *check, uint8_t byte) {
     } else if (letter >= 'a' && letter <= 'f') {
         digit = letter - (uint32_t)'a' + 10;
     } else {
-        *check = (struct check){ 0 }; /* yajl will say what is wrong */
+        *check = (struct check){ 0 }; /* yajl will report the error */
         return NULL;
     }
     check->unit = (uint16_t)(check->unit << 4 | digit);
@@ -155,7 +152,7 @@ static const char *check_digit(struct check *check, uint8_t byte) {
     return NULL;
 }
 
-/* To yajl these are blanks, to JSON they may not stand anywhere. */
+/* yajl takes these for blanks; JSON does not allow them anywhere. */
 static bool is_feed(uint8_t byte) {
     return byte == '\v' || byte == '\f';
 }
@@ -197,7 +194,7 @@ static bool is_idle(const struct check *check) {
     return check->more == 0 && check->digits == 0 && !check->escaped && !check->high;
 }
 
-/* Almost all text is ASCII without escapes: passed in blocks. */
+/* Almost all text is ASCII without escapes, which is checked in blocks. */
 static bool is_plain(const uint8_t *text) {
     uint8_t found = 0;
     for (int i = 0; i < CHECKED_AT_ONCE; i++) {
@@ -310,8 +307,8 @@ static const yajl_callbacks callbacks = {
 
 /* ----------------------------------------------------------------- parsing */
 
-/* What yajl says, without its kind ("parse error: ") and its line end. It may or may
- * not have consumed the byte that it refuses, depending on the error. */
+/* The failure has yajl's text without its kind ("parse error: ") and line end. yajl may or may not
+ * have consumed the byte that it refuses, depending on the error. */
 static brim_status fail_parse(struct brim__json *json, uint64_t byte) {
     json->end += SPARE_BYTES;
     const char *text = (const char *)yajl_get_error(json->handle, 0, NULL, 0);
@@ -353,7 +350,7 @@ brim_status brim__json_feed(struct brim__json *json, const uint8_t *text, size_t
         return status;
     }
     if (setjmp(json->refused) != 0) {
-        if (json->whole != NULL) { /* only what the text's end cuts is kept */
+        if (json->whole != NULL) { /* yajl keeps only a token that the text's end cuts */
             return brim__fail(BRIM_STATUS_CORRUPT, "byte %llu: ends too early",
                               (unsigned long long)length);
         }
@@ -376,7 +373,7 @@ brim_status brim__json_feed(struct brim__json *json, const uint8_t *text, size_t
 }
 
 brim_status brim__json_end(struct brim__json *json) {
-    json->whole = NULL; /* what is told now lies in yajl's memory: no string ends here */
+    json->whole = NULL; /* the last value's text is in yajl's memory, not in `whole` */
     if (!is_idle(&json->check) || setjmp(json->refused) != 0) {
         return brim__fail(BRIM_STATUS_CORRUPT, "byte %llu: ends too early",
                           (unsigned long long)json->before);

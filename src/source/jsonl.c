@@ -1,10 +1,9 @@
 /*
  * jsonl.c: `jsonl FILES...`, one JSON object on each line.
  *
- * The records are found and numbered by lines.c. Which keys become fields, and
- * of what types, is given or worked out from the first records of the first
- * file (jsonl_types.c); from then on every line is held against that, and one
- * that does not agree is a bad sample.
+ * lines.c finds and numbers the records. The keys that become fields, and their types, are given or
+ * are determined from the first records of the first file (jsonl_types.c). Every line is compared
+ * with them, and one that does not agree is a bad sample.
  */
 #include "source/jsonl.h"
 #include "source/arguments.h"
@@ -38,7 +37,7 @@ static brim_status add_fields(struct brim__jsonl *jsonl, const struct brim__valu
     return BRIM_OK;
 }
 
-/* The field that a type is for: "name:type", or the next one in order. */
+/* Finds the field of a type: that of "name:type", or the next one in order. */
 static brim_status find_typed(struct brim__jsonl *jsonl, const char *text, uint32_t place,
                               struct brim__jsonl_field **field, const char **type) {
     const char *colon = strrchr(text, ':');
@@ -96,7 +95,7 @@ static brim_status set_types(struct brim__jsonl *jsonl, const struct brim__value
 
 /* ----------------------------------------------------------------- looking */
 
-/* One record, in memory that is taken for its length alone. */
+/* Looks at one record, with temporary memory for its length. */
 static brim_status look_at(struct brim__jsonl_look *look, uint8_t *line, uint64_t length) {
     const uint64_t bytes = brim__json_whole_bytes(length);
     brim_status status;
@@ -110,7 +109,7 @@ static brim_status look_at(struct brim__jsonl_look *look, uint8_t *line, uint64_
     return status;
 }
 
-/* *long_ones: records over max_bytes, which were not looked at. */
+/* *long_ones: how many records were longer than max_bytes and not looked at. */
 static brim_status look_at_all(struct brim__jsonl_look *look, struct brim__lines *lines,
                                uint64_t *long_ones) {
     uint64_t looked_bytes = 0;
@@ -136,7 +135,7 @@ static brim_status look_at_all(struct brim__jsonl_look *look, struct brim__lines
     return BRIM_OK;
 }
 
-/* None of the records could be looked at, or none was good. */
+/* The failure if no record could be looked at, or none was good. */
 static brim_status nothing_good(const struct brim__jsonl_look *look,
                                 const struct brim__lines *lines, uint64_t long_ones,
                                 const char *path) {
@@ -172,8 +171,8 @@ static brim_status look_for_types(struct brim__jsonl *jsonl, struct brim__lines 
 
 /* ----------------------------------------------------------------- opening */
 
-/* Where the fields lie in a record, and what the source says of them. Bounds
- * are set again when the longest line is known. */
+/* Sets the places of the fields in a record, and their descriptions in the source. Bounds are set
+ * again when the longest line is known. */
 static void lay_out(struct brim__source *source, struct brim__jsonl *jsonl) {
     uint64_t at = 0;
     source->field_count = jsonl->count;

@@ -6,9 +6,9 @@
  *     jsonl_walk.c   one line: finds the values of the chosen keys
  *     jsonl_parse.c  one line to one record
  *
- * A key's dots lead into objects: "a.b" is the key b of the object a. It is also
- * the key "a.b" itself, since the path that leads to a value is compared as one
- * text. A line that has both has the key twice, which is bad data.
+ * A dot in a key leads into an object: "a.b" is the key b of the object a. It is also the key "a.b"
+ * itself, because the path to a value is compared as one text. A line with both has the key twice,
+ * which is bad data.
  */
 #ifndef BRIM_JSONL_H
 #define BRIM_JSONL_H
@@ -45,7 +45,7 @@ struct brim__jsonl {
     uint64_t parsing_bytes; /* of the scratch after it */
 };
 
-/* A row is an element, or a list of `inner` of them: how many are in one. */
+/* Elements in a row: 1, or `inner` if a row is a list. */
 static inline uint64_t brim__jsonl_row(const struct brim__jsonl_field *field) {
     return brim__max(1, field->inner);
 }
@@ -54,14 +54,14 @@ static inline uint64_t brim__jsonl_row(const struct brim__jsonl_field *field) {
 
 #define BRIM__JSONL_LISTS 2 /* lists inside each other that are walked */
 
-/* A value of field `field` (lists: 0), or what stands in the list that it is (1), or
- * in a list in that (2). Objects, and lists in so many lists, are told by their
- * begin alone. */
+/* Receives a value of field `field` (lists: 0), a value in the field's list (1), or a value in a
+ * list in that list (2). Of objects, and of lists that are nested deeper, only the begin is
+ * reported. */
 typedef brim_status brim__jsonl_value(void *user, uint32_t field, enum brim__json_kind kind,
                                       uint32_t lists, const char *text, size_t length);
 
-/* Walks one line, which must be an object, with the memory of json.h. Strings
- * lie in the line. *seen: bits of the fields that it has. */
+/* Walks one line, which must be an object, with memory as in json.h. Strings point into the line.
+ * *seen: a bit for each field that it has. */
 brim_status brim__jsonl_walk(const struct brim__jsonl *jsonl, uint8_t *line, size_t length,
                              void *memory, uint64_t memory_bytes, brim__jsonl_value *value,
                              void *user, uint32_t *seen);
@@ -70,20 +70,20 @@ brim_status brim__jsonl_walk(const struct brim__jsonl *jsonl, uint8_t *line, siz
 
 /* "float32", "text", "int64[]", "float32[3]", "float32[][4]": sets the field's type. */
 brim_status brim__jsonl_type(struct brim__jsonl_field *field, const char *text);
-/* The field of a key that is cut out of a text; copied to the arena. */
+/* Adds a field for a key, given as part of a text; the key is copied to the arena. */
 brim_status brim__jsonl_add(struct brim__jsonl *jsonl, struct brim__arena *arena, const char *key,
                             size_t length);
 
-/* What values a field had. */
+/* The kinds of values that a field had. */
 struct brim__jsonl_seen {
     uint32_t bits; /* of jsonl_types.c */
     uint64_t row;  /* length of the lists in its lists; 0: there was none */
     uint64_t open; /* elements so far of the one in progress */
 };
 
-/* Looks at records one by one: without fields, the first that is an object
- * gives them; types are worked out from all. A record that is no JSON is left
- * out: it is a bad sample later. */
+/* Looks at records one by one. If no fields are given, the first record that is an object gives
+ * them. Types are determined from all records. A record that is not JSON is ignored; it will be a
+ * bad sample. */
 struct brim__jsonl_look {
     struct brim__jsonl *jsonl;
     struct brim__arena *arena;
@@ -99,9 +99,9 @@ brim_status brim__jsonl_decide(const struct brim__jsonl_look *look);
 
 /* ------------------------------------------------------------ jsonl_parse.c */
 
-/* Sets what a line of at most `bound` bytes needs: work for the elements of its
- * ragged lists, to which the record's spans point, and scratch for parsing. The
- * format's self is the brim__jsonl. */
+/* Sets the format's memory for lines of at most `bound` bytes: work for the elements of ragged
+ * lists, to which the record's spans point, and scratch for parsing. The format's self is the
+ * brim__jsonl. */
 void brim__jsonl_fit(struct brim__line_format *format, uint64_t bound);
 
 /* The parse function of the line format. */

@@ -1,11 +1,11 @@
 /*
- * jsonl_parse.c: one line to one record.
+ * jsonl_parse.c: makes one record of one line.
  *
  *     work: | elements of ragged lists, one list after the other | scratch: memory for parsing |
  *
- * Scalars and dense lists go straight into the record, strings stay in the
- * line, lists of varying length go to the work memory: the record holds a span.
- * The elements of lists in a list lie one after the other, as in a matrix.
+ * Scalars and dense lists are written to the record. Strings stay in the line, and ragged lists are
+ * written to the work memory: for both the record has a span. The elements of lists in a list are
+ * one after the other, as in a matrix.
  */
 #include "base/number.h"
 #include "source/jsonl.h"
@@ -23,7 +23,7 @@ struct line {
     uint64_t row_length;  /* elements so far of the open list in it */
 };
 
-/* Keeps elements aligned to 8 although they may be smaller. */
+/* The bytes of a list's elements, rounded up so that each list is aligned to 8. */
 static uint64_t bytes_of(const struct brim__jsonl_field *field, uint64_t elements) {
     return brim__align(elements * brim_dtype_bytes(field->dtype), 8);
 }
@@ -34,7 +34,7 @@ void brim__jsonl_fit(struct brim__line_format *format, uint64_t bound) {
     for (uint32_t i = 0; i < jsonl->count; i++) {
         const struct brim__jsonl_field *field = &jsonl->field[i];
         if (field->form == BRIM_FORM_RAGGED) {
-            /* a line of that many bytes holds at most half as many numbers */
+            /* a line of that many bytes has at most half as many numbers */
             const uint64_t numbers =
                 brim__min(jsonl->max_length * brim__jsonl_row(field), bound / 2);
             bytes += bytes_of(field, numbers);
@@ -86,7 +86,7 @@ static brim_status wrong_kind(const struct brim__jsonl_field *field, enum brim__
                       field->inner > 0 ? "lists of " : "", type_text(field));
 }
 
-/* An integer's bytes are the low ones of a 64-bit one's. */
+/* The bytes of an integer are the low bytes of the 64-bit value. */
 static brim_status put_number(const struct brim__jsonl_field *field, const char *text,
                               size_t length, uint8_t *to) {
     union {
@@ -157,7 +157,7 @@ static brim_status put_missing(const struct brim__jsonl *jsonl,
                       what);
 }
 
-/* A whole value that is null or not there. */
+/* Writes a field whose value is null or missing. */
 static brim_status put_missing_value(const struct brim__jsonl *jsonl,
                                      const struct brim__jsonl_field *field, const char *what,
                                      uint8_t *record) {
@@ -191,7 +191,7 @@ static void begin_list(struct line *line, const struct brim__jsonl_field *field)
     line->element = line->list;
 }
 
-/* One more row is coming. */
+/* Counts one more row, before it is written. */
 static brim_status count_row(struct line *line, const struct brim__jsonl_field *field) {
     const uint64_t most = field->fixed > 0 ? field->fixed : line->jsonl->max_length;
     if (BRIM__UNLIKELY(line->list_length == most)) {
@@ -228,7 +228,7 @@ static brim_status wrong_row(const struct line *line, const struct brim__jsonl_f
         (unsigned long long)line->row_length + longer, (unsigned long long)field->inner);
 }
 
-/* What stands in a list whose elements are lists, or (lists: 2) in one of these. */
+/* Takes a value in a list whose elements are lists, or (lists: 2) in one of those lists. */
 static brim_status put_in_row(struct line *line, const struct brim__jsonl_field *field,
                               enum brim__json_kind kind, uint32_t lists, const char *text,
                               size_t length) {

@@ -1,9 +1,9 @@
 /*
- * jsonl_types.c: which fields there are, and of what type.
+ * jsonl_types.c: determines the fields and their types.
  *
- * Without `fields` they are the keys of the first record whose values are
- * numbers, booleans, strings, lists of numbers or lists of such lists. The type of
- * a field that is not given follows from the values in the records looked at:
+ * Without `fields`, the fields are the keys of the first record whose values are numbers, booleans,
+ * strings, lists of numbers or lists of such lists. A type that is not given is determined by the
+ * values in the first records:
  *
  *     all integers                int64, or uint64 if one is too large for it
  *     other numbers among them    float64
@@ -12,15 +12,15 @@
  *     lists of numbers            ragged int64 or float64
  *     lists of lists of numbers   the same in rows, all as long as the first is
  *
- * Values of several kinds, and lists of several lengths in lists, have no common
- * type, and the error says so.
+ * Values of several kinds, and lists with inner lists of several lengths, have no common type; the
+ * error says so.
  */
 #include "base/number.h"
 #include "source/jsonl.h"
 
 #include <stdio.h>
 
-/* What values a field had. */
+/* The kinds of values that a field had. */
 enum {
     SEEN_INTEGER = 1,  /* int64 holds it */
     SEEN_NEGATIVE = 2, /* with SEEN_INTEGER */
@@ -41,7 +41,7 @@ enum {
 
 /* ------------------------------------------------------------------- given */
 
-/* A length in brackets, for which *text is moved on. */
+/* Reads a length in brackets and moves *text after it. */
 static bool take_length(const char **text, uint64_t *length) {
     const char *end = strchr(*text, ']');
     if (**text != '[' || end == NULL ||
@@ -191,7 +191,7 @@ static brim_status on_value(void *self, uint32_t field, enum brim__json_kind kin
     return BRIM_OK;
 }
 
-/* The first record, when it decides which fields there are. */
+/* The state of reading the first record, if it decides the fields. */
 struct first {
     struct brim__jsonl_look *look;
     const char *key; /* of the value in progress, in the line */
@@ -261,7 +261,7 @@ brim_status brim__jsonl_look(struct brim__jsonl_look *look, uint8_t *line, size_
         memcpy(before, look->seen, sizeof before);
         status = brim__jsonl_walk(look->jsonl, line, length, memory, memory_bytes, on_value, look,
                                   &fields);
-        if (status == BRIM_STATUS_CORRUPT) { /* what came before the fault does not count either */
+        if (status == BRIM_STATUS_CORRUPT) { /* discard also what was found before the error */
             memcpy(look->seen, before, sizeof before);
         }
     } else {

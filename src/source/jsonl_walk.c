@@ -1,9 +1,10 @@
 /*
  * jsonl_walk.c: finds the values of the chosen keys in one line.
  *
- * For every open object on the way to a chosen key, the walk knows which fields may still be in it
- * (bits), and how many characters of their keys have matched so far. All of them share these
- * characters, so one number is enough. Values that contain no field are skipped by counting depth.
+ * For every open object on the way to a chosen key, the walk keeps a bit for each field that may
+ * still be in it, and how many characters of their keys have matched so far. All these keys share
+ * the matched characters, so one number is enough. Values that contain no field are skipped by
+ * counting depth.
  */
 #include "source/jsonl.h"
 
@@ -138,7 +139,7 @@ static brim_status visit(void *self, enum brim__json_kind kind, const char *text
 brim_status brim__jsonl_walk(const struct brim__jsonl *jsonl, uint8_t *line, size_t length,
                              void *memory, uint64_t memory_bytes, brim__jsonl_value *value,
                              void *user, uint32_t *seen) {
-    struct walk walk; /* `level` is not worth zeroing for every line */
+    struct walk walk; /* not set to zero, because `level` is large */
     walk.jsonl = jsonl;
     walk.value = value;
     walk.user = user;

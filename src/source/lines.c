@@ -1,10 +1,10 @@
 /*
  * lines.c: files of records that end with a newline, by number.
  *
- * The index says where records lie, and the format parses them (source.h). A parse
- * function may use the byte after its record, so two neighbours are read together only
- * if a line end lies between them. A dishonest index can therefore bring
- * wrong records, but none outside the buffer.
+ * The index gives the places of the records, and the format parses them (source.h). A parse
+ * function may use the byte after its record, so two neighbours are read together only if a line
+ * end is between them. A forged index can therefore give wrong records, but never bytes outside the
+ * buffer.
  */
 #include "source/lines.h"
 #include "source/lines_parts.h"
@@ -142,7 +142,7 @@ static brim_status open_indexes(struct brim__source *source, struct brim__lines 
                                                .scan = brim__lines_scan,
                                                .self = lines };
     struct brim__files *files = lines->files;
-    uint64_t largest = 1; /* a bound of nothing would be no bound for a field */
+    uint64_t largest = 1; /* at least 1: a bound of 0 would mean no bound for a field */
     for (size_t i = 0; i < files->count; i++) {
         struct brim__files_part *part = &files->part[i];
         const brim_status status =

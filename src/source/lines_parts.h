@@ -10,7 +10,7 @@
 
 #define BRIM__LINES_PEEK 65536 /* of a stream, before its first sample is pulled */
 
-/* Where a walk over bytes stands among quotes; all zero at a record's begin. */
+/* The state of a walk over bytes with quotes; all zero at a record's begin. */
 struct brim__line_state {
     bool inside; /* between quotes */
     bool within; /* in a field that has begun: a quote would be literal */
@@ -45,8 +45,8 @@ struct brim__lines {
 
 /* lines_scan.c */
 
-/* The newline in [from, end) that ends the record in progress, or NULL. *state is
- * that at `from`, and then that after what is returned, or at `end`. */
+/* The newline in [from, end) that ends the record in progress, or NULL. *state: the state at
+ * `from`; on return that after the newline, or at `end`. */
 const uint8_t *brim__line_end(const uint8_t *from, const uint8_t *end,
                               const struct brim__line_format *format,
                               struct brim__line_state *state);

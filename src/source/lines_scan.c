@@ -1,17 +1,16 @@
 /*
  * lines_scan.c: finds records in files by their newlines.
  *
- * A file is walked once through a window that keeps no records: all that is
- * carried from one window to the next is where the record in progress began,
- * whether the walk is in quotes, and the last byte (a \r before a \n is part
- * of the line end). So a record may be longer than any buffer.
+ * A file is walked once through a window that keeps no records. From one window to the next, the
+ * walk only keeps where the record in progress began, whether it is inside quotes, and the last
+ * byte (a \r before a
+ * is part of the line end). So a record may be longer than any buffer.
  *
- * Bytes are looked at in blocks of 64, a bit for each byte. Where quotes count,
- * the bits between quotes are those at which the number of quotes so far is odd:
- * all prefixes of the block at once, by shifting and xoring. So neither many
- * short lines nor many quotes cost more than the bits that they set. Only where
- * that lets a quote open in the middle of a field, which is a literal one, are
- * the quotes of the block gone through one by one.
+ * Bytes are processed in blocks of 64, with a bit for each byte. If quotes count, the bytes between
+ * quotes are those at which the number of quotes so far is odd. Shifts and exclusive ors compute
+ * this for all prefixes of the block at once. So many short lines or many quotes cost little more
+ * than the bits that they set. If the result would open a quote in the middle of a field, that
+ * quote is literal, and only then are the quotes of the block processed one by one.
  */
 #include "source/lines_parts.h"
 
@@ -73,12 +72,12 @@ static inline uint64_t parities(uint64_t bits) {
     return bits;
 }
 
-/* Those of the quotes that open or close, where some are literal. */
+/* The quotes that open or close, if some of them are literal. */
 static uint64_t true_quotes(uint64_t quotes, uint64_t begins, bool inside) {
     uint64_t found = 0;
     for (; quotes != 0; quotes &= quotes - 1) {
         const uint64_t quote = quotes & (0 - quotes);
-        /* one that follows a closing quote makes it half of a doubled one */
+        /* directly after a closing quote: the two are a doubled quote */
         if (inside || (begins & quote) != 0 || (found & quote >> 1) != 0) {
             found |= quote;
             inside = !inside;
@@ -107,11 +106,11 @@ static inline uint64_t newline_bits(const uint8_t *block, size_t count,
     const uint64_t begins = ends << 1 | (state->within ? 0 : 1);
     const uint64_t before = state->inside ? UINT64_MAX : 0;
     uint64_t inside = parities(quotes) ^ before;
-    if ((quotes & inside & ~(begins | quotes << 1)) != 0) { /* one opens where none can */
+    if ((quotes & inside & ~(begins | quotes << 1)) != 0) { /* one opens inside a field */
         quotes = true_quotes(quotes, begins, state->inside);
         inside = parities(quotes) ^ before;
     }
-    ends |= quotes & ~inside; /* after a closing quote another one counts */
+    ends |= quotes & ~inside; /* directly after a closing quote a quote counts */
     state->inside = (inside & last) != 0;
     state->within = (ends & last) == 0;
     return newlines & ~inside;
@@ -228,7 +227,7 @@ static inline void walk_next(struct walk *walk, uint64_t *offset, uint64_t *leng
     walk->record = at + 1;
 }
 
-/* What stands after the last newline. */
+/* The record after the last newline, if there is one. */
 static bool walk_last(const struct walk *walk, uint64_t *offset, uint64_t *length) {
     *offset = walk->record;
     *length = walk->file->bytes - brim__min(walk->record, walk->file->bytes);

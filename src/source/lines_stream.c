@@ -1,13 +1,12 @@
 /*
  * lines_stream.c: records found as bytes arrive.
  *
- * Bytes are read into a window that holds the longest record and a read's worth
- * more. A record that is whole is copied into the caller's buffer and parsed
- * there; only then is it consumed, so that one that cannot be delivered with
- * those before it comes first the next time.
+ * Bytes are read into a window that has room for the longest record and one more read. A whole
+ * record is copied to the caller's buffer and parsed there. It is consumed only after that, so that
+ * a record that cannot be delivered with those before it comes first the next time.
  *
- * A record that does not fit the window is reported once and then discarded as
- * far as it comes.
+ * A record that does not fit the window is reported once, and its remaining bytes are discarded as
+ * they come.
  */
 #include "base/progress.h"
 #include "source/lines_parts.h"
@@ -15,7 +14,7 @@
 #include <stdio.h>
 
 #define READ_BYTES 65536
-#define WAIT_NS    UINT64_C(100000000) /* between two looks at whether to go on waiting */
+#define WAIT_NS    UINT64_C(100000000) /* between two checks whether to stop waiting */
 
 brim_status brim__lines_stream_init(struct brim__lines *lines, const char *path) {
     struct brim__line_stream *stream;
@@ -49,7 +48,7 @@ static brim_status read_more(struct brim__line_stream *stream, uint64_t deadline
     return status;
 }
 
-/* Steps over a byte order mark as soon as enough bytes came to see it. */
+/* Skips a byte order mark as soon as enough bytes have come to recognize it. */
 static void begin(struct brim__line_stream *stream) {
     const uint64_t held = stream->end - stream->begin;
     if (!stream->begun && (held >= 3 || stream->ended)) {
@@ -65,8 +64,8 @@ static void consume(struct brim__line_stream *stream, uint64_t next) {
     stream->discarding = false;
 }
 
-/* A record [begin, begin + length) that is whole, with the one after it at
- * `next`. false: it is not all there yet, or there is none. */
+/* Finds the whole record [begin, begin + length); the next one begins at `next`. false: it is not
+ * complete yet, or there is none. */
 static bool find_record(const struct brim__lines *lines, uint64_t *length, uint64_t *next) {
     struct brim__line_stream *stream = lines->stream;
     begin(stream);
@@ -92,7 +91,7 @@ static bool find_record(const struct brim__lines *lines, uint64_t *length, uint6
     return stream->ended && *length > 0;
 }
 
-/* Is the whole record at `begin` no sample? Then it is consumed. */
+/* If the whole record at `begin` is not a sample, consumes it and returns true. */
 static bool pass_over(const struct brim__lines *lines, uint64_t length, uint64_t next) {
     struct brim__line_stream *stream = lines->stream;
     if (!stream->discarding) {
@@ -107,8 +106,8 @@ static bool pass_over(const struct brim__lines *lines, uint64_t length, uint64_t
     return true;
 }
 
-/* The next sample's record, left in the window. Without `wait` only what is
- * there: else BRIM_STATUS_TIMEOUT without a text. */
+/* Finds the next sample's record and leaves it in the window. Without `wait` it reads nothing:
+ * BRIM_STATUS_TIMEOUT, without a text, if there is no whole record. */
 static brim_status next_record(const struct brim__lines *lines, bool wait, uint64_t deadline_ns,
                                uint64_t *length, uint64_t *next) {
     struct brim__line_stream *stream = lines->stream;
@@ -125,7 +124,7 @@ static brim_status next_record(const struct brim__lines *lines, bool wait, uint6
             return BRIM_STATUS_TIMEOUT;
         }
         if (stream->end - stream->begin == stream->window_bytes) {
-            /* nothing of it is needed any more but its end */
+            /* the record is not needed, only its end */
             const bool skipped = stream->to_skip > 0 || stream->discarding;
             const struct brim__line_state state = stream->state;
             stream->to_skip -= stream->to_skip > 0 && !stream->discarding;
@@ -136,7 +135,7 @@ static brim_status next_record(const struct brim__lines *lines, bool wait, uint6
                 return brim__lines_too_long(lines, stream->window_bytes, true);
             }
         }
-        /* where bytes never cease to come, waiting would never end by itself */
+        /* if bytes never stop coming, no read would reach the deadline */
         if (stream->discarding && brim__now() >= deadline_ns) {
             return brim__fail(BRIM_STATUS_TIMEOUT, "%s: no whole record came in time",
                               brim__stream_name(stream->in.path));
@@ -177,7 +176,7 @@ static brim_status pull(const struct brim__source *source, uint64_t count, uint6
                                    buffer + n * source->pitch, work + n * source->work_bytes);
         }
         if (status != BRIM_OK && n > 0) {
-            break; /* it comes again, as the first */
+            break; /* it will be the first of the next pull */
         }
         consume(stream, next);
         if (status != BRIM_OK) {
@@ -191,7 +190,7 @@ static brim_status pull(const struct brim__source *source, uint64_t count, uint6
     return BRIM_OK;
 }
 
-/* What was pulled is passed over again as it is read again. */
+/* Reads from the beginning again, and skips the samples before `sample`. */
 static brim_status rewind_stream(const struct brim__source *source, uint64_t epoch,
                                  uint64_t sample) {
     const struct brim__lines *lines = source->self;
@@ -245,7 +244,7 @@ const struct brim__source_ops brim__lines_seekable_ops = {
 
 /* -------------------------------------------------------------------- peek */
 
-/* Waits for bytes, for as long as the caller's progress function says to go on. */
+/* Waits for bytes until the caller's progress function asks to stop. */
 static brim_status wait_more(const struct brim__lines *lines) {
     const struct brim__opening *opening = lines->opening;
     struct brim__line_stream *stream = lines->stream;
@@ -264,7 +263,7 @@ static brim_status wait_more(const struct brim__lines *lines) {
     }
 }
 
-/* The record after `number` others in what the window holds. */
+/* Finds record `number` in the window. */
 static bool find_peeked(const struct brim__lines *lines, uint64_t number, uint64_t *offset,
                         uint64_t *length) {
     const struct brim__line_stream *stream = lines->stream;

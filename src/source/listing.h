@@ -24,7 +24,7 @@
 
 /* ------------------------------------------------------------ folder_append.c */
 
-/* A file in the making. */
+/* A file that is being written. */
 struct brim__append_file {
     struct brim__new_file file;
     struct brim__file view; /* what is written so far, for reading */
@@ -32,12 +32,12 @@ struct brim__append_file {
     size_t room, used; /* of the buffer: the last bytes are in it */
     bool refused;      /* the place could not be written */
 };
-/* scratch: it never gets its name, and is gone with the process. */
+/* scratch: the file never gets its name, and disappears with the process. */
 brim_status brim__append_begin(struct brim__append_file *append, const char *path, bool scratch,
                                uint8_t *buffer, size_t room);
 brim_status brim__append_bytes(struct brim__append_file *append, const void *bytes, size_t count);
 brim_status brim__append_flush(struct brim__append_file *append);
-/* Harmless twice, and if it was never begun. */
+/* May be called twice, or without begin. */
 void brim__append_abandon(struct brim__append_file *append);
 static inline uint64_t brim__append_end(const struct brim__append_file *append) {
     return append->view.bytes + append->used;
@@ -53,7 +53,7 @@ struct brim__forward_reader {
 static inline bool brim__forward_done(const struct brim__forward_reader *reader) {
     return reader->at == reader->end && reader->from == reader->have;
 }
-/* The next bytes, at most `room`; valid until the next call. Moves only by skip. */
+/* Gives the next bytes, at most `room`; valid until the next call. Only skip moves the reader. */
 brim_status brim__forward_peek(struct brim__forward_reader *reader, size_t bytes,
                                const uint8_t **data);
 static inline void brim__forward_skip(struct brim__forward_reader *reader, size_t bytes) {
@@ -71,7 +71,7 @@ struct brim__sort_stream {
     uint32_t length;
 };
 
-/* Keys are bytes, compared as memcmp does, a beginning before what it begins. */
+/* Keys are bytes, compared like memcmp; a key comes before the keys that begin with it. */
 struct brim__sorter {
     struct brim__append_file spill; /* sorted runs; begun when memory is full */
     const char *path;
@@ -89,11 +89,11 @@ struct brim__sorter {
     uint32_t heap[BRIM__SORT_FAN];
     struct brim__sort_stream stream[BRIM__SORT_FAN];
 };
-/* memory: aligned, at least 2 chunks. path: beside it lies the file of runs. */
+/* memory: aligned, at least 2 chunks. path: the file of runs is made beside it. */
 void brim__sorter_init(struct brim__sorter *sorter, const char *path, uint8_t *memory, size_t bytes,
                        uint8_t *spill_buffer, size_t spill_room);
 brim_status brim__sorter_add(struct brim__sorter *sorter, const void *key, size_t length);
-/* No more is added; from here on the keys are given in order. */
+/* Ends adding. From now on brim__sorter_next gives the keys in order. */
 brim_status brim__sorter_sort(struct brim__sorter *sorter);
 /* Valid until the next call. BRIM_STATUS_END after the last. */
 brim_status brim__sorter_next(struct brim__sorter *sorter, const uint8_t **key, size_t *length);
@@ -118,18 +118,19 @@ struct brim__entry {
 typedef brim_status brim__entry_visit(void *user, const struct brim__entry *entry);
 
 #define BRIM__WALK_BUFFER 16384
-/* All entries of a directory but hidden ones, in no order: directories, and files
- * (regular ones, and links that lead nowhere: reading them says why). Links
- * are followed if `links`, but not into a directory that the path comes through;
- * else left out. path: PATH_MAX bytes, changed for a while; its first root_bytes
- * are the root. buffer: BRIM__WALK_BUFFER bytes, aligned. A failing visit ends it.
- * A directory that changed just now is visited when its clock has moved on. */
+/* Visits all entries of a directory except hidden ones, in no order: directories and files (regular
+ * files, and links that lead nowhere: reading them gives the error). If `links`, links are
+ * followed, but not to a directory on the path itself; else they are left out. path: PATH_MAX
+ * bytes, changed during the call; its first root_bytes are the root. buffer: BRIM__WALK_BUFFER
+ * bytes, aligned. A failing visit ends the walk. A directory that has just changed is read after
+ * its clock has advanced. */
 brim_status brim__walk(char *path, size_t root_bytes, bool links, uint8_t *buffer,
                        brim__entry_visit *visit, void *user);
-/* settle: waits until the directory's clock has moved on, so that a later change will
- * show. BRIM_STATUS_IO: there is no directory, or it cannot be looked at. */
+/* settle: waits until the directory's clock has advanced, so that a later change changes the hash.
+ * BRIM_STATUS_IO: there is no directory, or it cannot be examined. */
 brim_status brim__walk_facts(const char *path, bool settle, struct brim__facts *facts);
-/* BRIM_OK: the path leads to no directory, and nothing but the path is the reason. */
+/* BRIM_OK: the path does not lead to a directory, and the reason is the path, not a failing
+ * system. */
 brim_status brim__walk_nowhere(const char *path);
 
 /* ----------------------------------------------------------- folder_links.c */
@@ -142,8 +143,9 @@ struct brim__links {
     uint64_t again; /* links that led where others had led */
     uint64_t once;  /* directories that are not reached through these */
 };
-/* A directory is entered. below: it lies below one that was reached again. *again: so
- * was it. BRIM_STATUS_INVALID: that is so of more links than can be meant. */
+/* To be called for each directory that is entered. below: it is below a directory that was reached
+ * again. *again: it was reached again, or is below such a directory. BRIM_STATUS_INVALID: too many
+ * links lead to the same directories. */
 brim_status brim__links_enter(struct brim__links *links, const struct brim__entry *entry,
                               uint64_t class_key, bool below, const char *root, brim_budget *budget,
                               bool *again);
@@ -197,7 +199,7 @@ static inline uint64_t brim__listing_records_at(uint64_t samples) {
     return brim__index_pages(samples) * BRIM__INDEX_PAGE;
 }
 
-/* Where samples come from, and which are taken. */
+/* The roots of the samples, and which files are samples. */
 struct brim__folder {
     const char *const *root;     /* as the user wrote them, for messages */
     const char *const *absolute; /* the same, from "/" on and without links */
@@ -209,13 +211,13 @@ struct brim__folder {
     enum brim__index_place place;
 };
 
-/* folder_walk.c: is a file of this name a sample, by its ending? */
+/* folder_walk.c: whether a file of this name is a sample, by its extension. */
 bool brim__folder_wants(const struct brim__folder *folder, const char *name);
 /* " with the extension .jpg or .png", or "". */
 void brim__folder_endings(const struct brim__folder *folder, char *text, size_t bytes);
 
-/* BRIM_OK: the listing at `path` is whole and these options', and no directory that
- * it names has changed (folder NULL: not compared). Else it is to be made. */
+/* BRIM_OK: the listing at `path` is whole, was made with these options, and no directory in it has
+ * changed (folder NULL: directories are not compared). Else it must be made. */
 brim_status brim__listing_open(struct brim__listing *listing, const char *path, uint64_t options,
                                const struct brim__folder *folder,
                                const struct brim__opening *opening);
@@ -224,13 +226,13 @@ brim_status brim__listing_damaged(const char *path, uint64_t at);
 /* Reads the names of all classes into the arena. */
 brim_status brim__listing_classes(const struct brim__listing *listing,
                                   struct brim__opening *opening, const char *const **names);
-/* What a header for these options begins with, up to `samples`. */
+/* Fills in the header for these options, up to `samples`. */
 void brim__listing_expect(struct brim__listing_header *header, uint64_t options);
 /* Appends a record; its hash and path_bytes are filled in. */
 brim_status brim__listed_append(struct brim__append_file *append, struct brim__listed listed,
                                 const char *path, size_t path_bytes);
-/* A record of `bytes` bytes that lies at byte `at` of the file; *path without a
- * zero. BRIM_STATUS_CORRUPT: it is damaged. */
+/* Reads a record of `bytes` bytes from byte `at` of the file; *path has no zero at its end.
+ * BRIM_STATUS_CORRUPT: it is damaged. */
 brim_status brim__listed_parse(const uint8_t *record, uint64_t bytes, const char *file_path,
                                uint64_t at, struct brim__listed *listed, const char **path);
 brim_status brim__listed_next(struct brim__forward_reader *reader, struct brim__listed *listed,

@@ -12,11 +12,10 @@
  *             ...      int64 documents[D]
  *             ...      int8 modes[S], in multimodal files only
  *
- * Little-endian, nothing aligned. The windows of a token source run over all
- * of x.bin, so the index serves to know the dtype and to prove that x.bin is
- * the file that was indexed: lengths are not negative, each pointer is the sum
- * of the lengths before it, and the last sequence ends where x.bin does. The
- * pass over the index holds two small buffers, however long the index is.
+ * Little-endian, nothing aligned. The windows of a token source go over all of x.bin, so the index
+ * is only needed for the dtype and to check that x.bin is the file that was indexed: lengths are
+ * not negative, each pointer is the sum of the lengths before it, and the last sequence ends where
+ * x.bin does. The pass over the index needs two small buffers, whatever the length of the index.
  */
 #include "source/tokens.h"
 
@@ -66,8 +65,8 @@ brim_status brim__megatron_guess(struct brim__arena *arena, const char *path, bo
     }
     const char *bin, *idx;
     brim_status status = brim__megatron_paths(arena, path, &bin, &idx);
-    /* An index that is there but cannot be read is an error: taken for absent,
-     * its tokens would be read with a guessed dtype. */
+    /* An index that exists but cannot be read is an error. If it were treated as absent, its tokens
+     * would be read with a guessed dtype. */
     if (status != BRIM_OK || access(idx, F_OK) != 0) {
         return status;
     }
@@ -126,8 +125,7 @@ static brim_status read_header(const struct brim__file *idx, struct header *head
         return brim__fail_byte(BRIM_STATUS_UNSUPPORTED, idx->path, 17, "%s values are not tokens",
                                brim_dtype_name(header->dtype));
     }
-    /* counts are claims: each is held against the bytes that are there before
-     * it enters arithmetic */
+    /* counts are not trusted: each is compared with the bytes that are left before it is used */
     const uint64_t bytes_left = idx->bytes - HEADER_BYTES;
     if (header->sequences > bytes_left / 12) {
         return brim__fail_byte(BRIM_STATUS_CORRUPT, idx->path, 18,
@@ -178,7 +176,7 @@ static brim_status check_sequences(const struct brim__file *idx, const struct he
                                        sequence, (long long)pointers[i], (unsigned long long)sum);
             }
             sum += (uint64_t)lengths[i] * item_bytes;
-            if (sum > bin->bytes) { /* at once: so the sum cannot overflow */
+            if (sum > bin->bytes) { /* checked after each addition, so the sum cannot overflow */
                 return brim__fail_byte(BRIM_STATUS_CORRUPT, bin->path, bin->bytes,
                                        "the file ends, but according to %s sequence %llu continues "
                                        "to byte %llu",

@@ -11,10 +11,9 @@
  *     C order:        a0 a1 a2  b0 b1 b2          record = 3 elements
  *     Fortran order:  a0 b0     a1 b1     a2 b2   record = the file from a0 on
  *
- * Reading that with reads would take the whole file for each sample. Mapped, a
- * sample is a view with strides, so such files need map=yes (of rank 1 both
- * orders are the same). The strides depend on the number of samples, so that
- * several Fortran files must have equally many.
+ * Without a map, each sample would require reading the whole file. In a mapped file a sample is a
+ * view with strides, so such files need map=yes (for rank 1 both orders are the same). The strides
+ * depend on the number of samples, so several Fortran files must have the same number.
  */
 #include "source/arguments.h"
 #include "source/files.h"
@@ -57,7 +56,7 @@ brim_status brim__npy_check(const char *path, const struct brim__npy_header *hea
     return BRIM_OK;
 }
 
-/* Two files of one list. */
+/* Checks that two files of one list agree. */
 static brim_status check_agreement(const char *path, const struct brim__npy_header *header,
                                    const char *first_path, const struct brim__npy_header *first) {
     char text[BRIM__SHAPE_TEXT], first_text[BRIM__SHAPE_TEXT];
@@ -123,8 +122,8 @@ void brim__npy_set_source(struct brim__source *source, const struct brim__npy_he
         return;
     }
     source->no_read_ahead = true; /* a sample's range is most of the file */
-    /* nothing overflows: the header's size fits in 63 bits, and where it is 0
-     * the source has no samples and is refused */
+    /* nothing overflows: the header's size fits in 63 bits, and if it is 0 the source has no
+     * samples and is refused */
     uint64_t stride = item_bytes * brim__max(1, header->shape.dim[0]);
     source->record_bytes = item_bytes;
     for (uint32_t i = 0; i < view->shape.rank; i++) {

@@ -7,19 +7,19 @@
  *     10 / 12  text, latin-1 or (version 3) UTF-8, ending in spaces and '\n'
  *     then     the elements
  *
- * The text is a Python dictionary, and numpy's own reader runs a Python parser
- * over it. Nothing is run here; this is all that is understood:
+ * The text is a Python dictionary, for which numpy's own reader runs a Python parser. This reader
+ * accepts only the following grammar:
  *
  *     text  = { pair , pair , pair }         a comma may follow the last pair
  *     pair  = 'descr' : string | 'fortran_order' : True|False | 'shape' : tuple
  *     tuple = ( ) | ( n , ) | ( n , n ... )  a comma may follow the last number
  *     n     = decimal digits, with an L after them if Python 2 wrote the file
  *
- * Each key stands once, in any order; strings are quoted with ' or " and have
- * no escapes; space, tab, CR and LF may stand between any two of these. The
- * reader looks at each byte once and never past the text's end.
+ * Each key occurs once, in any order. Strings are quoted with ' or " and have no escapes. Space,
+ * tab, CR and LF are allowed between any two of these. Each byte is read once, and none past the
+ * text's end.
  *
- * Every error names the file and the byte at which the trouble is.
+ * Every error names the file and the byte of the error.
  */
 #include "source/npy_header.h"
 
@@ -226,7 +226,7 @@ static brim_status take_shape(struct text *text, struct brim__shape *shape) {
         any_comma = any_comma || comma;
     }
     if (shape->rank == 1 && !any_comma) {
-        text->at--; /* on the parenthesis, before which the comma is missing */
+        text->at--; /* report the parenthesis before which the comma is missing */
         return bad(text, "a shape of one dimension needs a comma: (n,)");
     }
     return BRIM_OK;
@@ -299,8 +299,8 @@ static brim_status parse(struct text *text, struct brim__npy_header *header) {
     return BRIM_OK;
 }
 
-/* Bytes [at, at + count) of the place, which are inside it, and follow those that were
- * read before. */
+/* Reads bytes [at, at + count) of the place. They are inside it and follow those that were read
+ * before. */
 static brim_status read_place(const struct brim__npy_place *place, uint64_t at, void *to,
                               size_t count) {
     assert(at <= place->bytes && count <= place->bytes - at);
@@ -311,7 +311,7 @@ static brim_status read_place(const struct brim__npy_place *place, uint64_t at, 
     return brim__inflate_read(place->inflater, to, count);
 }
 
-/* The place ends before something does. */
+/* The error if the place ends too early. */
 static brim_status ends(const struct brim__npy_place *place, const char *what) {
     const unsigned long long end = place->begin + place->bytes;
     return brim__fail_byte(BRIM_STATUS_CORRUPT, place->path, end, "the %s ends inside %s",

@@ -1,6 +1,5 @@
 /*
- * npy_header.h: the header of an npy file, read with a fixed grammar, and what
- * a source makes of it.
+ * npy_header.h: reads the header of an npy file with a fixed grammar, and sets up a source by it.
  */
 #ifndef BRIM_NPY_HEADER_H
 #define BRIM_NPY_HEADER_H
@@ -21,8 +20,8 @@ struct brim__npy_header {
     uint64_t bytes;           /* of all elements, at most 2^63 - 1 */
 };
 
-/* Where an npy file lies: in a file of its own, in a range of one, or in what an
- * inflater puts out, which is read once and in order. */
+/* Where an npy file is: a whole file, a range of a file, or the output of an inflater, which is
+ * read once and in order. */
 struct brim__npy_place {
     const struct brim__file *file; /* NULL: inflated */
     struct brim__inflater *inflater;
@@ -30,22 +29,22 @@ struct brim__npy_place {
     const char *path, *noun; /* "x.npz, a.npy", "member": for messages */
 };
 
-/* Understands the header and makes sure that the place is long enough for what
- * it promises. Takes no memory but 64 KiB of stack. */
+/* Reads the header and checks that the place is long enough for the array. Takes no memory except
+ * 64 KiB of stack. */
 brim_status brim__npy_header_read_in(const struct brim__npy_place *place,
                                      struct brim__npy_header *header);
-/* Of a file that is nothing else. */
+/* The same for a whole file. */
 brim_status brim__npy_header_read(const struct brim__file *file, struct brim__npy_header *header);
 
 /* ------------------------------------------------------------------- npy.c */
 
-/* Fortran order, with a sample's elements all over the array. */
+/* Whether the array is in Fortran order with a sample's elements spread over all of it. */
 bool brim__npy_scattered(const struct brim__npy_header *header);
-/* Can the array be a source at all? in_memory: mapped, or held. */
+/* Fails if the array cannot be a source. in_memory: it is mapped, or held in memory. */
 brim_status brim__npy_check(const char *path, const struct brim__npy_header *header,
                             bool in_memory);
-/* The source's one field, record_bytes, pitch, the begin of its identity and, of a
- * scattered array, its ops. The field's name is set already. */
+/* Sets the source's one field, record_bytes, pitch, the begin of its identity and, for a scattered
+ * array, its ops. The field's name must be set already. */
 void brim__npy_set_source(struct brim__source *source, const struct brim__npy_header *header);
 
 #endif

@@ -1,15 +1,14 @@
 /*
  * npz.c: `npz PATH array=NAME`, one of the arrays that numpy saved together.
  *
- * An npz file is a zip file of npy files. A member that was stored as it is
- * (numpy.savez) is a range of the file and is read, or mapped, where it lies. A
- * deflated one (numpy.savez_compressed) has no samples by number: it is inflated
- * into memory when the source is loaded, and stays there. Opening inflates its
- * header alone. How much loading takes is known from the directory before anything
- * is taken, and nothing beyond it is ever put out.
+ * An npz file is a zip file of npy files. A stored member (numpy.savez) is a range of the file, and
+ * is read or mapped in place. A deflated member (numpy.savez_compressed) has no samples that can be
+ * read by number. It is inflated into memory when the source is loaded, and stays there. Opening
+ * inflates only its header. The zip directory gives the memory for loading before anything is
+ * allocated, and never more is inflated.
  *
- * The CRC-32 of a deflated member is checked, because all its bytes go by; that
- * of a stored one is not, because no more of it is read than samples ask for.
+ * The CRC-32 of a deflated member is checked, because all its bytes are read. That of a stored
+ * member is not, because only the requested samples are read.
  */
 #include "source/arguments.h"
 #include "source/files.h"

@@ -1,10 +1,10 @@
 /*
- * paths_columns.c: the manifest of `files` as the source of its format reads it.
+ * paths_columns.c: opens the manifest of `files` with the source of its format.
  *
- * csv and jsonl are opened as a pipeline would open them: with a use of their stage
- * that has its defaults, the user's columns and types, and for each path's column the
- * type that keeps it as it is. Paths of a CSV file are bytes, because names of files
- * need not be UTF-8; JSON has nothing but texts.
+ * csv and jsonl are opened as a pipeline would open them: with a use of their stage that has its
+ * defaults, the user's columns and types, and for each path's column the type that does not change
+ * it. Paths of a CSV file are bytes, because names of files need not be UTF-8; in JSON they are
+ * texts.
  */
 #include "base/number.h"
 #include "source/index.h"
@@ -17,7 +17,7 @@
 
 enum { FORMAT_AUTO, FORMAT_CSV, FORMAT_TSV, FORMAT_JSONL };
 
-/* A use of the inner stage: its defaults, and what is set. */
+/* A use of the inner stage: its defaults, and the arguments that are set. */
 struct inner_use {
     struct brim__use use;
     struct brim__values values[MOST_ARGUMENTS];
@@ -198,7 +198,7 @@ brim_status brim__manifest_guess(const struct brim__use *use, const char *path,
     struct brim__source inner = { 0 };
     const struct brim__values none = { 0 };
     struct brim__index *index = NULL;
-    first.indexes = &index; /* this one is closed again */
+    first.indexes = &index; /* kept separate, because this source is closed again */
     brim_status status = brim__manifest_inner(use, path, &none, &first, &inner);
     if (status != BRIM_OK) {
         return status;

@@ -1,10 +1,9 @@
 /*
  * paths_list.c: `files MANIFEST` and `files list=@name`: one sample for each path.
  *
- * This file has the stage's arguments and the list of the caller: paths, and perhaps
- * labels, in memory that outlives the loader. Nothing is copied and no index is made;
- * a record points to the caller's path, or after the records to one that begins with
- * root=.
+ * This file has the stage's arguments and the caller's list: paths, and optionally labels, in
+ * memory that outlives the loader. Nothing is copied and no index is made. A record points to the
+ * caller's path, or to a path after the records that begins with root=.
  *
  *     record:  brim__deferred -> path | label: int64
  */
@@ -41,7 +40,7 @@ void brim__paths_name(const char *root, const char *path, char *text, size_t byt
         snprintf(text, bytes, "%s%s%s", alone ? "" : root, alone ? "" : "/", path);
         return;
     }
-    /* the name at its end says more than the directories before it */
+    /* keep the end: the name is more useful than the directories before it */
     const size_t skip = all - bytes + 3;
     if (skip >= front) {
         snprintf(text, bytes, "...%s", path + (skip - front));
@@ -190,7 +189,7 @@ static brim_status probe_list(struct brim__source *source, struct list *list,
         if (status == BRIM_OK) {
             status = brim__probe(&probed, path, i, window, &file_bytes, &format);
         } else if (status == BRIM_STATUS_CORRUPT) {
-            status = BRIM_OK; /* a bad sample when its turn comes */
+            status = BRIM_OK; /* it will be a bad sample */
         }
         if (status == BRIM_OK) {
             status = brim__probe_tell(opening, "looking at the files of", name, i, source->count,

@@ -2,17 +2,17 @@
  * paths_manifest.c: `files MANIFEST`: paths in the columns of a CSV file, or in the
  * keys of JSON lines.
  *
- * The manifest is read by the source of its format, opened here with the arguments
- * that make paths bytes or texts, and its ranges are used. Each path column gets a brim__deferred
- * after the inner record, which takes the column's place as a field:
+ * The manifest is read by the source of its format, which is opened here with arguments that make
+ * paths bytes or texts; its ranges are used. Each path column gets a brim__deferred after the inner
+ * record, which replaces the column as a field:
  *
  *     record:  the inner record | brim__deferred | brim__deferred ...
  *     work:    the inner source's | paths, one for each brim__deferred
  *
- * The inner source's scratch memory, which does not stay, lies under the paths.
+ * The inner source's scratch memory, which is temporary, overlaps the paths.
  *
- * What the images need at most is found out when the manifest is opened for the
- * first time, and kept in pages of its own:
+ * The most that any image needs is determined when the manifest is opened for the first time, and
+ * kept in a file of pages:
  *
  *     struct kept | zeros | hash      and for each path column
  *     its number | struct brim__probed | zeros | hash
@@ -85,7 +85,7 @@ static void where(const struct brim__source *source, uint64_t sample, char *path
     manifest->inner.ops->where(&manifest->inner, sample, path, byte);
 }
 
-/* Reads one sample; the path of column i then stands in its brim__deferred. */
+/* Returns the path of column i in a record. */
 static const char *deferred_path(const struct manifest *manifest, const uint8_t *record,
                                  uint32_t i) {
     struct brim__deferred deferred;
@@ -116,7 +116,8 @@ static brim_status path_of(const struct brim__source *source, uint64_t sample, u
     return status;
 }
 
-/* The manifest is part of every sample: labels and the other columns come from it. */
+/* The manifest's stamp is part of every sample's stamp, because labels and other columns come from
+ * it. */
 static brim_status stamp_samples(const struct brim__source *source, uint64_t sample,
                                  uint8_t *buffer, const struct brim__opening *opening,
                                  uint64_t *stamp) {
@@ -168,7 +169,7 @@ struct column_kept {
 _Static_assert(sizeof(struct kept) <= BRIM__INDEX_PAGE - 8, "one page with its hash");
 _Static_assert(sizeof(struct column_kept) <= BRIM__INDEX_PAGE - 8, "one page with its hash");
 
-/* A page that begins with these bytes, or is to be read into them. */
+/* Reads a page and copies its first `bytes` bytes to `to`. false: it is not whole. */
 static bool read_page(const struct brim__file *file, uint64_t number, void *to, size_t bytes) {
     uint8_t page[BRIM__INDEX_PAGE];
     const bool whole = brim__file_read(file, number * sizeof page, page, sizeof page) == BRIM_OK &&
@@ -185,7 +186,7 @@ static brim_status write_page(struct brim__new_file *file, uint64_t number, cons
     return brim__new_file_write(file, number * sizeof page, page, sizeof page);
 }
 
-/* probed: one for each path; written to even if nothing can be believed. */
+/* probed: one for each path; it may be changed even if the result is false. */
 static bool read_kept(const struct kept *kept, const char *path,
                       const struct brim__opening *opening, struct brim__probed *probed,
                       const char **note) {
@@ -242,7 +243,7 @@ static brim_status look_at_all(const struct brim__source *source, struct brim__o
         uint64_t run = 0;
         status = brim__source_fetch(source, &call, brim__min(source->most_run, source->count - s),
                                     buffer, &records, &run);
-        if (status == BRIM_STATUS_CORRUPT) { /* a bad sample when its turn comes */
+        if (status == BRIM_STATUS_CORRUPT) { /* it will be a bad sample */
             status = BRIM_OK;
             s++;
             continue;
@@ -264,7 +265,7 @@ static brim_status look_at_all(const struct brim__source *source, struct brim__o
     return status;
 }
 
-/* What is found goes to the fields. */
+/* Sets the results of probing in the fields. */
 static brim_status set_fields_of(struct brim__source *source, const struct manifest *manifest,
                                  const struct brim__probed *probed, struct brim__opening *opening) {
     brim_status status = BRIM_OK;
@@ -278,7 +279,7 @@ static brim_status set_fields_of(struct brim__source *source, const struct manif
     return status == BRIM_OK ? brim__paths_note(0, others, opening->arena, &source->note) : status;
 }
 
-/* The newest index is the manifest's own. */
+/* Sets the note of the newest index, which is the manifest's. */
 static void set_note(const struct brim__opening *opening, const char *note) {
     if (note != NULL && opening->indexes != NULL && *opening->indexes != NULL &&
         (*opening->indexes)->note == NULL) {
@@ -345,7 +346,7 @@ static brim_status probe(const struct brim__use *use, struct brim__opening *open
 
 /* ----------------------------------------------------------------- opening */
 
-/* The inner source's fields, those of paths as deferred ones. */
+/* Copies the inner source's fields, with those of paths as deferred ones. */
 static brim_status set_fields(struct brim__source *source, struct manifest *manifest,
                               const struct brim__values *paths) {
     const struct brim__source *inner = &manifest->inner;

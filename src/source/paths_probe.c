@@ -1,9 +1,9 @@
 /*
- * paths_probe.c: the header of one image, and what many of them need at most.
+ * paths_probe.c: reads the headers of images and computes the most that any of them needs.
  *
- * A file that is no image, or that cannot be opened and never will (a link that leads nowhere, no
- * permission), is a bad sample when its turn comes, not a reason to refuse all others. Any other
- * failure is the system's, and must not be remembered.
+ * A file that is no image, or that is permanently unreadable (a link that leads nowhere, no
+ * permission), will be a bad sample. It is no reason to refuse all others. Any other failure is the
+ * system's, and must not be kept.
  */
 #include "base/fault.h"
 #include "base/progress.h"
@@ -22,7 +22,7 @@ static int stat_once(const char *path, struct stat *facts) {
     return stat(path, facts);
 }
 
-/* Opening it has failed, and would again. */
+/* Whether opening the file, which has failed, would fail again. */
 static bool is_unreadable(const char *path) {
     struct stat facts;
     if (stat(path, &facts) != 0) {
@@ -74,7 +74,8 @@ bool brim__probed_plausible(const struct brim__probed *probed, uint64_t files) {
     return plausible && images == probed->images;
 }
 
-/* A file that is larger than any image is a bad sample: it is longer than the rest. */
+/* A file that is larger than any image does not count: it will be a bad sample, because it exceeds
+ * the bound. */
 static void enter_size(struct brim__probed *probed, uint64_t bytes) {
     probed->largest =
         bytes < BRIM__PROBED_BYTES ? brim__max(probed->largest, bytes) : probed->largest;

@@ -1,8 +1,8 @@
 /*
- * range.c: `range N`, N samples that hold their own number.
+ * range.c: `range N`, N samples whose value is their number.
  *
- * There is no data: a sample is its number as int64, written into the engine's
- * buffer. It shows an order at a glance, and measures what brim itself costs.
+ * There is no data: a sample is its number as int64, written into the engine's buffer. The stage is
+ * useful for showing an order, and for measuring the cost of brim itself.
  */
 #include "source/arguments.h"
 #include "source/source.h"

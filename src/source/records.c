@@ -3,7 +3,7 @@
  *
  *     | skip bytes | record 0 | record 1 | ... | record n - 1 |
  *
- * Nothing in the file says what is in it, so the text does: each of `fields` is
+ * The file does not describe its content, so the pipeline does. Each of `fields` is
  *
  *     name:dtype            a scalar
  *     name:dtype:3x32x32    an array, row-major
@@ -12,9 +12,8 @@
  * Fields may overlap and may leave bytes out. Without fields a record is one
  * field of its bytes. A file's size must be skip and a whole number of records.
  *
- * "-" and pipes are streams: records are delivered as they become whole. What
- * has come of the next one when the waiting ends is kept in a record of the
- * stream's own.
+ * "-" and pipes are streams: records are delivered as they become whole. If a wait ends in the
+ * middle of a record, its bytes so far are kept in the stream.
  */
 #include "base/stream.h"
 #include "source/arguments.h"
@@ -70,7 +69,7 @@ static brim_status bad_field(const char *given, const char *what) {
                       given, what);
 }
 
-/* *end: the byte after the field before it, then after this one. */
+/* *end: the byte after the previous field; on return, the byte after this one. */
 static brim_status read_field(const char *given, bool big, struct brim__source_field *field,
                               uint64_t *end) {
     char text[256];
@@ -204,18 +203,18 @@ static brim_status open_files(const struct brim__use *use, struct brim__opening 
 
 /* ------------------------------------------------------------------ stream */
 
-/* One thread at a time: the engine's. */
+/* Used by one thread of the engine at a time. */
 struct record_stream {
     struct brim__stream in;
     uint64_t skip;      /* bytes before the first record */
     uint64_t to_skip;   /* of them, still to come */
     uint64_t delivered; /* records since the stream's first */
-    uint8_t *begun;     /* record_bytes: what has come of the next record */
+    uint8_t *begun;     /* record_bytes: the bytes of the next record so far */
     uint64_t begun_bytes;
     bool ended;
 };
 
-/* Reads over what is no record, using memory that is not in use now. */
+/* Skips the bytes before the first record, using `spare` as a buffer. */
 static brim_status pass_header(struct record_stream *stream, uint64_t deadline_ns, uint8_t *spare,
                                uint64_t spare_bytes) {
     while (stream->to_skip > 0) {
@@ -282,7 +281,7 @@ static brim_status pull(const struct brim__source *source, uint64_t count, uint6
                       (unsigned long long)filled, (unsigned long long)size);
 }
 
-/* Of a file that was given as standard input: by position. */
+/* For a file that was given as standard input, by position. */
 static brim_status rewind_stream(const struct brim__source *source, uint64_t epoch,
                                  uint64_t sample) {
     struct record_stream *stream = source->self;

@@ -11,7 +11,7 @@
 
 enum { ARGUMENT_FILE, ARGUMENT_TENSOR, ARGUMENT_NAME, ARGUMENT_MAP };
 
-/* Can the tensor be a source? */
+/* Fails if the tensor cannot be a source. */
 static brim_status check_tensor(const struct brim__safetensor *tensor, const char *path) {
     if (tensor->dtype == 0) {
         return brim__fail(BRIM_STATUS_UNSUPPORTED,
@@ -49,7 +49,7 @@ static brim_status set_view(struct brim__source *source, const struct brim__safe
         view->shape.dim[i] = tensor->dim[i + 1];
         source->identity = brim__hash_words(source->identity, i, view->shape.dim[i]);
     }
-    /* the whole tensor fits the file, but one without samples may claim any shape */
+    /* the whole tensor fits the file, but a tensor without samples may have any shape */
     if (brim__shape_bytes_overflow(&view->shape, brim_dtype_bytes(view->dtype),
                                    &source->record_bytes) ||
         source->record_bytes > INT64_MAX) {

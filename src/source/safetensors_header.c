@@ -1,14 +1,13 @@
 /*
- * safetensors_header.c: what a safetensors file says it holds.
+ * safetensors_header.c: reads and checks the header of a safetensors file.
  *
  *     | length of the header, 8 bytes | header: JSON | data of all tensors |
  *
- * The header is an object: for each tensor its dtype, its shape and where its
- * data lie, counted from the header's end. It may be 100 MB long, so it is read
- * through a window and parsed in pieces. Of each tensor three numbers are kept
- * until all are known: begin and end of its data, and a hash of its name. With
- * them it is checked that no name comes twice, and that the data follow each
- * other without a hole or an overlap from the header's end to the file's.
+ * The header is an object. For each tensor it has the dtype, the shape and the place of its data,
+ * counted from the header's end. It may be 100 MB long, so it is read through a window and parsed
+ * in pieces. For each tensor three numbers are kept until all are known: begin and end of its data,
+ * and a hash of its name. They show whether a name occurs twice, and whether the data of all
+ * tensors has a hole or an overlap between the header's end and the file's end.
  */
 #include "source/safetensors_header.h"
 
@@ -55,7 +54,7 @@ static const struct dtype {
     { "F4", 4, 0 },
 };
 
-/* Where the parser stands. */
+/* The parser's place in the header. */
 enum place {
     BEFORE,   /* the header's object has not begun */
     TENSORS,  /* in it */
@@ -65,7 +64,7 @@ enum place {
     OFFSETS,  /* in the list of begin and end */
 };
 
-/* Which member of a tensor the last key named. */
+/* The member of a tensor that the last key named. */
 enum member { NO_MEMBER = 0, DTYPE = 1, DIMENSIONS = 2, DATA = 4 };
 
 struct tensor {
@@ -77,7 +76,7 @@ struct tensor {
     uint32_t offset_count;
 };
 
-/* What is kept of a tensor until all are known. */
+/* The numbers of a tensor that are kept until all are known. */
 struct extent {
     uint64_t begin, end;
     uint64_t name; /* hash */
@@ -111,7 +110,7 @@ static brim_status expected(const struct reader *reader, const char *what) {
     return brim__fail(BRIM_STATUS_CORRUPT, "%s", what);
 }
 
-/* Names may hold anything; messages are one line. */
+/* Names may have any characters, but a message is one line. */
 static void copy_shown(char *to, size_t bytes, const char *text, size_t length) {
     size_t used = 0;
     for (; used < length && used < bytes - 4; used++) {
@@ -133,7 +132,7 @@ static void list_tensor(struct reader *reader) {
     const size_t left = sizeof reader->listed - reader->listed_length;
     const int length = snprintf(reader->listed + reader->listed_length, left, "%s'%s'",
                                 reader->listed_length == 0 ? "" : ", ", reader->name);
-    if ((size_t)length >= left) { /* cut there; the caller says how many there are */
+    if ((size_t)length >= left) { /* cut here; the caller adds the number of tensors */
         reader->listed[reader->listed_length] = '\0';
         reader->listed_length = sizeof reader->listed - 1;
     } else {
@@ -276,7 +275,7 @@ static brim_status on_object_end(struct reader *reader) {
     if (reader->place == TENSOR) {
         return end_tensor(reader);
     }
-    reader->place = TENSORS; /* of the metadata, or of all: nothing but blanks can follow */
+    reader->place = TENSORS; /* the end of the metadata, or of the header itself */
     return BRIM_OK;
 }
 
@@ -328,12 +327,12 @@ static bool is_before(const struct extent *a, const struct extent *b, bool by_na
     if (by_name) {
         return a->name < b->name;
     }
-    /* of those that begin together the empty ones come first */
+    /* of tensors with the same begin, the empty ones come first */
     return a->begin != b->begin ? a->begin < b->begin : a->end < b->end;
 }
 
-/* Heap sort: in place, and no order of the file's makes it slow. (The C
- * library's own sort takes memory.) */
+/* Heap sort: works in place, and no order in the file makes it slow. (The C library's sort may take
+ * memory.) */
 static void sift(struct extent *extent, size_t root, size_t count, bool by_name) {
     for (size_t child; (child = 2 * root + 1) < count; root = child) {
         if (child + 1 < count && is_before(&extent[child], &extent[child + 1], by_name)) {
@@ -478,7 +477,7 @@ static brim_status read_header(const struct brim__file *file, struct reader *rea
     return status;
 }
 
-/* Was the tensor found, and was it clear which one? */
+/* Fails if the tensor was not found, or if it is not clear which one is meant. */
 static brim_status check_found(const struct reader *reader, const char *path) {
     const char *dots = reader->listed_length == sizeof reader->listed - 1 ? ", ..." : "";
     if (reader->count == 0) {

@@ -15,9 +15,9 @@ struct brim__safetensor {
     uint64_t data; /* byte of the file at which its elements begin */
 };
 
-/* Reads the header, checks all of it against the file, and finds the tensor of
- * the name `wanted`; NULL: the only one. The elements of the tensor lie in the
- * file. The memory that this takes is given back. */
+/* Reads the header, checks all of it against the file, and finds the tensor of the name `wanted`;
+ * NULL: the only one. On success the tensor's elements are inside the file. Temporary memory is
+ * returned. */
 brim_status brim__safetensors_read(const struct brim__file *file, const char *wanted,
                                    brim_budget *budget, struct brim__safetensor *tensor);
 

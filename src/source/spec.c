@@ -1,16 +1,16 @@
 /*
- * spec.c: what a callback promises to put out, checked; and the records that
- * callbacks fill. See spec.h.
+ * spec.c: checks the declared outputs of callbacks, and lays out the records that callbacks fill.
+ * See spec.h.
  *
- * Invariant: what the function is handed is a copy of the fields' description, made for each call.
- * Changes to that copy have no effect here, except for the lengths that it gives back.
+ * Invariant: the function gets a copy of the fields' description, made for each call. Changes to
+ * that copy have no effect here, except for the lengths that it sets.
  */
 #include "source/spec.h"
 #include "base/struct.h"
 
 #define FIELD_ALIGNMENT 64
 
-/* A form and the dtype and rank that go with it. */
+/* Checks a form and the dtype and rank that it allows. */
 static brim_status check_form(const brim_binding *binding, const char *name,
                               const brim_field_spec *spec) {
     switch (spec->form) {
@@ -165,7 +165,7 @@ brim_status brim__spec_record(const brim_binding *binding, const char *stage,
     return BRIM_OK;
 }
 
-/* Where the elements of a field lie in its record. */
+/* The address of a field's elements in its record. */
 static uint8_t *elements_of(const struct brim__source_field *field, uint8_t *record) {
     return record + field->view.offset + (field->form != BRIM_FORM_DENSE ? FIELD_ALIGNMENT : 0);
 }

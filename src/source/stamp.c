@@ -1,15 +1,15 @@
 /*
- * stamp.c: whether the files of samples have changed: for samples that are files, and for sources
- * side by side.
+ * stamp.c: stamps, which show whether the files of samples have changed: for samples that are
+ * files, and for sources side by side.
  *
- * A source of paths is asked for them as a reader of the files would: by fetching
- * records, whose deferred fields name them. All samples are looked at in runs, so that memory does
- * not grow with their number. A record that cannot be fetched is a bad sample with and
- * without a cache; among all samples it counts as one that lacks its files.
+ * The paths of a source come from fetching its records, whose deferred fields have them. All
+ * samples are read in runs, so that memory does not grow with their number. A record that cannot be
+ * fetched is a bad sample with and without a cache; in the stamp of all samples it counts as one
+ * whose files are missing.
  */
 #include "source/paths.h"
 
-/* Of all files that one record names. */
+/* Stamps all files that one record refers to. */
 static brim_status stamp_record(const struct brim__source *source, const uint8_t *record,
                                 bool may_lack, uint64_t *stamp, const char **last) {
     brim_status status = BRIM_OK;
@@ -86,7 +86,7 @@ brim_status brim__sources_stamp(struct brim__source *const *sources, uint32_t co
 
 #define PIECE 16384 /* bytes of a file that are read at once, on the stack */
 
-/* All bytes of what a deferred field names. */
+/* Hashes all bytes that a deferred field refers to. */
 static brim_status hash_deferred(const struct brim__deferred *deferred, uint64_t *hash,
                                  uint64_t *read) {
     uint8_t piece[PIECE];
@@ -112,8 +112,8 @@ static brim_status hash_deferred(const struct brim__deferred *deferred, uint64_t
     return status;
 }
 
-/* The elements of a dense field, in their order, and nothing between them: where records lie
- * scattered, as in Fortran order, that would be other samples'. */
+/* Hashes the elements of a dense field, in their order, and no bytes between them: in Fortran order
+ * those belong to other samples. */
 static uint64_t hash_dense(const struct brim__view *view, const uint8_t *record, uint64_t hash) {
     uint64_t run = brim_dtype_bytes(view->dtype); /* bytes that lie one after the other */
     uint32_t outer = view->shape.rank;            /* dimensions that are gone through */

@@ -1,15 +1,15 @@
 /*
- * stream.c: `stream @name`, samples that a function of the caller gives one
- * after the other, and whose number is not known before the end.
+ * stream.c: `stream @name`, samples that a function of the caller gives one after the other. Their
+ * number is not known before the end.
  *
- * A pull asks the function for as many samples as fit a read window, each into a
- * record of its own (spec.h), but hands over what it has as soon as asking took
- * a moment: a slow function must not keep a sample back that is there already.
+ * A pull calls the function for as many samples as fit a read window, each in its own record
+ * (spec.h). If the calls take long, it returns the samples it has, so that a slow function does not
+ * delay samples that are ready.
  *
- * Invariants. A bad sample that follows good ones is kept for the next pull, so
- * that it is always returned alone. After the end the function is not called
- * again before it is reopened. It is never called by two threads at once, nor
- * for two stages that use the same name: the name's lock is held meanwhile.
+ * Invariants. A bad sample after good ones is kept for the next pull, so that it is always returned
+ * alone. After the end the function is not called again until it is reopened. It is never called by
+ * two threads at once, nor for two stages that use the same name: the name's lock is held during
+ * the call.
  */
 #include "base/answer.h"
 #include "source/arguments.h"

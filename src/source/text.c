@@ -1,9 +1,8 @@
 /*
  * text.c: `text PATH...`, one sample for each line.
  *
- * What a line is, and how it is found, is defined in lines.h: a sample is the
- * bytes of one line without its end, where they were read. A record holds only
- * where that is:
+ * lines.h defines lines and how they are found. A sample is the bytes of one line without its end,
+ * in the place where they were read. A record has only a span:
  *
  *     record:  brim__span -> the line's bytes, after the records
  *

@@ -1,8 +1,8 @@
 /*
  * tokens.c: `tokens PATH... length=N`, windows over files of tokens.
  *
- * Window i of a file begins at token i * stride and has length + 1 tokens, of
- * which two fields are views:
+ * Window i of a file begins at token i * stride and has length + 1 tokens. Two fields are views of
+ * them:
  *
  *     record:   t0  t1  t2 ... t(length-1)  t(length)
  *     x:        |<-------- length ------->|
@@ -31,8 +31,8 @@ static const char *const format_names[] = {
     [BRIM__TOKENS_MEGATRON] = "Megatron",
 };
 
-/* Opens one file and finds its tokens. *format: what was asked for, then what
- * it is. */
+/* Opens one file and finds its tokens. *format: the requested format; on return, that of the
+ * file. */
 static brim_status open_file(struct brim__files *files, size_t index, const char *given,
                              struct brim__arena *arena, enum brim__token_format *format,
                              struct brim__token_run *run) {

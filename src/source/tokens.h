@@ -1,8 +1,8 @@
 /*
- * tokens.h: what tokens.c asks of the formats of token files.
+ * tokens.h: the readers of the formats of token files, for tokens.c.
  *
- * Whatever its format, a token file is a run of integers of one dtype that
- * begins at some byte. Each reader checks its file and says where.
+ * In every format a token file is a run of integers of one dtype that begins at some byte. Each
+ * reader checks its file and gives that byte.
  */
 #ifndef BRIM_TOKENS_H
 #define BRIM_TOKENS_H
@@ -35,7 +35,7 @@ brim_status brim__tokens_is_llmc(const struct brim__file *file, bool *yes);
  * either, or of both without the suffix. */
 brim_status brim__megatron_paths(struct brim__arena *arena, const char *path, const char **bin,
                                  const char **idx);
-/* Is there an index beside `path`, or is it one, and does it look like one? */
+/* Whether `path` is an index, or has one beside it, that looks like Megatron-LM's. */
 brim_status brim__megatron_guess(struct brim__arena *arena, const char *path, bool *yes);
 /* Checks the whole index against the file of tokens. */
 brim_status brim__megatron_read(const char *idx_path, const struct brim__file *bin,

@@ -1,6 +1,5 @@
 /*
- * tokens_plain.c: token files that are tokens from the first byte on, or after
- * llm.c's header.
+ * tokens_plain.c: token files without a header, and files with llm.c's header.
  *
  *     nanoGPT:  u16 | u16 | ...                         (or u32)
  *     llm.c:    256 int32 | u16 or u32 tokens

@@ -7,14 +7,13 @@
  *     | zip64 end record | zip64 locator |            only if something is too large
  *     | end record, comment |                         found from the file's end
  *
- * Everything is little-endian and is read again where it is needed, through a
- * window of a few KiB: no table of the members is kept, however many there are.
+ * Everything is little-endian, and is read again each time it is needed, through a window of a few
+ * KiB. No table of the members is kept, however many there are.
  *
- * The central directory is what counts; a local header only says how far its
- * member's bytes lie after it, and must agree. Offsets are taken as they are:
- * a zip file that something was put in front of is refused. Sizes are held
- * against the file before they enter arithmetic; since all of them then are
- * below 2^63, sums cannot overflow.
+ * The central directory decides. A local header is only used for the distance to its member's
+ * bytes, and must agree with the directory. Offsets are used without correction, so a zip file with
+ * other data in front of it is refused. Sizes are compared with the file before they are used. All
+ * of them are then below 2^63, so sums cannot overflow.
  */
 #include "source/zip_file.h"
 
@@ -59,7 +58,7 @@ static brim_status several_disks(const struct brim__file *file, uint64_t at) {
 
 /* ------------------------------------------------------------- end records */
 
-/* The end record closes the file: its comment ends where the file does. */
+/* Finds the end record: its comment ends where the file ends. */
 static brim_status find_end(const struct brim__file *file, uint64_t *at) {
     uint8_t tail[END_BYTES + MOST_COMMENT];
     const size_t count = brim__min(sizeof tail, file->bytes);
@@ -80,8 +79,8 @@ static brim_status find_end(const struct brim__file *file, uint64_t *at) {
     return bad(file, file->bytes, "not a zip file, or cut short: no end record closes the file");
 }
 
-/* Replaces what the end record could not hold. Without a locator its values are
- * meant as they are: 65535 members are just that. */
+/* Replaces the values that did not fit the end record. Without a locator the values of the end
+ * record are exact, even 65535 members. */
 static brim_status read_end64(struct brim__zip *zip, uint64_t end) {
     const struct brim__file *file = zip->file;
     uint8_t bytes[END64_BYTES];
@@ -177,8 +176,8 @@ struct window {
     uint8_t bytes[WINDOW_BYTES];
 };
 
-/* Bytes [at, at + count) of the directory, count <= WINDOW_BYTES; what lies
- * after them comes along, because it is asked for next. */
+/* Gives bytes [at, at + count) of the directory, count <= WINDOW_BYTES. The bytes after them are
+ * read too, because they are needed next. */
 static brim_status look(struct window *window, uint64_t at, size_t count, const uint8_t **bytes) {
     const struct brim__zip *zip = window->zip;
     const uint64_t end = zip->directory + zip->directory_bytes;
@@ -199,7 +198,7 @@ static brim_status look(struct window *window, uint64_t at, size_t count, const 
     return BRIM_OK;
 }
 
-/* Takes the values that an entry's 32 bits could not hold from its zip64 field. */
+/* Takes the values that did not fit the 32 bits of an entry from its zip64 field. */
 static brim_status read_extra(struct window *window, uint64_t at, uint64_t end,
                               struct brim__zip_member *member) {
     uint64_t *const wanted[] = { member->bytes == SATURATED_LONG ? &member->bytes : NULL,
@@ -399,7 +398,7 @@ struct neighbours {
     uint64_t end; /* byte after the member */
 };
 
-/* Two members that share bytes: a way to make a small file look large. */
+/* Refuses two members that share bytes, a way to make a small file seem large. */
 static brim_status check_apart(void *user, const struct brim__zip_member *other) {
     const struct neighbours *neighbours = user;
     const struct brim__zip_member *member = neighbours->member;

@@ -1,7 +1,6 @@
 /*
- * zip_file.h: the container of npz files: which members a zip file has, and
- * where their bytes lie. Nothing is extracted. (The stage `zip`, which puts
- * sources side by side, is another thing: zip.c.)
+ * zip_file.h: the container of npz files: the members of a zip file and the places of their bytes.
+ * Nothing is extracted. (The stage `zip`, which puts sources side by side, is not related: zip.c.)
  */
 #ifndef BRIM_ZIP_FILE_H
 #define BRIM_ZIP_FILE_H
@@ -19,7 +18,7 @@ struct brim__zip {
 
 enum brim__zip_method { BRIM__ZIP_STORED = 0, BRIM__ZIP_DEFLATED = 8 };
 
-/* What the central directory says of a member: claims, until it is located. */
+/* A member's entry in the central directory. Its values are not checked before brim__zip_locate. */
 struct brim__zip_member {
     char name[BRIM__ZIP_NAME_BYTES]; /* without control characters */
     uint16_t flags, method;
@@ -33,14 +32,14 @@ struct brim__zip_member {
 /* Finds the central directory, which must lie inside the file. */
 brim_status brim__zip_open(struct brim__zip *zip, const struct brim__file *file);
 
-/* All members in the order of the directory; a failing visit ends the walk and
- * is its result. Takes no memory but a few KiB of stack. */
+/* Visits all members in the order of the directory. A failing visit ends the walk, which returns
+ * its status. Takes no memory except a few KiB of stack. */
 typedef brim_status brim__zip_visit(void *user, const struct brim__zip_member *member);
 brim_status brim__zip_walk(const struct brim__zip *zip, brim__zip_visit *visit, void *user);
 
-/* *data: the byte at which the member's packed_bytes begin. Makes sure that they
- * can be read (a method that is known, not encrypted), that the local header
- * agrees, and that they lie inside the file and under no other member. */
+/* *data: the byte at which the member's packed_bytes begin. Checks that they can be read (a known
+ * method, not encrypted), that the local header agrees, and that they are inside the file and
+ * shared with no other member. */
 brim_status brim__zip_locate(const struct brim__zip *zip, const struct brim__zip_member *member,
                              uint64_t *data);
 

@@ -2,14 +2,13 @@
  * conversion.c: from any view to contiguous elements, in one pass.
  *
  * Preparing separates the two sides of a conversion. The source side is the walk: the view's
- * dimensions in the destination's order, without those of 1, and merged if they are contiguous, so
- * that a whole image is often a single run. The destination side is a count: it is written from
- * front to back, so an element's channel follows from its number alone,
+ * dimensions in the destination's order, without those of 1, and merged if they are contiguous. A
+ * whole image is often a single run. The destination side is a count: it is written from front to
+ * back, so an element's channel follows from its number,
  *
  *     channel = number / channel_run % channels
  *
- * and merging never needs to know about channels. The ways to run, from the
- * plainest to the most general:
+ * and merging can ignore the channels. The ways to run, from the simplest to the most general:
  *
  *     run_copy        memcpy
  *     run_contiguous  one call of a kernel
@@ -19,8 +18,8 @@
  *     run_pattern     channels that change from element to element (innermost)
  *
  * A piece is read in place if it is contiguous and in this machine's byte order; else it is
- * collected in a buffer on the stack and swapped there. Offsets are only computed for elements that
- * exist, so hostile strides that the source has checked always stay inside the record.
+ * collected in a buffer on the stack and swapped there. Offsets are computed only for elements that
+ * exist, so strides that the source has checked never lead outside the record.
  */
 #include "tensor/tensor.h"
 
@@ -50,7 +49,7 @@ static uint64_t cursor_run(const struct cursor *cursor) {
     return cursor->walk->shape.dim[last] - cursor->index[last];
 }
 
-/* Over `count` elements, at most the rest of the run. */
+/* Advances by `count` elements, at most the rest of the run. */
 static void cursor_advance(struct cursor *cursor, uint64_t count) {
     const struct brim__view *const walk = cursor->walk;
     uint32_t axis = walk->shape.rank - 1;
@@ -147,8 +146,8 @@ static void swap(brim_dtype dtype, uint8_t *data, uint64_t count) {
     }
 }
 
-/* The next *count elements of `bytes`, or fewer, lying together in native
- * order: in the source itself or in the buffer, which has room for PIECE. */
+/* Returns up to *count elements of `bytes`, contiguous and in native byte order, either in the
+ * source itself or in the buffer, which has room for PIECE. Sets *count. */
 static const uint8_t *fetch(struct cursor *cursor, size_t bytes, uint8_t *buffer, uint64_t *count) {
     const struct brim__view *const walk = cursor->walk;
     if (!walk->swapped && walk->stride[walk->shape.rank - 1] == (int64_t)bytes) {
@@ -188,11 +187,11 @@ static void run_contiguous(const struct brim__conversion *conversion, const uint
                                                                          conversion->elements);
 }
 
-/* The walk after its first dimension, the channels, goes over whole pixels: elements of three
- * bytes, wherever crops and flips have put them. */
+/* The first dimension of the walk is the channels. The others go over whole pixels, elements of
+ * three bytes, at any strides that crops and flips have made. */
 static void run_planes3(const struct brim__conversion *conversion, const uint8_t *source,
                         uint8_t *destination) {
-    /* Times one plus zero changes no uint8: the change of layout alone. */
+    /* Without scale and bias: x * 1 + 0 is exact, so only the layout changes. */
     static const float one[3] = { 1, 1, 1 };
     static const float zero[3] = { 0, 0, 0 };
     const bool plain = conversion->scale == NULL;
@@ -270,8 +269,8 @@ static void run_pieces(const struct brim__conversion *conversion, const uint8_t 
     }
 }
 
-/* scale and bias repeat every `period` elements; *phase is where in it. The
- * same arithmetic as the affine kernels, element for element. */
+/* scale and bias repeat every `period` elements; *phase is the place in the period. Each element is
+ * computed as in the affine kernels. */
 static void apply_pattern(uint8_t *data, uint64_t count, const float *scale, const float *bias,
                           uint64_t period, uint64_t *phase) {
     while (count > 0) {
@@ -299,8 +298,8 @@ static void run_pattern(const struct brim__conversion *conversion, const uint8_t
     float values[PIECE] __attribute__((aligned(64)));
     float scales[PIECE], biases[PIECE];
 
-    /* A long pattern that is the caller's arrays needs no copy; a short one is
-     * repeated, so that the loop over it is worth vectors. */
+    /* A long pattern can be the caller's arrays, without a copy. A short one is repeated, so that
+     * the loop over it is long enough for vectors. */
     const float *scale = conversion->scale;
     const float *bias = conversion->bias;
     uint64_t period = conversion->channels * conversion->channel_run;
@@ -343,7 +342,7 @@ void brim__conversion_init(struct brim__conversion *conversion, const struct bri
     *conversion = (struct brim__conversion){ .from = *view, .to = view->dtype };
 }
 
-/* The byte order of elements of one byte is no difference. */
+/* Elements of one byte have no byte order. */
 static bool is_swapped(const struct brim__view *view) {
     return view->swapped && brim_dtype_bytes(view->dtype) > 1;
 }
@@ -426,7 +425,7 @@ static brim_status check_affine(const struct brim__conversion *conversion) {
     return BRIM_OK;
 }
 
-/* Leaves at least one dimension. */
+/* Merges contiguous dimensions; at least one is left. */
 static void merge(const struct brim__view *from, struct brim__view *walk) {
     uint32_t rank = 0;
     *walk = *from;
@@ -499,7 +498,7 @@ brim_status brim__conversion_prepare(struct brim__conversion *conversion) {
     if (status != BRIM_OK) {
         return status;
     }
-    /* None of these overflows: check() has seen the larger product. */
+    /* None of these overflows, because check() has computed a larger product. */
     const struct brim__shape *const shape = &conversion->from.shape;
     brim__shape_bytes_overflow(shape, 1, &conversion->elements);
     conversion->bytes = conversion->elements * brim_dtype_bytes(conversion->to);

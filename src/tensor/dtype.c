@@ -1,9 +1,8 @@
 /*
  * dtype.c: names, sizes and properties of the element types.
  *
- * One table, made from BRIM_DTYPES, describes what the values of a dtype are:
- * how many bits of magnitude an integer has, how many bits of significand and
- * exponent a float has. Everything else follows from it.
+ * One table, made from BRIM_DTYPES, describes the values of a dtype: the bits of magnitude of an
+ * integer, the bits of significand and exponent of a float. Everything else is computed from it.
  */
 #include "tensor/tensor.h"
 
@@ -122,9 +121,9 @@ bool brim__dtype_is_complex(brim_dtype dtype) {
 bool brim__dtype_holds(brim_dtype to, brim_dtype from) {
     const struct properties *const t = of(to);
     const struct properties *const f = of(from);
-    /* The kinds are in the order in which one can hold another. An integer of n bits fits a
-     * significand of n bits, also its least value, a power of two; no float type here has enough
-     * digits but too small a range. */
+    /* A kind can hold the kinds before it. An integer of n bits fits a significand of n bits, and
+     * so does its least value, a power of two. Every float type here with enough digits also has
+     * enough range. */
     return f->kind != UNKNOWN && t->kind >= f->kind && t->digits >= f->digits &&
            t->exponent_bits >= f->exponent_bits && (t->negative || !f->negative);
 }

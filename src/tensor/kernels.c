@@ -1,13 +1,12 @@
 /*
  * kernels.c: the loops that convert contiguous elements.
  *
- * Compiled once for each variant (base/cpu.h), with BRIM__KERNELS the name
- * of the table that it defines and BRIM__KERNELS_NAME its text. The loops are
- * plain C that the compiler turns into the variant's vectors; the three that the
- * fastest pipelines rest on are written for AVX2 by hand, where gcc's shuffles
- * cost up to twice what storing the result does. All variants
- * give the same bits, because every operation in here is exact or rounds once
- * to nearest even, and none is fused (-ffp-contract=off, no -mfma).
+ * Compiled once for each variant (base/cpu.h), with BRIM__KERNELS the name of the table that it
+ * defines and BRIM__KERNELS_NAME its text. The loops are plain C that the compiler vectorises for
+ * the variant. The three loops that matter most to fast pipelines are written for AVX2 by hand,
+ * because gcc's shuffles cost up to twice as much as storing the result. All variants give the same
+ * bits, because every operation here is exact or rounds once to nearest even, and none is fused
+ * (-ffp-contract=off, no -mfma).
  *
  * A kernel is composed of three macros, for source S and destination D:
  *
@@ -15,9 +14,9 @@
  *     KIND_S            I (integer), F (float32) or D (float64): what value_S is
  *     kind_D(value)     what is stored for that value
  *
- * NaNs: x86 and ARM give different bits where an operation makes a NaN (0 times
- * infinity), so that scale and bias over a float source put out one NaN for
- * all. An integer source makes none: scale and bias are finite.
+ * NaNs: if an operation makes a NaN (0 times infinity), x86 and ARM give different bits. So scale
+ * and bias over a float source replace every NaN by one fixed NaN. An integer source makes none,
+ * because scale and bias are finite.
  */
 #include "tensor/half.h"
 #include "tensor/tensor.h"
@@ -28,7 +27,7 @@
 
 /* --------------------------------------------------------------- elements */
 
-/* Elements as they lie in memory: at any address, of any declared type. */
+/* Elements in memory: at any address, of any declared type. */
 #define STORED(name, type) typedef type stored_##name __attribute__((aligned(1), may_alias));
 STORED(BOOL, uint8_t)
 STORED(U8, uint8_t)
@@ -107,7 +106,7 @@ CLAMP(clamp_d_i16, double, int16_t, int32_t, -32768.0, 32767.0)
 CLAMP(clamp_d_u32, double, uint32_t, int64_t, 0.0, 4294967295.0)
 CLAMP(clamp_d_i32, double, int32_t, int32_t, -2147483648.0, 2147483647.0)
 
-/* Where the type's most is not exact in `real`, what reaches it is compared. */
+/* The type's maximum is not exact in `real`, so values that reach it are compared instead. */
 static inline int32_t clamp_f_i32(float value) {
     const float number = value == value ? value : 0;
     const float above = number > -0x1p31f ? number : -0x1p31f;
@@ -190,7 +189,7 @@ static inline float one_nan(float value) {
 
 /* ------------------------------------------------------------------- loops */
 
-/* Equal dtypes are copied as bytes: NaNs and odd bools stay what they are. */
+/* Equal dtypes are copied as bytes: NaNs, and bools other than 0 and 1, keep their bits. */
 #define DEFINE_CONVERT(from, to)                                                               \
     static void convert_##from##_##to(const void *restrict source, void *restrict destination, \
                                       size_t count) {                                          \
@@ -287,7 +286,8 @@ static void wide_affine_U8_F32(const void *source, void *destination, size_t cou
     affine_U8_F32(in + i, out + i, count - i, scale, bias);
 }
 
-/* The table below names its entries by pasting, and so takes these instead. */
+/* The table below pastes the names of its entries, so these definitions put the AVX2 ones into
+ * it. */
 #define convert_U16_I64 wide_convert_U16_I64
 #define affine_U8_F32   wide_affine_U8_F32
 
@@ -296,8 +296,8 @@ static void wide_affine_U8_F32(const void *source, void *destination, size_t cou
  *     low   bytes 0..15:  pixels 0..3 at 0, 3, 6, 9
  *     high  bytes 8..23:  pixels 4..7 at 4, 7, 10, 13
  *
- * One shuffle takes a channel's bytes out and widens them to 32 bits at once,
- * and nothing past the pixels is read. */
+ * One shuffle extracts a channel's bytes and widens them to 32 bits. Nothing past the pixels is
+ * read. */
 static size_t planes3_vectors(const uint8_t *from, stored_F32 *to, size_t plane, size_t pixels,
                               const float *scale, const float *bias) {
     const __m256i pick0 = PICK(PIXELS(0), PIXELS(4));

@@ -1,16 +1,16 @@
 /*
  * shape.c: sizes and texts of shapes, and the strides of views.
  *
- * Shapes come from files, so nothing here assumes that a product of dimensions
- * fits: it is checked where it is computed, and strides wrap without harm when
- * the caller has not yet checked.
+ * Shapes come from files, so nothing here assumes that a product of dimensions fits. Products are
+ * checked where they are computed. Strides may wrap, without harm, if the caller has not checked
+ * the shape yet.
  */
 #include "tensor/tensor.h"
 
 #include <stdio.h>
 
 bool brim__shape_bytes_overflow(const struct brim__shape *shape, uint64_t unit, uint64_t *bytes) {
-    /* A dimension of 0 empties the shape however large the others are. */
+    /* With a dimension of 0 the shape is empty, however large the others are. */
     for (uint32_t i = 0; i < shape->rank; i++) {
         if (shape->dim[i] == 0) {
             *bytes = 0;
@@ -68,7 +68,7 @@ bool brim__view_is_row_major(const struct brim__view *view) {
         if (dim == 0) {
             return true;
         }
-        /* A stride over a dimension of 1 is never taken, and may be anything. */
+        /* The stride of a dimension of 1 is never used, and can be anything. */
         if (dim > 1 && (uint64_t)view->stride[i] != expected) {
             row_major = false;
         }

@@ -1,22 +1,20 @@
 /*
  * tensor.h: the layout of elements in memory, and the one pass that converts them.
  *
- * A view says where the elements of one sample's field are in a record (strides may be any: Fortran
- * order, transposed, reversed). A conversion takes a view to a contiguous row-major destination in
- * one pass: byte swap, change of dtype, per-channel scale and bias, and any permutation of
- * dimensions at once. Stages (cast, normalize, layout, reshape) edit a conversion until a stage
- * needs its result, so that a row is written once.
+ * A view describes where the elements of one sample's field are in a record, with any strides
+ * (Fortran order, transposed, reversed). A conversion writes the elements of a view to a contiguous
+ * row-major destination. Byte swap, change of dtype, scale and bias per channel and any permutation
+ * of dimensions are done in one pass. Stages (cast, normalize, layout, reshape) edit a conversion
+ * until a stage needs its result, so that a row is written once.
  *
- * Rules of conversion: integer to integer wraps (as numpy's astype); float to
- * integer truncates toward zero and saturates, NaN gives 0; to bool: non-zero;
- * float to a narrower float rounds to nearest even; float16 and bfloat16 go
- * through float32 (integers first become float32, rounded to nearest even).
- * With scale and bias: the value is converted to float32, then
- * value * scale[c] + bias[c] in float32 (two roundings, no fused operation),
- * then converted to the destination; a NaN becomes the one quiet NaN 0x7fc00000,
- * because CPUs differ in the NaNs that they make.
- * A dtype to itself copies bits; a bool that is any non-zero byte converts as 1.
- * Complex elements are only copied.
+ * Rules of conversion: integer to integer wraps (as numpy's astype); float to integer truncates
+ * toward zero and saturates, NaN gives 0; to bool: non-zero; float to a narrower float rounds to
+ * nearest even; float16 and bfloat16 go through float32 (integers first become float32, rounded to
+ * nearest even). With scale and bias: the value is converted to float32, then value * scale[c] +
+ * bias[c] in float32 (two roundings, no fused operation), then converted to the destination; a NaN
+ * becomes the one quiet NaN 0x7fc00000, because CPUs differ in the NaNs that they make. Converting
+ * a dtype to itself copies bits. A bool is any byte; one that is not zero converts as 1. Complex
+ * elements are only copied.
  */
 #ifndef BRIM_TENSOR_H
 #define BRIM_TENSOR_H
@@ -42,7 +40,7 @@ brim_status brim__dtype_parse(const char *name, brim_dtype *dtype);
 bool brim__dtype_is_float(brim_dtype dtype);
 bool brim__dtype_is_integer(brim_dtype dtype); /* bool is not */
 bool brim__dtype_is_complex(brim_dtype dtype);
-/* Every value of `from` exists in `to`, so that going through it loses nothing. */
+/* Whether every value of `from` exists in `to`, so that converting to it and back loses nothing. */
 bool brim__dtype_holds(brim_dtype to, brim_dtype from);
 
 /* Product of the dimensions (1 for rank 0), times `unit`; true if it overflows. */
@@ -78,12 +76,12 @@ struct brim__conversion {
 
 /* A conversion that copies the view as it is. */
 void brim__conversion_init(struct brim__conversion *conversion, const struct brim__view *view);
-/* Copying contiguous bytes unchanged would do. */
+/* Whether the conversion only copies contiguous bytes. */
 bool brim__conversion_is_copy(const struct brim__conversion *conversion);
 /* Chooses kernels for the CPU. Needs no memory. */
 brim_status brim__conversion_prepare(struct brim__conversion *conversion);
-/* source: the record (its offset is added here). destination: 64-byte aligned
- * or not, never overlapping the source. */
+/* source: the record; the view's offset is added here. destination: at any alignment, never
+ * overlapping the source. */
 static inline void brim__convert(const struct brim__conversion *conversion, const uint8_t *source,
                                  uint8_t *destination) {
     conversion->run(conversion, source + conversion->from.offset, destination);
@@ -95,8 +93,8 @@ static inline void brim__convert(const struct brim__conversion *conversion, cons
 typedef void brim__kernel_convert(const void *from, void *to, size_t count);
 /* The same with one scale and bias. */
 typedef void brim__kernel_affine(const void *from, void *to, size_t count, float scale, float bias);
-/* Interleaved pixels of 3 channels to 3 planes that begin `plane` elements
- * apart, with scale and bias of each channel (uint8 to float32). */
+/* Converts interleaved pixels of 3 channels (uint8) to 3 planes (float32) that begin `plane`
+ * elements apart, with a scale and bias for each channel. */
 typedef void brim__kernel_planes3(const uint8_t *from, float *to, size_t plane, size_t pixels,
                                   const float *scale, const float *bias);
 

@@ -1,13 +1,13 @@
 /*
  * boxes.c: boxes that belong to an image.
  *
- * A field of boxes (x0, y0, x1, y1 in pixels of the decoded image) that a stage names beside a
- * picture is moved like the image: by the acts that the stage's operation decided on for this
- * sample. A box becomes the smallest upright one that holds its four moved corners, cut at the
- * edges of the image. Boxes are never removed: a box that is outside gets no area, so that labels
- * still match their boxes.
+ * If a stage names a field of boxes (x0, y0, x1, y1 in pixels of the decoded image) beside a
+ * picture, the boxes are moved like the image, by the acts that the stage's operation chose for
+ * this sample. A box becomes the smallest upright box around its four moved corners, clipped to the
+ * image. Boxes are never removed: a box outside the image gets area 0, so that labels still match
+ * their boxes.
  *
- * The step comes after the picture's, whose acts are still in scratch then.
+ * The step runs after the picture's, whose acts are still in scratch.
  */
 #include "transform/picture.h"
 
@@ -99,7 +99,7 @@ brim_status brim__boxes_follow(struct brim__program *program, struct brim__pictu
     struct brim__step *step;
     const struct brim__shape shape = field->pending.from.shape;
     uint64_t bytes = 0;
-    /* what is pending is carried out in its own type, and then they are float32 */
+    /* first the pending conversion in its own type, then the cast to float32 */
     brim_status status = brim__program_flush(program, f, false);
     if (status == BRIM_OK && field->padded) {
         uint8_t value[sizeof field->pad_value] = { 0 };

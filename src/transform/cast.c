@@ -1,10 +1,9 @@
 /*
  * cast.c: `cast DTYPE`: another type of element. See tensor.h for the rules.
  *
- * Two casts in a row are one conversion when the first loses nothing and the
- * second does the same without it: integers wrap, but integers that became floats
- * saturate. A cast to a float type after normalize is part of normalize's
- * conversion.
+ * Two casts in a row become one conversion if the first loses nothing and the second gives the same
+ * without it. It does not always: integers wrap, but integers that became floats saturate. A cast
+ * to a float type after normalize is part of normalize's conversion.
  *
  * Fields that differ in length are cast element by element. Text and bytes are
  * cast only if they are named, and are numbers from then on.
@@ -14,13 +13,13 @@
 
 enum { DTYPE, ON };
 
-/* One conversion to `dtype` gives what the pending one and another would. */
+/* Whether one conversion to `dtype` gives the same as the pending one and a second one. */
 static bool fuses(const struct brim__conversion *pending, brim_dtype dtype) {
     if (pending->scale != NULL) {
         return pending->to == BRIM_DTYPE_F32 && brim__dtype_is_float(dtype);
     }
     const bool saturates = brim__dtype_is_float(pending->to) && brim__dtype_is_integer(dtype);
-    /* back to bool is no copy: any byte but 0 is made 1 on the way */
+    /* bool to another type and back is no copy: every byte except 0 becomes 1 */
     const bool tidies = dtype == BRIM_DTYPE_BOOL && pending->from.dtype == BRIM_DTYPE_BOOL;
     return brim__dtype_holds(pending->to, pending->from.dtype) && !tidies &&
            !(saturates && brim__dtype_is_integer(pending->from.dtype));
@@ -54,7 +53,7 @@ static brim_status cast(struct brim__program *program, uint32_t f, brim_dtype dt
     return BRIM_OK;
 }
 
-/* Left alone unless it is named: text, and class numbers, which are no quantities. */
+/* Whether a field is cast only if it is named: text, and class numbers, which are no quantities. */
 static bool is_spared(const struct brim__program_field *field) {
     return is_text(field) || field->class_count > 0;
 }

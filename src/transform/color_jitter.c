@@ -2,8 +2,8 @@
  * color_jitter.c: `color_jitter`: brightness, contrast, saturation and hue changed by
  * random factors, in a random order, as torchvision's ColorJitter.
  *
- * All four are one act: its numbers are the four factors, then which of them comes first,
- * second, third and fourth. A factor that changes nothing is not drawn and not applied.
+ * All four are one act. Its numbers are the four factors, and then their order. A factor whose
+ * range allows no change is not drawn and not applied.
  */
 #include "transform/geometry.h"
 #include "transform/stages.h"
@@ -58,7 +58,7 @@ static brim_status resolve(const void *self, const struct brim__picture_draws *d
     return BRIM_OK;
 }
 
-/* One value b stands for the range from middle - b to middle + b. */
+/* One value b means the range from middle - b to middle + b. */
 static brim_status read_range(const struct brim__use *use, size_t kind, struct color_jitter *self) {
     const double middle = kind == HUE ? 0.0 : 1.0;
     double *low = &self->low[kind], *high = &self->high[kind];
@@ -68,7 +68,7 @@ static brim_status read_range(const struct brim__use *use, size_t kind, struct c
     }
     if (use->values[kind].count == 1) {
         const double width = *low;
-        if (width < 0.0) { /* only hue's range admits it */
+        if (width < 0.0) { /* only hue allows a negative value */
             return brim__fail(BRIM_STATUS_INVALID,
                               "color_jitter: hue=%g: give how far it may turn, 0 or more, or "
                               "low,high",

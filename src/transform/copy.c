@@ -1,9 +1,9 @@
 /*
- * copy.c: `copy FROM TO`: a second field with the same value, to be treated in another
- * way: several views of one image, or an input that is also the target.
+ * copy.c: `copy FROM TO`: a second field with the same value, for different treatment: several
+ * views of one image, or an input that is also the target.
  *
- * Nothing is copied until the two differ. Of an image the encoded bytes are read and
- * the crop is decoded once for each view.
+ * Nothing is copied until the two differ. An image's encoded bytes are read, and its crop is
+ * decoded, once for each view.
  */
 #include "transform/picture.h"
 #include "transform/stages.h"
@@ -24,7 +24,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
     if (program->field[from].open != NULL) {
         return brim__picture_clone(program, from, to);
     }
-    /* the value stays where it is, for both: neither may move it to its row */
+    /* both use the value in its place, so neither may move it to its row */
     program->field[from].written = NULL;
     program->field[to] = program->field[from];
     memcpy(program->field[to].name, name, sizeof name);

@@ -66,7 +66,7 @@ static brim_status add_crop(const struct brim__use *use, struct brim__program *p
     }
     const struct brim__op op = { .resolve = resolve, .self = self, .pixels = self->pad };
     for (uint32_t f = 0; status == BRIM_OK && self->pad && f < program->field_count; f++) {
-        if (pictures >> f & 1) { /* what is filled up lies in a buffer before it is cut */
+        if (pictures >> f & 1) { /* an image that is padded is in a buffer before it is cropped */
             struct brim__picture *picture = brim__picture_of(&program->field[f]);
             brim__picture_buffer(picture, picture->extent.width, picture->extent.height,
                                  self->x + self->width, self->y + self->height);

@@ -1,11 +1,11 @@
 /*
- * decode.c: `decode`: encoded images to pictures.
+ * decode.c: `decode`: makes pictures of encoded images.
  *
  * The memory that decoding needs in one worker is known before the first image is read: from the
  * index, if the source has probed every file, or from `room`. An image that needs more is a bad
- * sample, and the error says what room it needs. One of more than max_pixels is a bad sample in any
- * case: nothing is planned for it. The plan names the file that needs the most, because one file
- * may decide the memory of all.
+ * sample, and the error gives the room that it needs. An image of more than max_pixels is always a
+ * bad sample: no memory is planned for it. The plan names the file that needs the most, because one
+ * file may decide the memory for all.
  */
 #include "transform/picture.h"
 #include "transform/stages.h"
@@ -32,7 +32,7 @@ static brim_status name_file(const struct brim__program *program,
                                   text + (length > NAME_SHOWN ? length - NAME_SHOWN : 0), name);
 }
 
-/* What the plan says: which file decides the memory, and what is left out of it. */
+/* The plan's note: which file decides the memory, and which images are left out of it. */
 static brim_status note(struct brim__program *program, const struct brim__program_field *field,
                         const struct brim__image_bounds *known, bool room, uint64_t max_pixels,
                         const char **most) {
@@ -88,7 +88,7 @@ static brim_status decode(const struct brim__use *use, struct brim__program *pro
     source.memory = source.outside = UNKNOWN_ROOM;
     if (known) {
         bounds = brim__image_bounds_within(field->images, source.allowed_pixels);
-        extent.width = (uint32_t)brim__max(1, bounds.width); /* 0: each is over the bound */
+        extent.width = (uint32_t)brim__max(1, bounds.width); /* 0: all are over the bound */
         extent.height = (uint32_t)brim__max(1, bounds.height);
         extent.pixels = source.max_pixels = brim__max(1, bounds.pixels);
         source.memory = bounds.memory;
@@ -122,7 +122,7 @@ static brim_status decode(const struct brim__use *use, struct brim__program *pro
                              color == BRIM__MASK);
 }
 
-/* The fields that are meant, as bits. */
+/* Chooses the fields to decode, as bits. */
 static brim_status choose(const struct brim__use *use, const struct brim__program *program,
                           uint32_t *fields) {
     const struct brim__values *on = &use->values[ON];

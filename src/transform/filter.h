@@ -24,7 +24,7 @@ struct brim__comparison {
     brim_dtype dtype; /* of the element in its place */
     uint32_t accepts; /* outcomes of the comparison for which it holds, as bits */
     struct brim__reader reader;
-    /* what it is compared with: whole, or between whole and whole + 1 */
+    /* the literal: whole, or a value between whole and whole + 1 */
     brim__wide whole;
     bool between;
     double real; /* a value of the field's own type */
@@ -32,8 +32,8 @@ struct brim__comparison {
     size_t text_bytes;
 };
 
-/* Reads a condition and finds its field, whose pending conversion is carried
- * out if the value is looked at. */
+/* Reads a condition and finds its field. If the condition needs the field's value, its pending
+ * conversion is carried out. */
 brim_status brim__comparison_init(struct brim__comparison *comparison,
                                   struct brim__program *program, const char *text);
 bool brim__comparison_holds(const struct brim__comparison *comparison,

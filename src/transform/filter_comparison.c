@@ -1,5 +1,5 @@
 /*
- * filter_comparison.c: reading conditions, and comparing. See filter.h.
+ * filter_comparison.c: reads conditions and compares values. See filter.h.
  *
  * Comparisons do not round: integers are compared with the number as it is written, with any number
  * of digits and fractions; reals with the value of their own type that is nearest to it, so that a
@@ -35,7 +35,7 @@ static brim_status malformed(const struct parts *parts, const char *why) {
                       why);
 }
 
-/* There is text after the value that ends at `rest`. */
+/* The error for text after the value, which ends at `rest`. */
 static brim_status left_over(const struct parts *parts, const char *rest) {
     return brim__fail(BRIM_STATUS_SYNTAX,
                       "filter \"%.80s\": '%.60s' is left over after the value; give several "
@@ -119,8 +119,8 @@ static brim_status read_literal(struct parts *parts, const char *at) {
 
 /* -------------------------------------------------------------- literals */
 
-/* The floor of a decimal number, exactly, and whether something is left above
- * it. false: not a decimal number, as infinity. */
+/* Reads the exact floor of a decimal number, and whether the number is above it. false: not a
+ * decimal number, for example infinity. */
 static bool read_whole(const char *text, size_t bytes, struct brim__comparison *comparison) {
     double checked;
     const char *end = text + bytes;
@@ -139,7 +139,7 @@ static bool read_whole(const char *text, size_t bytes, struct brim__comparison *
             exponent = written[0] == '-' ? -1000000000 : 1000000000;
         }
     }
-    /* how many of the digits stand before the point, were there no exponent */
+    /* how many of the digits are before the point, without the exponent */
     const char *point = memchr(text, '.', digits);
     int64_t before = (int64_t)(point != NULL ? (size_t)(point - text) : digits) + exponent;
     brim__wide whole = 0;
@@ -169,7 +169,7 @@ static bool read_whole(const char *text, size_t bytes, struct brim__comparison *
     return true;
 }
 
-/* The value of a field's own type that is nearest. */
+/* The nearest value of a field's type. */
 static double nearest(brim_dtype dtype, double value) {
     switch (dtype) {
     case BRIM_DTYPE_F16:
@@ -241,7 +241,7 @@ static brim_status set_text(struct brim__comparison *comparison, struct brim__ar
 
 /* ------------------------------------------------------------------ fields */
 
-/* How a field is compared, from what it is. */
+/* Chooses the comparison for a field's type and form. */
 static brim_status choose(struct brim__comparison *comparison, const struct parts *parts,
                           const struct brim__program_field *field) {
     uint64_t elements = 0;
@@ -307,7 +307,7 @@ brim_status brim__comparison_init(struct brim__comparison *comparison,
     comparison->dtype = program->field[f].pending.to;
     status = comparison->compared == BRIM__AS_TEXT ? set_text(comparison, program->arena, &parts)
                                                    : set_number(comparison, &parts);
-    /* a length is the same before and after what is pending */
+    /* a pending conversion does not change a length */
     if (status == BRIM_OK &&
         (comparison->compared != BRIM__AS_LENGTH || program->field[f].deferred)) {
         status = brim__program_flush(program, f, false);

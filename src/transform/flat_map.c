@@ -2,9 +2,9 @@
  * flat_map.c: `flat_map @name`: a function of the program that makes many samples of one. See
  * function.h.
  *
- * The function is called for the new samples 0, 1, ... of one sample, until it says that there are
- * no more or the limit of its binding is reached. Its inputs are prepared once. All its calls have
- * the key of the sample, so they draw the same numbers unless the index is part of the draw.
+ * The function is called for the new samples 0, 1, ... of one sample, until it returns that there
+ * are no more or the limit of its binding is reached. Its inputs are prepared once. All its calls
+ * have the key of the sample, so they draw the same numbers unless the index is part of the draw.
  */
 #include "transform/function.h"
 #include "transform/stages.h"

@@ -58,7 +58,7 @@ brim_status brim__function_inputs(struct brim__function *function, struct brim__
         if (status != BRIM_OK) {
             return status;
         }
-        /* not to be moved to the row, where it would not be aligned */
+        /* must not be moved to the row, where it would not be aligned */
         field->written = NULL;
         function->input[f] = field->at;
         function->input_value[f] =
@@ -133,7 +133,7 @@ void brim__function_begin(const struct brim__function *function, const struct br
             take_span(value, &span);
             data = span.data;
         }
-        /* the values are the callback's to read; the type has one data pointer for both */
+        /* the callback only reads the values; the type has one pointer for inputs and outputs */
         value->data = (void *)(uintptr_t)data;
     }
     for (uint32_t i = 0; i < function->output_count; i++) {

@@ -1,8 +1,8 @@
 /*
  * function.h: functions of the program on one sample: the common part of map, filter and flat_map.
  *
- * Inputs are all fields of the sample, contiguous and aligned in scratch; outputs go to scratch, or
- * straight into the row if no stage follows. A function that is not declared
+ * Inputs are all fields of the sample, contiguous and aligned in scratch. Outputs go to scratch, or
+ * directly into the row if no stage follows. A function that is not declared
  * BRIM_CALLBACK_CONCURRENT runs under the mutex of its name and no other lock. Its argument is a
  * description made for that call.
  */
@@ -30,23 +30,23 @@ struct brim__function_call {
     char why[256];
 };
 
-/* The binding that the argument `name` means, and the function's own part of it. The
- * argument after `seed` is that of the version. */
+/* Finds the binding that the argument `name` refers to, and sets up the function. The argument
+ * after `seed` is the version's. */
 brim_status brim__function_init(struct brim__function *function, struct brim__program *program,
                                 const struct brim__use *use, size_t name, size_t seed,
                                 brim_binding_kind kind, brim_binding *binding);
-/* Every field of the sample as an aligned value in scratch, which stays there. */
+/* Puts every field of the sample in scratch, as an aligned value that stays there. */
 brim_status brim__function_inputs(struct brim__function *function, struct brim__program *program);
-/* The fields that the binding declares replace all fields. After the step that runs the function
- * has been added. */
+/* Replaces all fields by those that the binding declares. To be called after the step that runs the
+ * function was added. */
 brim_status brim__function_outputs(struct brim__function *function, struct brim__program *program,
                                    const brim_binding *binding);
 
-/* Fills in the arguments and takes the lock; and gives it back. */
+/* Fills in the arguments and takes the lock; end releases the lock. */
 void brim__function_begin(const struct brim__function *function, const struct brim__frame *frame,
                           struct brim__function_call *call);
 void brim__function_end(const struct brim__function *function);
-/* After a call that made its outputs: the lengths of those that are not dense. */
+/* After a successful call: reads the lengths of the outputs that are not dense. */
 brim_status brim__function_made(const struct brim__function *function,
                                 const struct brim__frame *frame,
                                 const struct brim__function_call *call);

@@ -1,6 +1,6 @@
 /*
- * gaussian_blur.c: `gaussian_blur SIZE`: blurred by a kernel of SIZE x SIZE whose width is
- * drawn, as torchvision's GaussianBlur.
+ * gaussian_blur.c: `gaussian_blur SIZE`: blurs with a kernel of SIZE x SIZE whose sigma is drawn,
+ * as torchvision's GaussianBlur.
  */
 #include "transform/geometry.h"
 #include "transform/stages.h"

@@ -16,18 +16,18 @@ brim_status brim__geometry_color(const struct brim__use *use, size_t argument, u
 /* One or two numbers of a range: low and high. */
 brim_status brim__geometry_range(const struct brim__use *use, size_t argument, double *low,
                                  double *high);
-/* The key of a stage's draws. draws: they decide something, so that the stage is random. */
+/* The key of a stage's draws. draws: they have an effect, so the stage is random. */
 uint64_t brim__geometry_key(struct brim__program *program, const struct brim__use *use, size_t seed,
                             bool draws);
-/* Whether draws decide: if an image is changed, which is as probable as p; or, if `how`, into
- * what. */
+/* Whether draws have an effect: p decides at random if an image is changed, or, with `how`, draws
+ * decide the change. */
 bool brim__geometry_draws(double p, bool how);
-/* The same operation for all pictures, after which all are of one size: width x height.
- * 0: they stay as they are. */
+/* Adds the same operation to all pictures. After it all have the size width x height; 0: their
+ * sizes do not change. */
 brim_status brim__geometry_add(struct brim__program *program, const struct brim__op *op,
                                uint32_t pictures, uint32_t boxes, uint32_t width, uint32_t height);
 
-/* What uncovered pixels become: a colour in images, a class in masks. */
+/* The fill for uncovered pixels: a colour in images, a class in masks. */
 struct brim__fill {
     uint8_t color[4];
     uint8_t mask;
@@ -38,7 +38,7 @@ brim_status brim__geometry_fill(const struct brim__use *use, size_t color, size_
 void brim__fill_pixel(const struct brim__fill *fill, const struct brim__acts *acts,
                       uint8_t pixel[4]);
 
-/* An act: `left`, `top` ... pixels more on each side. */
+/* Adds an act that pads by `left`, `top` ... pixels on each side. */
 void brim__act_pad(struct brim__acts *acts, uint32_t left, uint32_t top, uint32_t right,
                    uint32_t bottom, enum brim__edge edge, const struct brim__fill *fill);
 

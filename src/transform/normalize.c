@@ -5,9 +5,9 @@
  * bias = -mean / std, both rounded once to float32 when the pipeline is planned,
  * so that the same bits come out of every kernel.
  *
- * max is the range of the field (range.c). `unit` and `imagenet` are for values of 0 to 1 and need
- * to know it. mean= and std= may also be for unscaled values: for a type without a range max is 1,
- * unless that can only be an error.
+ * max is the range of the field (range.c). `unit` and `imagenet` scale values to 0 to 1 and need
+ * the range. mean= and std= may also be meant for unscaled values: for a type without a range max
+ * is 1, unless the values show that this is an error.
  */
 #include "transform/program.h"
 #include "transform/stages.h"
@@ -23,7 +23,7 @@ static const struct brim__item imagenet_std[] = { { .real = 0.229 },
                                                   { .real = 0.225 } };
 static const struct brim__item zero[] = { { .real = 0.0 } }, one[] = { { .real = 1.0 } };
 
-/* The means and deviations that the arguments mean: 1 or one for each channel. */
+/* Reads the means and deviations from the arguments: 1, or one for each channel. */
 static brim_status read_values(const struct brim__use *use, struct brim__values *mean,
                                struct brim__values *std) {
     *mean = use->values[MEAN];
@@ -92,7 +92,7 @@ static brim_status find_axis(const struct brim__use *use, const struct brim__pro
     return BRIM_OK;
 }
 
-/* What max was before fields remembered their range; still what mean= and std= go by. */
+/* The max of older versions, in which fields did not keep their range. */
 static double max_by_type(brim_dtype dtype) {
     return brim__range_of_type(dtype) > 0 ? brim__range_of_type(dtype) : 1.0;
 }
@@ -105,7 +105,7 @@ static bool all_within_unit(const struct brim__values *values) {
     return within;
 }
 
-/* What values are divided by. */
+/* Finds the number by which values are divided. */
 static brim_status find_max(const struct brim__use *use, const struct brim__program_field *field,
                             const struct brim__values *mean, const struct brim__values *std,
                             double *max) {
@@ -134,7 +134,7 @@ static brim_status find_max(const struct brim__use *use, const struct brim__prog
     return BRIM_OK;
 }
 
-/* How far the values go afterwards; 0: they are no longer from 0 to anything. */
+/* The range of the values after normalize; 0: they no longer begin at 0. */
 static double range_after(const struct brim__use *use, const struct brim__program_field *field,
                           const struct brim__values *mean, const struct brim__values *std,
                           double max) {
@@ -149,7 +149,7 @@ static double range_after(const struct brim__use *use, const struct brim__progra
             return 0;
         }
     }
-    /* max= tells it of a field of which nothing else does */
+    /* if the field's range is unknown, max= gives it */
     return (before == 0 && brim__given(use, MAX) ? max : before) / (max * std->items[0].real);
 }
 
@@ -178,7 +178,7 @@ static brim_status normalize(const struct brim__use *use, struct brim__program *
         return status;
     }
     if (!brim__given(use, MAX) && max != max_by_type(field->pending.to)) {
-        /* not what the same text gave before: what was kept of that is stale */
+        /* older versions gave other values for the same text, so samples kept by them are stale */
         program->meaning =
             brim__hash_words(program->meaning, brim__hash(&max, sizeof max, 0), index);
     }

@@ -1,9 +1,10 @@
 /*
- * pad.c: `pad on=tokens`: a field whose samples differ in length as one array.
+ * pad.c: `pad on=tokens`: makes one array of a field whose samples differ in length.
  *
- * With to=N every sample is padded to N: from here on the field is dense. Without it, the batch's
- * longest sample decides, which is not known while samples are made: the field is only marked, and
- * the batch is padded when it is complete. The samples' own lengths become another field.
+ * With to=N every sample is padded to N, and the field is dense after this stage. Without it, the
+ * longest sample of a batch decides, which is not known while samples are made. So the field is
+ * only marked, and the batch is padded when it is complete. The lengths of the samples become
+ * another field.
  */
 #include "transform/program.h"
 #include "transform/stages.h"
@@ -84,7 +85,7 @@ static brim_status read_value(const struct brim__use *use, const struct brim__pr
         int64_t back;
         kernels->convert[BRIM_DTYPE_I64][dtype](&item->integer, element, 1);
         kernels->convert[dtype][BRIM_DTYPE_I64](element, &back, 1);
-        /* uint64 comes back negative from its upper half, which no literal reaches */
+        /* the upper half of uint64 comes back negative; no literal is that large */
         holds = back == item->integer && !(dtype == BRIM_DTYPE_U64 && item->integer < 0);
     }
     return holds ? BRIM_OK
@@ -92,7 +93,7 @@ static brim_status read_value(const struct brim__use *use, const struct brim__pr
                               field->name, brim_dtype_name(dtype), item->text);
 }
 
-/* The step that makes the field dense. */
+/* Adds the step that makes the field dense. */
 static brim_status make_dense(struct brim__program *program, uint32_t f, struct brim__step *step,
                               struct pad *self) {
     const struct brim__program_field *field = &program->field[f];

@@ -1,12 +1,12 @@
 /*
- * picture.c: building pictures; see picture.h for what one is.
+ * picture.c: builds pictures; see picture.h.
  *
  * The memory of a picture is counted while operations are added, for the largest possible image,
  * and taken from the program's scratch when the picture is settled.
  */
 #include "transform/picture.h"
 
-/* The field's value is, as far as other stages can tell, uint8 HWC in scratch. */
+/* Describes the field to other stages as uint8 HWC in scratch. */
 static void show(struct brim__program *program, uint32_t f, struct brim__picture *picture) {
     struct brim__program_field *field = &program->field[f];
     const struct brim__shape shape = {
@@ -85,7 +85,7 @@ bool brim__picture_is_open(const struct brim__program_field *field) {
     return !brim__picture_of(field)->floats && brim__conversion_is_copy(&field->pending);
 }
 
-/* An array of pixels that an image stage may act on. */
+/* Whether a field is an array of pixels that an image stage can act on. */
 static bool is_array(const struct brim__program_field *field) {
     const struct brim__shape *shape = &field->pending.from.shape;
     return field->open == NULL && field->form == BRIM_FORM_DENSE &&
@@ -134,7 +134,7 @@ static brim_status no_image(const struct brim__program *program, const char *sta
                       stage);
 }
 
-/* What a field that a stage names is to it. */
+/* Decides how a stage uses a field that it names: as picture, mask or boxes, or with an error. */
 static brim_status admit(struct brim__program *program, const char *stage, uint32_t f,
                          uint32_t *pictures, uint32_t *boxes) {
     struct brim__program_field *field = &program->field[f];
@@ -200,7 +200,7 @@ brim_status brim__picture_on(struct brim__program *program, const struct brim__u
     return status == BRIM_OK && *pictures == 0 ? no_image(program, stage) : status;
 }
 
-/* The image may lie in a buffer at this place. */
+/* Makes the buffers large enough for an image of this extent. */
 static void need_buffer(struct brim__picture *picture, const struct brim__picture_extent *extent,
                         uint32_t pixel) {
     const uint64_t sides = (uint64_t)extent->width * extent->height;
@@ -215,7 +215,7 @@ void brim__picture_buffer(struct brim__picture *picture, uint32_t width, uint32_
                           (uint64_t)(height - picture->extent.height) * width;
     struct brim__picture_extent extent = { .width = (uint32_t)brim__max(width, least_width),
                                            .height = (uint32_t)brim__max(height, least_height) };
-    /* a narrow image that is filled up to least_width may be as tall as any */
+    /* a narrow image that is widened to least_width may have any height */
     extent.pixels =
         brim__max(picture->extent.pixels + more, brim__max((uint64_t)least_width * extent.height,
                                                            (uint64_t)least_height * extent.width));
@@ -264,8 +264,8 @@ brim_status brim__picture_unsized(const char *stage, const struct brim__program_
                       stage, stage[0] != '\0' ? ": " : "", field->name);
 }
 
-/* The most that any of the picture's resizes needs, each with the window that is left of
- * its result where its group ends. */
+/* The most memory that any of the picture's resizes needs. The window of a resize is what is left
+ * of its result at the end of its group. */
 static uint64_t all_resize_bytes(const struct brim__picture *picture) {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < picture->op_count; i++) {
@@ -324,11 +324,11 @@ brim_status brim__picture_settle(struct brim__program *program, uint32_t field,
     if (!picture->extent.fixed && !picture->to_bytes) {
         return brim__picture_unsized("", &program->field[field]);
     }
-    /* turning needs a place to turn from and one to turn to */
+    /* turning an image needs a second buffer */
     if (source->orient && !picture->floats) {
         need_buffer(picture, &picture->extent, picture->pixel);
     }
-    /* a clone has the same source, but what it reads into is its own */
+    /* a clone has the same source, but separate memory to read into */
     struct brim__picture_source *own;
     brim_status status = brim__arena_take(program->arena, sizeof *own, &own);
     if (status != BRIM_OK) {
@@ -362,7 +362,7 @@ brim_status brim__picture_settle(struct brim__program *program, uint32_t field,
                                         &picture->sink);
     }
     if (status == BRIM_OK) {
-        /* never touched: it stands for what a library takes by itself */
+        /* never used: it counts the memory that a library takes by itself */
         uint64_t outside;
         status = part(program, own->outside, &outside);
     }

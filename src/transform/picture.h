@@ -3,8 +3,7 @@
  *
  * `decode` makes a field a picture. The image stages after it (resize, crops, flip, colours) do not
  * run one by one: each adds an operation to the picture. For every sample the operations first
- * decide on a list of acts, from its size and its random draws. Then the acts are carried out
- * together:
+ * choose a list of acts, by its size and its random draws. Then the acts are carried out together:
  *
  *     bytes --(decode only the crop)--> rows --(resize)--> rows --(convert)--> row
  *                                                      |
@@ -12,7 +11,7 @@
  *
  * Crops, flips and one resize in a run are one pass over rows, whatever their order; later stages
  * (cast, normalize, layout) are part of that pass. Only acts on pixels that need their neighbours
- * or all of the image go through a buffer, and then what follows them starts from that buffer.
+ * or the whole image use a buffer, and later acts start from that buffer.
  *
  * An array of uint8 pixels (HWC) becomes a picture in the same way when an image
  * stage names it.
@@ -29,13 +28,13 @@
 
 #define BRIM__MAX_OPS  24 /* of one picture */
 #define BRIM__MAX_ACTS 48 /* of one sample */
-/* Rows in memory between two looks at whether to stop: few enough for the widest, and
- * enough that the smallest do not notice. Decoders look at each row. */
+/* Rows in memory between two checks for a stop: few enough for the widest images, and enough for
+ * the smallest that the check costs nothing. Decoders check at each row. */
 #define BRIM__ROWS_UNASKED 16
 
 /* ------------------------------------------------------- for image stages */
 
-/* What is known of an image's size before any is read. */
+/* The size of a picture's images, as far as it is known when the pipeline is planned. */
 struct brim__picture_extent {
     uint32_t width, height; /* at most */
     uint64_t pixels;        /* at most */
@@ -43,8 +42,8 @@ struct brim__picture_extent {
 };
 
 struct brim__act;
-/* Does something to the pixels of an image in memory. In place: from and to are the
- * same. scratch: what the operation asked for. */
+/* Changes the pixels of an image in memory. In place: from and to are the same. scratch: as many
+ * bytes as the operation requested. */
 typedef void brim__act_run(const struct brim__act *act, const struct brim__image *from,
                            const struct brim__image *to, uint8_t *scratch);
 
@@ -61,7 +60,7 @@ struct brim__act {
     uint32_t op;            /* which operation asked for it */
     uint32_t width, height; /* of its result */
     uint32_t pixel;         /* bytes, of its result */
-    double map[6];          /* where a point goes: (m0 x + m1 y + m2, m3 x + m4 y + m5) */
+    double map[6];          /* a point moves to (m0 x + m1 y + m2, m3 x + m4 y + m5) */
     union {
         struct {
             uint32_t x, y;
@@ -104,12 +103,12 @@ double brim__draw_between(const struct brim__picture_draws *draws, uint32_t draw
 /* Uniform in 0 .. bound - 1, bound > 0. */
 uint64_t brim__draw_below(const struct brim__picture_draws *draws, uint32_t draw, uint64_t bound);
 
-/* Says what to do with an image of acts->width x acts->height, by adding acts.
- * Depends on nothing but its arguments. BRIM_STATUS_CORRUPT if such an image cannot be. */
+/* Chooses the acts for an image of acts->width x acts->height and adds them. Depends only on its
+ * arguments. BRIM_STATUS_CORRUPT if the operation cannot accept such an image. */
 typedef brim_status brim__op_resolve(const void *self, const struct brim__picture_draws *draws,
                                      struct brim__acts *acts);
 
-/* Adding acts; none can fail: an operation adds at most a few. */
+/* These add acts. They cannot fail, because an operation adds only a few. */
 void brim__act_crop(struct brim__acts *acts, uint32_t x, uint32_t y, uint32_t width,
                     uint32_t height);
 void brim__act_resize(struct brim__acts *acts, uint32_t width, uint32_t height,
@@ -117,8 +116,8 @@ void brim__act_resize(struct brim__acts *acts, uint32_t width, uint32_t height,
 void brim__act_plain(struct brim__acts *acts, uint32_t width, uint32_t height,
                      enum brim__filter filter);
 void brim__act_flip(struct brim__acts *acts, bool vertical);
-/* On pixels, same size and pixel; the caller fills in numbers, and size, pixel and map
- * if they change (then also acts->width ...). */
+/* Adds an act on pixels that keeps size and pixel. The caller fills in its numbers; if it changes
+ * size, pixel or map, it sets those too, and acts->width and so on. */
 struct brim__act *brim__act_pixels(struct brim__acts *acts, brim__act_run *run, bool in_place);
 
 struct brim__op {
@@ -155,60 +154,61 @@ struct brim__picture {
     uint64_t at_acts, at_line, at_resize, at_buffer[2], at_scratch;
 };
 
-/* The picture that a field is; NULL: it is none. */
+/* The picture of a field; NULL: the field is no picture. */
 static inline struct brim__picture *brim__picture_of(const struct brim__program_field *field) {
     return (struct brim__picture *)(void *)field->open;
 }
 
-/* The pictures that a stage acts on: those that argument `on` names, else all (masks:
- * also those that are masks). Arrays of uint8 HWC become pictures if they are named, or
- * if there is no picture and they are the first such field. boxes: fields of boxes
- * (x0, y0, x1, y1, float or integer, any number) may be named too, beside a picture;
- * they get all acts of the operations that are added for them. NULL: not allowed. */
+/* Finds the pictures that a stage acts on: those that argument `on` names, else all (masks: masks
+ * too). Arrays of uint8 HWC become pictures if they are named, or if there is no picture and they
+ * are the first such field. boxes: fields of boxes (x0, y0, x1, y1, float or integer, any number)
+ * may be named beside a picture; they get all acts of the operations that are added for them. NULL:
+ * not allowed. */
 brim_status brim__picture_on(struct brim__program *program, const struct brim__use *use,
                              size_t argument, bool masks, uint32_t *pictures, uint32_t *boxes);
-/* Adds an operation to a picture of `brim__picture_on`, after which the image has
- * `extent` and its pixel and channels are as given. boxes: fields that follow it. */
+/* Adds an operation to a picture of `brim__picture_on`. After it the image has this extent, pixel
+ * and channels. boxes: fields that move with it. */
 brim_status brim__picture_add(struct brim__program *program, uint32_t field,
                               const struct brim__op *op, const struct brim__picture_extent *extent,
                               uint32_t channels, uint32_t boxes);
 
-/* Acts of the next operation make the image larger for a while: up to width x height, or
- * at least least_width x least_height. */
+/* Acts of the next operation temporarily enlarge the image: up to width x height, or to at least
+ * least_width x least_height. */
 void brim__picture_buffer(struct brim__picture *picture, uint32_t width, uint32_t height,
                           uint32_t least_width, uint32_t least_height);
 
 /* ---------------------------------------- what a program asks of an open value */
 
-/* Lays out the picture's memory and makes its step write the field's pending
- * conversion to `to`. An image that is not of one size: an error. */
+/* Lays out the picture's memory and makes its step write the field's pending conversion to `to`.
+ * Fails if the images have several sizes. */
 brim_status brim__picture_settle(struct brim__program *program, uint32_t field,
                                  struct brim__operand to);
-/* Nothing was done to the picture that an image stage could not follow. */
+/* Whether image stages can still be added: no other stage has changed the field. */
 bool brim__picture_is_open(const struct brim__program_field *field);
-/* Whether later stages give the same of its pixels as of the picture; or an error. */
+/* Fails if later stages could give other results from the picture's pixels than from the
+ * picture. */
 brim_status brim__picture_check_kept(const char *stage, const struct brim__program_field *field);
 /* The error of a stage that needs an image of one size. */
 brim_status brim__picture_unsized(const char *stage, const struct brim__program_field *field);
-/* Field `to` becomes a copy of the picture `from` that goes its own way. */
+/* Makes field `to` an independent copy of the picture `from`. */
 brim_status brim__picture_clone(struct brim__program *program, uint32_t from, uint32_t to);
 
 /* -------------------------------------------------- for stages that keep samples */
 
-/* A picture of no one size becomes a field of bytes that holds its size and its pixels,
- * whole, which the stage `stage` can keep. And back: a picture again, on whose pixels all
- * image stages act as before. */
+/* Makes a picture of several sizes a field of bytes with its size and all its pixels, which the
+ * stage `stage` can keep; and makes it a picture again, to which all image stages can be added as
+ * before. */
 struct brim__picture_bytes;
 brim_status brim__picture_to_bytes(struct brim__program *program, const char *stage, uint32_t field,
                                    struct brim__picture_bytes **out);
 brim_status brim__picture_from_bytes(struct brim__program *program, uint32_t field,
                                      const struct brim__picture_bytes *kept);
-/* Most bytes of it; false: too many to be kept. */
+/* The most bytes of such a field; false: too many to be kept. */
 bool brim__picture_bytes_bound(const struct brim__picture *picture, uint64_t *bytes);
 
 /* ------------------------------------------------------ between its own files */
 
-/* Where the pixels come from: an encoded image, a dense array, or a picture kept as bytes. */
+/* The source of the pixels: an encoded image, a dense array, or a picture kept as bytes. */
 struct brim__picture_source {
     /* encoded: a span or a brim__deferred; array: its pixels; kept as bytes: a span */
     struct brim__reader bytes;
@@ -233,7 +233,7 @@ brim_status brim__picture_new(struct brim__program *program, uint32_t field,
                               bool mask);
 brim_status brim__picture_run(const struct brim__step *step, const struct brim__frame *frame);
 
-/* How rows of pixels become the field: see picture_sink.c. */
+/* Converts rows of pixels to the field: see picture_sink.c. */
 struct brim__picture_sink;
 brim_status brim__picture_sink_new(struct brim__program *program,
                                    const struct brim__picture *picture,
@@ -252,12 +252,13 @@ void brim__picture_sink_end(const struct brim__sinking *sinking);
 void brim__picture_sink_plain(const struct brim__sinking *sinking, const struct brim__image *image,
                               enum brim__filter filter);
 
-/* picture_bytes.c: writes the size of an image that is kept as bytes, and says where its rows go. */
+/* picture_bytes.c: writes the size of an image that is kept as bytes, and gives the place of its
+ * rows. */
 brim_status brim__picture_bytes_begin(const struct brim__picture *picture,
                                       const struct brim__acts *acts, const struct brim__operand *to,
                                       const struct brim__frame *frame,
                                       struct brim__sinking *sinking);
-/* Looks at the bytes of one that was: its size and its pixels. */
+/* Reads such bytes: the image's size and its pixels. */
 brim_status brim__picture_bytes_read(const struct brim__picture_source *source,
                                      const struct brim__span *span, uint32_t *width,
                                      uint32_t *height, const uint8_t **pixels);

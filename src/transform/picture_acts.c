@@ -1,5 +1,5 @@
 /*
- * picture_acts.c: how operations decide on acts for an image, and their random numbers; see
+ * picture_acts.c: functions for operations that choose acts, and their random numbers; see
  * picture.h.
  */
 #include "order/philox.h"

@@ -4,20 +4,20 @@
  *     | width, 4 bytes | height, 4 bytes | pixels of 1, 3 or 4 bytes, row by row |
  *
  * Making bytes of a picture settles it: all operations so far are carried out on the whole image.
- * The result is the source of a new picture. Orientation and colours are those that decode asked
- * for, so the file is no longer needed.
+ * The result is the source of a new picture. Orientation and colours are already as decode
+ * requires, so the file is no longer needed.
  *
  * Later stages give the same pixels as without the bytes, because one pass over rows gives the same
  * pixels as its acts one by one (picture_run.c). There is one exception, which is refused: decode
- * fast=yes decodes at the size that the first resize needs, so that the resize must be known
- * before.
+ * fast=yes decodes at the size that the first resize needs, so the resize must be known before
+ * decoding.
  *
- * Bytes that are read back may come from a file that was damaged or forged.
+ * Bytes that are read back may be from a damaged or forged file, so they are checked.
  */
 #include "transform/picture.h"
 
 #define HEADER 8
-/* Room for such images is taken in every worker: no more than is reasonable. */
+/* Every worker takes room for such an image, so its size is limited. */
 #define MOST_BYTES (UINT64_C(512) << 20)
 
 struct brim__picture_bytes {
@@ -56,7 +56,7 @@ brim_status brim__picture_to_bytes(struct brim__program *program, const char *st
     struct brim__picture *picture = brim__picture_of(target);
     uint64_t bytes;
     if (!brim__picture_is_open(target)) {
-        return brim__picture_unsized(stage, target); /* no image stage can give it one later */
+        return brim__picture_unsized(stage, target); /* no later image stage can give it one size */
     }
     if (!brim__picture_bytes_bound(picture, &bytes)) {
         char need[BRIM__SIZE_TEXT], most[BRIM__SIZE_TEXT];

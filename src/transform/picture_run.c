@@ -1,16 +1,17 @@
 /*
- * picture_run.c: carrying out a picture's acts for one sample.
+ * picture_run.c: carries out a picture's acts for one sample.
  *
- * The acts are taken in groups. A group is a run of crops and flips with at most one
- * resize among them; it is one pass over the rows of what lies before it: the encoded
- * image, an array, or a buffer. Acts on pixels between groups work on a buffer.
+ * The acts are processed in groups. A group is a run of crops and flips with at most one resize
+ * among them. It is one pass over the rows of its input: the encoded image, an array, or a buffer.
+ * Acts on pixels between groups work on a buffer.
  *
- * Inside a group everything is in the coordinates in which the image is stored. How the image that
- * the acts see differs from the stored one is one of the eight ways to turn and mirror: first
- * flipped along the stored axes, then transposed. EXIF's orientation is where a group begins, flips
- * change it, and crops and sizes are translated through it, so that an image that is stored on its
- * side can still be decoded by rows. The pixels are those of turning first: a mirrored axis has the
- * mirrored weights, and a transposed image is resized vertically first.
+ * Inside a group everything is in the coordinates of the stored image. The acts are in the
+ * coordinates of the seen image, which is the stored one in one of eight orientations: first
+ * flipped along the stored axes, then transposed. A group begins with EXIF's orientation. Flips
+ * change the orientation, and crops and sizes are translated through it, so that an image that is
+ * stored on its side can still be decoded by rows. The pixels are the same as if the image were
+ * turned first: a mirrored axis has the mirrored weights, and a transposed image is resized
+ * vertically first.
  */
 #include "image/decode.h"
 #include "image/kernels.h"
@@ -65,9 +66,9 @@ static void resize_side(struct side *side, uint32_t out) {
     side->mirrored = side->flipped;
 }
 
-/* Takes an act in, or says that it does not belong to this group. */
+/* Adds an act to the group; false: it does not belong to this group. */
 static bool take_act(struct group *group, const struct brim__act *act) {
-    /* the stored axis that is the seen one's */
+    /* the stored axis of the seen x axis */
     struct side *x = group->transposed ? &group->y : &group->x;
     struct side *y = group->transposed ? &group->x : &group->y;
     switch (act->kind) {
@@ -116,8 +117,8 @@ struct running {
     struct brim__sinking sinking;
 };
 
-/* The buffer that does not hold the image now. It is large enough for whatever the plan foresaw;
- * looked at all the same, because the memory after it is another's. */
+/* The buffer that does not hold the image now. The plan made it large enough, but its size is
+ * checked anyway, because writing past it would change other memory. */
 static brim_status next_buffer(const struct running *run, uint32_t width, uint32_t height,
                                uint32_t pixel, struct brim__image *image) {
     if ((uint64_t)width * height * pixel > run->picture->buffer_bytes) {
@@ -174,7 +175,7 @@ static brim_status to_resizer(void *user, const uint8_t *row, uint32_t y) {
     return brim__resize_row(user, row);
 }
 
-/* The rows of a region of what lies before the group. */
+/* Passes the rows of a region of the group's input to a sink. */
 static brim_status feed(struct running *run, uint32_t x, uint32_t y, uint32_t width,
                         uint32_t height, uint32_t scale, brim__row_sink *sink, void *user) {
     const struct brim__picture_source *source = run->picture->source;
@@ -216,8 +217,9 @@ static brim_status feed(struct running *run, uint32_t x, uint32_t y, uint32_t wi
     return status;
 }
 
-/* `fast`: how much smaller the decoder may make the image without going below what it
- * is resized to. Not where single pixels are taken, as of masks: smaller ones are averages. */
+/* For `fast`: the largest scale at which the decoder still gives at least the size of the resize.
+ * Not for resizes that take single pixels, as for masks, because pixels at a reduced scale are
+ * averages. */
 static uint32_t choose_scale(const struct running *run, const struct group *group) {
     uint32_t scale = 1;
     if (run->image.data == NULL && run->picture->source->fast && group->resized &&
@@ -262,7 +264,7 @@ static struct brim__axis axis_of(const struct side *side, uint32_t scale, uint32
     return axis;
 }
 
-/* Streams the group's rows, in the stored orientation, to the sink. */
+/* Passes the group's rows, in the stored orientation, to the sink. */
 static brim_status stream(struct running *run, const struct group *group, brim__row_sink *sink,
                           void *user) {
     const struct brim__picture *picture = run->picture;
@@ -303,7 +305,7 @@ static uint32_t wanted(const struct group *group, const struct side *side) {
     return group->resized ? side->wanted : side->count;
 }
 
-/* The group's result into the next buffer. */
+/* Writes the group's result to the next buffer. */
 static brim_status stream_to_buffer(struct running *run, const struct group *group,
                                     uint32_t pixel) {
     struct brim__image to;
@@ -346,7 +348,7 @@ static brim_status run_pixels(struct running *run, const struct brim__act *act) 
 static brim_status carry_out(struct running *run, uint32_t width, uint32_t height, uint32_t pixel) {
     struct brim__acts *acts = run->acts;
     brim_status status = BRIM_OK;
-    acts->pixel = pixel; /* from here on: of what the decoder gives */
+    acts->pixel = pixel; /* from now on the pixel of the decoder's output */
     for (uint32_t a = 0;;) {
         struct group group = begin_group(width, height, run->orientation);
         while (a < acts->count && take_act(&group, &acts->act[a])) {
@@ -377,11 +379,11 @@ static brim_status carry_out(struct running *run, uint32_t width, uint32_t heigh
         }
         width = run->image.width;
         height = run->image.height;
-        /* the last time round nothing is left but to stream the buffer to the sink */
+        /* in the last round only streaming the buffer to the sink is left */
     }
 }
 
-/* The operations say what they will do. */
+/* The operations choose their acts. */
 static brim_status resolve(const struct brim__picture *picture, const struct brim__frame *frame,
                            struct brim__acts *acts) {
     for (uint32_t i = 0; i < picture->op_count; i++) {
@@ -410,7 +412,7 @@ static brim_status resolve(const struct brim__picture *picture, const struct bri
 #define CHANGED \
     "it has changed since it was indexed; touch its folder or manifest to index it again"
 
-/* All memory was sized before the image was seen: one that is larger is a bad sample. */
+/* The memory was sized when the plan was made, so a larger image is a bad sample. */
 static brim_status check_planned(const struct brim__picture_source *source,
                                  const struct brim__image_info *info) {
     const bool turned = source->orient && info->orientation >= 5;

@@ -1,10 +1,9 @@
 /*
- * picture_sink.c: rows of pixels to the element type and layout of the field.
+ * picture_sink.c: converts rows of pixels to the element type and layout of the field.
  *
- * Rows come one by one, in any order, while they lie in the cache. What the usual pipelines ask for
- * is written at once: pixels side by side (HWC) in any type, and planes (CHW) in any type. Any
- * other pending conversion of later stages is carried out on the whole image at the end, from a
- * copy.
+ * Rows come one at a time, in any order, while they are in the CPU's cache. The usual layouts are
+ * written at once: pixels side by side (HWC) and planes (CHW), in any type. Any other pending
+ * conversion of later stages is carried out at the end, on a copy of the whole image.
  */
 #include "image/kernels.h"
 #include "transform/picture.h"
@@ -26,7 +25,7 @@ static bool has_strides(const struct brim__view *view, const int64_t stride[3]) 
            view->stride[2] == stride[2];
 }
 
-/* Which way a conversion of uint8 HWC can go. */
+/* Chooses the way for a conversion of uint8 HWC. */
 static enum way choose(const struct brim__picture_sink *sink,
                        const struct brim__conversion *conversion) {
     const int64_t pixel = sink->channels, row = pixel * sink->width;
@@ -103,7 +102,7 @@ brim_status brim__picture_sink_new(struct brim__program *program,
     return status;
 }
 
-/* Pixels as they are delivered: of 1, 3 or 4 bytes. */
+/* Packs pixels to 1, 3 or 4 bytes. */
 static void pack(const struct brim__sinking *sinking, const uint8_t *row, uint8_t *to) {
     if (sinking->sink->channels == 3) {
         brim__image_kernels()->pack4(row, to, sinking->width);
@@ -112,7 +111,7 @@ static void pack(const struct brim__sinking *sinking, const uint8_t *row, uint8_
     }
 }
 
-/* Each channel's bytes together, then each into its plane. */
+/* Separates the bytes of each channel, then writes each channel to its plane. */
 static void split(const struct brim__picture_sink *sink, const struct brim__sinking *sinking,
                   const uint8_t *row, uint32_t y) {
     const struct brim__kernels *kernels = brim__kernels();

@@ -1,8 +1,8 @@
 /*
- * program.c: building a program; see program.h for what one is.
+ * program.c: builds programs; see program.h.
  *
- * Scratch is only ever extended, never reused within a sample: a sample's
- * scratch is small next to a slot, and no two values can overlap by mistake.
+ * Scratch is never reused within a sample. A sample's scratch is small compared with a slot, and so
+ * no two values can overlap by mistake.
  */
 #include "transform/program.h"
 
@@ -27,8 +27,8 @@ COPY(2)
 COPY(4)
 COPY(8)
 
-/* Elements of a value that is not dense. They may be more than a row holds only
- * if the source broke its promise: checked all the same, rows have neighbours. */
+/* Copies the elements of a value that is not dense. Only a faulty source gives more than a row
+ * holds, but this is checked, because they would overwrite other rows. */
 static brim_status run_ragged(const struct brim__step *step, const struct brim__frame *frame) {
     const struct brim__conversion *conversion = &step->conversion;
     const struct brim__span from = brim__operand_span(&step->from, conversion->from.offset, frame);
@@ -41,7 +41,7 @@ static brim_status run_ragged(const struct brim__step *step, const struct brim__
     }
     const uint64_t elements = from.count * (conversion->elements / brim__max(1, bound));
     *count = from.count;
-    if (elements == 0) { /* of nothing, the address may be NULL */
+    if (elements == 0) { /* without elements the address may be NULL */
         return BRIM_OK;
     }
     if (conversion->from.dtype == conversion->to) {
@@ -53,7 +53,7 @@ static brim_status run_ragged(const struct brim__step *step, const struct brim__
     return BRIM_OK;
 }
 
-/* Bytes that were not read yet: all of them, to their destination. */
+/* Reads all bytes of a deferred field to their destination. */
 static brim_status run_deferred(const struct brim__step *step, const struct brim__frame *frame) {
     const struct brim__deferred *deferred =
         (const struct brim__deferred *)(const void *)(brim__operand_read(&step->from, frame) +
@@ -158,7 +158,7 @@ void brim__program_set(struct brim__program *program, uint32_t field, brim_form 
     target->stage = program->stage;
 }
 
-/* A step that carries out a field's pending conversion to `to`. */
+/* Adds a step that writes a field's pending conversion to `to`. */
 static brim_status emit(struct brim__program *program, uint32_t field, struct brim__operand to) {
     struct brim__program_field *source = &program->field[field];
     if (source->deferred && source->pending.from.shape.dim[0] == UINT32_MAX) {
@@ -236,7 +236,7 @@ brim_status brim__program_move(struct brim__program *program, const char *stage,
         const struct brim__shape shape = source->pending.from.shape;
         brim__program_set(program, field, source->form, source->pending.to, &shape, source->range,
                           &to);
-        source->written = NULL; /* it was promised to be there */
+        source->written = NULL; /* other steps read it in that place */
         source->image = image;
         source->mask = image && mask;
     }
@@ -313,7 +313,7 @@ brim_status brim__program_init(struct brim__program *program, struct brim__openi
     return BRIM_OK;
 }
 
-/* The record of source `s` is, byte for byte, what the field's row holds. */
+/* Whether the source's record has the same bytes as the field's row. */
 static bool record_is_row(const struct brim__program_field *field,
                           const struct brim__source *source) {
     uint64_t bytes;
@@ -353,7 +353,7 @@ brim_status brim__program_finish(struct brim__program *program, struct brim__sou
     return BRIM_OK;
 }
 
-/* A field whose elements a stage can have, as far as planning knows. */
+/* Whether a stage can use the elements of a field. */
 static bool is_able(const struct brim__program_field *field, bool dense) {
     return (!dense || field->form == BRIM_FORM_DENSE) &&
            (field->open == NULL || field->open->ops->is_fixed(field));
@@ -467,7 +467,7 @@ brim_status brim__program_on(const struct brim__program *program, const struct b
     }
     if (on->count == 0 && program->field_count > 0 && program->field[0].open != NULL &&
         !is_able(&program->field[0], dense)) {
-        return unable(stage, &program->field[0]); /* not: the label instead, silently */
+        return unable(stage, &program->field[0]); /* do not act on the label instead */
     }
     if (on->count == 0 && able == 0) {
         return brim__fail(BRIM_STATUS_INVALID,

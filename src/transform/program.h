@@ -1,12 +1,11 @@
 /*
  * program.h: the steps of one sample between its records and its row.
  *
- * A program is built stage by stage. A field is somewhere (in a source's
- * record, or in scratch) and has a pending conversion; stages that only change
- * how elements are seen (cast, normalize, layout, reshape) edit that
- * conversion. A stage that needs the elements themselves flushes it, which
- * emits one step. When the program is finished each field's pending conversion
- * is carried out straight into the row, so that a row is written once:
+ * A program is built stage by stage. A field has a place (in a source's record, or in scratch) and
+ * a pending conversion. Stages that only change the type, scale or shape of elements (cast,
+ * normalize, layout, reshape) edit that conversion. A stage that needs the elements themselves
+ * flushes it, which adds one step. At the end of the program each field's pending conversion writes
+ * directly into the row, so that a row is written once:
  *
  *     record --(cast, normalize, layout: one conversion)--> row
  *     record --(conversion)--> scratch --(map)--> row
@@ -15,16 +14,16 @@
  * followed by the elements BRIM__SPAN_ROOM bytes later. In a row its elements are in the row and
  * their number is in the row's length.
  *
- * A step may drop the sample. One stage may expand it: the steps from `expand`
- * on then run for frame->expansion_index = 0, 1, ... and make a row each, until the first
- * of them says that there are no more.
+ * A step may drop the sample. One stage may expand it: the steps from `expand` on then run for
+ * frame->expansion_index = 0, 1, ... and make a row each time, until the first of them returns
+ * BRIM__EXHAUSTED.
  *
- * Running needs no memory but the scratch that the program declared, and a
- * frame, which belongs to one thread.
+ * Running needs only the scratch that the program declared, and a frame, which belongs to one
+ * thread.
  *
- * Dependence goes one way: pictures (picture.h) are built on programs, and caches (cache/)
- * on both. A program knows of a picture only that it is an open value, and of a cache only
- * that records may come from elsewhere than from a source.
+ * Dependence goes one way: pictures (picture.h) are built on programs, and caches (cache/) on both.
+ * To a program a picture is only an open value, and a cache only means that a record may come from
+ * somewhere other than a source.
  */
 #ifndef BRIM_PROGRAM_H
 #define BRIM_PROGRAM_H
@@ -41,7 +40,7 @@
 #define BRIM__SPAN_ROOM 64    /* of a span in scratch, before its elements */
 #define BRIM__PIXELS    255.0 /* the range of pixels of 8 bits */
 
-/* What a step may return besides a brim_status. */
+/* Further results of a step, besides those of brim_status. */
 #define BRIM__DROPPED      ((brim_status)1000) /* the sample is left out */
 #define BRIM__EXHAUSTED    ((brim_status)1001) /* an expansion has no more samples */
 #define BRIM__MAX_SOURCES  16                  /* side by side in one sample */
@@ -55,9 +54,9 @@ struct brim__operand {
     uint64_t offset; /* scratch */
 };
 
-/* One thread's sample in the making. */
+/* The sample that a thread is making. */
 struct brim__frame {
-    /* of each source; after these, what was kept of the sample (cache/ sets it) */
+    /* of each source; after these, cached entries of the sample (set by cache/) */
     const uint8_t *record[BRIM__MAX_SOURCES + BRIM__KEPT_RECORDS];
     uint8_t *scratch;
     struct brim__stop *stop; /* looked at by steps that may take long; NULL: none */
@@ -86,19 +85,18 @@ struct brim__step {
 struct brim__program;
 struct brim__program_field;
 
-/* A value in the making: stages may still add to it, and nothing of it is made until its
- * elements are needed. The program knows no more of it than this. Images are the only
- * kind (picture.h). */
+/* An open value: stages may still add to it, and it is not computed until its elements are needed.
+ * The program knows only this table. Images are the only kind (picture.h). */
 struct brim__open_value_ops {
-    /* Nothing more is added: the value's step writes the field's pending conversion to `to`.
-     * A value that is not of one shape: an error. */
+    /* Closes the value: its step writes the field's pending conversion to `to`. Fails if the value
+     * has several shapes. */
     brim_status (*settle)(struct brim__program *program, uint32_t field, struct brim__operand to);
-    /* All samples have one shape. */
+    /* Whether all samples have one shape. */
     bool (*is_fixed)(const struct brim__program_field *field);
-    /* Stages can still add to it: nothing else has been done to the field. */
+    /* Whether stages can still add to it: no other stage has changed the field. */
     bool (*is_open)(const struct brim__program_field *field);
-    /* Whether later stages give the same if they act on the elements instead; or an error in
-     * the name of the stage that wants to keep these. */
+    /* Fails if later stages could give other results from the elements. The error names the stage
+     * that would keep the elements. */
     brim_status (*check_kept)(const char *stage, const struct brim__program_field *field);
     /* The error of a stage that needs one shape. */
     brim_status (*unsized)(const char *stage, const struct brim__program_field *field);
@@ -117,21 +115,21 @@ struct brim__program_field {
     const struct brim__source *source;       /* that it comes from, where there are images ... */
     uint32_t source_field;                   /* ... and which field of it this is */
     uint64_t class_count;                    /* of a field of class numbers; 0: it is none */
-    /* a value in the making; an image's pending conversion begins with uint8 HWC if it is of
-     * one size. NULL: none */
+    /* the open value; an image's pending conversion begins with uint8 HWC if it has one size. NULL:
+     * none */
     struct brim__open_value *open;
-    /* no open value, but the pixels that were kept of an image: later image stages take them
-     * up as if it had never been settled */
+    /* no open value, but the kept pixels of an image: later image stages use them as if it had
+     * never been settled */
     bool image, mask;
-    /* not dense: in the batch, rows are filled up with pad_value (an element of
-     * pending.to) to the longest row */
+    /* not dense: in the batch, rows are padded with pad_value (an element of pending.to) to the
+     * longest row */
     bool padded;
     uint8_t pad_value[16];
     double range; /* its values go from 0 to here, see range.c; 0: as its type says */
     struct brim__conversion pending; /* not dense: from.shape.dim[0] is the bound */
     struct brim__operand at;
-    /* the operand through which a step wrote this field to scratch; it may be
-     * turned to the row if nothing is left to convert. NULL in a record */
+    /* the operand with which a step writes this field to scratch; it can be changed to the row if
+     * nothing is left to convert. NULL in a record */
     struct brim__operand *written;
     uint32_t stage; /* last that edited the pending conversion */
 };
@@ -156,8 +154,8 @@ struct brim__program {
     const char *unversioned_stage; /* the first with an object of the program that has no
                                       version; NULL: none */
     bool probed;                   /* the stage in work: its fields were found by trying */
-    uint64_t meaning; /* of it: what its samples depend on that its text does not say; or 0 */
-    const char *note; /* the stage in work: what the plan says of it; or NULL */
+    uint64_t meaning; /* of it: a hash of what its samples depend on besides its text; or 0 */
+    const char *note; /* the stage in work: its note in the plan; or NULL */
     bool drops;       /* some step may return BRIM__DROPPED */
     uint32_t expand;  /* first step of those that run for each row of an expansion, or none */
     uint64_t rows_per_sample;          /* rows that one sample becomes at most; 1 without expand */
@@ -168,11 +166,11 @@ struct brim__program {
 brim_status brim__program_init(struct brim__program *program, struct brim__opening *opening,
                                struct brim__source *const *sources, uint32_t source_count,
                                uint32_t stage);
-/* Emits what is pending, each field into its row. */
+/* Adds the steps that write each field's pending conversion into its row. */
 brim_status brim__program_finish(struct brim__program *program, struct brim__source *const *sources,
                                  uint32_t source_count);
 
-/* The failure says of which stage it is, unless the sample is only left out. */
+/* Adds the step's stage to the failure, unless the sample is only dropped. */
 static inline brim_status brim__step_failed(const struct brim__step *step, brim_status status) {
     if (status != BRIM__DROPPED && status != BRIM__EXHAUSTED) {
         brim__note_step(step->stage);
@@ -180,7 +178,7 @@ static inline brim_status brim__step_failed(const struct brim__step *step, brim_
     return status;
 }
 
-/* Steps first .. end - 1. */
+/* Runs steps first .. end - 1. */
 static inline brim_status brim__program_run(const struct brim__program *program, uint32_t first,
                                             uint32_t end, const struct brim__frame *frame) {
     for (uint32_t i = first; i < end; i++) {
@@ -194,8 +192,8 @@ static inline brim_status brim__program_run(const struct brim__program *program,
 
 /* ------------------------------------------------------ for the stages */
 
-/* Which fields a stage's `on` argument means, as bits. `fallback` says which
- * when it is not given. dense: only dense fields, others named are an error. */
+/* The fields of a stage's `on` argument, as bits. fallback: those if it is not given. dense: only
+ * dense fields are allowed; naming others is an error. */
 enum brim__on { BRIM__ON_ALL, BRIM__ON_FIRST, BRIM__ON_LAST };
 brim_status brim__program_on(const struct brim__program *program, const struct brim__use *use,
                              size_t argument, enum brim__on fallback, bool dense, uint32_t *fields);
@@ -206,41 +204,42 @@ brim_status brim__program_find(const struct brim__program *program, const char *
 brim_status brim__program_field(struct brim__program *program, const char *stage, const char *name,
                                 uint32_t *field);
 
-/* Notes that the stage `stage` does so; the text outlives the program. */
+/* Records that the stage `stage` is impure. The text must outlive the program. */
 void brim__program_impure(struct brim__program *program, const char *stage);
 void brim__program_random(struct brim__program *program, const char *stage);
 void brim__program_unversioned(struct brim__program *program, const char *stage);
 
-/* Carries out a field's pending conversion into scratch; afterwards the field
- * is a contiguous, aligned, native array there, read if it was deferred, and no
- * image any more. always: even if it already is plain in a record. */
+/* Writes a field's pending conversion to scratch. The field is then a contiguous, aligned, native
+ * array there, read if it was deferred, and no longer an image. always: even if it is already such
+ * an array in a record. */
 brim_status brim__program_flush(struct brim__program *program, uint32_t field, bool always);
-/* The same to `to`, in scratch, where there is room for the value at its bound; but an image
- * stays one. The step that wrote the field writes there if nothing is left to convert.
- * stage: the one that keeps the value there, for errors. */
+/* The same to `to`, in scratch, which must have room for the value at its bound; but an image stays
+ * an image. If nothing is left to convert, the step that wrote the field writes to `to` instead.
+ * stage: the stage that keeps the value there, for errors. */
 brim_status brim__program_move(struct brim__program *program, const char *stage, uint32_t field,
                                struct brim__operand to);
 
-/* A new step at the end, zeroed, with its stage set; and scratch for a value. */
+/* Adds a step at the end, zeroed, with its stage set; and takes scratch for a value. */
 brim_status brim__program_step(struct brim__program *program, struct brim__step **step);
 brim_status brim__program_scratch(struct brim__program *program, uint64_t bytes,
                                   struct brim__operand *operand);
 /* The same for a value of any form: bytes at its bound. */
 brim_status brim__program_room(struct brim__program *program, brim_form form, uint64_t bytes,
                                struct brim__operand *operand);
-/* Makes the field what a step wrote at *written. range: of these values; 0: as the type says. */
+/* Sets the field to the value that a step writes to *written. range: of these values; 0: that of
+ * the type. */
 void brim__program_set(struct brim__program *program, uint32_t field, brim_form form,
                        brim_dtype dtype, const struct brim__shape *shape, double range,
                        struct brim__operand *written);
 
-/* How far a field's values go, from 0 on; of a type; of the field's values as another type (what
- * the field then remembers). 0: unknown; the last: as that type says. */
+/* The range of a field's values, from 0 on; of a type; and of the field's values as another type,
+ * which the field then keeps. 0: unknown; for the last: that of the type. */
 double brim__range(const struct brim__program_field *field);
 double brim__range_of_type(brim_dtype dtype);
 double brim__range_cast(const struct brim__program_field *field, brim_dtype dtype);
 
-/* Where a step finds a field that it only looks at: the value may yet be moved to its row, so its
- * writer is asked each time. */
+/* The place of a field that a step only reads. The value may still be moved to its row, so the
+ * place is taken from its writer each time. */
 struct brim__reader {
     const struct brim__operand *operand; /* NULL: `own` */
     struct brim__operand own;
@@ -249,8 +248,8 @@ struct brim__reader {
 void brim__program_reader(const struct brim__program *program, uint32_t field,
                           struct brim__reader *reader);
 
-/* Begins an expansion at the next step: values made so far stay in scratch and
- * are copied to each row. Refused if there is one already. */
+/* Begins an expansion at the next step. Values made so far stay in scratch and are copied to each
+ * row. Fails if there is one already. */
 brim_status brim__program_expand(struct brim__program *program, const char *stage, uint64_t most);
 
 static inline const uint8_t *brim__operand_read(const struct brim__operand *operand,
@@ -296,8 +295,8 @@ static inline uint8_t *brim__operand_ragged(const struct brim__operand *operand,
 static inline const struct brim__operand *brim__reader_operand(const struct brim__reader *reader) {
     return reader->operand != NULL ? reader->operand : &reader->own;
 }
-/* A dense value, as the view at its place says; the pending conversion is not
- * applied: flush first. */
+/* The address of a dense value, in the layout of its view. The pending conversion is not applied:
+ * flush first. */
 static inline const uint8_t *brim__reader_data(const struct brim__reader *reader,
                                                const struct brim__frame *frame) {
     return brim__operand_read(brim__reader_operand(reader), frame) + reader->offset;

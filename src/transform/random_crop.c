@@ -18,7 +18,7 @@ struct crop {
 static brim_status resolve(const void *object, const struct brim__picture_draws *draws,
                            struct brim__acts *acts) {
     const struct crop *self = object;
-    /* as torchvision: first around all of it, then on both sides as much as is missing */
+    /* as torchvision: first padding on all sides, then the missing pixels on both sides */
     uint32_t x = self->padding, y = self->padding;
     const uint64_t width = acts->width + (uint64_t)2 * x, height = acts->height + (uint64_t)2 * y;
     if (self->pad && width < self->width) {
@@ -72,12 +72,12 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
                                  .self = self,
                                  .key = brim__geometry_key(program, use, SEED, true),
                                  .pixels = self->padding > 0 || self->pad };
-    /* what is padded lies in a buffer, larger than before and after */
+    /* a padded image is in a buffer, larger than before and after */
     for (uint32_t f = 0; f < program->field_count && op.pixels; f++) {
         if (pictures >> f & 1) {
             struct brim__picture *picture = brim__picture_of(&program->field[f]);
             const uint32_t more = 2 * self->padding;
-            /* what is missing is added on both sides */
+            /* the missing pixels are added on both sides */
             brim__picture_buffer(picture, picture->extent.width + more,
                                  picture->extent.height + more, self->pad ? 2 * self->width : 0,
                                  self->pad ? 2 * self->height : 0);

@@ -1,6 +1,6 @@
 /*
- * random_erasing.c: `random_erasing`: a random rectangle is painted over, as torchvision's
- * RandomErasing, but before normalize: the colour is one of the pixels', 0 to 255.
+ * random_erasing.c: `random_erasing`: paints over a random rectangle, as torchvision's
+ * RandomErasing, but before normalize: the colour is in the range of pixels, 0 to 255.
  *
  * Up to ten times an area and a ratio are drawn, until the rectangle is smaller than the image; if
  * it never is, the image stays as it is. Noise has its own key and depends on the position in the

@@ -2,8 +2,9 @@
  * random_resized_crop.c: `random_resized_crop`: a random part of random area and
  * aspect ratio, resized; torchvision's RandomResizedCrop.
  *
- * Ten tries of an area uniform in `scale` and a ratio log-uniform in `ratio`; the first part that
- * fits is taken, at a uniform position; else the largest part in the middle that `ratio` allows.
+ * Up to ten times an area, uniform in `scale`, and a ratio, log-uniform in `ratio`, are drawn. The
+ * first part that fits is used, at a uniform position. If none fits, the largest part in the middle
+ * that `ratio` allows is used.
  */
 #include "base/real.h"
 #include "transform/geometry.h"
@@ -12,7 +13,7 @@
 enum { SIZE, SCALE, RATIO, FILTER, SEED, ON };
 
 #define TRIES 10
-/* draws of a try; places are drawn by brim__draw_below, which has numbers of its own */
+/* draws of a try; positions are drawn by brim__draw_below, which has separate numbers */
 enum { DRAW_AREA, DRAW_RATIO, DRAWS };
 
 struct crop {

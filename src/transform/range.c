@@ -42,7 +42,7 @@ double brim__range_cast(const struct brim__program_field *field, brim_dtype dtyp
         return range;
     }
     if (brim__range_of_type(dtype) > 0) {
-        /* pixels of 8 bits in 16; anything else is what the new type says */
+        /* 8-bit pixels in a larger type; any other value has the range of the new type */
         return range >= BRIM__PIXELS && range < brim__range_of_type(dtype) ? range : 0;
     }
     return range < end_of(dtype) ? range : 0;

@@ -38,8 +38,8 @@ static brim_status new_shape(const struct brim__values *wanted, uint64_t element
     return BRIM_OK;
 }
 
-/* Gives a pending conversion another shape if its elements lie row-major and
- * one channel does for all; false if it must be carried out first. */
+/* Gives a pending conversion another shape, if its elements are row-major and have one scale and
+ * bias; false if it must be carried out first. */
 static bool reshape_pending(struct brim__conversion *pending, const struct brim__shape *shape) {
     if (!brim__view_is_row_major(&pending->from) ||
         (pending->scale != NULL && pending->channels != 1)) {

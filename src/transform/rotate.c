@@ -47,7 +47,7 @@ static brim_status resolve(const void *self, const struct brim__picture_draws *d
     m[BY_ALPHA] = acts->alpha && acts->pixel == 4 && bilinear;
     m[SMOOTH] = bilinear;
     brim__fill_pixel(&rotate->fill, acts, act->pixels.color);
-    /* m says where a pixel comes from; a rotation's inverse is its transpose */
+    /* m maps a pixel to its origin; the inverse of a rotation is its transpose */
     map[0] = m[0];
     map[1] = m[3];
     map[3] = m[1];

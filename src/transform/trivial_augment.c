@@ -2,7 +2,7 @@
  * trivial_augment.c: `trivial_augment`: one of fourteen operations at one of 31 strengths,
  * as torchvision's TrivialAugmentWide: nearest pixels, shears about the upper left corner.
  *
- * Strengths are float32 there, made by linspace, and so they are here.
+ * As in torchvision, strengths are float32 and made by linspace.
  */
 #include "transform/geometry.h"
 #include "transform/stages.h"
@@ -94,7 +94,7 @@ static void run_color(const struct brim__act *act, const struct brim__image *fro
     }
 }
 
-/* Where pixels come from when the image is moved; false: not by this operation. */
+/* The matrix that maps pixels to their origins; false: the operation does not move the image. */
 static bool movement(enum operation operation, double amount, const struct brim__acts *acts,
                      double m[6]) {
     const double stay[6] = { 1, 0, 0, 0, 1, 0 };
@@ -144,8 +144,7 @@ static brim_status resolve(const void *self, const struct brim__picture_draws *d
     if (operation == POSTERIZE) {
         amount = 8 - (int)(amount + 0.5);
     } else if (operation == SOLARIZE) {
-        /* from 255 down; values at or above a threshold that is no integer are those at or
-         * above the next */
+        /* from 255 down; if the threshold is not an integer, the next integer is used */
         const double threshold = 255.0 - amount;
         amount = (double)(int)threshold + (threshold > (double)(int)threshold ? 1 : 0);
     } else {

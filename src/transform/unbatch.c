@@ -2,8 +2,8 @@
  * unbatch.c: `unbatch`: a sample becomes as many samples as its fields have in
  * their first dimension, which they lose; fields that are not named are repeated.
  *
- * The first step of the expansion finds how many there are; each field has a
- * step that carries out what was pending on one part, straight into the row:
+ * The first step of the expansion finds the number of parts. Each field has a step that writes the
+ * pending conversion of one part directly into the row:
  *
  *     i = 0, 1, ...:  check | part i of field a -> row | part i of field b -> row
  */
@@ -19,7 +19,7 @@ struct parts {
     char name[BRIM__MAX_FIELDS][BRIM_NAME_BYTES]; /* of the spans' fields */
 };
 
-/* Where part 1 lies from part 0. */
+/* The distance from part 0 to part 1. */
 struct part {
     int64_t stride;
     uint64_t offset; /* not dense: of the span */
@@ -86,8 +86,8 @@ static brim_status check_field(const struct brim__program_field *field) {
     return BRIM_OK;
 }
 
-/* Enters a field into what the check looks at, and makes sure that its pending
- * conversion can be carried out part by part. */
+/* Adds a field to those that are checked, and makes sure that its pending conversion can be carried
+ * out part by part. */
 static brim_status prepare(struct brim__program *program, uint32_t f, struct parts *parts,
                            uint64_t *most) {
     const struct brim__program_field *field = &program->field[f];
@@ -109,7 +109,7 @@ static brim_status prepare(struct brim__program *program, uint32_t f, struct par
     return along ? brim__program_flush(program, f, false) : BRIM_OK;
 }
 
-/* The field becomes one of its parts. */
+/* Replaces the field by one of its parts. */
 static brim_status split(struct brim__program *program, uint32_t f) {
     struct brim__program_field *field = &program->field[f];
     struct brim__conversion pending = field->pending;
