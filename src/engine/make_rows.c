@@ -269,7 +269,7 @@ static brim_status make_cached(struct group *group, const struct brim__leaf_cach
 static brim_status make_group(struct group *group) {
     struct brim__run *run = group->run;
     const struct brim__leaf *leaf = group->leaf;
-    const uint8_t *records[BRIM__MAX_SOURCES] = { NULL };
+    const uint8_t *records[BRIM__MAX_SOURCES]; /* of source_count sources: not cleared each time */
     if (leaf->cache_count > 0) {
         struct brim__found found;
         const uint64_t before = run->timed ? brim__now() : 0;
@@ -282,6 +282,7 @@ static brim_status make_group(struct group *group) {
     const uint32_t wanted = group->count;
     for (uint32_t s = 0; s < leaf->source_count; s++) {
         const uint64_t before = run->timed ? brim__now() : 0;
+        records[s] = NULL;
         const brim_status status = fetch(group, s, &records[s]);
         if (run->timed) {
             const uint64_t took = brim__now() - before;
