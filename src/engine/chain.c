@@ -84,6 +84,10 @@ void brim__chain_grow(brim_loader *loader) {
     }
 }
 
+bool brim__chain_needs_next(const brim_loader *loader) {
+    return loader->stream.unmade.slot != NULL;
+}
+
 bool brim__chain_is_worked_at(const brim_loader *loader) {
     bool works = loader->stream.pulling;
     for (uint32_t i = 0; i < loader->rows->cap; i++) {

@@ -41,6 +41,8 @@ bool brim__chain_turn(brim_loader *loader, bool is_next);
 void brim__chain_push(brim_loader *loader);
 /* A consumer waits: each ring takes one more slot, if it is planned and there is memory. */
 void brim__chain_grow(brim_loader *loader);
+/* Samples of a stream are in the scratch of `next`, where no worker finds them. */
+bool brim__chain_needs_next(const brim_loader *loader);
 /* A thread is making rows. */
 bool brim__chain_is_worked_at(const brim_loader *loader);
 

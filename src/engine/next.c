@@ -65,8 +65,8 @@ static void ask(brim_loader *loader) {
  * interpreter that looks at its signals, could not return meanwhile. */
 static bool helps(const brim_loader *loader, uint64_t now) {
     const brim_plan *plan = loader->plan;
-    if (loader->stream.unmade.slot != NULL) {
-        return true; /* they lie in the scratch of `next`, where no worker finds them */
+    if (brim__chain_needs_next(loader)) {
+        return true;
     }
     if (plan->info.threads == 0 || brim__pool_suited(loader->runtime, plan->callback) == 0) {
         return true;
