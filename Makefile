@@ -50,6 +50,7 @@ bench:
 
 lint:
 	@tools/setup build python test lint
+	@tools/venv full || true
 	@tools/lint
 
 format:

@@ -181,7 +181,7 @@ static brim_status column_open(struct column *column, const char *folder, struct
 struct npy_writer *npy_writer_new(const char *folder, const brim_plan *plan,
                                   struct failure *failure) {
     if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
-        (void)fail(failure, BRIM_STATUS_IO, "cannot make the folder %s: %s", folder,
+        (void)fail(failure, BRIM_STATUS_IO, "cannot make the directory %s: %s", folder,
                    strerror(errno));
         return NULL;
     }

@@ -231,10 +231,10 @@ static void print_table(struct run *run, bool interrupted) {
            stats->first_batch_ns > 0 ? time_text((double)stats->first_batch_ns * 1e-9, b) : "-");
     printf("rate         %s samples/s, %s/s\n", rate_text((double)stats->samples / run->seconds, a),
            bytes_text((double)stats->bytes / run->seconds, b));
-    printf("memory       peak %s of %s (planned %s, smallest possible %s)\n",
+    printf("memory       peak %s of %s (planned %s, minimum %s)\n",
            bytes_text((double)run->usage.peak, a), bytes_text((double)run->usage.limit, b),
            bytes_text((double)plan->planned_bytes, c), bytes_text((double)plan->minimum_bytes, d));
-    printf("resident     peak %s, the whole process\n", bytes_text((double)run->usage.peak_rss, a));
+    printf("RSS          peak %s, the whole process\n", bytes_text((double)run->usage.peak_rss, a));
     printf("workers      %" PRIu32 " thread%s, %" PRIu32 " slots\n", plan->threads,
            plan->threads == 1 ? "" : "s", plan->slots);
     shared_print(&run->usage, 13);

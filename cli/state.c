@@ -47,7 +47,7 @@ brim_status state_check(const char *path, struct failure *failure) {
     }
     if ((stat(path, &facts) == 0 && S_ISDIR(facts.st_mode)) || path[length - 1] == '/') {
         return fail(failure, BRIM_STATUS_INVALID, what, path,
-                    "it is a folder: give the name of a file");
+                    "it is a directory: give the name of a file");
     }
     if (stat(path, &facts) == 0 && !S_ISREG(facts.st_mode)) {
         return fail(failure, BRIM_STATUS_INVALID, what, path,
@@ -56,7 +56,7 @@ brim_status state_check(const char *path, struct failure *failure) {
     /* the folder, also for a file that is there: another is made and renamed */
     memcpy(copy, path, length + 1);
     if (access(dirname(copy), W_OK | X_OK) != 0) {
-        snprintf(why, sizeof why, "its folder: %s", strerror(errno));
+        snprintf(why, sizeof why, "its directory: %s", strerror(errno));
         return fail(failure, BRIM_STATUS_INVALID, what, path, why);
     }
     return BRIM_OK;
@@ -95,7 +95,7 @@ static brim_status open_state(const char *path, int *fd, struct failure *failure
     if (!S_ISREG(facts.st_mode)) {
         close(*fd);
         return fail(failure, BRIM_STATUS_IO, "cannot read the state in", path,
-                    S_ISDIR(facts.st_mode) ? "it is a folder: give the name of a file"
+                    S_ISDIR(facts.st_mode) ? "it is a directory: give the name of a file"
                                            : "it is not a regular file");
     }
     return BRIM_OK;

@@ -619,7 +619,7 @@ static brim_status show_result(const struct program *program) {
         printf("data                 %.1f MiB of JPEG files\n", mebibytes(program->data.bytes));
         printf("budget               %.1f MiB\n", mebibytes(usage.limit));
         printf("peak charged         %.1f MiB: loaders and network\n", mebibytes(usage.peak));
-        printf("peak resident        %.1f MiB: the whole process\n", mebibytes(usage.peak_rss));
+        printf("peak RSS             %.1f MiB: the whole process\n", mebibytes(usage.peak_rss));
     }
     return BRIM_OK;
 }

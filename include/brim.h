@@ -41,7 +41,7 @@
  * - brim_detail() is the text of the last failure on the calling thread: what
  *   failed, where, how much, and what to change. brim_failure_read() is the same
  *   failure for programs: stage, file, sample, byte, memory.
- * - _read fills a struct of the caller with the current values.
+ * - A call with _read in its name fills a struct that the caller passes.
  * - A struct that the caller makes begins with `size`: initialise it with the
  *   matching BRIM_..._INIT macro. Later versions add fields at its end. A program
  *   that was compiled with an older header passes a shorter struct: what it lacks
@@ -49,10 +49,11 @@
  *   struct: it is refused with BRIM_STATUS_UNSUPPORTED if a byte that this library
  *   does not know is not 0. In a longer struct that the library fills, these bytes
  *   become 0.
- * - The elements of an array of such structs are as far apart as the `size` of the first one says.
- *   Structs that the library returns by pointer may also grow at their end; a call returns each
- *   element of an array of them.
- * - A callback returns a brim_answer, as an int, so that every number means something.
+ * - The elements of an array of such structs are as far apart as the `size` of
+ *   the first one says. Structs that the library returns by pointer may also grow
+ *   at their end; a call returns each element of an array of them.
+ * - A callback returns a brim_answer. The type is int, because any number that is
+ *   not one counts as BRIM_ANSWER_BAD.
  * - The library never prints, exits, aborts (a debug build checks assertions),
  *   installs signal handlers or lets the environment decide its behaviour.
  * - After fork(), a call in the child that returns a status, on a runtime, budget,
@@ -325,7 +326,7 @@ typedef struct brim_budget_info {
     char label[BRIM_NAME_BYTES];
     uint64_t limit;    /* most that may be used here, or BRIM_UNLIMITED */
     uint64_t minimum;  /* set aside at the parent, used or not */
-    uint64_t charged;  /* taken by brim, its hooks, or the user's charges */
+    uint64_t charged;  /* allocated by brim, or charged by the program */
     uint64_t reserved; /* bounds for libraries whose memory cannot be counted */
     uint64_t elastic;  /* the part of charged that gives way when memory is needed */
     uint64_t peak;     /* most of charged + reserved so far */
@@ -343,9 +344,9 @@ BRIM_API void brim_budget_free(brim_budget *budget);
 
 /* Changes a budget's limit for a kind of memory, and its minimum, which is set aside at the parent;
  * brim_budget_new does so for host memory. It can divide the memory of a device between budgets. A
- * lower limit or a larger minimum revokes elastic memory. If more is still in use, or the minimum cannot
- * be set aside, the call fails with BRIM_STATUS_BUDGET and changes nothing. The runtime's own
- * budget has no minimum. */
+ * lower limit or a larger minimum revokes elastic memory. If more is still in use, or the minimum
+ * cannot be set aside, the call fails with BRIM_STATUS_BUDGET and changes nothing. The runtime's
+ * own budget has no minimum. */
 BRIM_API brim_status brim_budget_set(brim_budget *budget, brim_memory kind, uint64_t limit,
                                      uint64_t minimum);
 
@@ -353,7 +354,7 @@ BRIM_API brim_status brim_budget_set(brim_budget *budget, brim_memory kind, uint
  * that is not enough, it fails with BRIM_STATUS_BUDGET; the detail names the budget that refused
  * and the holders, largest first. It waits only for samples in progress. */
 BRIM_API brim_status brim_budget_charge(brim_budget *budget, brim_memory kind, uint64_t bytes);
-/* Returns what was charged; more than that counts as all of it. */
+/* Uncharges `bytes`, or all that is charged if that is less. */
 BRIM_API void brim_budget_uncharge(brim_budget *budget, brim_memory kind, uint64_t bytes);
 
 BRIM_API brim_status brim_budget_read(brim_budget *budget, brim_memory kind,
@@ -441,11 +442,11 @@ typedef struct brim_runtime_options {
 typedef struct brim_usage {
     size_t size;
     uint64_t limit;    /* host bytes */
-    uint64_t charged;  /* now: what brim mapped, or took through hooks */
-    uint64_t reserved; /* now: bounds for libraries without hooks */
+    uint64_t charged;  /* now: allocated by brim, or charged by the program */
+    uint64_t reserved; /* now: bounds for libraries whose memory cannot be counted */
     uint64_t elastic;  /* the part of charged that brim_runtime_trim would return */
     uint64_t peak;     /* most of charged + reserved so far */
-    uint64_t rss;      /* resident memory of the whole process */
+    uint64_t rss;      /* resident set size of the whole process */
     uint64_t peak_rss;
     uint64_t outside;      /* rss minus charged, at least 0: code, libc, interpreters, page maps */
     uint32_t threads;      /* workers running */
@@ -467,8 +468,8 @@ BRIM_API void brim_runtime_free(brim_runtime *runtime);
 BRIM_API brim_budget *brim_runtime_budget(brim_runtime *runtime);
 BRIM_API brim_status brim_runtime_read_usage(brim_runtime *runtime, brim_usage *usage);
 
-/* Gives all elastic memory back to the system; *bytes (optional, may be NULL) says how
- * much that was. Memory grows back on demand. */
+/* Revokes all elastic memory and returns it to the system; *bytes (optional, may be NULL)
+ * is how much that was. Loaders take memory again on demand. */
 BRIM_API brim_status brim_runtime_trim(brim_runtime *runtime, uint64_t *bytes);
 
 /* For interpreters, whose programs may hold pointers to memory that brim has freed. After this
@@ -504,7 +505,7 @@ typedef enum brim_type {
 /* Flags of brim_argument_info. */
 #define BRIM_ARGUMENT_FLAG_REQUIRED   1u /* no default */
 #define BRIM_ARGUMENT_FLAG_POSITIONAL 2u /* may stand without its key */
-#define BRIM_ARGUMENT_FLAG_LIST       4u /* several values: positional ones follow each other, key=a,b */
+#define BRIM_ARGUMENT_FLAG_LIST       4u /* several values: a b, or key=a,b */
 
 /* One argument of a stage in the table. */
 typedef struct brim_argument_info {
@@ -610,8 +611,8 @@ BRIM_API brim_status brim_pipeline_read_stage(const brim_pipeline *pipeline, siz
 BRIM_API brim_status brim_pipeline_read_value(const brim_pipeline *pipeline, size_t stage,
                                               size_t value, brim_pipeline_value *out);
 
-/* The name nearest to `word` by edit distance, the first of equals, for "did you mean"; NULL if
- * none is near enough. brim's error texts use it. */
+/* The name nearest to `word` by edit distance, for "did you mean", as in brim's error texts: the
+ * first of equally near names. NULL: none is near enough. */
 BRIM_API const char *brim_nearest(const char *word, const char *const *names, size_t count);
 
 /* Writes the pipeline that reads a file, such as "idx train-images.gz", from the file's bytes and
@@ -672,7 +673,7 @@ typedef struct brim_call {
     size_t size;
     uint64_t sample; /* its number in the source; of a batch: see brim_batch_map_callback */
     uint64_t epoch;  /* of the source: repeat and mix count their passes here */
-    uint64_t key;    /* from the stage's seed, its place and the branch of a mix */
+    uint64_t key;    /* from the stage's seed and position, and the branch of a mix */
     /* With `shared`, the pages of the batch and of scratch memory. A value that is in neither is in
      * memory of the program, such as a bound array. Without `shared`, both are empty. */
     brim_region batch, scratch;
@@ -680,9 +681,9 @@ typedef struct brim_call {
 
 /* A random number for callbacks: the same for equal (call, draw) on any thread. */
 BRIM_API uint32_t brim_call_random(const brim_call *call, uint32_t draw);
-/* For a callback of a binding that is about to fail: sets the `cause` of the failure to a number of
- * its own, such as that of an exception that it keeps. It is for the call in progress alone. The
- * failure's text then leaves out the number that the callback returned. */
+/* For a callback of a binding that is about to fail: sets `cause` of the failure to a number that
+ * the program chooses, such as that of a stored exception. It applies only to the call in progress.
+ * The failure's text then leaves out the number that the callback returned. */
 BRIM_API void brim_callback_cause(uint64_t cause);
 
 /* Flags of a binding's callback. */
@@ -694,8 +695,8 @@ BRIM_API void brim_callback_cause(uint64_t cause);
 
 /* For all callbacks of bindings: `why`, of why_bytes, may be filled with the reason of a failure.
  * Within one loader, calls of a callback that is not declared BRIM_CALLBACK_CONCURRENT never
- * overlap; two loaders that have the same function may call it at the same time. No lock but that of
- * the callback is held. A callback may use brim, but must not close its own loader or take
+ * overlap; two loaders that have the same function may call it at the same time. No lock but
+ * that of the callback is held. A callback may use brim, but must not close its own loader or take
  * batches from it. brim_loader_interrupt does not end it early. */
 
 /* Makes sample call->sample. BRIM_ANSWER_DONE: made. */
@@ -818,8 +819,8 @@ typedef struct brim_progress {
 } brim_progress;
 
 /* Reports long work in a call that plans, opens or verifies, such as building an index.
- * BRIM_ANSWER_DONE: continue; any other answer ends the call with BRIM_STATUS_INTERRUPTED. Called on
- * the thread of that call, with no lock of the library held, at most a few times a second. */
+ * BRIM_ANSWER_DONE: continue; any other answer ends the call with BRIM_STATUS_INTERRUPTED. Called
+ * on the thread of that call, with no lock of the library held, at most a few times a second. */
 typedef int brim_progress_callback(void *user, const brim_progress *progress);
 
 /* Called by brim_loader_next, on its thread, at most 50 times a second while it makes samples or
@@ -918,8 +919,8 @@ typedef struct brim_plan_field {
     int converted; /* 1: copied to the device as uint8 and converted there */
 } brim_plan_field;
 
-/* One stage of the pipeline, with the number that brim_pipeline_read_stage,
- * brim_loader_read_stage_stats and brim_cache_stats.stage have for it. */
+/* One stage of the pipeline. Stages are numbered as in brim_pipeline_read_stage,
+ * brim_loader_read_stage_stats and brim_cache_stats.stage. */
 typedef struct brim_plan_stage {
     const char *name;
     const char *text;      /* with defaults spelled out */
@@ -996,16 +997,15 @@ BRIM_API brim_status brim_loader_open_text(brim_runtime *runtime, const char *te
 BRIM_API void brim_loader_close(brim_loader *loader);
 
 /* The next batch, waiting at most timeout_ns (0: do not wait; BRIM_FOREVER, and every number below
- * 0: without limit). BRIM_STATUS_END: once
- * at the end of each epoch; the call after it begins the next epoch. BRIM_STATUS_HELD: `hold` +
- * `beyond` batches are lent, or the budget has no room for one more above `hold`; at the end of an
- * epoch BRIM_STATUS_END is returned even then. After a failure the next call makes the same batch again; brim_loader_seek
- * goes to another step.
+ * 0: without limit). BRIM_STATUS_END: once at the end of each epoch; the call after it begins the
+ * next epoch. BRIM_STATUS_HELD: `hold` + `beyond` batches are lent, or the budget has no room for
+ * one more above `hold`; at the end of an epoch BRIM_STATUS_END is returned even then. After a
+ * failure the next call makes the same batch again; brim_loader_seek goes to another step.
  *
  * With on_error=skip all samples of a batch may be bad. If the batch is a whole step of the only
- * rank, it is passed over: no batch has the number of that step, and an epoch of nothing but such
- * batches is BRIM_STATUS_END at once. If there are several ranks, which must all take the same
- * number of steps, or if the step has several micro-batches, the batch is delivered: its
+ * rank, it is passed over: no batch has the number of that step. If all batches of an epoch are
+ * passed over, the call returns BRIM_STATUS_END. If there are several ranks, which must all take
+ * the same number of steps, or if the step has several micro-batches, the batch is delivered: its
  * valid_rows is 0 and its skipped is not, and brim_stats.warning says so. brim_stats.empty counts
  * both. */
 #define BRIM_FOREVER (-1)
@@ -1026,7 +1026,8 @@ BRIM_API const brim_plan *brim_loader_plan(const brim_loader *loader);
 
 /* Copies the text of the loader's last failure, cut to text_bytes; "": there was none. */
 BRIM_API void brim_loader_detail(brim_loader *loader, char *text, size_t text_bytes);
-/* The same failure for programs; its fields about memory stay with the thread that met it. */
+/* The same failure for programs. Its fields about memory are not set: brim_failure_read has them,
+ * on the thread that failed. */
 BRIM_API brim_status brim_loader_read_failure(brim_loader *loader, brim_failure *failure);
 
 #define BRIM_STATE_BYTES 128
@@ -1065,8 +1066,8 @@ typedef struct brim_stats {
     uint32_t cache_count;  /* caches of the pipeline, see brim_loader_read_cache_stats */
     uint32_t device_slots; /* that have memory now */
     uint64_t copied_bytes; /* from the host to the device */
-    uint64_t empty;        /* batches of nothing but bad samples, passed over or delivered */
-    char warning[256];     /* the first of those that were delivered; "": there were none */
+    uint64_t empty;        /* batches whose samples were all bad, passed over or delivered */
+    char warning[256];     /* about the first of those that was delivered; "": there was none */
 } brim_stats;
 #define BRIM_STATS_INIT BRIM__INIT(brim_stats)
 BRIM_API brim_status brim_loader_read_stats(brim_loader *loader, brim_stats *stats);
@@ -1196,7 +1197,7 @@ BRIM_API void brim_batch_release(brim_batch *batch);
  * waits until the batch is on the device. On the host it does nothing. */
 BRIM_API brim_status brim_batch_wait(const brim_batch *batch, void *queue);
 /* Releases a batch that work in `queue` may still read: its memory is used again, or given back,
- * only after the work that was put into the queue before this call. NULL: no work reads it any more.
+ * only after the work that was put into the queue before this call. NULL: no work reads it anymore.
  * brim_batch_release does this with the queue that the loader was opened with. For a copy, and
  * after brim_loader_close, the call itself waits for that work. OpenCL: the queue belongs to the
  * context of the batches, which is that of the loader's device_queue. */

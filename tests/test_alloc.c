@@ -149,12 +149,12 @@ static void freed_pages_leave_the_process(void **state) {
     uint64_t after;
     uint64_t peak;
     struct brim__pages pages;
-    brim__resident(&before, &peak);
+    brim__rss(&before, &peak);
     assert_int_equal(brim__pages_new(&pages, NULL, bytes, false, false), BRIM_OK);
     memset(pages.memory, 1, bytes);
-    brim__resident(&with, &peak);
+    brim__rss(&with, &peak);
     brim__pages_free(&pages);
-    brim__resident(&after, &peak);
+    brim__rss(&after, &peak);
     assert_true(with >= before + bytes - 4 * MIB);
     assert_true(after + bytes <= with + 4 * MIB);
     assert_true(peak + MIB >= with);

@@ -380,8 +380,8 @@ static void files_that_are_refused(void **state) {
     expect_refused("", "", BRIM_STATUS_CORRUPT, "is empty");
     expect_refused("", "\n\n\r\n", BRIM_STATUS_CORRUPT, "is empty");
     expect_refused("", "\xef\xbb\xbf", BRIM_STATUS_CORRUPT, "is empty");
-    expect_refused("", "a,b\n", BRIM_STATUS_CORRUPT, "holds only a header");
-    expect_refused("types=text", "a,b", BRIM_STATUS_CORRUPT, "holds only a header");
+    expect_refused("", "a,b\n", BRIM_STATUS_CORRUPT, "has a header but no records");
+    expect_refused("types=text", "a,b", BRIM_STATUS_CORRUPT, "has a header but no records");
     expect_refused_bytes("", "\x1f\x8b\b\0\n", 5, BRIM_STATUS_CORRUPT, "compressed with gzip");
     expect_refused("", "a;b\n1;2\n", BRIM_STATUS_INVALID, "give delimiter=;");
     expect_refused("", "a\tb\n1\t2\n", BRIM_STATUS_INVALID, "give delimiter=tab");

@@ -98,7 +98,7 @@ static void begin(struct scene *scene, uint64_t count, uint64_t bytes) {
     scene->count = count;
     scene->opening = (struct brim__opening){ .arena = &scene->arena, .indexes = &scene->list };
     scene->recipe = (struct brim__index_recipe){
-        .source = "model", .options = 7, .place = BRIM__INDEX_BESIDE, .scan = scan, .self = scene
+        .source = "model", .options = 7, .home = BRIM__INDEX_BESIDE, .scan = scan, .self = scene
     };
     data_open(scene, "data");
 }
@@ -537,7 +537,7 @@ static void test_the_index_directory(void **state) {
     remove_all();
     begin(&scene, 300, 0);
     scene.opening.index_dir = cache.text;
-    scene.recipe.place = BRIM__INDEX_CACHE;
+    scene.recipe.home = BRIM__INDEX_CACHE;
     assert_whole(&scene);
     assert_int_equal(brim__index_path(&scene.data, &scene.recipe, &scene.opening, &path), BRIM_OK);
     assert_int_equal(strncmp(path, cache.text, strlen(cache.text)), 0);
@@ -584,7 +584,7 @@ static void test_the_home_directory_is_the_default(void **state) {
     char too_short[2];
     assert_false(strlen(home) > 1 && brim__home_directory(too_short, sizeof too_short));
     begin(&scene, 1, 0);
-    scene.recipe.place = BRIM__INDEX_CACHE;
+    scene.recipe.home = BRIM__INDEX_CACHE;
     assert_int_equal(brim__index_path(&scene.data, &scene.recipe, &scene.opening, &path), BRIM_OK);
     snprintf(wanted, sizeof wanted, "%s/.cache/brim/index/", home);
     assert_int_equal(strncmp(path, wanted, strlen(wanted)), 0);
@@ -597,7 +597,7 @@ static void test_a_place_that_cannot_be_written(void **state) {
     struct brim__index index;
     remove_all();
     begin(&scene, 300, 0);
-    scene.recipe.place = BRIM__INDEX_CACHE;
+    scene.recipe.home = BRIM__INDEX_CACHE;
     const struct path below_a_file = scratch_path("data/cache");
     const char *const places[] = { below_a_file.text, "/proc/brim" };
     for (size_t i = 0; i < BRIM__COUNT(places); i++) {
@@ -606,7 +606,7 @@ static void test_a_place_that_cannot_be_written(void **state) {
         assert_detail_has("index=beside");
         assert_detail_has("--index-dir");
     }
-    scene.recipe.place = BRIM__INDEX_BESIDE; /* a directory is in the way */
+    scene.recipe.home = BRIM__INDEX_BESIDE; /* a directory is in the way */
     assert_int_equal(mkdir(index_path().text, 0700), 0);
     assert_int_equal(open_index(&scene, &index), BRIM_STATUS_IO);
     assert_detail_has("index=cache");

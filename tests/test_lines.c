@@ -761,7 +761,7 @@ static void test_what_cannot_be_opened(void **state) {
     struct scene scene;
     const struct path path = scratch_path("a");
     assert_int_equal(open_lines(&scene, &plain, path.text, "-"), BRIM_STATUS_INVALID);
-    assert_detail_has("cannot stand beside other files");
+    assert_detail_has("it must be the only file");
     end(&scene);
     assert_int_equal(open_lines(&scene, &plain, scratch_path("none").text, NULL), BRIM_STATUS_IO);
     end(&scene);

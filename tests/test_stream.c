@@ -1,5 +1,5 @@
 /*
- * test_stream.c: samples that a function of the caller gives one after the other.
+ * test_stream.c: samples that a function of the program gives one after the other.
  */
 #include "program_util.h"
 #include "support/support.h"

@@ -152,8 +152,8 @@ class Source(Opened):
             raise
 
     def again(self) -> None:
-        """An epoch that an error ended is begun again by the next iteration, where the framework
-        counts the batches of one: the rest of it would be too few."""
+        """The next iteration restarts an epoch that an error ended, if the framework counts the
+        batches of an epoch: the rest of it would be too few."""
         if self.failed and self.batches is not None:
             self._core.set_epoch(self._core.epoch)
         self.failed = False

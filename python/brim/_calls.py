@@ -26,7 +26,7 @@ _Array = _core.Array
 
 
 def _view(value: Any) -> Any:
-    """A value as numpy sees it, in place: bfloat16, which it has not, as the bits in uint16."""
+    """A value as numpy sees it, in place: bfloat16, which numpy lacks, as its bits in uint16."""
     if type(value) is not _Array:
         return value
     array = _asarray(value)
@@ -70,7 +70,7 @@ class Field:
         return f"{self.dtype} {self.shape}"
 
     def describe(self) -> str:
-        """What it should be, and who says so."""
+        """The expected type, and where it was declared."""
         if not self.first:
             return f"declared {self}"
         if self.form in ("text", "bytes"):

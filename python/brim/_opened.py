@@ -21,12 +21,12 @@ class Opened:
 
     @property
     def pipeline(self) -> Pipeline:
-        """What it runs."""
+        """The pipeline that the loader runs."""
         return self._pipeline
 
     @property
     def plan(self) -> Plan:
-        """The plan that it runs by."""
+        """The plan of the loader."""
         return self._core.plan
 
     @property
@@ -40,11 +40,11 @@ class Opened:
         return self._core.epoch
 
     def stats(self) -> dict[str, Any]:
-        """What it has done so far."""
+        """What the loader has done so far."""
         return self._core.stats()
 
     def close(self) -> None:
-        """Ends it. What is kept of its batches stays valid."""
+        """Closes the loader. Batches that are still held stay valid."""
         self._core.close()
 
     @property

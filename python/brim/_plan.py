@@ -42,7 +42,7 @@ class Plan(dict[str, Any]):
     threads: int
     slots: int
     minimum_slots: int
-    hold: int  # batches that may be kept at a time
+    hold: int  # batches that may be held at a time
     copies: bool  # what is kept beyond are copies, as long as these fit
     samples: int | None  # of an epoch, over all ranks; None: not known before its end
     batches: int | None  # that one rank receives in an epoch

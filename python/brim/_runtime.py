@@ -60,7 +60,7 @@ class Usage(dict[str, Any]):
                 f"process{'' if count == 1 else 'es'}"
             )
         lines.append(
-            f"the process has {bytes_text(self['rss'])} resident, of which "
+            f"the process has an RSS of {bytes_text(self['rss'])}, of which "
             f"{bytes_text(self['outside'])} is not brim's"
         )
         for worker in self["processes"]:
@@ -203,7 +203,7 @@ class Runtime:
         threads: the most workers of the runtime that it uses
         slots: most batches in memory at a time; 0: as planned
         fixed: take all planned memory when opening, instead of growing on demand
-        progress: called as progress(what, done, total, unit) while an index is built: `unit` is
+        progress: called as progress(what, done, total, unit) while an index is made: `unit` is
             "bytes", "files" or "samples", `total` may be None; an exception in it ends the opening
         copies: a batch beyond `hold` is a copy, charged to the budget, instead of an error, as
             long as that has room for it
@@ -291,7 +291,7 @@ class Runtime:
     def uncharge(
         self, amount: int | str, device: str | Device | None = None, *, pinned: bool = False
     ) -> None:
-        """Counts it as returned. ValueError if it is more than was charged so."""
+        """Uncharges memory. ValueError if it is more than `charge` has charged of that kind."""
         count = read_bytes(amount, "amount")
         kind, place = _memory_kind(device, pinned)
         with self._lock:
@@ -305,7 +305,7 @@ class Runtime:
         self._core.uncharge(count, place, pinned)
 
     def close(self) -> None:
-        """Ends it. Remaining loaders and batches keep the memory that they need."""
+        """Closes the runtime. Open loaders and batches keep the memory that they need."""
         self._core.close()
 
     @property

@@ -415,7 +415,7 @@ def folder(
         read each image's header when the folder is listed, so that the plan knows what the
         largest needs
     index: 'cache' | 'beside', default 'cache'
-        where the listing is kept: in the cache directory, or beside the first directory
+        where the listing is kept: in the index directory, or beside the first directory
     field: str, default 'image'
         name of the field with the file's bytes
     label: str, default 'label'
@@ -464,7 +464,7 @@ def mix(
     parts: (weight, pipeline), one or several, required
         weight (pipeline), once for each part; weights are relative to their sum
     length: int from 0, default 0
-        samples in an epoch, parts beginning again as needed; 0: until a part is exhausted
+        samples in an epoch, parts restarting as needed; 0: until a part is exhausted
     seed: int, default 0
         another number gives another sequence of parts
 

@@ -164,7 +164,7 @@ def _pickle(call: object, label: str) -> tuple[bytes, bool]:
 
 
 class WorkerUsage(TypedDict):
-    """A worker process: its own memory, all of it that is resident, and whose function it runs."""
+    """A worker process: its own memory, its RSS, and whose function it runs."""
 
     pid: int
     private: int

@@ -181,7 +181,7 @@ class JaxLoader(Opened):
         return self._core.state_dict()
 
     def load_state_dict(self, state: _core.State) -> None:
-        """Goes on from a state: the next iterator begins there, in the middle of its epoch."""
+        """Continues from a state: the next iterator begins there, in the middle of its epoch."""
         self._core.load_state_dict(state)
 
 

@@ -284,10 +284,10 @@ class Dataset(Opened, keras.utils.PyDataset):
         TensorFlow backend a step of no rows spoils what layers keep (BatchNormalization)."""
         self._borrowed = True
         warnings.warn(
-            f"epoch {self._epoch} ended before its {self._source.batches} batches had come: those "
-            "of bad samples alone are passed over (on_error=skip), and Keras is given others of "
-            "the next epoch in their place, which come once more there; on_error=replace keeps "
-            "epochs equally long",
+            f"epoch {self._epoch} ended after fewer than {self._source.batches} batches: batches "
+            "whose samples were all bad are passed over (on_error=skip). Keras gets batches of the "
+            "next epoch in their place, which are repeated there; on_error=replace keeps epochs "
+            "equally long",
             UserWarning,
             stacklevel=4,
         )
@@ -320,8 +320,8 @@ class Dataset(Opened, keras.utils.PyDataset):
         in the batch's size, by which it divides and weighs losses, and in unweighted metrics."""
         if batch.valid_rows == 0 and self._needs_rows:
             raise _core.DataError(
-                f"epoch {batch.epoch}, step {batch.step}: the batch has no row that is a sample, "
-                "and a step of no rows gives Keras a loss that is NaN, or spoils its layers; use "
+                f"epoch {batch.epoch}, step {batch.step}: the batch has no valid rows, with which "
+                "the loss of Keras is NaN and layers lose their state; use "
                 "batch(on_error='replace') for bad samples, remainder='drop' for a last batch "
                 "that leaves a rank without rows, or name x= alone to predict"
             )

@@ -349,14 +349,14 @@ class TorchLoader(Prepared, Opened):
         return self._states[-1 - behind]
 
     def load_state_dict(self, state: _core.State) -> None:
-        """Goes on from a state: the next iterator begins there, in the middle of its epoch."""
+        """Continues from a state: the next iterator begins there, in the middle of its epoch."""
         self._core.load_state_dict(state)
         self._stand = self._undo = None
         self._cut_epoch = self._core.epoch
         self._ended = False
 
     def close(self) -> None:
-        """Ends it. What is kept of its batches stays valid."""
+        """Closes the loader. Batches that are still held stay valid."""
         self._forget()
         super().close()
 

@@ -178,8 +178,8 @@ static int reinterpret(BindingObject *self, const char *dtype, PyObject *shape) 
     }
     if (shape == Py_None || !is_row_major(buffer)) {
         PyErr_Format(brim_py_pipeline_error,
-                     "array @%U: elements of %zd bytes are to be %s: that takes shape=, and an "
-                     "array without gaps",
+                     "array @%U: reading elements of %zd bytes as %s needs shape= and a "
+                     "contiguous array",
                      self->name, buffer->itemsize, dtype);
         return -1;
     }

@@ -182,7 +182,8 @@ static int wants_copy(const ArrayObject *self, PyObject *wanted, PyObject *copy)
     }
     if (type == ON_CPU && device.type != ON_CPU) {
         if (copies == 0) {
-            PyErr_Format(PyExc_BufferError, "on %s:%u: there is none in host memory but a copy",
+            PyErr_Format(PyExc_BufferError,
+                         "on %s:%u: host memory can have only a copy, which copy=False forbids",
                          brim_device_name(self->device_kind), self->device_index);
             return -1;
         }

@@ -3,7 +3,7 @@
  *
  *     Error
  *      ├─ BudgetError (MemoryError)     it does not fit the memory
- *      │   └─ HeldError                 more batches are kept than `hold` allows
+ *      │   └─ HeldError                 more batches are held than `hold` allows
  *      ├─ PipelineError (ValueError)    the pipeline or an argument is wrong
  *      ├─ DataError                     files or samples are bad
  *      │   └─ FunctionError             a Python function failed; it is the cause
@@ -67,7 +67,7 @@ int brim_py_errors_init(PyObject *module) {
           &PyExc_Exception },
         { &brim_py_budget_error, "brim.BudgetError", "It does not fit the budget.", &brim_py_error,
           &PyExc_MemoryError },
-        { &brim_py_held_error, "brim.HeldError", "More batches are kept than `hold` allows.",
+        { &brim_py_held_error, "brim.HeldError", "More batches are held than `hold` allows.",
           &brim_py_budget_error, NULL },
         { &brim_py_pipeline_error, "brim.PipelineError", "The pipeline or an argument is wrong.",
           &brim_py_error, &PyExc_ValueError },
@@ -83,7 +83,7 @@ int brim_py_errors_init(PyObject *module) {
         { &brim_py_iteration_error, "brim.IterationError", "A newer iterator has ended this one.",
           &brim_py_error, &PyExc_RuntimeError },
         { &brim_py_closed_error, "brim.ClosedError",
-          "The loader or runtime is closed, or of a parent process.", &brim_py_error,
+          "The loader or runtime is closed, or belongs to a parent process.", &brim_py_error,
           &PyExc_RuntimeError },
         { &brim_py_hold_warning, "brim.HoldWarning",
           "Batches are copied because more are held than `hold` allows.", NULL,
@@ -166,7 +166,7 @@ static void set_number(PyObject *exception, const char *name, uint64_t number, i
     }
 }
 
-static void set_place(PyObject *exception, const brim_failure *failure) {
+static void set_stage(PyObject *exception, const brim_failure *failure) {
     set_text(exception, "stage", failure->stage);
     set_text(exception, "argument", failure->argument);
     set_number(exception, "stage_index", failure->stage_index,
@@ -243,7 +243,7 @@ PyObject *brim_py_raise_failure(brim_status status, const brim_failure *failure,
         return NULL;
     }
     set(exception, "status", PyUnicode_FromString(brim_status_name(status)));
-    set_place(exception, failure);
+    set_stage(exception, failure);
     set_lack(exception, failure);
     if (cause != NULL) {
         PyException_SetCause(exception, cause); /* takes it over */

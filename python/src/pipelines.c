@@ -29,25 +29,25 @@ static const char *const types[] = { "integer", "real", "size",    "yesno",    "
 static const char *const rooms[] = { "source", "order", "transform", "batching", "cache" };
 
 /* Where bytes of a text lie among its characters, which are counted from the last place on. */
-struct places {
+struct counted {
     const char *text;
     size_t byte, characters;
 };
 
-static int begins_character(const struct places *places) {
-    return ((unsigned char)places->text[places->byte] & 0xC0) != 0x80;
+static int begins_character(const struct counted *counted) {
+    return ((unsigned char)counted->text[counted->byte] & 0xC0) != 0x80;
 }
 
-static Py_ssize_t character_of(struct places *places, size_t byte) {
-    while (places->byte < byte) {
-        places->characters += begins_character(places);
-        places->byte++;
+static Py_ssize_t character_of(struct counted *counted, size_t byte) {
+    while (counted->byte < byte) {
+        counted->characters += begins_character(counted);
+        counted->byte++;
     }
-    while (places->byte > byte) {
-        places->byte--;
-        places->characters -= begins_character(places);
+    while (counted->byte > byte) {
+        counted->byte--;
+        counted->characters -= begins_character(counted);
     }
-    return (Py_ssize_t)places->characters;
+    return (Py_ssize_t)counted->characters;
 }
 
 static PyObject *number_or_none(uint32_t number) {
@@ -75,25 +75,26 @@ static PyObject *value_object(const brim_pipeline_value *value) {
     return PyUnicode_DecodeFSDefault(value->text);
 }
 
-static PyObject *describe_value(const brim_pipeline_value *value, struct places *places) {
+static PyObject *describe_value(const brim_pipeline_value *value, struct counted *counted) {
     PyObject *object = value_object(value);
     if (object == NULL) {
         return NULL;
     }
-    const Py_ssize_t begin = character_of(places, value->begin);
+    const Py_ssize_t begin = character_of(counted, value->begin);
     return Py_BuildValue("{s:s,s:s,s:N,s:O,s:n,s:n}", "argument", value->info->name, "type",
                          types[value->info->type], "value", object, "given",
                          value->end > 0 ? Py_True : Py_False, "begin", begin, "end",
-                         character_of(places, value->end));
+                         character_of(counted, value->end));
 }
 
 static PyObject *list_values(const brim_pipeline *pipeline, size_t stage, size_t count,
-                             struct places *places) {
+                             struct counted *counted) {
     PyObject *list = PyList_New(0);
     for (size_t i = 0; list != NULL && i < count; i++) {
         brim_pipeline_value value = BRIM_PIPELINE_VALUE_INIT;
         const brim_status status = brim_pipeline_read_value(pipeline, stage, i, &value);
-        PyObject *item = status == BRIM_OK ? describe_value(&value, places) : brim_py_raise(status);
+        PyObject *item =
+            status == BRIM_OK ? describe_value(&value, counted) : brim_py_raise(status);
         if (item == NULL || PyList_Append(list, item) != 0) {
             Py_CLEAR(list);
         }
@@ -102,14 +103,15 @@ static PyObject *list_values(const brim_pipeline *pipeline, size_t stage, size_t
     return list;
 }
 
-static PyObject *describe_use(const brim_pipeline *pipeline, size_t number, struct places *places) {
+static PyObject *describe_use(const brim_pipeline *pipeline, size_t number,
+                              struct counted *counted) {
     brim_pipeline_stage stage = BRIM_PIPELINE_STAGE_INIT;
     const brim_status status = brim_pipeline_read_stage(pipeline, number, &stage);
     if (status != BRIM_OK) {
         return brim_py_raise(status);
     }
-    const Py_ssize_t begin = character_of(places, stage.begin);
-    PyObject *values = list_values(pipeline, number, stage.value_count, places);
+    const Py_ssize_t begin = character_of(counted, stage.begin);
+    PyObject *values = list_values(pipeline, number, stage.value_count, counted);
     PyObject *parent = values == NULL ? NULL : number_or_none(stage.parent);
     if (parent == NULL) {
         Py_XDECREF(values);
@@ -117,7 +119,7 @@ static PyObject *describe_use(const brim_pipeline *pipeline, size_t number, stru
     }
     return Py_BuildValue("{s:s,s:s,s:n,s:n,s:I,s:N,s:I,s:N}", "name", stage.info->name, "room",
                          rooms[stage.info->room], "begin", begin, "end",
-                         character_of(places, stage.end), "depth", stage.depth, "parent", parent,
+                         character_of(counted, stage.end), "depth", stage.depth, "parent", parent,
                          "branch", stage.branch, "values", values);
 }
 
@@ -132,11 +134,11 @@ PyObject *brim_py_parse(PyObject *module, PyObject *args) {
     if (status != BRIM_OK) {
         return brim_py_raise(status);
     }
-    struct places places = { .text = brim_pipeline_text(pipeline) };
+    struct counted counted = { .text = brim_pipeline_text(pipeline) };
     PyObject *stages = PyList_New(0);
     const size_t count = brim_pipeline_stage_count(pipeline);
     for (size_t i = 0; stages != NULL && i < count; i++) {
-        PyObject *stage = describe_use(pipeline, i, &places);
+        PyObject *stage = describe_use(pipeline, i, &counted);
         if (stage == NULL || PyList_Append(stages, stage) != 0) {
             Py_CLEAR(stages);
         }

@@ -86,7 +86,7 @@ static struct processes *pools;
 /* How one try ended: the process has replied; or `why` says why not, and the process
  * is as it was (REFUSED) or not to be used again (GIVEN_UP), or has not replied in time
  * and must be killed (TIMED_OUT); or it died, before it had
- * taken the request for sure (UNREAD) or perhaps later (DIED), or sent what is no reply
+ * taken the request for sure (UNREAD) or perhaps later (DIED), or sent an invalid reply
  * (GARBLED), and another one may do better. */
 enum outcome { REPLIED, REFUSED, GIVEN_UP, TIMED_OUT, UNREAD, DIED, GARBLED };
 
@@ -269,7 +269,7 @@ static int was_interrupted(char *why, size_t why_bytes) {
 /* How a process ended, in words. */
 static void tell_end(enum outcome outcome, int status, pid_t pid, char *text, size_t text_bytes) {
     if (outcome == GARBLED) {
-        snprintf(text, text_bytes, "worker process %d sent what is no reply", (int)pid);
+        snprintf(text, text_bytes, "worker process %d sent an invalid reply", (int)pid);
     } else if (status != -1 && WIFSIGNALED(status)) {
         const char *const name = strsignal(WTERMSIG(status));
         snprintf(text, text_bytes, "worker process %d was ended by signal %d (%s)", (int)pid,
@@ -597,7 +597,7 @@ static enum outcome start(struct processes *pool, struct process *process, struc
     pthread_mutex_unlock(&pool->mutex);
     const enum outcome outcome = receive(process, 0, now_ms() + START_MS, reply, why, why_bytes);
     if (outcome == TIMED_OUT) {
-        snprintf(why, why_bytes, "worker process %d has not come up in %d seconds", pid,
+        snprintf(why, why_bytes, "worker process %d did not start within %d seconds", pid,
                  START_MS / 1000);
         return GIVEN_UP;
     }

@@ -179,7 +179,8 @@ static PyGetSetDef ragged_attributes[] = {
     { NULL, NULL, NULL, NULL, NULL },
 };
 static PyMethodDef ragged_methods[] = {
-    { "to_host", ragged_to_host, METH_NOARGS, "It in host memory: a copy, if it is on a device." },
+    { "to_host", ragged_to_host, METH_NOARGS,
+      "The field in host memory; a copy if it is on a device." },
     { "tolist", ragged_list, METH_NOARGS, "The rows in a list: str, bytes or lists." },
     { NULL, NULL, 0, NULL },
 };

@@ -556,11 +556,11 @@ static PyMethodDef methods[] = {
     { "plan", (PyCFunction)(void (*)(void))runtime_plan, METH_VARARGS | METH_KEYWORDS,
       "plan(text, bindings=(), ...): the plan of open()." },
     { "usage", runtime_usage, METH_NOARGS, "The holders of memory." },
-    { "trim", runtime_trim, METH_NOARGS, "Gives everything elastic back; how many bytes." },
+    { "trim", runtime_trim, METH_NOARGS, "Revokes all elastic memory; returns how many bytes." },
     { "charge", runtime_charge, METH_VARARGS,
       "charge(bytes, device, pinned): counts memory of the program." },
     { "uncharge", runtime_uncharge, METH_VARARGS, "uncharge(bytes, device, pinned)" },
-    { "close", runtime_close, METH_NOARGS, "Ends it; loaders that are open go on." },
+    { "close", runtime_close, METH_NOARGS, "Closes the runtime. Open loaders continue to work." },
     { NULL, NULL, 0, NULL },
 };
 

@@ -690,7 +690,7 @@ class Failures(Processes):
         self.assertEqual(len(list(self.folder.glob("marker.*"))), len(packets))
         always = Babbles(packets[:1], None)
         error = self.raised(source().map(always, out=out, processes=1))
-        self.assertRegex(str(error), r"process \d+ sent what is no reply at sample 0, as")
+        self.assertRegex(str(error), r"process \d+ sent an invalid reply at sample 0, as")
 
     def test_too_many_processes(self) -> None:
         fields = [("x", "float32", (6,), "dense")]

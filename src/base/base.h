@@ -94,7 +94,7 @@ struct brim__spot { /* a stage of a pipeline */
     size_t begin, end; /* bytes of the text; both 0: unknown */
 };
 void brim__note_stage(const struct brim__spot *spot);
-void brim__note_place(size_t at);     /* the byte of the text that is wrong */
+void brim__note_text_byte(size_t at); /* the byte of the text that is wrong */
 void brim__note_step(uint32_t index); /* the stage's number alone, until it is named */
 uint32_t brim__noted_step(void);
 void brim__note_argument(const char *name);

@@ -133,7 +133,7 @@ void brim__note_stage(const struct brim__spot *spot) {
     }
 }
 
-void brim__note_place(size_t at) {
+void brim__note_text_byte(size_t at) {
     last.at = at;
 }
 

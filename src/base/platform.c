@@ -197,7 +197,7 @@ bool brim__system_text(const char *path, char *text, size_t bytes) {
     return got >= 0;
 }
 
-void brim__resident(uint64_t *now, uint64_t *peak) {
+void brim__rss(uint64_t *now, uint64_t *peak) {
     *now = 0;
     *peak = 0;
     char text[8192];

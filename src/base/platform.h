@@ -54,9 +54,9 @@ size_t brim__thread_stack_bytes(size_t usable);
 uint32_t brim__process(void); /* getpid(): compared to notice a fork */
 size_t brim__page_bytes(void);
 
-/* Resident memory of the process and its high-water mark, 0 if unknown.
+/* Resident set size of the process and its high-water mark, 0 if unknown.
  * Allocates nothing. */
-void brim__resident(uint64_t *now, uint64_t *peak);
+void brim__rss(uint64_t *now, uint64_t *peak);
 
 /* The user's home directory, as the system's user database says it; false: it
  * says none, or one that is too long. */

@@ -178,8 +178,8 @@ static struct brim__cache_extent *extent_for(struct brim__tier *tier, uint64_t n
     return has_extent ? tier->current : tier->newest;
 }
 
-struct brim__kept *brim__space_place(struct brim__tier *tier, uint64_t number, uint64_t stamp,
-                                     uint64_t bytes) {
+struct brim__kept *brim__space_add(struct brim__tier *tier, uint64_t number, uint64_t stamp,
+                                   uint64_t bytes) {
     const uint64_t stride = brim__space_stride(bytes);
     struct brim__cache_extent *extent = extent_for(tier, number, stride);
     if (extent == NULL) {

@@ -127,8 +127,8 @@ uint64_t brim__space_revoke(void *holder, brim_memory kind, uint64_t wanted);
 bool brim__space_is_full(struct brim__tier *tier, uint64_t stride);
 /* Inside and with the mutex: takes room for an entry and makes sure that its number has a pointer.
  * NULL: no memory for it now. */
-struct brim__kept *brim__space_place(struct brim__tier *tier, uint64_t number, uint64_t stamp,
-                                     uint64_t bytes);
+struct brim__kept *brim__space_add(struct brim__tier *tier, uint64_t number, uint64_t stamp,
+                                   uint64_t bytes);
 /* Inside and with the mutex: frees room that no pointer leads to, if it was the last that was
  * taken. Its extent must not be dead. */
 void brim__space_return(struct brim__tier *tier, const struct brim__kept *kept);

@@ -101,7 +101,7 @@ static bool begin(struct brim__tier *tier, uint64_t number, uint64_t stamp, uint
     _Atomic uint64_t *pin = brim__space_enter(tier); /* before taking room, so that it stays */
     brim__lock(&tier->mutex);
     const bool there = is_there(tier, number, stamp);
-    struct brim__kept *kept = there ? NULL : brim__space_place(tier, number, stamp, bytes);
+    struct brim__kept *kept = there ? NULL : brim__space_add(tier, number, stamp, bytes);
     brim__unlock(&tier->mutex);
     if (kept == NULL) {
         brim__space_leave(pin);

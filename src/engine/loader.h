@@ -11,7 +11,7 @@
  * | what happens to a batch | file |
  * |---|---|
  * | rows are given out, made, counted | claim.c, make.c, make_rows.c, make_stream.c |
- * | rows are assigned to batches, in order | sequencer.c, sequencer_input.c, pack.c, gather.c |
+ * | rows are assigned to batches, in order | sequencer.c, sequencer_input.c, pack.c, reorder.c |
  * | it is copied to a device | upload.c, upload_queue.c, upload_failure.c |
  * | it is waited for, lent, given back | next.c, lend.c, release.c |
  * | the loader goes to another step | seek.c, position_direct.c, position_sequenced.c |
@@ -226,7 +226,7 @@ brim_status brim__caches_stamp(brim_loader *loader, const brim_open_options *opt
 brim_status brim__caches_start(brim_loader *loader);
 void brim__caches_stop(brim_loader *loader); /* no thread makes rows any more */
 
-/* sharing.c. A consumer comes, at `now`. mutex held. */
+/* contention.c. A consumer comes, at `now`. mutex held. */
 void brim__loader_used(brim_loader *loader, uint64_t now);
 /* A consumer waits: what the loader lacks is taken from holders that lose less by it, and
  * workers that were stopped are started again, if the last attempt is some time ago. The mutex

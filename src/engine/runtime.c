@@ -260,7 +260,7 @@ brim_status brim_runtime_read_usage(brim_runtime *runtime, brim_usage *given) {
         usage.shared_used = sharing.used;
         usage.processes = sharing.processes;
     }
-    brim__resident(&usage.rss, &usage.peak_rss);
+    brim__rss(&usage.rss, &usage.peak_rss);
     usage.outside = usage.rss > usage.charged ? usage.rss - usage.charged : 0;
     brim__lock(&runtime->pool);
     usage.threads = runtime->worker_count;

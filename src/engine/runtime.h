@@ -44,7 +44,7 @@ struct brim_runtime {
     brim_log_callback *log; /* NULL: none; see engine/log.h */
     void *log_user;
 
-    brim__mutex devices; /* their limits are being set; the first in the lock order */
+    brim__mutex devices; /* their limits are being set */
     brim__mutex pool;
     brim__condition work; /* something to do, or quit */
     brim__condition left; /* a worker has left a loader or ended a run */

@@ -210,7 +210,7 @@ static enum brim__flow look_ahead(brim_loader *loader) {
     struct brim__sequencer *sequencer = loader->sequencer;
     enum brim__flow flow = BRIM__FLOW_ROW;
     if (loader->plan->sequence.reordering == BRIM__BUCKETED) {
-        flow = brim__gather_prepare(loader);
+        flow = brim__reorder_prepare(loader);
     } else if (sequencer->ahead.layout == NULL) {
         struct brim__row row;
         flow = sequencer->top(loader, &row);
@@ -259,7 +259,7 @@ static enum brim__flow place_run(brim_loader *loader) {
     return BRIM__FLOW_ROW;
 }
 
-/* One row that was packed or gathered. */
+/* One row that was packed or reordered. */
 static enum brim__flow place_row(brim_loader *loader) {
     struct brim__sequencer *sequencer = loader->sequencer;
     struct brim__row row;
@@ -295,7 +295,7 @@ static enum brim__flow place_bucket(brim_loader *loader) {
     if (own && !take_slot(loader)) {
         return look_ahead(loader);
     }
-    const enum brim__flow flow = brim__gather_batch(loader, &batch);
+    const enum brim__flow flow = brim__reorder_batch(loader, &batch);
     if (flow != BRIM__FLOW_ROW) {
         return flow;
     }
@@ -396,8 +396,8 @@ static bool run(brim_loader *loader, bool *ended) {
             return did;
         }
         if (flow == BRIM__FLOW_WAIT) {
-            const bool gathers = loader->plan->sequence.reordering != BRIM__IN_ORDER;
-            return (gathers && brim__gather_absorb(loader)) || did;
+            const bool reorders = loader->plan->sequence.reordering != BRIM__IN_ORDER;
+            return (reorders && brim__reorder_absorb(loader)) || did;
         }
         did = true;
         if (sequencer->published != published) {
@@ -509,7 +509,7 @@ void brim__sequencer_go(brim_loader *loader, const struct brim__position *positi
     sequencer->step_begin = sequencer->last = *position;
     sequencer->step_begin.micro = 0;
     brim__pack_go(loader, position);
-    brim__gather_go(loader, position);
+    brim__reorder_go(loader, position);
 }
 
 brim_status brim__sequencer_init(brim_loader *loader) {
@@ -524,18 +524,19 @@ brim_status brim__sequencer_init(brim_loader *loader) {
         status = brim__pages_new(&sequencer->blocks, loader->budget, 2 * sequence->block_bytes,
                                  false, false);
         for (uint32_t i = 0; status == BRIM_OK && i < 2; i++) {
-            sequencer->gatherer.block[i].memory =
+            sequencer->reorderer.block[i].memory =
                 sequencer->blocks.memory + i * sequence->block_bytes;
-            sequencer->gatherer.block[i].bytes = sequence->block_bytes;
+            sequencer->reorderer.block[i].bytes = sequence->block_bytes;
         }
     }
-    const bool gathers = sequence->reordering != BRIM__IN_ORDER;
-    sequencer->gather_below =
+    const bool reorders = sequence->reordering != BRIM__IN_ORDER;
+    sequencer->reorder_below =
         sequence->pack && sequence->pack_first ? brim__pack_next : brim__made_next;
-    sequencer->pack_below = gathers && !sequence->pack_first ? brim__gather_next : brim__made_next;
-    sequencer->top = sequence->pack && !(gathers && sequence->pack_first) ? brim__pack_next
-                     : gathers                                            ? brim__gather_next
-                                                                          : brim__made_next;
+    sequencer->pack_below =
+        reorders && !sequence->pack_first ? brim__reorder_next : brim__made_next;
+    sequencer->top = sequence->pack && !(reorders && sequence->pack_first) ? brim__pack_next
+                     : reorders                                            ? brim__reorder_next
+                                                                           : brim__made_next;
     return status;
 }
 

@@ -5,7 +5,7 @@
  * rows through up to three levels, each of which asks the one below for its next
  * row, and places what comes out on top into batches:
  *
- *     rows.. of chunks (made) ─► pack ─► gather ─► batches        or gather ─► pack
+ *     rows.. of chunks (made) ─► pack ─► reorder ─► batches       or reorder ─► pack
  *
  * Every row carries the position from which all that comes after it can be made again, so a batch
  * knows the state of a loader that has delivered it. The sequencer never waits: a level that has no
@@ -42,7 +42,7 @@ struct brim__packer {
     bool ended;
 };
 
-struct brim__gatherer {
+struct brim__reorderer {
     struct brim__block block[2];
     uint32_t giving;                /* the block that rows are given from; the other is filled */
     uint64_t given;                 /* rows (bucket: batches) of it so far */
@@ -85,8 +85,8 @@ struct brim__sequencer {
     enum brim__phase phase;
     enum brim__failed failed;
     struct brim__kept_error failure; /* that a level has met: the ring's when its row is needed */
-    brim__next_row *top;             /* the uppermost level, and the one below pack and gather */
-    brim__next_row *pack_below, *gather_below;
+    brim__next_row *top;             /* the uppermost level, and the one below pack and reorder */
+    brim__next_row *pack_below, *reorder_below;
     struct brim__pages item;   /* one packed row */
     struct brim__pages blocks; /* both blocks */
     struct brim__slot *chunk;  /* being read; NULL: none */
@@ -95,7 +95,7 @@ struct brim__sequencer {
     struct brim__position at;  /* after the last row taken from chunks */
     uint64_t origin_row;       /* of the first sample: rows already used up */
     struct brim__packer packer;
-    struct brim__gatherer gatherer;
+    struct brim__reorderer reorderer;
     struct brim__slot *slot;                /* being filled; NULL: none */
     uint64_t rows;                          /* in it */
     uint64_t width;                         /* bucket: of its padded fields */
@@ -130,20 +130,20 @@ void brim__made_leave_sample(brim_loader *loader);
 bool brim__made_too_many(const brim_loader *loader);
 struct brim__position brim__made_position(const brim_loader *loader);
 
-/* gather.c, pack.c: brim__next_row functions, and their beginnings. */
-brim__next_row brim__made_next, brim__gather_next, brim__pack_next;
-void brim__gather_go(brim_loader *loader, const struct brim__position *position);
+/* reorder.c, pack.c: brim__next_row functions, and their beginnings. */
+brim__next_row brim__made_next, brim__reorder_next, brim__pack_next;
+void brim__reorder_go(brim_loader *loader, const struct brim__position *position);
 void brim__pack_go(brim_loader *loader, const struct brim__position *position);
 /* Fills the block that is not given out, as far as rows are there: whether any was. */
-bool brim__gather_absorb(brim_loader *loader);
+bool brim__reorder_absorb(brim_loader *loader);
 /* Fills a block that has something to give: ROW, once there is. */
-enum brim__flow brim__gather_prepare(brim_loader *loader);
+enum brim__flow brim__reorder_prepare(brim_loader *loader);
 /* bucket: the next batch of rows. */
 struct brim__bucket_batch {
     uint64_t first, rows, width;
     const struct brim__block *block;
     struct brim__position after;
 };
-enum brim__flow brim__gather_batch(brim_loader *loader, struct brim__bucket_batch *batch);
+enum brim__flow brim__reorder_batch(brim_loader *loader, struct brim__bucket_batch *batch);
 
 #endif

@@ -117,8 +117,8 @@ static struct brim__slot *find_next(const struct brim__ring *here) {
 }
 
 /* Where it goes: a batch that is sent again has kept its place. */
-static struct brim__slot *find_place(const struct brim__ring *there,
-                                     const struct brim__slot *from) {
+static struct brim__slot *find_target(const struct brim__ring *there,
+                                      const struct brim__slot *from) {
     return from->ticket < there->make ? brim__ring_find(there, BRIM__SLOT_FILLING, from->ticket)
                                       : brim__ring_find_free(there);
 }
@@ -199,7 +199,7 @@ static bool turn(brim_loader *loader, bool is_next) {
     uploader->running = true;
     grow(loader);
     struct brim__slot *from = find_next(there->from);
-    struct brim__slot *to = from != NULL ? find_place(there, from) : NULL;
+    struct brim__slot *to = from != NULL ? find_target(there, from) : NULL;
     const bool uploads = to != NULL && !loader->revoking;
     if (uploads) {
         upload(loader, from, to);

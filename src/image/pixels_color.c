@@ -156,10 +156,10 @@ void brim__image_sharpness(const struct brim__image *from, const struct brim__im
 /* ---------------------------------------------------------------------- hue */
 
 /*
- * The meaning of a byte of hue: a place between two of six colours. One channel there has the
+ * The meaning of a byte of hue: a colour between two of six. One channel there has the
  * highest value, one the lowest, and the third moves between them.
  */
-struct place {
+struct hue {
     double away;                       /* the third from the highest, 0 to 1 */
     uint8_t at_high, at_third, at_low; /* bits that they are shifted by in a pixel */
 };
@@ -186,8 +186,7 @@ static inline uint32_t nearest(double value) {
     return (uint32_t)(int)(value + 0.5);
 }
 
-static void turn_row(uint8_t *row, uint32_t width, uint8_t shift,
-                     const struct place places[VALUES]) {
+static void turn_row(uint8_t *row, uint32_t width, uint8_t shift, const struct hue hues[VALUES]) {
     for (uint8_t *end = row + (size_t)width * 4; row < end; row += 4) {
         const int r = row[0], g = row[1], b = row[2];
         const int more = r > g ? r : g, less = r < g ? r : g;
@@ -197,11 +196,11 @@ static void turn_row(uint8_t *row, uint32_t width, uint8_t shift,
         }
         const int saturation = (int)((double)((float)(high - low) / (float)high) * 255.0);
         const double s = (double)((float)saturation / 255.0f);
-        const struct place *place = &places[(uint8_t)(hue_of(r, g, b, high, low) + shift)];
+        const struct hue *hue = &hues[(uint8_t)(hue_of(r, g, b, high, low) + shift)];
         const uint32_t lowest = nearest(high * (1.0 - s));
-        const uint32_t third = nearest(high * (1.0 - s * place->away));
+        const uint32_t third = nearest(high * (1.0 - s * hue->away));
         const uint32_t pixel =
-            (uint32_t)high << place->at_high | third << place->at_third | lowest << place->at_low;
+            (uint32_t)high << hue->at_high | third << hue->at_third | lowest << hue->at_low;
         row[0] = (uint8_t)pixel;
         row[1] = (uint8_t)(pixel >> 8);
         row[2] = (uint8_t)(pixel >> 16);
@@ -211,19 +210,19 @@ static void turn_row(uint8_t *row, uint32_t width, uint8_t shift,
 void brim__image_hue(const struct brim__image *image, double turn) {
     static const uint8_t at_high[6] = { 0, 8, 8, 16, 16, 0 };
     static const uint8_t at_third[6] = { 8, 0, 16, 8, 0, 16 };
-    struct place places[VALUES];
+    struct hue hues[VALUES];
     for (int i = 0; i < VALUES; i++) {
         const double sixths = i * 6.0 / 255.0;
         const int number = (int)sixths % 6;
         const float rest = (float)(sixths - (double)(int)sixths);
-        places[i].away = number % 2 == 0 ? 1.0 - (double)rest : (double)rest;
-        places[i].at_high = at_high[number];
-        places[i].at_third = at_third[number];
-        places[i].at_low = (uint8_t)(24 - at_high[number] - at_third[number]);
+        hues[i].away = number % 2 == 0 ? 1.0 - (double)rest : (double)rest;
+        hues[i].at_high = at_high[number];
+        hues[i].at_third = at_third[number];
+        hues[i].at_low = (uint8_t)(24 - at_high[number] - at_third[number]);
     }
     const uint8_t shift = (uint8_t)(int)(turn * 255.0);
     for (uint32_t y = 0; image->pixel == 4 && y < image->height; y++) {
-        turn_row(brim__image_row(image, y), image->width, shift, places);
+        turn_row(brim__image_row(image, y), image->width, shift, hues);
     }
 }
 

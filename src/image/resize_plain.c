@@ -14,7 +14,7 @@
 
 /* The pixels that an output is made of and their weights; bilinear has one weight, that
  * of the second pixel. */
-struct place {
+struct taps {
     uint32_t pixel[4];
     float weight[4];
 };
@@ -32,16 +32,16 @@ static float scale_of(uint32_t in, uint32_t out) {
     return (float)in / (float)out;
 }
 
-static struct place nearest_place(uint32_t in, uint32_t out, uint32_t at) {
+static struct taps nearest_taps(uint32_t in, uint32_t out, uint32_t at) {
     const float from = ((float)at + 0.5f) * scale_of(in, out);
-    return (struct place){ .pixel = { bounded(floor_of(from), in) } };
+    return (struct taps){ .pixel = { bounded(floor_of(from), in) } };
 }
 
-static struct place bilinear_place(uint32_t in, uint32_t out, uint32_t at) {
+static struct taps bilinear_taps(uint32_t in, uint32_t out, uint32_t at) {
     const float from = ((float)at + 0.5f) * scale_of(in, out) - 0.5f;
     const int64_t below = floor_of(from);
     const int64_t above = below + ((float)below < from);
-    return (struct place){
+    return (struct taps){
         .pixel = { bounded(below, in), bounded(above, in) },
         .weight = { from - (float)below },
     };
@@ -57,7 +57,7 @@ static float far_weight(int steps) {
     return (float)(((-0.5 * x + 2.5) * x - 4) * x + 2);
 }
 
-static struct place bicubic_place(uint32_t in, uint32_t out, uint32_t at) {
+static struct taps bicubic_taps(uint32_t in, uint32_t out, uint32_t at) {
     const float from = ((float)at + 0.5f) * scale_of(in, out) - 0.5f;
     const int64_t whole = floor_of(from);
     /* to the nearest step, and to the even one between two */
@@ -68,29 +68,29 @@ static struct place bicubic_place(uint32_t in, uint32_t out, uint32_t at) {
 
     const float weights[4] = { far_weight(steps), near_weight(steps), near_weight(STEPS - steps),
                                far_weight(STEPS - steps) };
-    struct place place;
+    struct taps taps;
     float sum = 0;
     for (int i = 0; i < 4; i++) {
         const int64_t pixel = whole - 1 + i;
-        place.pixel[i] = bounded(pixel, in);
-        place.weight[i] = place.pixel[i] == pixel ? weights[i] : 0.0f;
-        sum = i == 0 ? place.weight[i] : sum + place.weight[i];
+        taps.pixel[i] = bounded(pixel, in);
+        taps.weight[i] = taps.pixel[i] == pixel ? weights[i] : 0.0f;
+        sum = i == 0 ? taps.weight[i] : sum + taps.weight[i];
     }
     const float inverse = 1.0f / sum; /* at least one weight of the two in the middle counts */
     for (int i = 0; i < 4; i++) {
-        place.weight[i] *= inverse;
+        taps.weight[i] *= inverse;
     }
-    return place;
+    return taps;
 }
 
-static struct place place_of(enum brim__filter filter, uint32_t in, uint32_t out, uint32_t at) {
-    return filter == BRIM__NEAREST    ? nearest_place(in, out, at)
-           : filter == BRIM__BILINEAR ? bilinear_place(in, out, at)
-                                      : bicubic_place(in, out, at);
+static struct taps taps_of(enum brim__filter filter, uint32_t in, uint32_t out, uint32_t at) {
+    return filter == BRIM__NEAREST    ? nearest_taps(in, out, at)
+           : filter == BRIM__BILINEAR ? bilinear_taps(in, out, at)
+                                      : bicubic_taps(in, out, at);
 }
 
-static float bilinear_value(const uint8_t *const rows[4], const struct place *y,
-                            const struct place *x, size_t pixel, size_t channel) {
+static float bilinear_value(const uint8_t *const rows[4], const struct taps *y,
+                            const struct taps *x, size_t pixel, size_t channel) {
     const size_t left = x->pixel[0] * pixel + channel, right = x->pixel[1] * pixel + channel;
     const float top_left = rows[0][left], top_right = rows[0][right];
     const float bottom_left = rows[1][left], bottom_right = rows[1][right];
@@ -104,8 +104,8 @@ static float weighed(const float values[4], const float weights[4]) {
            values[3] * weights[3];
 }
 
-static float bicubic_value(const uint8_t *const rows[4], const struct place *y,
-                           const struct place *x, size_t pixel, size_t channel) {
+static float bicubic_value(const uint8_t *const rows[4], const struct taps *y, const struct taps *x,
+                           size_t pixel, size_t channel) {
     float columns[4];
     for (int i = 0; i < 4; i++) {
         const size_t at = x->pixel[i] * pixel + channel;
@@ -122,12 +122,12 @@ void brim__resize_plain(const struct brim__image *image, uint32_t channels, uint
     const size_t pixel = image->pixel;
     for (uint32_t begin = 0; begin < out_width; begin += BLOCK) {
         const uint32_t columns = out_width - begin < BLOCK ? out_width - begin : BLOCK;
-        struct place x[BLOCK];
+        struct taps x[BLOCK];
         for (uint32_t i = 0; i < columns; i++) {
-            x[i] = place_of(filter, image->width, out_width, begin + i);
+            x[i] = taps_of(filter, image->width, out_width, begin + i);
         }
         for (uint32_t row = 0; row < out_height; row++) {
-            const struct place y = place_of(filter, image->height, out_height, row);
+            const struct taps y = taps_of(filter, image->height, out_height, row);
             const uint8_t *const rows[4] = {
                 brim__image_row(image, y.pixel[0]),
                 brim__image_row(image, y.pixel[1]),

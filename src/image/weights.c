@@ -6,7 +6,7 @@
  * the inverse. Every image may have a new crop, so tables must be made quickly: each filter has its
  * own compiled loop.
  *
- * A mirrored axis is computed as if pixel 0 were the last one, and then turned around: place_of()
+ * A mirrored axis is computed as if pixel 0 were the last one, and then turned around: mirrored()
  * gives the output that is computed.
  */
 #include "image/weights.h"
@@ -45,7 +45,7 @@ bool brim__axis_is_same(const struct brim__axis *axis) {
 }
 
 /* The output that is computed for output `at`: the mirrored one on a mirrored axis. */
-static uint32_t place_of(const struct brim__axis *axis, uint32_t at) {
+static uint32_t mirrored(const struct brim__axis *axis, uint32_t at) {
     return axis->mirrored ? axis->out - 1 - at : at;
 }
 
@@ -63,8 +63,8 @@ static double step_of(const struct brim__axis *axis) {
 
 /* first and last pixel of the wanted outputs. */
 static void pick_needs(const struct brim__axis *axis, uint32_t *first, uint32_t *last) {
-    const uint32_t a = place_of(axis, axis->first);
-    const uint32_t b = place_of(axis, axis->first + axis->count - 1);
+    const uint32_t a = mirrored(axis, axis->first);
+    const uint32_t b = mirrored(axis, axis->first + axis->count - 1);
     const double step = step_of(axis);
     double at = (double)axis->from + step * 0.5;
     for (uint32_t i = 0; i <= a || i <= b; i++, at += step) {
@@ -85,7 +85,7 @@ void brim__weights_pick(const struct brim__axis *axis, bool reversed, uint32_t *
     const double step = step_of(axis);
     double at = (double)axis->from + step * 0.5;
     for (uint32_t i = 0; i < axis->out; i++, at += step) {
-        const uint32_t output = place_of(axis, i);
+        const uint32_t output = mirrored(axis, i);
         if (output < axis->first || output - axis->first >= axis->count) {
             continue;
         }
@@ -107,8 +107,8 @@ static struct scaling scaling_of(const struct brim__axis *axis, enum brim__filte
     return scaling;
 }
 
-static double centre_of(const struct scaling *scaling, uint32_t place) {
-    return scaling->from + (place + 0.5) * scaling->scale;
+static double centre_of(const struct scaling *scaling, uint32_t output) {
+    return scaling->from + (output + 0.5) * scaling->scale;
 }
 
 static struct span span_of(const struct scaling *scaling, double centre, uint32_t in) {
@@ -123,7 +123,7 @@ static struct span span_of(const struct scaling *scaling, double centre, uint32_
 /* The span of an output, in pixels of the stored order. */
 static struct span stored_span(const struct brim__axis *axis, const struct scaling *scaling,
                                uint32_t output) {
-    const double centre = centre_of(scaling, place_of(axis, output));
+    const double centre = centre_of(scaling, mirrored(axis, output));
     const struct span span = span_of(scaling, centre, axis->in);
     if (!axis->mirrored) {
         return span;
@@ -239,7 +239,7 @@ make(const struct brim__axis *axis, enum brim__filter filter, bool reversed, uin
     memset(weights->halves, 0, weights->count * row * sizeof *weights->halves);
 
     for (uint32_t j = 0; j < weights->count; j++) {
-        const double centre = centre_of(&scaling, place_of(axis, output_of(axis, reversed, j)));
+        const double centre = centre_of(&scaling, mirrored(axis, output_of(axis, reversed, j)));
         const uint32_t first = span_of(&scaling, centre, axis->in).first;
         const uint32_t taps = weights->taps[j];
         double sum = 0.0;

@@ -13,8 +13,8 @@
  * charges in the same tree are refused, so that no other holder takes the memory that was just
  * revoked.
  *
- * The lock order is in docs/design.md. A firm charge is never made while a pool or loader lock is
- * held. A revoke function may take these locks and uncharge.
+ * The lock order is in docs/design.md, and with it the locks under which no firm charge is made and
+ * which a revoke function may take.
  */
 #ifndef BRIM_BUDGET_H
 #define BRIM_BUDGET_H

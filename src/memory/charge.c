@@ -25,7 +25,7 @@
 
 /* For a change of bounds: sets the node that must have room (`at`), and how many bytes. The parent
  * already counts what the node uses beyond its minimum. */
-static void place_bounds(struct brim__request *request) {
+static void find_bounded(struct brim__request *request) {
     brim_budget *node = request->bounded;
     const struct brim__count *count = &node->counts[request->kind];
     const uint64_t before = brim__counted(count, count->used);
@@ -62,7 +62,7 @@ static bool fits_shared(const struct brim__request *request, uint64_t more, bool
  * processes share. */
 static bool fits(struct brim__request *request, bool claim, struct brim__refusal *refusal) {
     if (request->column == BRIM__BOUNDS) {
-        place_bounds(request);
+        find_bounded(request);
         const struct brim__count *count = &request->bounded->counts[request->kind];
         if (count->used > request->limit) {
             *refusal = (struct brim__refusal){ .by = request->bounded,

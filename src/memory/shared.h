@@ -11,7 +11,7 @@
  * caches would keep all others from starting.
  *
  * All functions except brim__shared_reap and brim__shared_await: the lock of the tree that has
- * joined is held. The segment's lock is the last of the lock order (docs/design.md). It is held for
+ * joined is held. The segment's lock (docs/design.md has the lock order) is held for
  * arithmetic over 256 entries, never while /proc is read. Returning memory takes no lock. A caller
  * that must wait longer for the segment's lock does so in brim__shared_await, so that the tree's
  * lock is free meanwhile.

@@ -224,8 +224,8 @@ void brim__mix_begin(const struct brim__mix *mix, uint64_t epoch, struct brim__m
     }
 }
 
-uint32_t brim__mix_place(const struct brim__mix *mix, const struct brim__mix_start *start,
-                         uint64_t *epoch, uint64_t *position) {
+uint32_t brim__mix_locate(const struct brim__mix *mix, const struct brim__mix_start *start,
+                          uint64_t *epoch, uint64_t *position) {
     const struct brim__mix_entry entry = mix->entry[*position % mix->table];
     const uint64_t whole = *position / mix->table;
     const uint32_t part = entry.part;

@@ -11,7 +11,7 @@
  *
  * so the position within a part is (position / table) * in_table[part] + rank: O(1), and exact
  * proportions in every block. The pattern is the same in all epochs. Only the positions of the
- * parts change (see brim__mix_place).
+ * parts change (see brim__mix_locate).
  */
 #ifndef BRIM_MIX_H
 #define BRIM_MIX_H
@@ -43,8 +43,8 @@ struct brim__mix_start {
 void brim__mix_begin(const struct brim__mix *mix, uint64_t epoch, struct brim__mix_start *start);
 
 /* Turns a position of the mix into a part and its epoch and position. */
-uint32_t brim__mix_place(const struct brim__mix *mix, const struct brim__mix_start *start,
-                         uint64_t *epoch, uint64_t *position);
+uint32_t brim__mix_locate(const struct brim__mix *mix, const struct brim__mix_start *start,
+                          uint64_t *epoch, uint64_t *position);
 
 /* How many of the first `length` positions of the mix belong to `part`. */
 uint64_t brim__mix_share(const struct brim__mix *mix, uint32_t part, uint64_t length);

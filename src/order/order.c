@@ -314,7 +314,7 @@ static void mix_lanes(const struct brim__order *order, const struct brim__mix *m
             epoch = lanes->epoch[i];
             brim__mix_begin(mix, epoch, &start);
         }
-        part[i] = (uint8_t)brim__mix_place(mix, &start, &lanes->epoch[i], &lanes->position[i]);
+        part[i] = (uint8_t)brim__mix_locate(mix, &start, &lanes->epoch[i], &lanes->position[i]);
         seen |= 1u << part[i];
     }
     for (; seen != 0; seen &= seen - 1) {

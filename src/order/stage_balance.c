@@ -8,14 +8,8 @@ enum { LABEL, LENGTH, SEED };
 
 static const brim_argument_info arguments[] = {
     [LABEL] = BRIM__LABEL_ARGUMENT,
-    [LENGTH] = {
-        .name = "length",
-        .type = BRIM_TYPE_INTEGER,
-        .fallback = "0",
-        .least = 0,
-        .most = BRIM__ORDER_MOST_ARGUMENT,
-        .help = "samples in an epoch; 0: as many as needed for every sample to come at least once",
-    },
+    [LENGTH] = BRIM__ORDER_LENGTH_ARGUMENT(
+        "samples in an epoch; 0: as many as needed for every sample to come at least once"),
     [SEED] = BRIM__ORDER_SEED_ARGUMENT("another order"),
 };
 

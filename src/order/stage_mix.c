@@ -15,15 +15,8 @@ static const brim_argument_info arguments[] = {
         .flags = BRIM_ARGUMENT_FLAG_REQUIRED | BRIM_ARGUMENT_FLAG_POSITIONAL | BRIM_ARGUMENT_FLAG_LIST,
         .help = "weight (pipeline), once for each part; weights are relative to their sum",
     },
-    [LENGTH] = {
-        .name = "length",
-        .type = BRIM_TYPE_INTEGER,
-        .fallback = "0",
-        .least = 0,
-        .most = BRIM__ORDER_MOST_ARGUMENT,
-        .help = "samples in an epoch, parts beginning again as needed; 0: until a part is "
-                "exhausted",
-    },
+    [LENGTH] = BRIM__ORDER_LENGTH_ARGUMENT(
+        "samples in an epoch, parts restarting as needed; 0: until a part is exhausted"),
     [SEED] = BRIM__ORDER_SEED_ARGUMENT("another sequence of parts"),
 };
 

@@ -8,14 +8,7 @@
 enum { COUNT };
 
 static const brim_argument_info arguments[] = {
-    [COUNT] = {
-        .name = "count",
-        .type = BRIM_TYPE_INTEGER,
-        .flags = BRIM_ARGUMENT_FLAG_REQUIRED | BRIM_ARGUMENT_FLAG_POSITIONAL,
-        .least = 0,
-        .most = BRIM__ORDER_MOST_ARGUMENT,
-        .help = "samples to take; a larger count takes all",
-    },
+    [COUNT] = BRIM__ORDER_COUNT_ARGUMENT("samples to take; a larger count takes all"),
 };
 
 static brim_status add(const struct brim__use *use, const struct brim__order_site *site) {

@@ -18,14 +18,8 @@ static const brim_argument_info arguments[] = {
                 "classes; default: all equally often, so a sample's weight is 1 over the frequency "
                 "of its class",
     },
-    [LENGTH] = {
-        .name = "length",
-        .type = BRIM_TYPE_INTEGER,
-        .fallback = "0",
-        .least = 0,
-        .most = BRIM__ORDER_MOST_ARGUMENT,
-        .help = "draws in an epoch; 0: as many as there are samples",
-    },
+    [LENGTH] = BRIM__ORDER_LENGTH_ARGUMENT(
+        "draws in an epoch; 0: as many as there are samples"),
     [SEED] = BRIM__ORDER_SEED_ARGUMENT("other draws"),
 };
 

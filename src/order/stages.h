@@ -9,8 +9,19 @@
 /* Bound of arguments that count samples or passes: exact as a double. */
 #define BRIM__ORDER_MOST_ARGUMENT 4611686018427387904.0 /* 2^62 */
 
-/* An argument that several of them have. */
+/* Arguments that several of them have. */
 #define BRIM__ORDER_SEED_ARGUMENT(what) BRIM__SEED_ARGUMENT("another number gives " what)
+#define BRIM__ORDER_LENGTH_ARGUMENT(text)                                         \
+    {                                                                             \
+        .name = "length", .type = BRIM_TYPE_INTEGER, .fallback = "0", .least = 0, \
+        .most = BRIM__ORDER_MOST_ARGUMENT, .help = text                           \
+    }
+#define BRIM__ORDER_COUNT_ARGUMENT(text)                                                  \
+    {                                                                                     \
+        .name = "count", .type = BRIM_TYPE_INTEGER,                                       \
+        .flags = BRIM_ARGUMENT_FLAG_REQUIRED | BRIM_ARGUMENT_FLAG_POSITIONAL, .least = 0, \
+        .most = BRIM__ORDER_MOST_ARGUMENT, .help = text                                   \
+    }
 #define BRIM__LABEL_ARGUMENT                                                                      \
     {                                                                                             \
         .name = "label", .type = BRIM_TYPE_WORD,                                                  \

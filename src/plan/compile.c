@@ -71,8 +71,8 @@ static brim_status compile_order(struct brim__compiler *compiler, const struct b
 }
 
 /* Compiles a transform after which the number of samples is not known. */
-static brim_status compile_unplaced(struct brim__compiler *compiler, const struct brim__use *use,
-                                    bool expands, bool nested) {
+static brim_status compile_unnumbered(struct brim__compiler *compiler, const struct brim__use *use,
+                                      bool expands, bool nested) {
     brim_plan *plan = compiler->plan;
     const struct brim__unnumbered *asked = &plan->sequence.asked;
     if (asked->bounded || (expands && asked->shuffled)) {
@@ -137,7 +137,7 @@ static brim_status compile_transform(struct brim__compiler *compiler, const stru
         }
     }
     if (status == BRIM_OK && (drops || expands)) {
-        status = compile_unplaced(compiler, use, expands, nested);
+        status = compile_unnumbered(compiler, use, expands, nested);
     }
     brim__cacheable(plan, index, first_leaf);
     return status == BRIM_OK

@@ -127,9 +127,9 @@ brim_status brim__device_table(const struct brim__device_field *field, void *tab
     return BRIM_OK;
 }
 
-/* ------------------------------------------------------------------ places */
+/* ----------------------------------------------------------------- offsets */
 
-static brim_status place_field(brim_plan *plan, uint32_t f) {
+static brim_status lay_out_field(brim_plan *plan, uint32_t f) {
     struct brim__device_layout *on_device = &plan->on_device;
     struct brim__device_field *field = &on_device->field[f];
     const struct brim__output *output = &plan->delivered.output[f];
@@ -177,7 +177,7 @@ brim_status brim__device_lay_out(brim_plan *plan, const struct brim__device *dev
     on_device->tail_valid = rows * sizeof(uint64_t);
     on_device->tail_bytes = brim__align(on_device->tail_valid + rows, BRIM__CACHE_LINE);
     for (uint32_t f = 0; status == BRIM_OK && f < plan->delivered.output_count; f++) {
-        status = place_field(plan, f);
+        status = lay_out_field(plan, f);
     }
     on_device->tail_bytes = brim__align(on_device->tail_bytes, brim__page_bytes());
     if (status == BRIM_OK && plan->device_cache != NULL) {

@@ -79,9 +79,9 @@ static void collect_outputs(brim_plan *plan) {
     }
 }
 
-/* Places an output from *offset on; false: it does not fit 64 bits. */
-static bool place_output(struct brim__output *output, uint64_t rows, uint64_t area,
-                         uint64_t *offset) {
+/* Sets where an output is, from *offset on; false: it does not fit 64 bits. */
+static bool set_offset(struct brim__output *output, uint64_t rows, uint64_t area,
+                       uint64_t *offset) {
     const uint64_t element = brim_dtype_bytes(output->dtype);
     const bool by_area = area != 0 && output->padded;
     struct brim__shape unit = output->shape;
@@ -109,12 +109,12 @@ static bool place_output(struct brim__output *output, uint64_t rows, uint64_t ar
     return *offset <= UINT64_MAX / 8;
 }
 
-static brim_status place_outputs(struct brim__layout *layout, uint64_t area, uint64_t *offset) {
+static brim_status set_offsets(struct brim__layout *layout, uint64_t area, uint64_t *offset) {
     layout->ragged = false;
     for (uint32_t f = 0; f < layout->output_count; f++) {
         struct brim__output *output = &layout->output[f];
         layout->ragged |= output->form != BRIM_FORM_DENSE;
-        if (!place_output(output, layout->rows, area, offset)) {
+        if (!set_offset(output, layout->rows, area, offset)) {
             return brim__fail(BRIM_STATUS_INVALID, "field '%s': %llu rows of it are too large",
                               output->name, (unsigned long long)layout->rows);
         }
@@ -122,10 +122,10 @@ static brim_status place_outputs(struct brim__layout *layout, uint64_t area, uin
     return BRIM_OK;
 }
 
-brim_status brim__layout_place(struct brim__layout *layout, uint64_t rows, uint64_t area) {
+brim_status brim__layout_set_offsets(struct brim__layout *layout, uint64_t rows, uint64_t area) {
     uint64_t offset = 0;
     layout->rows = rows;
-    const brim_status status = place_outputs(layout, area, &offset);
+    const brim_status status = set_offsets(layout, area, &offset);
     if (status != BRIM_OK) {
         return status;
     }
@@ -138,7 +138,7 @@ brim_status brim__layout_place(struct brim__layout *layout, uint64_t rows, uint6
 
 brim_status brim__layout_append(struct brim__layout *layout) {
     uint64_t offset = layout->bytes;
-    const brim_status status = place_outputs(layout, 0, &offset);
+    const brim_status status = set_offsets(layout, 0, &offset);
     layout->bytes = brim__align(offset, brim__page_bytes());
     return status;
 }
@@ -227,7 +227,7 @@ brim_status brim__plan_lay_out(brim_plan *plan, const struct brim__device *devic
         status = brim__sequence_lay_out(plan);
     } else {
         plan->deliveries = plan->shard;
-        status = brim__layout_place(&plan->made, plan->shard.micro_rows, 0);
+        status = brim__layout_set_offsets(&plan->made, plan->shard.micro_rows, 0);
         plan->placed = plan->made;
     }
     plan->delivered = plan->placed;

@@ -48,7 +48,7 @@ enum brim__row_outcome {
 /* Fills in the offsets of outputs whose name, dtype, form, shape and padding are set. area: 0, or
  * the most elements of the first dimension that a padded field has in a whole batch, for any number
  * of rows. */
-brim_status brim__layout_place(struct brim__layout *layout, uint64_t rows, uint64_t area);
+brim_status brim__layout_set_offsets(struct brim__layout *layout, uint64_t rows, uint64_t area);
 /* The same for outputs, all dense, that replace those of a layout. They come after all its fields
  * and have the same number of rows. The layout's data about rows do not change. */
 brim_status brim__layout_append(struct brim__layout *layout);

@@ -178,7 +178,7 @@ brim_status brim__complain(const struct brim__reading *reading, size_t at, const
     const brim_status status =
         brim__fail(BRIM_STATUS_SYNTAX, "at %zu: %s\n  %s\n  %*s^",
                    brim__characters(reading->text, at) + 1, message, piece, (int)column, "");
-    brim__note_place(at);
+    brim__note_text_byte(at);
     if (spot.index != BRIM_NO_STAGE) {
         spot.end = stage_end(reading, spot.begin);
     }

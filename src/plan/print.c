@@ -189,7 +189,7 @@ static bool left_out(const struct writer *writer, const brim_argument_info *info
            (!writer->full && brim__values_default(info, values));
 }
 
-static void forget_places(const struct brim__use *use) {
+static void clear_extents(const struct brim__use *use) {
     for (size_t i = 0; i < use->stage->info.argument_count; i++) {
         for (size_t k = 0; k < use->values[i].count; k++) {
             use->values[i].extents[k] = (struct brim__extent){ 0 };
@@ -230,7 +230,7 @@ static void put_use(struct writer *writer, const struct brim__use *use) {
 static void put_marked(struct writer *writer, struct brim__use *use) {
     use->number = writer->stages++;
     use->begin = writer->length;
-    forget_places(use);
+    clear_extents(use);
     put_use(writer, use);
     use->end = writer->length;
 }

@@ -83,7 +83,7 @@ static brim_status lay_out_pack(brim_plan *plan) {
                               from->name);
         }
     }
-    return brim__layout_place(item, 1, 0);
+    return brim__layout_set_offsets(item, 1, 0);
 }
 
 /* Bytes of the largest row of a layout in a block. */
@@ -176,7 +176,7 @@ static brim_status size_chunks(brim_plan *plan) {
     brim_status status =
         brim__shard_init(&plan->deliveries, &chunk, brim__order_count(&plan->order), 0, 1);
     if (status == BRIM_OK) {
-        status = brim__layout_place(&plan->made, samples * plan->rows_per_sample, 0);
+        status = brim__layout_set_offsets(&plan->made, samples * plan->rows_per_sample, 0);
     }
     if (status == BRIM_OK && plan->made.bytes > UINT64_MAX / 64) {
         return brim__fail(BRIM_STATUS_INVALID, "the result of one sample is too large");
@@ -224,7 +224,7 @@ brim_status brim__sequence_lay_out(brim_plan *plan) {
     status = size_blocks(plan, sequence->pack && sequence->pack_first ? from : &plan->made);
     plan->placed = *from;
     return status == BRIM_OK
-               ? brim__layout_place(&plan->placed, plan->shard.micro_rows, bucket->tokens)
+               ? brim__layout_set_offsets(&plan->placed, plan->shard.micro_rows, bucket->tokens)
                : status;
 }
 

@@ -37,7 +37,7 @@
         .help = "longest " what "; a longer one is a bad sample; 0: 1 MiB, or of a stream, "     \
                 "whose batches need that much room for each, 64 KiB"                             \
     }
-/* The choices are those of enum brim__index_place. */
+/* The choices are those of enum brim__index_home. */
 #define BRIM__INDEX_ARGUMENT(help_)                                                                \
     {                                                                                              \
         .name = "index", .type = BRIM_TYPE_CHOICE, .fallback = "cache", .choices = "cache|beside", \

@@ -1,5 +1,5 @@
 /*
- * callback.c: `callback @name`, samples that a function of the caller makes.
+ * callback.c: `callback @name`, samples that a function of the program makes.
  *
  * The function is called with a sample's number. It writes all fields of the sample into the
  * engine's buffer, in the layout of spec.h.
@@ -141,7 +141,7 @@ static const brim_argument_info arguments[] = {
 
 const struct brim__stage brim__stage_callback = {
     .info = { .name = "callback",
-              .summary = "samples that a function of the caller makes, asked for by number",
+              .summary = "samples that a function of the program makes, asked for by number",
               .example = "callback @reader",
               .room = BRIM_ROOM_SOURCE,
               .version = 1,

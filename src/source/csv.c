@@ -220,7 +220,7 @@ static brim_status check_records(const struct brim__csv *csv, struct brim__lines
         return otherwise;
     }
     return brim__fail(BRIM_STATUS_CORRUPT,
-                      "%s: it holds only a header, but no records; if its first line is a record, "
+                      "%s: it has a header but no records; if its first line is a record, "
                       "give header=no",
                       path);
 }
@@ -245,7 +245,7 @@ static brim_status open_files(const struct brim__use *use, struct brim__opening 
     };
     struct brim__lines *lines;
     brim_status status = brim__lines_init(
-        source, &format, paths, (enum brim__index_place)brim__item(use, ARGUMENT_INDEX)->integer,
+        source, &format, paths, (enum brim__index_home)brim__item(use, ARGUMENT_INDEX)->integer,
         opening, &lines);
     if (status == BRIM_OK) {
         status = brim__csv_choose(csv, &wish, lines, path, opening->arena);

@@ -101,8 +101,8 @@ static brim_status inflate_part(struct brim__inflater *inflater,
     }
     if (status == BRIM_OK && packed->has_crc && brim__inflate_crc(inflater) != packed->crc) {
         status = brim__fail(BRIM_STATUS_CORRUPT,
-                            "%s: byte %llu: the CRC-32 of what is inflated is %08x, but the "
-                            "directory says %08x",
+                            "%s: byte %llu: the inflated data has CRC-32 %08x, but the directory "
+                            "gives %08x",
                             packed->label, (unsigned long long)packed->begin,
                             brim__inflate_crc(inflater), packed->crc);
         return brim__at_byte(status, part->file.path, packed->begin);

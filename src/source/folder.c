@@ -344,7 +344,7 @@ static brim_status open_listing(struct opened *opened, struct brim__opening *ope
     const struct brim__file directory = { .fd = -1, .path = opened->folder.absolute[0] };
     struct brim__index_recipe recipe = { .source = "folder",
                                          .options = options,
-                                         .place = opened->folder.place };
+                                         .home = opened->folder.home };
     const char *path = NULL;
     bool existing = true;
     brim_status status = brim__index_settle(&directory, &recipe, ".brimlst", opening, &path,
@@ -352,7 +352,7 @@ static brim_status open_listing(struct opened *opened, struct brim__opening *ope
     if (status != BRIM_OK) {
         return status;
     }
-    opened->folder.place = recipe.place;
+    opened->folder.home = recipe.home;
     for (int i = 0; i < TRIES; i++) {
         status = open_once(opened, path, options, opening, &existing);
         if (status != BRIM_STATUS_CORRUPT) {
@@ -440,7 +440,7 @@ static brim_status open_folder(const struct brim__use *use, struct brim__opening
         .links = brim__item(use, ARGUMENT_LINKS)->integer != 0,
         .probe = brim__item(use, ARGUMENT_PROBE)->integer != 0,
         .allow_empty = brim__item(use, ARGUMENT_ALLOW_EMPTY)->integer != 0,
-        .place = (enum brim__index_place)brim__item(use, ARGUMENT_INDEX)->integer,
+        .home = (enum brim__index_home)brim__item(use, ARGUMENT_INDEX)->integer,
     };
     opened->listing.index.file.fd = -1;
     source->self = opened;
@@ -491,7 +491,7 @@ static const brim_argument_info arguments[] = {
                          .help = "read each image's header when the folder is listed, so that the "
                                  "plan knows what the largest needs" },
     [ARGUMENT_INDEX] = BRIM__INDEX_ARGUMENT(
-        "where the listing is kept: in the cache directory, or beside the first directory"),
+        "where the listing is kept: in the index directory, or beside the first directory"),
     [ARGUMENT_FIELD] = { .name = "field",
                          .type = BRIM_TYPE_WORD,
                          .fallback = "image",

@@ -16,7 +16,7 @@
 #define ROOM_LEAST 512
 #define AGAIN_FREE 1000 /* repeated links that are allowed for any number of directories */
 
-static uint64_t *place_of(uint64_t *seen, uint64_t room, uint64_t hash) {
+static uint64_t *entry_of(uint64_t *seen, uint64_t room, uint64_t hash) {
     uint64_t at = hash & (room - 1);
     while (seen[at] != 0 && seen[at] != hash) {
         at = (at + 1) & (room - 1);
@@ -34,7 +34,7 @@ static brim_status grow(struct brim__links *links, brim_budget *budget) {
     }
     for (uint64_t i = 0; i < links->room; i++) {
         if (links->seen[i] != 0) {
-            *place_of(seen, room, links->seen[i]) = links->seen[i];
+            *entry_of(seen, room, links->seen[i]) = links->seen[i];
         }
     }
     brim__free(links->seen);
@@ -48,10 +48,10 @@ static brim_status remember(struct brim__links *links, uint64_t hash, brim_budge
                             bool *known) {
     brim_status status = links->count < links->room / 2 ? BRIM_OK : grow(links, budget);
     if (status == BRIM_OK) {
-        uint64_t *place = place_of(links->seen, links->room, hash);
-        *known = *place == hash;
+        uint64_t *entry = entry_of(links->seen, links->room, hash);
+        *known = *entry == hash;
         links->count += !*known;
-        *place = hash;
+        *entry = hash;
     }
     return status;
 }

@@ -117,7 +117,7 @@ static brim_status add_directory(struct maker *maker, uint32_t root, uint32_t la
         .label = label,
         .root = (uint16_t)root,
     };
-    if (maker->folder->place == BRIM__INDEX_BESIDE && is_same(facts, &maker->own)) {
+    if (maker->folder->home == BRIM__INDEX_BESIDE && is_same(facts, &maker->own)) {
         return brim__fail(BRIM_STATUS_INVALID,
                           "%s: its listing would lie beside it in %.*s, which is listed too: give "
                           "index=cache",
@@ -560,7 +560,7 @@ static brim_status make(struct maker *maker, uint8_t *buffers) {
     brim__sorter_fini(&maker->sorter);
     brim__links_fini(&maker->links);
     brim__free(maker->full);
-    return refused ? brim__index_refused(status, maker->folder->place) : status;
+    return refused ? brim__index_refused(status, maker->folder->home) : status;
 }
 
 brim_status brim__listing_make(const char *path, uint64_t options,

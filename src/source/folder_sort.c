@@ -58,8 +58,8 @@ static bool in_order(const struct brim__sorter *sorter, uint32_t a, uint32_t b) 
                    length_at(sorter, b)) <= 0;
 }
 
-/* Merges [first, middle) and [middle, end) of `from` into the same places of `to`. */
-static void merge_places(const struct brim__sorter *sorter, const uint32_t *from, uint32_t *to,
+/* Merges [first, middle) and [middle, end) of `from` into the same range of `to`. */
+static void merge_halves(const struct brim__sorter *sorter, const uint32_t *from, uint32_t *to,
                          size_t first, size_t middle, size_t end) {
     size_t a = first, b = middle;
     for (size_t i = first; i < end; i++) {
@@ -77,7 +77,7 @@ static void sort_memory(struct brim__sorter *sorter) {
     uint32_t *to = from - count;
     for (size_t width = 1; width < count; width *= 2) {
         for (size_t i = 0; i < count; i += 2 * width) {
-            merge_places(sorter, from, to, i, brim__min(i + width, count),
+            merge_halves(sorter, from, to, i, brim__min(i + width, count),
                          brim__min(i + 2 * width, count));
         }
         uint32_t *swap = from;

@@ -144,7 +144,7 @@ static brim_status is_loop(const struct walk *walk, const struct stat *facts, bo
 static brim_status fail_entry(const struct walk *walk, const char *name) {
     char why[BRIM__ERROR_TEXT];
     const int error = errno;
-    return brim__fail(BRIM_STATUS_IO, "%s/%s: cannot be looked at: %s", walk->path, name,
+    return brim__fail(BRIM_STATUS_IO, "%s/%s: cannot be examined: %s", walk->path, name,
                       brim__error_text(error, why));
 }
 

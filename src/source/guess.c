@@ -199,8 +199,8 @@ static brim_status look_into_gzip(struct look *look) {
     }
     return status != BRIM_OK ? status
                              : brim__fail(BRIM_STATUS_UNSUPPORTED,
-                                          "%s: compressed with gzip, and what comes out is not "
-                                          "IDX: decompress it (gunzip)",
+                                          "%s: a gzip file that does not contain IDX: decompress "
+                                          "it (gunzip)",
                                           look->path);
 }
 

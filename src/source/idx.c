@@ -165,9 +165,9 @@ static brim_status check_trailer(const struct brim__file *file, const struct hea
         return status;
     }
     return brim__fail_byte(BRIM_STATUS_CORRUPT, file->path, (file->bytes - sizeof bytes),
-                           "the length at the end of gzip is %u, but the header of IDX "
-                           "promises %llu bytes: one of them is wrong, or bytes follow that do not "
-                           "belong to the file",
+                           "the gzip trailer gives a length of %u, but the IDX header requires "
+                           "%llu bytes: one of them is wrong, or bytes follow that do not belong "
+                           "to the file",
                            said, (unsigned long long)promised);
 }
 
@@ -183,8 +183,8 @@ static brim_status open_gzip(struct brim__source *source, size_t index, struct h
     if (status == BRIM_OK && header->bytes / BRIM__INFLATE_RATIO > file->bytes) {
         char text[BRIM__SHAPE_TEXT];
         status = brim__fail(BRIM_STATUS_CORRUPT,
-                            "%s: byte 4 of what is inflated: shape %s takes %llu bytes, which a "
-                            "file of %llu bytes cannot inflate to",
+                            "%s: byte 4 of the inflated data: shape %s needs %llu bytes, more than "
+                            "a file of %llu bytes can inflate to",
                             file->path, brim__shape_text(&header->shape, text),
                             (unsigned long long)header->bytes, (unsigned long long)file->bytes);
     }

@@ -81,7 +81,7 @@ brim_status brim__index_path(const struct brim__file *data, const struct brim__i
                              struct brim__opening *opening, const char **path) {
     char text[PATH_MAX];
     brim_status status = BRIM_OK;
-    if (recipe->place == BRIM__INDEX_CACHE) {
+    if (recipe->home == BRIM__INDEX_CACHE) {
         status = cache_path(data, recipe, opening, text);
     } else if (snprintf(text, sizeof text, "%s.%s.brimidx", data->path, recipe->source) >=
                PATH_MAX) {

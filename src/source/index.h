@@ -35,12 +35,12 @@ struct brim__index {
     bool made;              /* it was made when it was opened */
     /* checks the record of an entry, if the records are in the same file; NULL: they are not */
     brim_status (*check)(const struct brim__index *index, const struct brim__index_entry *entry);
-    const char *note;         /* what was found at its place, and not used; NULL: nothing */
+    const char *note;         /* what was found under its name, and not used; NULL: nothing */
     struct brim__index *next; /* in the opening's list */
 };
 
 /* Where an index is kept. */
-enum brim__index_place { BRIM__INDEX_CACHE, BRIM__INDEX_BESIDE };
+enum brim__index_home { BRIM__INDEX_CACHE, BRIM__INDEX_BESIDE };
 
 struct brim__index_writer;
 /* Walks the data file once and enters its records in order. */
@@ -57,14 +57,14 @@ brim_status brim__index_progress(struct brim__index_writer *writer, uint64_t don
 size_t brim__index_buffer(const struct brim__opening *opening, uint64_t share, size_t least,
                           size_t most);
 
-/* Adds to the thread's detail how to choose another place, after a place could not be written. */
-brim_status brim__index_refused(brim_status status, enum brim__index_place place);
+/* Adds to the thread's detail how to choose another directory, after one could not be written. */
+brim_status brim__index_refused(brim_status status, enum brim__index_home home);
 
 /* How an index is made. */
 struct brim__index_recipe {
     const char *source; /* "text", "csv": part of the key */
     uint64_t options;   /* hash of all options that decide the entries */
-    enum brim__index_place place;
+    enum brim__index_home home;
     bool own; /* in the cache, under a name that no other user's index has */
     brim__index_scan *scan;
     void *self;
@@ -90,8 +90,8 @@ brim_status brim__index_verify(const struct brim__index *index, brim_progress_ca
                                void *progress_user);
 
 /* index_trust.c: the path at which to keep a file that belongs to `data` (ending NULL: its index;
- * else as in brim__kept_path). It is at the recipe's place, or in the index directory if another
- * user's file has that name; then the recipe's place is changed, and *note says so. Both texts are
+ * else as in brim__kept_path). It is in the recipe's home, or in the index directory if another
+ * user's file has that name; then the recipe's home is changed, and *note says so. Both texts are
  * in the arena. BRIM_STATUS_IO: other users' files have all the names. */
 brim_status brim__index_settle(const struct brim__file *data, struct brim__index_recipe *recipe,
                                const char *ending, struct brim__opening *opening, const char **path,

@@ -52,8 +52,8 @@ brim_status brim__index_settle(const struct brim__file *data, struct brim__index
                               "(trust_foreign, --trust-foreign)",
                               *path, owner);
         }
-        recipe->own = recipe->place == BRIM__INDEX_CACHE;
-        recipe->place = BRIM__INDEX_CACHE;
+        recipe->own = recipe->home == BRIM__INDEX_CACHE;
+        recipe->home = BRIM__INDEX_CACHE;
     }
     if (first == NULL) {
         return BRIM_OK;

@@ -20,7 +20,7 @@ struct brim__index_writer {
     struct brim__opening *opening;
     struct brim__index_packer packer;
     uint64_t reported_ns;
-    bool refused; /* the place could not be written */
+    bool refused; /* the directory could not be written */
 };
 
 /* ------------------------------------------------------------------- pages */
@@ -156,10 +156,10 @@ static brim_status finish(struct brim__index_writer *writer,
     return write_out(packer, 0, 1);
 }
 
-brim_status brim__index_refused(brim_status status, enum brim__index_place place) {
+brim_status brim__index_refused(brim_status status, enum brim__index_home home) {
     char text[BRIM__DETAIL_BYTES];
     brim__copy_text(text, sizeof text, brim_detail());
-    return place == BRIM__INDEX_CACHE
+    return home == BRIM__INDEX_CACHE
                ? brim__fail(status,
                             "%s; an index must be written: give index=beside to keep it beside the "
                             "data, or another index directory (index_dir of the runtime, "
@@ -232,7 +232,7 @@ brim_status brim__index_make(const char *path, const struct brim__file *data,
     brim__index_packer_init(&writer->packer, &writer->file, (uint8_t *)writer + head, pages);
     status = write_index(writer, path, recipe);
     if (writer->refused || writer->packer.refused) {
-        status = brim__index_refused(status, recipe->place);
+        status = brim__index_refused(status, recipe->home);
     }
     brim__free(writer);
     return status;

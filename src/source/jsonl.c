@@ -242,7 +242,7 @@ static brim_status open_lines(const struct brim__use *use, struct brim__opening 
         .self = jsonl,
     };
     status = brim__lines_init(source, &format, paths,
-                              (enum brim__index_place)brim__item(use, ARGUMENT_INDEX)->integer,
+                              (enum brim__index_home)brim__item(use, ARGUMENT_INDEX)->integer,
                               opening, &lines);
     if (status == BRIM_OK) {
         status = add_fields(jsonl, &use->values[ARGUMENT_FIELDS], arena);

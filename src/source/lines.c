@@ -65,15 +65,15 @@ static brim_status init_stream(struct brim__source *source, struct brim__lines *
 }
 
 brim_status brim__lines_init(struct brim__source *source, const struct brim__line_format *format,
-                             const struct brim__values *paths, enum brim__index_place place,
+                             const struct brim__values *paths, enum brim__index_home home,
                              struct brim__opening *opening, struct brim__lines **out) {
     bool stream = false;
     for (size_t i = 0; i < paths->count; i++) {
         if (brim__stream_is(paths->items[i].text)) {
             if (paths->count > 1) {
                 return brim__fail(BRIM_STATUS_INVALID,
-                                  "%s: %s is a stream, which cannot stand beside other files",
-                                  format->stage, brim__stream_name(paths->items[i].text));
+                                  "%s: %s is a stream: it must be the only file", format->stage,
+                                  brim__stream_name(paths->items[i].text));
             }
             stream = true;
         }
@@ -88,7 +88,7 @@ brim_status brim__lines_init(struct brim__source *source, const struct brim__lin
         lines->format.max_bytes = stream ? STREAM_BYTES : FILE_BYTES;
     }
     lines->opening = opening;
-    lines->place = place;
+    lines->home = home;
     lines->bound = lines->format.max_bytes;
     *out = lines;
     return stream ? init_stream(source, lines, paths) : init_files(source, lines, paths);
@@ -138,7 +138,7 @@ bool brim__lines_is_gzip(const uint8_t *bytes, uint64_t length) {
 static brim_status open_indexes(struct brim__source *source, struct brim__lines *lines) {
     const struct brim__index_recipe recipe = { .source = lines->format.stage,
                                                .options = brim__lines_options(&lines->format),
-                                               .place = lines->place,
+                                               .home = lines->home,
                                                .scan = brim__lines_scan,
                                                .self = lines };
     struct brim__files *files = lines->files;

@@ -46,9 +46,9 @@ struct brim__line_format {
 struct brim__lines; /* the source's self */
 
 /* Opens the files, or the stream, and sets the source's self and ops. From now on
- * source->ops->close closes what is open. The format is copied. place: where indexes are kept. */
+ * source->ops->close closes what is open. The format is copied. home: where indexes are kept. */
 brim_status brim__lines_init(struct brim__source *source, const struct brim__line_format *format,
-                             const struct brim__values *paths, enum brim__index_place place,
+                             const struct brim__values *paths, enum brim__index_home home,
                              struct brim__opening *opening, struct brim__lines **out);
 /* The format. skip, work_bytes, parse and self may be set until brim__lines_finish. The other
  * fields are used from brim__lines_init on and must not change. */

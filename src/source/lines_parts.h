@@ -36,7 +36,7 @@ struct brim__line_stream {
 struct brim__lines {
     struct brim__line_format format;
     struct brim__opening *opening; /* until finished */
-    enum brim__index_place place;
+    enum brim__index_home home;
     struct brim__files *files;        /* NULL: a stream */
     struct brim__index *index;        /* of each file */
     struct brim__line_stream *stream; /* NULL: files */

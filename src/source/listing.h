@@ -30,7 +30,7 @@ struct brim__append_file {
     struct brim__file view; /* what is written so far, for reading */
     uint8_t *buffer;
     size_t room, used; /* of the buffer: the last bytes are in it */
-    bool refused;      /* the place could not be written */
+    bool refused;      /* the directory could not be written */
 };
 /* scratch: the file never gets its name, and disappears with the process. */
 brim_status brim__append_begin(struct brim__append_file *append, const char *path, bool scratch,
@@ -208,7 +208,7 @@ struct brim__folder {
     const char *const *extension; /* in lower case, without the dot */
     size_t extension_count;       /* 0: any */
     bool recursive, links, probe, allow_empty;
-    enum brim__index_place place;
+    enum brim__index_home home;
 };
 
 /* folder_walk.c: whether a file of this name is a sample, by its extension. */

@@ -299,79 +299,79 @@ static brim_status parse(struct text *text, struct brim__npy_header *header) {
     return BRIM_OK;
 }
 
-/* Reads bytes [at, at + count) of the place. They are inside it and follow those that were read
+/* Reads bytes [at, at + count) of the input. They are inside it and follow those that were read
  * before. */
-static brim_status read_place(const struct brim__npy_place *place, uint64_t at, void *to,
+static brim_status read_input(const struct brim__npy_input *input, uint64_t at, void *to,
                               size_t count) {
-    assert(at <= place->bytes && count <= place->bytes - at);
-    if (place->file != NULL) {
-        return brim__file_read(place->file, place->begin + at, to, count);
+    assert(at <= input->bytes && count <= input->bytes - at);
+    if (input->file != NULL) {
+        return brim__file_read(input->file, input->begin + at, to, count);
     }
-    assert(at == brim__inflate_total(place->inflater));
-    return brim__inflate_read(place->inflater, to, count);
+    assert(at == brim__inflate_total(input->inflater));
+    return brim__inflate_read(input->inflater, to, count);
 }
 
-/* The error if the place ends too early. */
-static brim_status ends(const struct brim__npy_place *place, const char *what) {
-    const unsigned long long end = place->begin + place->bytes;
-    return brim__fail_byte(BRIM_STATUS_CORRUPT, place->path, end, "the %s ends inside %s",
-                           place->noun, what);
+/* The error if the input ends too early. */
+static brim_status ends(const struct brim__npy_input *input, const char *what) {
+    const unsigned long long end = input->begin + input->bytes;
+    return brim__fail_byte(BRIM_STATUS_CORRUPT, input->path, end, "the %s ends inside %s",
+                           input->noun, what);
 }
 
 /* The header's text, in `bytes`: text->begin, count. */
-static brim_status read_text(const struct brim__npy_place *place, struct text *text,
+static brim_status read_text(const struct brim__npy_input *input, struct text *text,
                              uint8_t bytes[BRIM__NPY_HEADER_BYTES]) {
-    if (place->bytes < 10) {
-        return ends(place, "the first 10 bytes of an npy header");
+    if (input->bytes < 10) {
+        return ends(input, "the first 10 bytes of an npy header");
     }
-    brim_status status = read_place(place, 0, bytes, 10);
+    brim_status status = read_input(input, 0, bytes, 10);
     if (status != BRIM_OK) {
         return status;
     }
     if (memcmp(bytes, "\x93NUMPY", 6) != 0) {
-        return brim__fail_byte(BRIM_STATUS_CORRUPT, place->path, place->begin,
+        return brim__fail_byte(BRIM_STATUS_CORRUPT, input->path, input->begin,
                                "not an npy file: it does not begin with \\x93NUMPY");
     }
     if (bytes[6] < 1 || bytes[6] > 3 || bytes[7] != 0) {
-        return brim__fail_byte(BRIM_STATUS_UNSUPPORTED, place->path, place->begin + 6,
+        return brim__fail_byte(BRIM_STATUS_UNSUPPORTED, input->path, input->begin + 6,
                                "npy version %u.%u; known are 1.0, 2.0 and 3.0", bytes[6], bytes[7]);
     }
     uint64_t at = 10, length = (uint64_t)bytes[8] | (uint64_t)bytes[9] << 8;
     if (bytes[6] > 1) {
         at = 12;
-        if (place->bytes < 12) {
-            return ends(place, "the header's length");
+        if (input->bytes < 12) {
+            return ends(input, "the header's length");
         }
-        status = read_place(place, 10, bytes, 2);
+        status = read_input(input, 10, bytes, 2);
         if (status != BRIM_OK) {
             return status;
         }
         length |= (uint64_t)bytes[0] << 16 | (uint64_t)bytes[1] << 24;
     }
     if (length > BRIM__NPY_HEADER_BYTES) {
-        return brim__fail_byte(BRIM_STATUS_CORRUPT, place->path, place->begin + 8,
+        return brim__fail_byte(BRIM_STATUS_CORRUPT, input->path, input->begin + 8,
                                "a header of %llu bytes; more than %d is not a header of a "
                                "numeric array",
                                (unsigned long long)length, BRIM__NPY_HEADER_BYTES);
     }
-    text->begin = place->begin + at;
+    text->begin = input->begin + at;
     text->count = length;
-    if (length > place->bytes - at) {
-        const unsigned long long end = place->begin + place->bytes;
+    if (length > input->bytes - at) {
+        const unsigned long long end = input->begin + input->bytes;
         return brim__fail_byte(
-            BRIM_STATUS_CORRUPT, place->path, end,
-            "the %s ends, but its header should have %llu bytes from byte %llu on", place->noun,
+            BRIM_STATUS_CORRUPT, input->path, end,
+            "the %s ends, but its header should have %llu bytes from byte %llu on", input->noun,
             (unsigned long long)length, (unsigned long long)text->begin);
     }
-    return read_place(place, at, bytes, length);
+    return read_input(input, at, bytes, length);
 }
 
-brim_status brim__npy_header_read_in(const struct brim__npy_place *place,
+brim_status brim__npy_header_read_in(const struct brim__npy_input *input,
                                      struct brim__npy_header *header) {
     uint8_t bytes[BRIM__NPY_HEADER_BYTES];
-    struct text text = { .path = place->path, .bytes = bytes };
+    struct text text = { .path = input->path, .bytes = bytes };
     memset(header, 0, sizeof *header);
-    brim_status status = read_text(place, &text, bytes);
+    brim_status status = read_text(input, &text, bytes);
     if (status == BRIM_OK) {
         status = parse(&text, header);
     }
@@ -391,17 +391,17 @@ brim_status brim__npy_header_read_in(const struct brim__npy_place *place,
     uint64_t bytes_needed;
     if (brim__shape_bytes_overflow(&solid, brim_dtype_bytes(header->dtype), &bytes_needed) ||
         bytes_needed > INT64_MAX) {
-        return brim__fail_byte(BRIM_STATUS_CORRUPT, place->path, text.begin,
+        return brim__fail_byte(BRIM_STATUS_CORRUPT, input->path, text.begin,
                                "an array of shape %s would take more than 2^63 bytes",
                                brim__shape_text(&header->shape, shape));
     }
     header->bytes = empty ? 0 : bytes_needed;
-    const uint64_t end = place->begin + place->bytes;
+    const uint64_t end = input->begin + input->bytes;
     if (header->bytes > end - header->data) {
-        return brim__fail_byte(BRIM_STATUS_CORRUPT, place->path, end,
+        return brim__fail_byte(BRIM_STATUS_CORRUPT, input->path, end,
                                "the %s ends, but %s of shape %s from byte %llu on take "
                                "%llu bytes: the file was cut short",
-                               place->noun, brim_dtype_name(header->dtype),
+                               input->noun, brim_dtype_name(header->dtype),
                                brim__shape_text(&header->shape, shape),
                                (unsigned long long)header->data, (unsigned long long)header->bytes);
     }
@@ -409,8 +409,8 @@ brim_status brim__npy_header_read_in(const struct brim__npy_place *place,
 }
 
 brim_status brim__npy_header_read(const struct brim__file *file, struct brim__npy_header *header) {
-    const struct brim__npy_place place = {
+    const struct brim__npy_input input = {
         .file = file, .bytes = file->bytes, .path = file->path, .noun = "file"
     };
-    return brim__npy_header_read_in(&place, header);
+    return brim__npy_header_read_in(&input, header);
 }

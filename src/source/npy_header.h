@@ -16,22 +16,22 @@ struct brim__npy_header {
     bool swapped;             /* big-endian elements of more than one byte */
     bool fortran;             /* the first dimension varies fastest */
     struct brim__shape shape; /* of the whole array */
-    uint64_t data;            /* byte of the place at which the elements begin */
+    uint64_t data;            /* byte of the input at which the elements begin */
     uint64_t bytes;           /* of all elements, at most 2^63 - 1 */
 };
 
-/* Where an npy file is: a whole file, a range of a file, or the output of an inflater, which is
+/* What an npy file is read from: a whole file, a range of a file, or the output of an inflater, which is
  * read once and in order. */
-struct brim__npy_place {
+struct brim__npy_input {
     const struct brim__file *file; /* NULL: inflated */
     struct brim__inflater *inflater;
     uint64_t begin, bytes;   /* the range; begin is 0 of what is inflated */
     const char *path, *noun; /* "x.npz, a.npy", "member": for messages */
 };
 
-/* Reads the header and checks that the place is long enough for the array. Takes no memory except
+/* Reads the header and checks that the input is long enough for the array. Takes no memory except
  * 64 KiB of stack. */
-brim_status brim__npy_header_read_in(const struct brim__npy_place *place,
+brim_status brim__npy_header_read_in(const struct brim__npy_input *input,
                                      struct brim__npy_header *header);
 /* The same for a whole file. */
 brim_status brim__npy_header_read(const struct brim__file *file, struct brim__npy_header *header);

@@ -147,7 +147,7 @@ static brim_status open_member(const struct brim__zip *zip, const struct choice 
     if (status != BRIM_OK) {
         return status;
     }
-    struct brim__npy_place place = { .file = &part->file,
+    struct brim__npy_input input = { .file = &part->file,
                                      .begin = data,
                                      .bytes = member->packed_bytes,
                                      .path = label,
@@ -166,12 +166,12 @@ static brim_status open_member(const struct brim__zip *zip, const struct choice 
             return status;
         }
         brim__files_pack(source, 0, &packed, ADVICE);
-        place = (struct brim__npy_place){ .inflater = files->inflater,
+        input = (struct brim__npy_input){ .inflater = files->inflater,
                                           .bytes = member->bytes,
                                           .path = label,
                                           .noun = "inflated member" };
     }
-    status = brim__npy_header_read_in(&place, &header);
+    status = brim__npy_header_read_in(&input, &header);
     if (status == BRIM_OK) {
         status = brim__npy_check(label, &header, map || deflated);
     }

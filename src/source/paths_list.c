@@ -341,7 +341,7 @@ static const brim_argument_info arguments[] = {
                                     "what the largest needs; auto: of a manifest, where it is "
                                     "remembered" },
     [BRIM__PATHS_INDEX] = BRIM__INDEX_ARGUMENT(
-        "where what is remembered of a manifest is kept: in the cache directory, or beside it"),
+        "where what is remembered of a manifest is kept: in the index directory, or beside it"),
     [BRIM__PATHS_LIST] = { .name = "list",
                            .type = BRIM_TYPE_BINDING,
                            .help = "instead of a manifest: paths of the caller, bound when "

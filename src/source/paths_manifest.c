@@ -212,7 +212,7 @@ static bool read_kept(const struct kept *kept, const char *path,
 }
 
 static brim_status write_kept(const struct kept *kept, const struct brim__probed *probed,
-                              const char *path, enum brim__index_place place) {
+                              const char *path, enum brim__index_home home) {
     struct brim__new_file file = { .fd = -1 };
     brim_status status = brim__make_directory_of(path);
     if (status == BRIM_OK) {
@@ -229,7 +229,7 @@ static brim_status write_kept(const struct kept *kept, const struct brim__probed
         status = brim__new_file_commit(&file);
     }
     brim__new_file_abandon(&file);
-    return status == BRIM_OK ? BRIM_OK : brim__index_refused(status, place);
+    return status == BRIM_OK ? BRIM_OK : brim__index_refused(status, home);
 }
 
 static brim_status look_at_all(const struct brim__source *source, struct brim__opening *opening,
@@ -314,7 +314,7 @@ static brim_status probe(const struct brim__use *use, struct brim__opening *open
     struct brim__index_recipe recipe = {
         .source = "files",
         .options = kept.options,
-        .place = (enum brim__index_place)brim__item(use, BRIM__PATHS_INDEX)->integer,
+        .home = (enum brim__index_home)brim__item(use, BRIM__PATHS_INDEX)->integer,
     };
     status = brim__index_settle(&data, &recipe, ".brimprb", opening, &path, &note);
     if (status != BRIM_OK) {
@@ -333,7 +333,7 @@ static brim_status probe(const struct brim__use *use, struct brim__opening *open
         memset(probed, 0, each);
         status = look_at_all(source, opening, buffer, buffer + bytes, probed);
         if (status == BRIM_OK) {
-            status = write_kept(&kept, probed, path, recipe.place);
+            status = write_kept(&kept, probed, path, recipe.home);
         }
     }
     set_note(opening, note);

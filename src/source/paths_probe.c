@@ -88,7 +88,7 @@ static brim_status look_outside(struct brim__probed *probed, const char *path, u
         const int error = errno;
         char why[BRIM__ERROR_TEXT];
         return is_unreadable(path) ? BRIM_OK
-                                   : brim__fail(BRIM_STATUS_IO, "%s: cannot be looked at: %s", path,
+                                   : brim__fail(BRIM_STATUS_IO, "%s: cannot be examined: %s", path,
                                                 brim__error_text(error, why));
     }
     *bytes = (uint64_t)facts.st_size;

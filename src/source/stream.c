@@ -1,5 +1,5 @@
 /*
- * stream.c: `stream @name`, samples that a function of the caller gives one after the other. Their
+ * stream.c: `stream @name`, samples that a function of the program gives one after the other. Their
  * number is not known before the end.
  *
  * A pull calls the function for as many samples as fit a read window, each in its own record
@@ -184,7 +184,7 @@ static const brim_argument_info arguments[] = {
 
 const struct brim__stage brim__stage_stream = {
     .info = { .name = "stream",
-              .summary = "samples that a function of the caller gives one after the other",
+              .summary = "samples that a function of the program gives one after the other",
               .example = "stream @generator",
               .room = BRIM_ROOM_SOURCE,
               .version = 1,

@@ -49,12 +49,12 @@ static brim_status open_lines(const struct brim__use *use, struct brim__opening 
         .max_bytes = (uint64_t)brim__item(use, ARGUMENT_MAX_BYTES)->integer,
         .parse = is_text ? parse_text : parse_bytes,
     };
-    const enum brim__index_place place =
+    const enum brim__index_home home =
         brim__item(use, ARGUMENT_INDEX)->integer == 0 ? BRIM__INDEX_CACHE : BRIM__INDEX_BESIDE;
     struct brim__source_field *field = &source->field[0];
     struct brim__lines *lines;
     brim_status status =
-        brim__lines_init(source, &format, &use->values[ARGUMENT_FILES], place, opening, &lines);
+        brim__lines_init(source, &format, &use->values[ARGUMENT_FILES], home, opening, &lines);
     if (status != BRIM_OK) {
         return status;
     }

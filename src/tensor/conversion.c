@@ -71,23 +71,23 @@ static void cursor_advance(struct cursor *cursor, uint64_t count) {
     }
 }
 
-#define DEFINE_GATHER(bytes)                                                         \
-    static void gather_##bytes(struct cursor *cursor, uint8_t *to, uint64_t count) { \
-        const int64_t stride = cursor->walk->stride[cursor->walk->shape.rank - 1];   \
-        while (count > 0) {                                                          \
-            const uint64_t run = brim__min(count, cursor_run(cursor));               \
-            const uint8_t *const from = cursor->base + cursor->offset;               \
-            if (stride == bytes) {                                                   \
-                memcpy(to, from, run *bytes);                                        \
-            } else {                                                                 \
-                for (uint64_t i = 0; i < run; i++) {                                 \
-                    memcpy(to + i * bytes, from + (int64_t)i * stride, bytes);       \
-                }                                                                    \
-            }                                                                        \
-            to += run * bytes;                                                       \
-            count -= run;                                                            \
-            cursor_advance(cursor, run);                                             \
-        }                                                                            \
+#define DEFINE_GATHER(bytes)                                                          \
+    static void collect_##bytes(struct cursor *cursor, uint8_t *to, uint64_t count) { \
+        const int64_t stride = cursor->walk->stride[cursor->walk->shape.rank - 1];    \
+        while (count > 0) {                                                           \
+            const uint64_t run = brim__min(count, cursor_run(cursor));                \
+            const uint8_t *const from = cursor->base + cursor->offset;                \
+            if (stride == bytes) {                                                    \
+                memcpy(to, from, run *bytes);                                         \
+            } else {                                                                  \
+                for (uint64_t i = 0; i < run; i++) {                                  \
+                    memcpy(to + i * bytes, from + (int64_t)i * stride, bytes);        \
+                }                                                                     \
+            }                                                                         \
+            to += run * bytes;                                                        \
+            count -= run;                                                             \
+            cursor_advance(cursor, run);                                              \
+        }                                                                             \
     }
 DEFINE_GATHER(1)
 DEFINE_GATHER(2)
@@ -96,26 +96,26 @@ DEFINE_GATHER(4)
 DEFINE_GATHER(8)
 DEFINE_GATHER(16)
 
-static void gather(struct cursor *cursor, size_t element_bytes, uint8_t *to, uint64_t count) {
+static void collect(struct cursor *cursor, size_t element_bytes, uint8_t *to, uint64_t count) {
     switch (element_bytes) {
     case 1:
-        gather_1(cursor, to, count);
+        collect_1(cursor, to, count);
         return;
     case 2:
-        gather_2(cursor, to, count);
+        collect_2(cursor, to, count);
         return;
     case 3:
-        gather_3(cursor, to, count);
+        collect_3(cursor, to, count);
         return;
     case 4:
-        gather_4(cursor, to, count);
+        collect_4(cursor, to, count);
         return;
     case 8:
-        gather_8(cursor, to, count);
+        collect_8(cursor, to, count);
         return;
     default:
         assert(element_bytes == 16);
-        gather_16(cursor, to, count);
+        collect_16(cursor, to, count);
     }
 }
 
@@ -160,7 +160,7 @@ static const uint8_t *fetch(struct cursor *cursor, size_t bytes, uint8_t *buffer
         }
     }
     *count = brim__min(*count, PIECE);
-    gather(cursor, bytes, buffer, *count);
+    collect(cursor, bytes, buffer, *count);
     if (walk->swapped) {
         swap(walk->dtype, buffer, *count);
     }
@@ -231,7 +231,7 @@ static void run_moves(const struct brim__conversion *conversion, const uint8_t *
     cursor_init(&cursor, walk, source);
     for (uint64_t done = 0; done < conversion->elements;) {
         const uint64_t count = brim__min(PIECE, conversion->elements - done);
-        gather(&cursor, bytes, destination, count);
+        collect(&cursor, bytes, destination, count);
         if (walk->swapped) {
             swap(walk->dtype, destination, count);
         }

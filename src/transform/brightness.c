@@ -69,7 +69,7 @@ static const brim_argument_info arguments[] = {
               .least = 0,
               .most = 1,
               .help = "instead: a random value from -max to max is added" },
-    [P] = BRIM__P_ARGUMENT("1"),
+    [P] = BRIM__P_ARGUMENT("1", 0),
     [SEED] = BRIM__DRAWS_SEED_ARGUMENT,
     [ON] = BRIM__IMAGES_ARGUMENT,
 };

@@ -108,28 +108,17 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
     return brim__geometry_add(program, &op, pictures, 0, 0, 0);
 }
 
+#define FACTOR_ARGUMENT(of, text)                                                              \
+    {                                                                                          \
+        .name = of, .type = BRIM_TYPE_REAL, .flags = BRIM_ARGUMENT_FLAG_LIST, .fallback = "0", \
+        .least = 0, .most = 1000, .help = text                                                 \
+    }
+
 static const brim_argument_info arguments[] = {
-    [BRIGHTNESS] = { .name = "brightness",
-                     .type = BRIM_TYPE_REAL,
-                     .flags = BRIM_ARGUMENT_FLAG_LIST,
-                     .fallback = "0",
-                     .least = 0,
-                     .most = 1000,
-                     .help = "b: a factor from 1 - b (at least 0) to 1 + b; or low,high" },
-    [CONTRAST] = { .name = "contrast",
-                   .type = BRIM_TYPE_REAL,
-                   .flags = BRIM_ARGUMENT_FLAG_LIST,
-                   .fallback = "0",
-                   .least = 0,
-                   .most = 1000,
-                   .help = "as brightness=" },
-    [SATURATION] = { .name = "saturation",
-                     .type = BRIM_TYPE_REAL,
-                     .flags = BRIM_ARGUMENT_FLAG_LIST,
-                     .fallback = "0",
-                     .least = 0,
-                     .most = 1000,
-                     .help = "as brightness=" },
+    [BRIGHTNESS] =
+        FACTOR_ARGUMENT("brightness", "b: a factor from 1 - b (at least 0) to 1 + b; or low,high"),
+    [CONTRAST] = FACTOR_ARGUMENT("contrast", "as brightness="),
+    [SATURATION] = FACTOR_ARGUMENT("saturation", "as brightness="),
     [HUE] = { .name = "hue",
               .type = BRIM_TYPE_REAL,
               .flags = BRIM_ARGUMENT_FLAG_LIST,
@@ -137,7 +126,7 @@ static const brim_argument_info arguments[] = {
               .least = -0.5,
               .most = 0.5,
               .help = "h: a turn from -h to h of the full circle; or low,high" },
-    [P] = BRIM__P_ARGUMENT("1"),
+    [P] = BRIM__P_ARGUMENT("1", 0),
     [SEED] = BRIM__DRAWS_SEED_ARGUMENT,
     [ON] = BRIM__IMAGES_ARGUMENT,
 };

@@ -46,7 +46,7 @@ static const brim_argument_info arguments[] = {
               .fallback = "horizontal",
               .choices = "horizontal|vertical",
               .help = "horizontal: left and right are exchanged; vertical: top and bottom" },
-    [P] = BRIM__P_ARGUMENT("0.5"),
+    [P] = BRIM__P_ARGUMENT("0.5", 0),
     [SEED] = BRIM__DRAWS_SEED_ARGUMENT,
     [ON] = BRIM__PICTURES_ARGUMENT,
 };

@@ -81,7 +81,7 @@ static const brim_argument_info arguments[] = {
                 .least = 1e-3,
                 .most = 1e3,
                 .help = "standard deviation in pixels, drawn from low,high; or one value" },
-    [P] = BRIM__P_ARGUMENT("1"),
+    [P] = BRIM__P_ARGUMENT("1", 0),
     [SEED] = BRIM__DRAWS_SEED_ARGUMENT,
     [ON] = BRIM__IMAGES_ARGUMENT,
 };

@@ -82,10 +82,10 @@ void brim__act_pad(struct brim__acts *acts, uint32_t left, uint32_t top, uint32_
         .name = "mask_fill", .type = BRIM_TYPE_INTEGER, .fallback = "0", .least = 0, .most = 255, \
         .help = "class of " what " pixels in masks"                                               \
     }
-#define BRIM__P_ARGUMENT(otherwise)                                                        \
-    {                                                                                      \
-        .name = "p", .type = BRIM_TYPE_REAL, .fallback = otherwise, .least = 0, .most = 1, \
-        .help = "the probability; 1: always"                                               \
+#define BRIM__P_ARGUMENT(otherwise, position)                                                      \
+    {                                                                                              \
+        .name = "p", .type = BRIM_TYPE_REAL, .flags = position, .fallback = otherwise, .least = 0, \
+        .most = 1, .help = "the probability; 1: always"                                            \
     }
 #define BRIM__DRAWS_SEED_ARGUMENT                                               \
     {                                                                           \

@@ -74,7 +74,7 @@ static const brim_argument_info arguments[] = {
                    .fallback = "keep",
                    .choices = "keep|1",
                    .help = "keep: the same number of channels, all equal; 1: one channel" },
-    [P] = BRIM__P_ARGUMENT("1"),
+    [P] = BRIM__P_ARGUMENT("1", 0),
     [SEED] = BRIM__DRAWS_SEED_ARGUMENT,
     [ON] = BRIM__IMAGES_ARGUMENT,
 };

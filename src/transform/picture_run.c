@@ -410,7 +410,7 @@ static brim_status resolve(const struct brim__picture *picture, const struct bri
 }
 
 #define CHANGED \
-    "it has changed since it was indexed; touch its folder or manifest to index it again"
+    "it has changed since it was indexed; touch its directory or manifest to index it again"
 
 /* The memory was sized when the plan was made, so a larger image is a bad sample. */
 static brim_status check_planned(const struct brim__picture_source *source,
@@ -441,17 +441,17 @@ static brim_status check_planned(const struct brim__picture_source *source,
         const uint64_t room = brim__max(info->memory, info->outside);
         const bool held = info->whole && info->format != BRIM__IMAGE_WEBP;
         char need[BRIM__SIZE_TEXT], have[BRIM__SIZE_TEXT];
-        return brim__fail(BRIM_STATUS_CORRUPT,
-                          "decoding this %s%s of %ux%u needs %s, but the plan has %s for one "
-                          "image: give decode room=%lluKiB%s",
-                          !held                             ? ""
-                          : info->format == BRIM__IMAGE_PNG ? "interlaced "
-                                                            : "progressive ",
-                          brim__image_format_name(info->format), info->width, info->height,
-                          brim__size_text(room, need), brim__size_text(source->memory, have),
-                          (unsigned long long)brim__divide_up(room, 1024),
-                          source->indexed ? ", or, if the file is new, touch its folder or manifest"
-                                          : "");
+        return brim__fail(
+            BRIM_STATUS_CORRUPT,
+            "decoding this %s%s of %ux%u needs %s, but the plan has %s for one "
+            "image: give decode room=%lluKiB%s",
+            !held                             ? ""
+            : info->format == BRIM__IMAGE_PNG ? "interlaced "
+                                              : "progressive ",
+            brim__image_format_name(info->format), info->width, info->height,
+            brim__size_text(room, need), brim__size_text(source->memory, have),
+            (unsigned long long)brim__divide_up(room, 1024),
+            source->indexed ? ", or, if the file is new, touch its directory or manifest" : "");
     }
     return BRIM_OK;
 }

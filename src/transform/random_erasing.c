@@ -126,13 +126,7 @@ static brim_status add(const struct brim__use *use, struct brim__program *progra
 }
 
 static const brim_argument_info arguments[] = {
-    [P] = { .name = "p",
-            .type = BRIM_TYPE_REAL,
-            .flags = BRIM_ARGUMENT_FLAG_POSITIONAL,
-            .fallback = "0.5",
-            .least = 0,
-            .most = 1,
-            .help = "the probability; 1: always" },
+    [P] = BRIM__P_ARGUMENT("0.5", BRIM_ARGUMENT_FLAG_POSITIONAL),
     [SCALE] = { .name = "scale",
                 .type = BRIM_TYPE_REAL,
                 .flags = BRIM_ARGUMENT_FLAG_LIST,

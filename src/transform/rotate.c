@@ -116,7 +116,7 @@ static const brim_argument_info arguments[] = {
                  .help = "how pixels are taken; masks always use nearest" },
     [FILL] = BRIM__FILL_ARGUMENT("colour of uncovered pixels: one value, or one for each channel"),
     [MASK_FILL] = BRIM__MASK_FILL_ARGUMENT("uncovered"),
-    [P] = BRIM__P_ARGUMENT("1"),
+    [P] = BRIM__P_ARGUMENT("1", 0),
     [SEED] = BRIM__DRAWS_SEED_ARGUMENT,
     [ON] = BRIM__PICTURES_ARGUMENT,
 };

@@ -387,7 +387,7 @@ class Run(Case):
 
     def test_summary(self):
         shown = self.good("run", RANGE, "--memory=32MiB", "--digest")
-        for word in ("samples", "time", "rate", "memory", "resident", "workers", "digest"):
+        for word in ("samples", "time", "rate", "memory", "RSS", "workers", "digest"):
             self.assertRegex(shown, r"(?m)^%s +\S" % word)
         self.assertIn("of 32.0 MiB", shown)
 

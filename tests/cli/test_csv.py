@@ -150,8 +150,8 @@ class Messages(Csv):
         self.refused("csv -", b"", "standard input", "it is empty")
         self.refused("jsonl -", b"", "standard input", "it is empty")
         for content in (b"age,name\n", b"age,na", b"age"):
-            self.refused("csv -", content, "standard input", "holds only a header")
-        self.refused("csv - types=text", b"age,na", "holds only a header")
+            self.refused("csv -", content, "standard input", "has a header but no records")
+        self.refused("csv - types=text", b"age,na", "has a header but no records")
         self.assertEqual(self.rows("text -", stdin=b""), [])
 
     def test_what_gzip_compressed(self):

@@ -291,7 +291,7 @@ class Bad(Case):
                 with self.assertRaises(RuntimeError) as failed:
                     self.rows.run(text)
                 self.assertEqual(failed.exception.args[0], "BRIM_STATUS_CORRUPT")
-                self.assertIn("touch its folder", failed.exception.args[1])
+                self.assertIn("touch its directory", failed.exception.args[1])
 
     def test_no_descriptors(self):
         """Too many open files are not the samples' fault: they are not skipped."""

@@ -201,7 +201,7 @@ class Inputs(Case):
     def test_resume_does_not_wait(self):
         fifo = self.folder / "fifo"
         os.mkfifo(fifo)
-        for path, why in ((fifo, b"not a regular file"), (self.folder, b"a folder"),
+        for path, why in ((fifo, b"not a regular file"), (self.folder, b"a directory"),
                           ("/dev/null", b"not a regular file")):
             done = quick("run", IMAGES, "--resume", path)
             self.assertEqual(done.returncode, 1, done)

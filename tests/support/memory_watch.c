@@ -54,7 +54,7 @@ uint64_t resident_bytes(void) {
     if (kib > 0) {
         return (uint64_t)kib << 10;
     }
-    brim__resident(&now, &peak);
+    brim__rss(&now, &peak);
     return now;
 }
 

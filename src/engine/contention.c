@@ -1,5 +1,5 @@
 /*
- * sharing.c: several loaders in one budget: which holder gives memory to which, and when.
+ * contention.c: several loaders in one budget: which holder gives memory to which, and when.
  *
  * Memory of others is revoked only for a consumer that waits. Its loader then takes what it lacks
  * of its plan, in this order:
