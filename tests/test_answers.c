@@ -10,14 +10,17 @@
 #define SAMPLES 12
 #define CHOSEN  5 /* the sample that fails */
 
-static int failure; /* what is returned for CHOSEN; 0: it is as good as the others */
+static int failure; /* what is returned for CHOSEN; 0: it is as good as the others ... */
+static bool once;   /* ... from the second time on */
 
 static int answer_to(uint64_t sample, int good, char *why, size_t why_bytes) {
     if (sample != CHOSEN || failure == 0) {
         return good;
     }
     snprintf(why, why_bytes, "sample %d is the chosen one", CHOSEN);
-    return failure;
+    const int answer = failure;
+    failure = once ? 0 : failure;
+    return answer;
 }
 
 static int read_sample(void *user, const brim_call *call, brim_value *outputs, size_t count,
@@ -179,6 +182,32 @@ static void test_a_bad_sample_is_what_on_error_says(void **state) {
     }
 }
 
+/* A callback is asked once for a sample, also in the middle of a run of neighbours: what it answers
+ * is not lost by asking again. */
+static void test_an_answer_given_once_counts(void **state) {
+    struct session session;
+    static const char *const others[] = {
+        "zip (range 12 name=i) (callback @read) | batch 4 on_error=%s",
+        "callback @read | shuffle block=4 seed=1 | batch 4 on_error=%s",
+        "callback @read | filter by=@keep | batch 4 on_error=%s",
+    };
+    (void)state;
+    once = true;
+    for (size_t i = 0; i < PIPELINES + sizeof others / sizeof others[0]; i++) {
+        const char *format = i < PIPELINES ? pipelines[i] : others[i - PIPELINES];
+        open_with(&session, format, "skip", BRIM_ANSWER_STOP);
+        assert_int_equal(first_failure(&session), BRIM_STATUS_STOPPED);
+        session_close(&session);
+        open_with(&session, format, "skip", BRIM_ANSWER_BAD);
+        assert_int_equal(rows_of(&session), SAMPLES - 1);
+        session_close(&session);
+        open_with(&session, format, "fail", BRIM_ANSWER_BAD);
+        assert_int_equal(first_failure(&session), BRIM_STATUS_CALLBACK);
+        session_close(&session);
+    }
+    once = false;
+}
+
 static void test_a_number_of_no_meaning_is_a_bad_sample(void **state) {
     struct session session;
     (void)state;
@@ -241,6 +270,7 @@ static void test_reopening_that_stops(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_bad_sample_is_what_on_error_says),
+        cmocka_unit_test(test_an_answer_given_once_counts),
         cmocka_unit_test(test_a_number_of_no_meaning_is_a_bad_sample),
         cmocka_unit_test(test_stopping_is_not_skipped_and_is_tried_again),
         cmocka_unit_test(test_a_batch_that_is_bad_or_stops),

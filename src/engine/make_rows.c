@@ -279,8 +279,8 @@ static brim_status make_group(struct group *group) {
         }
         group->count = count_missing(group);
     }
-    const uint32_t wanted = group->count;
     for (uint32_t s = 0; s < leaf->source_count; s++) {
+        const bool alone = group->count == 1 || leaf->source[s]->most_run == 1;
         const uint64_t before = run->timed ? brim__now() : 0;
         records[s] = NULL;
         const brim_status status = fetch(group, s, &records[s]);
@@ -292,7 +292,7 @@ static brim_status make_group(struct group *group) {
         if (status != BRIM_OK) {
             group->count = 0;
             group->source = s;
-            group->certain = wanted == 1;
+            group->certain = alone;
             return status;
         }
     }
