@@ -535,6 +535,8 @@ static void lose_copies(const char *text, struct digest wanted, bool while_uploa
         await_state(loader, true, BRIM__SLOT_READY, 1);
         await_state(loader, false, BRIM__SLOT_READY, 1);
         tell(0);
+        await_none(loader, BRIM__SLOT_LEAVING);
+        assert_int_equal(brim_batch_wait(batch, NULL), BRIM_STATUS_DRIVER);
         brim_batch_release(batch);
     }
     for (unsigned i = 0; i < 3; i++) {

@@ -215,6 +215,118 @@ static void test_a_copy_that_fails_after_a_seek(void **state) {
     check_standin();
 }
 
+/* The next copy is held, its batch lent; finishing the stream with a fault armed lets it fail. */
+static CUstream hold_a_copy(brim_loader *loader, brim_batch **batch) {
+    MUST(brim_loader_next(loader, A_MINUTE, batch)); /* the queue is there from now on */
+    brim_batch_release(*batch);
+    await(count_uploaded, loader, 0);
+    CUstream stream = loader->uploader->queue.handle;
+    assert_int_equal(cuda_standin_hold(stream), CUDA_SUCCESS);
+    MUST(brim_loader_next(loader, A_MINUTE, batch));
+    assert_int_equal(count_uploaded(loader), 1);
+    return stream;
+}
+
+static void let_it_fail(brim_loader *loader, CUstream stream) {
+    finish(stream);
+    arm_one_failure();
+    assert_int_equal(count_uploaded(loader), 0);
+    brim__fault_arm(0, 0, false);
+}
+
+/* What the consumer does with the batch of which the copy fails, and the loader meanwhile. */
+enum moment { RELEASED, RELEASED_AND_SEEKED, RELEASED_AT_THE_END, NOT_ASKED };
+
+/* Work on the device may have read rows that never came: `next` says so, though the batch is gone,
+ * and says it once. */
+static void fail_after_release(const char *text, enum moment moment) {
+    struct session session;
+    struct consumer consumer = consumer_new(CUDA); /* its context is current here */
+    session_open(&session, text, &(struct how){ .threads = 0, .device = CUDA, .slots = 2 });
+    brim_loader *loader = session.loader;
+    brim_batch *batch;
+    CUstream stream = hold_a_copy(loader, &batch);
+    if (moment != NOT_ASKED) {
+        brim_batch_release(batch);
+    }
+    if (moment ==
+        RELEASED_AT_THE_END) { /* the two are the whole epoch; and the end is seen first */
+        brim_batch *none;
+        assert_int_equal(brim_loader_next(loader, 0, &none), BRIM_STATUS_END);
+    }
+    if (moment == RELEASED_AND_SEEKED) {
+        let_it_fail(loader, stream);
+        MUST(brim_loader_seek(loader, 0, 0));
+    } else {
+        let_it_fail(loader, stream);
+    }
+    if (moment == NOT_ASKED) {
+        brim_batch_release(batch);
+    }
+    assert_int_equal(brim_loader_next(loader, A_MINUTE, &batch), BRIM_STATUS_DRIVER);
+    assert_non_null(strstr(brim_detail(), "epoch 0, step 1: the batch was released before"));
+    MUST(brim_loader_seek(loader, 0, 0));
+    struct digest digest = { 0 };
+    assert_true(take_batches(&session, TO_THE_END, digest_batch, &digest));
+    assert_same(digest, on_host(text, 1));
+    session_close(&session);
+    consumer_close(&consumer);
+    check_standin();
+}
+
+static void test_a_copy_that_fails_after_the_release(void **state) {
+    (void)state;
+    static const char *const caches[] = { "", "cache device | " };
+    char text[TEXT_BYTES], template[TEXT_BYTES];
+    for (size_t i = 0; i < BRIM__COUNT(caches); i++) {
+        snprintf(template, sizeof template,
+                 "npy $/images.npy | cast float32 | %sbatch 12 remainder=keep", caches[i]);
+        expand(template, text);
+        fail_after_release(text, RELEASED);
+        fail_after_release(text, RELEASED_AND_SEEKED);
+        fail_after_release(text, NOT_ASKED);
+        snprintf(template, sizeof template,
+                 "npy $/images.npy | take 24 | cast float32 | %sbatch 12", caches[i]);
+        expand(template, text);
+        fail_after_release(text, RELEASED_AT_THE_END);
+    }
+}
+
+/* A failure of a device is returned with all batches lent too, before the refusal of one more; and
+ * before the end of an epoch. */
+static void test_a_failure_comes_before_held_and_end(void **state) {
+    (void)state;
+    char text[TEXT_BYTES];
+    for (int at_end = 0; at_end < 2; at_end++) {
+        expand(at_end ? "npy $/images.npy | take 24 | cast float32 | batch 12"
+                      : "npy $/images.npy | cast float32 | batch 12 remainder=keep",
+               text);
+        struct session session;
+        struct consumer consumer = consumer_new(CUDA);
+        session_open(&session, text, &(struct how){ .threads = 0, .device = CUDA, .slots = 2 });
+        brim_loader *loader = session.loader;
+        brim_batch *batch, *held = NULL;
+        CUstream stream = hold_a_copy(loader, &batch);
+        brim_batch_release(batch);
+        if (!at_end) {
+            MUST(brim_loader_next(loader, A_MINUTE, &held));
+            assert_int_equal(brim_loader_next(loader, 0, &batch), BRIM_STATUS_HELD);
+        }
+        let_it_fail(loader, stream);
+        assert_int_equal(brim_loader_next(loader, A_MINUTE, &batch), BRIM_STATUS_DRIVER);
+        if (held != NULL) {
+            brim_batch_release(held);
+        }
+        MUST(brim_loader_seek(loader, 0, 0));
+        struct digest digest = { 0 };
+        assert_true(take_batches(&session, TO_THE_END, digest_batch, &digest));
+        assert_same(digest, on_host(text, 1));
+        session_close(&session);
+        consumer_close(&consumer);
+        check_standin();
+    }
+}
+
 /* What a sequencer has made, and could not be copied, keeps a slot of the device to be copied
  * into, whoever wants the memory: all other slots may hold batches that come after it. */
 static void test_a_sequenced_batch_keeps_a_slot(void **state) {
@@ -281,6 +393,8 @@ int main(void) {
         cmocka_unit_test_setup(test_a_slot_whose_reader_is_unknown, reset),
         cmocka_unit_test_setup(test_rows_stay_while_a_batch_is_uploaded, reset),
         cmocka_unit_test_setup(test_a_copy_that_fails_after_a_seek, reset),
+        cmocka_unit_test_setup(test_a_copy_that_fails_after_the_release, reset),
+        cmocka_unit_test_setup(test_a_failure_comes_before_held_and_end, reset),
         cmocka_unit_test_setup(test_a_sequenced_batch_keeps_a_slot, reset),
     };
     return cmocka_run_group_tests(tests, begin_upload_tests, end_tests);

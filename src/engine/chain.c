@@ -20,11 +20,11 @@ struct brim__slot *brim__chain_head(const brim_loader *loader) {
     return before != NULL && brim__slot_awaits_next(before) ? before : head;
 }
 
-struct brim__ring *brim__chain_error(brim_loader *loader) {
-    for (uint32_t i = 0; i < loader->ring_count; i++) {
-        struct brim__ring *ring = &loader->ring[i];
-        /* a failure of a device may concern all batches there: it is due at once */
-        const bool due = ring->memory == BRIM__RING_DEVICE || ring->make == loader->last->take;
+struct brim__ring *brim__chain_error(brim_loader *loader, bool urgent) {
+    for (struct brim__ring *ring = loader->batches; ring <= loader->last; ring++) {
+        /* a failure of a device may concern all batches there */
+        const bool at_once = ring->memory == BRIM__RING_DEVICE;
+        const bool due = at_once || (!urgent && ring->make == loader->last->take);
         if (ring->error.status != BRIM_OK && due) {
             return ring;
         }
@@ -44,7 +44,7 @@ void brim__chain_retry(brim_loader *loader) {
         return;
     }
     /* only now: what made it fail may have been put right since */
-    if (head->error.rows_are_good && head->ring->keeps) {
+    if (head->error.of == BRIM__ERROR_OF_UPLOAD && head->ring->made_once) {
         brim__error_clear(&head->error);
     } else {
         brim__slot_restart(head);
@@ -101,21 +101,21 @@ bool brim__chain_is_worked_at(const brim_loader *loader) {
 /* Where the batch of a ticket was begun, wherever it is now; NULL: it is not begun. */
 static const struct brim__slot *find_batch(const brim_loader *loader, uint64_t ticket) {
     const struct brim__slot *slot = NULL;
-    for (uint32_t i = 0; slot == NULL && i < loader->ring_count; i++) {
-        slot = brim__ring_slot(&loader->ring[i], ticket);
+    for (const struct brim__ring *ring = loader->batches; slot == NULL && ring <= loader->last;
+         ring++) {
+        slot = brim__ring_slot(ring, ticket);
     }
     return slot;
 }
 
 void brim__chain_recall(brim_loader *loader, uint64_t ticket) {
-    assert(!loader->last->keeps);
+    assert(!loader->last->made_once);
     const struct brim__slot *slot = find_batch(loader, ticket);
     if (slot == NULL) {
         return;
     }
     loader->reached.begun = (struct brim__cursor){ .epoch = slot->epoch, .index = slot->index };
-    for (uint32_t r = 0; r < loader->ring_count; r++) {
-        struct brim__ring *ring = &loader->ring[r];
+    for (struct brim__ring *ring = loader->batches; ring <= loader->last; ring++) {
         for (uint32_t i = 0; i < ring->cap; i++) {
             if (ring->slot[i].ticket >= ticket) {
                 brim__slot_drop(&ring->slot[i]);
@@ -128,6 +128,7 @@ void brim__chain_recall(brim_loader *loader, uint64_t ticket) {
 }
 
 void brim__chain_abandon(brim_loader *loader) {
+    /* before the batches, rings count by themselves: any ticket will do for them */
     const uint64_t ticket = loader->last->take;
     for (uint32_t i = 0; i < loader->ring_count; i++) {
         brim__ring_abandon(&loader->ring[i], ticket);
@@ -207,6 +208,11 @@ void brim__chain_check(const brim_loader *loader) {
         assert(ring->from == (i == 0 ? NULL : ring - 1));
         assert(ring == last || brim__ring_count(ring, BRIM__SLOT_LENT) == 0);
         assert(brim__ring_firm(ring) <= (ring == last ? brim__lend_firm(loader) : ring->minimum));
+        for (uint32_t s = 0; ring == loader->rows && s < ring->cap; s++) {
+            const struct brim__claims *claims = &ring->slot[s].claims;
+            assert(claims->made <= claims->given && claims->given <= ring->slot[s].rows);
+            (void)claims;
+        }
         if (ring->memory != BRIM__RING_DEVICE) {
             continue;
         }

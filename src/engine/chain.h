@@ -1,14 +1,14 @@
 /*
  * chain.h: the rings of a loader as one: their head, turning, recall and revocation.
  *
- * `next` takes batches from the last ring; a batch of the ring before it that must be seen before
- * it is uploaded comes to it as the head. Workers turn the rings from the
- * last to the first: what is nearest to the consumer is done first. Revocation and seeks walk
- * them all. The rings that hold batches use the same tickets: `take` of the batches on the host is
- * `make` of the device ring.
+ * `next` takes batches from the last ring; a batch of the ring before it that must be seen before it
+ * is uploaded comes to it as the head. Workers turn the rings from the last to the first: what is
+ * nearest to the consumer is done first. Revocation and seeks walk them all. The rings from
+ * loader->batches on hold batches and use the same tickets: `take` of the batches on the host is
+ * `make` of the device ring. A recall walks only these.
  *
- * A ring of encoded bytes could come before the rows: its role would read, and the role of the rows
- * would take from it.
+ * The rings before loader->batches, if any, count tickets of their own. One of encoded bytes could
+ * come before the rows: its role would read, and the role of the rows would take from it.
  *
  * brim__chain_check (loader.h) asserts what is said here and in ring.h. What happens to a failure,
  * where it is kept and what the next call does, is a table in docs/engine.md.
@@ -28,8 +28,9 @@ struct brim__slot *brim__chain_head(const brim_loader *loader);
 bool brim__slot_awaits_next(const struct brim__slot *slot);
 
 /* The ring whose error is to be returned now: all batches before it are taken, or a device has
- * failed; or NULL. */
-struct brim__ring *brim__chain_error(brim_loader *loader);
+ * failed; or NULL. urgent: only of a device, whose failure comes before the end of an epoch and
+ * before the refusal of one more batch. */
+struct brim__ring *brim__chain_error(brim_loader *loader, bool urgent);
 /* `next` is asked again: what has failed and was returned is tried again. */
 void brim__chain_retry(brim_loader *loader);
 

@@ -156,7 +156,7 @@ static brim_status inspect(brim_loader *loader, struct brim__slot *slot) {
                        (unsigned long long)cap, (unsigned long long)slot->epoch,
                        (unsigned long long)slot->delivery.step, slot->bad_text);
         status = brim__at_cause(status, slot->bad_cause);
-        if (!slot->ring->keeps) { /* the batch is made again, and its samples counted again */
+        if (!slot->ring->made_once) { /* the batch is made again, and its samples counted again */
             brim__error_keep(&slot->error, status);
             slot->error.reported = true;
         }

@@ -48,7 +48,7 @@ struct brim__cursor {
 struct brim__pulls {
     bool pulling, ended;
     bool stuck;  /* the system failed: no thread pulls until `next` has returned that */
-    bool rewind; /* before the next pull: to `at` of loader->begun.epoch */
+    bool rewind; /* before the next pull: to `at` of loader->reached.begun.epoch */
     uint64_t at; /* number of the next sample */
     /* samples that `next` pulled and did not make, because it was interrupted: they lie in
      * its scratch, and their chunk waits, with no thread inside. slot NULL: none */
@@ -150,8 +150,8 @@ struct brim_loader {
     struct brim__report report;
 };
 
-/* With assertions, all that the drawings say is checked where a thread leaves the loader or waits
- * in it. */
+/* With assertions, all that the drawings say is checked where a thread that has changed something
+ * leaves the loader or waits in it. */
 #ifdef NDEBUG
 #define BRIM__CHECK_CHAIN(loader) ((void)0)
 #else

@@ -94,7 +94,7 @@ static void await(brim_loader *loader, uint64_t deadline) {
         return;
     }
     if (!brim__slot_is_ready(brim__chain_head(loader)) && !loader->closing &&
-        !loader->position->at_end(loader) && brim__chain_error(loader) == NULL &&
+        !loader->position->at_end(loader) && brim__chain_error(loader, false) == NULL &&
         !atomic_load(&loader->interrupted)) {
         const uint64_t most = atomic_load(&loader->polls) ? BRIM__POLL_NS : HELP_NS;
         brim__loader_wait(loader, brim__min(deadline, now + most));
@@ -104,15 +104,22 @@ static void await(brim_loader *loader, uint64_t deadline) {
 static brim_status take(brim_loader *loader, uint64_t deadline, brim_batch **out) {
     bool helped = false; /* without workers a call that may not wait still makes some rows */
     for (;;) {
+        brim__chain_push(loader);
+        struct brim__ring *failed = brim__chain_error(loader, true);
+        if (failed != NULL && !loader->closing) {
+            return brim__error_report(&failed->error);
+        }
         /* a device slot may have been lost */
         const brim_status room = loader->closing ? BRIM_OK : brim__lend_begin(loader);
         if (room != BRIM_OK && !loader->closing) {
             return room;
         }
-        if (!helped && loader->lent >= loader->hold) {
-            call_workers(loader); /* there is a slot more to be filled */
+        if (loader->lent >= loader->hold) { /* there is a slot more to be filled */
+            if (!helped) {
+                call_workers(loader);
+            }
+            brim__chain_push(loader);
         }
-        brim__chain_push(loader);
         if (loader->closing) {
             return brim__fail(BRIM_STATUS_CLOSED, "the loader is being closed by another thread");
         }
@@ -123,7 +130,7 @@ static brim_status take(brim_loader *loader, uint64_t deadline, brim_batch **out
         if (end != BRIM_OK) {
             return end;
         }
-        struct brim__ring *failed = brim__chain_error(loader);
+        failed = brim__chain_error(loader, false);
         if (failed != NULL) {
             return brim__error_report(&failed->error);
         }

@@ -118,7 +118,7 @@ static brim_loader *lay_out(struct walk *walk, const brim_plan *plan) {
                                         .planned = info->slots,
                                         .memory = there ? BRIM__RING_STAGING : BRIM__RING_HOST,
                                         .bytes = info->slot_bytes,
-                                        .keeps = sequenced };
+                                        .made_once = sequenced };
     lay_out_ring(walk, loader, &batches, there ? 0 : fields);
     if (there) {
         const struct brim__ring ring = { .role = &brim__upload_role,
@@ -127,7 +127,7 @@ static brim_loader *lay_out(struct walk *walk, const brim_plan *plan) {
                                          .planned = info->device_slots,
                                          .memory = BRIM__RING_DEVICE,
                                          .bytes = plan->on_device.tail_bytes,
-                                         .keeps = sequenced };
+                                         .made_once = sequenced };
         lay_out_ring(walk, loader, &ring, fields);
     }
     void *sequencer = take_part(walk, sequenced, sizeof(struct brim__sequencer));

@@ -74,6 +74,9 @@ static void release_slot(brim_loader *loader, struct brim__slot *slot, bool ther
     const bool closed = loader->closing;
     loader->lent--;
     if (!closed) {
+        if (there) {
+            brim__upload_released(loader, slot);
+        }
         if (status != BRIM_OK) {
             /* lost: it is not filled again, and the driver gives memory back only after what uses
              * it */
@@ -101,7 +104,7 @@ void brim_batch_release_after(brim_batch *batch, void *handle) {
         return;
     }
     brim_loader *loader = batch->loader;
-    const bool there = loader->last->memory == BRIM__RING_DEVICE;
+    const bool there = loader->uploader != NULL;
     if (batch->slot == NULL) {
         if (there) {
             release_copy_there(batch, handle);

@@ -7,7 +7,8 @@
 
 void brim__error_keep(struct brim__kept_error *error, brim_status status) {
     error->status = status;
-    error->reported = error->rows_are_good = false;
+    error->reported = false;
+    error->of = BRIM__ERROR_OF_ROWS;
     brim__failure_keep(&error->failure);
 }
 
@@ -18,7 +19,8 @@ brim_status brim__error_report(struct brim__kept_error *error) {
 
 void brim__error_clear(struct brim__kept_error *error) {
     error->status = BRIM_OK;
-    error->reported = error->rows_are_good = false;
+    error->reported = false;
+    error->of = BRIM__ERROR_OF_ROWS;
 }
 
 /* ----------------------------------------------------------------- looking */
@@ -131,7 +133,9 @@ void brim__ring_abandon(struct brim__ring *ring, uint64_t ticket) {
         }
     }
     ring->take = ring->make = ticket;
-    brim__error_clear(&ring->error);
+    if (ring->error.of != BRIM__ERROR_OF_DELIVERED) {
+        brim__error_clear(&ring->error);
+    }
 }
 
 /* ----------------------------------------------------------------- growing */
@@ -256,7 +260,7 @@ void brim__ring_give_up(brim_loader *loader, struct brim__slot *slot) {
 /* The slot to give up next: a free one, else the one furthest ahead. */
 static struct brim__slot *find_victim(const struct brim__ring *ring) {
     struct brim__slot *victim = brim__ring_find_free(ring);
-    return victim != NULL || ring->keeps || ring->take == ring->make
+    return victim != NULL || ring->made_once || ring->take == ring->make
                ? victim
                : brim__ring_slot(ring, ring->make - 1);
 }
@@ -264,7 +268,7 @@ static struct brim__slot *find_victim(const struct brim__ring *ring) {
 /* No slot can be given up now: waits for one if that ends by itself. False: it takes a user to
  * release one, or the user's code to return. */
 static bool await_victim(brim_loader *loader, const struct brim__ring *ring) {
-    if (loader->plan->callback || ring->keeps || ring->memory == BRIM__RING_DEVICE) {
+    if (loader->plan->callback || ring->made_once || ring->memory == BRIM__RING_DEVICE) {
         return false;
     }
     brim__ring_await(loader, ring);
@@ -304,7 +308,7 @@ uint32_t brim__ring_spare(const brim_loader *loader, const struct brim__ring *ri
         const struct brim__slot *slot = &ring->slot[i];
         const bool made = slot->state == BRIM__SLOT_READY ||
                           (slot->state == BRIM__SLOT_FILLING && !loader->plan->callback);
-        slots += slot->state == BRIM__SLOT_FREE || (made && !ring->keeps);
+        slots += slot->state == BRIM__SLOT_FREE || (made && !ring->made_once);
     }
     const uint32_t mapped = ring->cap - brim__ring_count(ring, BRIM__SLOT_EMPTY) -
                             brim__ring_count(ring, BRIM__SLOT_MAPPING);
@@ -320,20 +324,17 @@ static bool is_waiting(const struct brim__ring *ring, const struct brim__slot *s
 }
 
 static void check_slot(const struct brim__ring *ring, const struct brim__slot *slot) {
-    const struct brim__claims *claims = &slot->claims;
     const bool waiting = is_waiting(ring, slot);
     assert(slot->ring == ring);
     assert(slot->state == BRIM__SLOT_MAPPING ||
            (slot->state == BRIM__SLOT_EMPTY) == (slot->pages.memory == NULL));
-    /* of the others, a thread writes them without the mutex */
-    assert(ring->from != NULL || (claims->made <= claims->given && claims->given <= slot->rows));
     assert(!slot->abandoned || slot->state == BRIM__SLOT_LEAVING ||
            (slot->state == BRIM__SLOT_FILLING && slot->busy > 0));
     /* beyond the tickets: what a sequencer fills gets one when it is ready, and a batch that is
      * sent again has a place in the device ring */
     assert(slot->state != BRIM__SLOT_READY || waiting || ring->memory == BRIM__RING_STAGING);
-    assert(slot->state != BRIM__SLOT_FILLING || waiting || slot->abandoned || ring->keeps);
-    (void)claims, (void)waiting;
+    assert(slot->state != BRIM__SLOT_FILLING || waiting || slot->abandoned || ring->made_once);
+    (void)waiting;
 }
 
 void brim__ring_check(const struct brim__ring *ring) {

@@ -65,11 +65,18 @@ enum brim__slot_state {
     BRIM__SLOT_LEAVING,
 };
 
+/* What a failure leaves to be done. */
+enum brim__error_of {
+    BRIM__ERROR_OF_ROWS,      /* they are made again */
+    BRIM__ERROR_OF_UPLOAD,    /* the rows are not at fault: they can be sent again */
+    BRIM__ERROR_OF_DELIVERED, /* nothing: the batch was released before; no seek undoes that */
+};
+
 /* A failure that is kept until `next` returns it in its turn. */
 struct brim__kept_error {
     brim_status status; /* BRIM_OK: none */
     bool reported;      /* `next` has returned it: asked again, what failed is tried again */
-    bool rows_are_good; /* of a batch that could not be uploaded: its rows are not at fault */
+    enum brim__error_of of;
     struct brim__failure failure;
 };
 
@@ -102,6 +109,7 @@ struct brim__device_side {
     bool pinned;                       /* ... that is page-locked */
     struct brim__event ready;          /* of a device slot: its batch is there */
     struct brim__event left;           /* LEAVING: nothing reads the slot any more */
+    uint64_t upload;                   /* of both slots: number of the batch's upload */
 };
 
 struct brim__slot {
@@ -150,7 +158,7 @@ struct brim__ring {
     uint32_t count;   /* of them that have memory, or are MAPPING */
     enum brim__ring_memory memory;
     uint64_t bytes; /* of a slot's pages */
-    bool keeps;     /* what it holds cannot be made again: a sequencer stands before it */
+    bool made_once; /* what it holds cannot be made again: a sequencer stands before it */
     bool grow;      /* a consumer has waited since a slot was last asked for */
     bool refused;   /* there was no memory for it */
     uint64_t take, make;

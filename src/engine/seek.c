@@ -51,6 +51,7 @@ void brim__loader_leave(brim_loader *loader, bool wake) {
         loader->news = false;
         brim__broadcast(&loader->ready);
     }
+    BRIM__CHECK_CHAIN(loader);
     brim__unlock(&loader->mutex);
 }
 

@@ -29,6 +29,7 @@ static bool take_slot(brim_loader *loader) {
         sequencer->slot = slot;
         sequencer->rows = sequencer->width = 0;
     }
+    BRIM__CHECK_CHAIN(loader);
     brim__unlock(&loader->mutex);
     return slot != NULL;
 }
@@ -445,9 +446,9 @@ static void begin_again(brim_loader *loader) {
     loader->reached.epoch_bad = bad;
 }
 
-/* Too many bad samples stay too many until a seek. The rows of a batch that failed as a whole may have been changed: it is made again from its
- * samples, or, where they cannot be read once more, left out. A sample is made again or, of a
- * stream, left out. */
+/* Too many bad samples stay too many until a seek. The rows of a batch that failed as a whole may
+ * have been changed: it is made again from its samples, or, where they cannot be read once more,
+ * left out. A sample is made again or, of a stream, left out. */
 static void retry(brim_loader *loader) {
     const struct brim__sequence *sequence = &loader->plan->sequence;
     struct brim__sequencer *sequencer = loader->sequencer;

@@ -36,6 +36,7 @@ static void leave_chunk(brim_loader *loader) {
     loader->rows->take++;
     loader->reached.taken.index++;
     brim__loader_want(loader);
+    BRIM__CHECK_CHAIN(loader);
     brim__unlock(&loader->mutex);
     brim__pool_wake(loader->runtime);
     sequencer->chunk = NULL;

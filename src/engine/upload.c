@@ -147,6 +147,7 @@ static void upload(brim_loader *loader, struct brim__slot *from, struct brim__sl
     brim__slot_set(to, BRIM__SLOT_FILLING);
     from->busy = to->busy = 1;
     describe(to, from);
+    from->device.upload = to->device.upload = ++uploader->uploads;
     here->take += !again;
     there->make += !again;
     uploader->spare = there->planned > there->count ? loader->plan->on_device.slot_bytes : 0;
@@ -213,7 +214,7 @@ static bool turn(brim_loader *loader, bool is_next) {
 static void retry(brim_loader *loader) {
     brim__error_clear(&loader->last->error);
     struct brim__slot *head = brim__chain_head(loader);
-    if (brim__slot_is_ready(head) && head->error.status != BRIM_OK && !head->ring->keeps) {
+    if (brim__slot_is_ready(head) && head->error.status != BRIM_OK && !head->ring->made_once) {
         brim__slot_restart(head);
     }
 }

@@ -36,6 +36,8 @@ struct brim__uploader {
     /* under the loader's mutex: */
     bool running; /* a thread uploads, without the mutex */
     uint64_t copied_bytes;
+    uint64_t uploads;  /* so far */
+    uint64_t released; /* number of the latest upload whose batch was released */
     uint64_t spare; /* the uploading thread's: bytes of a slot, if one is planned and not there */
 };
 
@@ -72,6 +74,9 @@ void brim__upload_not_sent(brim_loader *loader, struct brim__slot *from, struct 
                            bool again, brim_status status);
 /* A copy that the device had accepted has failed. */
 void brim__upload_failed(brim_loader *loader, struct brim__slot *from, brim_status status);
+/* A batch is released: a failure of its copy for which the consumer has not asked is returned by
+ * `next`. */
+void brim__upload_released(brim_loader *loader, const struct brim__slot *slot);
 /* Device slots were lost, and there is no memory for others. `next` returns the failure if no slot
  * will be free as long as the user releases nothing; else it would wait without end. */
 void brim__upload_tell_lost(brim_loader *loader, struct brim__slot *from, brim_status status);

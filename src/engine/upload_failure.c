@@ -10,7 +10,8 @@
 /* What is done about a copy that has failed. */
 enum remedy {
     FORGET,     /* a seek has dropped the batch */
-    TELL_USER,  /* the batch is lent: brim_batch_wait and others return the failure */
+    TELL_USER,  /* the batch is lent: brim_batch_wait and others return the failure; or it was,
+                 * then `next` does */
     SEND_AGAIN, /* its rows cannot be made again: the sequencer is past them */
     MAKE_AGAIN, /* with all batches after it, in their order */
     WITHDRAW,   /* the same; and its samples do not stay there */
@@ -20,24 +21,58 @@ static enum remedy remedy_of(const brim_loader *loader, const struct brim__slot 
     return loader->uploader->residents != NULL ? WITHDRAW
            : from->abandoned                   ? FORGET
            : from->ticket < loader->last->take ? TELL_USER
-           : loader->last->keeps               ? SEND_AGAIN
+           : loader->last->made_once           ? SEND_AGAIN
                                                : MAKE_AGAIN;
 }
 
-/* The lent batches of the tickets [first, end) get the error. */
-static void tell_lent(brim_loader *loader, uint64_t first, uint64_t end, brim_status status) {
+/* The lent batches of the tickets [first, end) get the error. Whether there is one. */
+static bool tell_lent(brim_loader *loader, uint64_t first, uint64_t end, brim_status status) {
     const struct brim__ring *there = loader->last;
+    bool told = false;
     for (uint32_t i = 0; i < there->cap; i++) {
         struct brim__slot *slot = &there->slot[i];
         if (slot->state == BRIM__SLOT_LENT && slot->ticket >= first && slot->ticket < end) {
             brim__error_keep(&slot->error, status);
+            told = true;
         }
     }
+    return told;
 }
 
 static void keep_in_slot(struct brim__slot *slot, brim_status status) {
     brim__error_keep(&slot->error, status);
-    slot->error.rows_are_good = true;
+    slot->error.of = BRIM__ERROR_OF_UPLOAD;
+}
+
+static void keep_in_ring(struct brim__ring *there, brim_status status) {
+    if (there->error.status == BRIM_OK) { /* else the retry of that failure covers it */
+        brim__error_keep(&there->error, status);
+    }
+}
+
+/* The batch, or those that have its samples, were released before the device was done with the
+ * copy: no batch is left that could return its failure. */
+static void keep_delivered(struct brim__ring *there, const struct brim__slot *from,
+                           brim_status status) {
+    char why[BRIM__DETAIL_BYTES / 2];
+    brim__copy_text(why, sizeof why, brim_detail());
+    brim__error_keep(
+        &there->error,
+        brim__fail(status,
+                   "epoch %llu, step %llu: the batch was released before its copy to the device "
+                   "failed, so work on the device has read wrong rows: %s",
+                   (unsigned long long)from->epoch, (unsigned long long)from->delivery.step, why));
+    there->error.of = BRIM__ERROR_OF_DELIVERED;
+}
+
+void brim__upload_released(brim_loader *loader, const struct brim__slot *slot) {
+    struct brim__uploader *uploader = loader->uploader;
+    uploader->released = brim__max(uploader->released, slot->device.upload);
+    if (slot->error.status != BRIM_OK) {
+        const brim_status status = brim__fail_kept(slot->error.status, &slot->error.failure);
+        keep_delivered(loader->last, slot, status);
+        brim__loader_event(loader);
+    }
 }
 
 /* Rows that were to stay on the device may have gone from there into any batch that was
@@ -47,9 +82,12 @@ static void withdraw(brim_loader *loader, struct brim__slot *from, brim_status s
     struct brim__ring *there = loader->last;
     const uint64_t ticket = from->abandoned ? 0 : from->ticket; /* it may have been given again */
     const bool waits = !from->abandoned && ticket >= there->take;
-    tell_lent(loader, ticket, UINT64_MAX, status);
-    if (waits && there->error.status == BRIM_OK) { /* else the retry of that failure covers it */
-        brim__error_keep(&there->error, status);
+    const bool was_used = loader->uploader->released >= from->device.upload;
+    const bool told = tell_lent(loader, ticket, UINT64_MAX, status);
+    if (waits) {
+        keep_in_ring(there, status);
+    } else if (!told && was_used) {
+        keep_delivered(there, from, status);
     }
     brim__resident_withdraw(loader, from);
     brim__slot_free(from);
@@ -65,7 +103,9 @@ void brim__upload_failed(brim_loader *loader, struct brim__slot *from, brim_stat
         brim__slot_free(from);
         break;
     case TELL_USER:
-        tell_lent(loader, ticket, ticket + 1, status);
+        if (!tell_lent(loader, ticket, ticket + 1, status)) {
+            keep_delivered(there, from, status);
+        }
         brim__slot_free(from);
         break;
     case SEND_AGAIN:
@@ -76,9 +116,7 @@ void brim__upload_failed(brim_loader *loader, struct brim__slot *from, brim_stat
         keep_in_slot(from, status);
         break;
     case MAKE_AGAIN:
-        if (there->error.status == BRIM_OK) { /* else the retry of that failure covers it */
-            brim__error_keep(&there->error, status);
-        }
+        keep_in_ring(there, status);
         brim__slot_free(from);
         brim__chain_recall(loader, ticket);
         break;

@@ -145,12 +145,16 @@ static uint64_t most_failures(void) {
 brim_batch *take_one(brim_loader *loader) {
     brim_batch *batch = NULL;
     char detail[256] = "";
+    bool ended = false;
     forget_detail();
     brim_status status = brim_loader_next(loader, BRIM_FOREVER, &batch);
-    if (status == BRIM_STATUS_END) {
-        status = brim_loader_next(loader, BRIM_FOREVER, &batch);
-    }
-    for (uint64_t failures = 1; status != BRIM_OK; failures++) {
+    for (uint64_t failures = 0; status != BRIM_OK;) {
+        if (status == BRIM_STATUS_END && !ended) { /* perhaps after the failure of a device */
+            ended = true;
+            status = brim_loader_next(loader, BRIM_FOREVER, &batch);
+            continue;
+        }
+        failures++;
         check_failure("brim_loader_next", status);
         if (failures > most_failures()) {
             wrong("brim_loader_next failed again: %s: %s", brim_status_name(status), brim_detail());
