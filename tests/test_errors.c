@@ -721,7 +721,10 @@ static void test_file_cut_short(void **state) {
         }
         assert_int_equal(stats_of(&session).skipped, 5);
         brim_failure failure = BRIM_FAILURE_INIT;
-        assert_int_equal(brim_loader_read_error(session.loader, 0, &failure), BRIM_OK);
+        /* what workers made ahead of the seeks counts too, so the first may not be kept any more */
+        assert_int_equal(
+            brim_loader_read_error(session.loader, stats_of(&session).errors - 1, &failure),
+            BRIM_OK);
         assert_non_null(strstr(failure.text, "cut.npy"));
         log_free(&log);
         session_close(&session);

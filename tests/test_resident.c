@@ -510,7 +510,7 @@ static void lose_copies(const char *text, struct digest wanted, bool while_uploa
     await_state(loader, true, BRIM__SLOT_READY, 2);
     begin_losing(loader);
     lose(true);
-    assert_true(brim__resident_revoke(loader, session.kind, UINT64_MAX) > 0);
+    assert_true(brim__resident_revoke(loader, session.kind, UINT64_MAX, true) > 0);
     assert_int_equal(brim_loader_seek(loader, 0, 0), BRIM_OK);
     await_state(loader, true, BRIM__SLOT_READY, 2);
     pthread_mutex_lock(&careless.lock);
@@ -566,7 +566,7 @@ static void test_two_losses_are_told_once(void **state) {
         begin_losing(loader);
         lose(true);
         if (kept) {
-            assert_true(brim__resident_revoke(loader, session.kind, UINT64_MAX) > 0);
+            assert_true(brim__resident_revoke(loader, session.kind, UINT64_MAX, true) > 0);
         }
         assert_int_equal(brim_loader_seek(loader, 0, 0), BRIM_OK);
         await_state(loader, true, BRIM__SLOT_READY, 2);

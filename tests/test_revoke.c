@@ -34,7 +34,8 @@ struct holder {
     bool lies; /* says that it gave, and gives nothing */
 };
 
-static uint64_t give(void *user, brim_memory kind, uint64_t wanted) {
+static uint64_t give(void *user, brim_memory kind, uint64_t wanted, bool firmly) {
+    (void)firmly;
     struct holder *holder = user;
     assert_int_equal(kind, holder->kind);
     uint64_t given = 0;
@@ -425,7 +426,8 @@ static void nobody_snatches_what_was_given_up(void **state) {
 /* Removing a holder waits for the thread that is inside its function. */
 static _Atomic int inside; /* 0: not yet, 1: inside, 2: may leave, 3: left */
 
-static uint64_t linger(void *user, brim_memory kind, uint64_t wanted) {
+static uint64_t linger(void *user, brim_memory kind, uint64_t wanted, bool firmly) {
+    (void)firmly;
     assert_int_equal(kind, BRIM_MEMORY_HOST);
     brim__budget_return(user, BRIM_MEMORY_HOST, wanted);
     atomic_store(&inside, 1);

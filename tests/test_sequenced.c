@@ -833,8 +833,8 @@ static void test_nothing_but_bad_samples(void **state) {
     }
 }
 
-/* The samples [from, to) are bad. */
-static uint64_t bad_from, bad_to;
+/* The samples [bad_from, bad_to) are bad; changed while workers make samples ahead. */
+static _Atomic uint64_t bad_from, bad_to;
 static int read_some_bad(void *user, const brim_call *call, brim_value *outputs, size_t count,
                          char *why, size_t why_bytes) {
     if (call->sample >= bad_from && call->sample < bad_to) {

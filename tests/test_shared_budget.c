@@ -218,7 +218,8 @@ struct holder {
     uint64_t held;
 };
 
-static uint64_t give(void *user, brim_memory kind, uint64_t wanted) {
+static uint64_t give(void *user, brim_memory kind, uint64_t wanted, bool firmly) {
+    (void)firmly;
     struct holder *holder = user;
     const uint64_t given = brim__min(wanted, holder->held);
     holder->held -= given;

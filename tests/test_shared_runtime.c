@@ -100,7 +100,8 @@ struct holder {
 };
 
 /* Page-locked memory is host memory too, and goes with it. */
-static uint64_t give(void *user, brim_memory kind, uint64_t wanted) {
+static uint64_t give(void *user, brim_memory kind, uint64_t wanted, bool firmly) {
+    (void)firmly;
     struct holder *holder = user;
     const uint64_t given = wanted < holder->held[kind] ? wanted : holder->held[kind];
     holder->held[kind] -= given;

@@ -320,6 +320,53 @@ static void test_what_is_lent_and_the_minimum_stay(void **state) {
     brim_runtime_free(runtime);
 }
 
+/* All slots of the loader hold batches that are made and not lent. */
+static void await_all_ready(brim_loader *loader) {
+    const uint64_t deadline = brim__now() + PATIENCE_NS;
+    for (bool ready = false; !ready;) {
+        assert_true(brim__now() < deadline);
+        sleep_ns(1000000);
+        brim__lock(&loader->mutex);
+        ready = brim__ring_count(loader->last, BRIM__SLOT_READY) == loader->last->count;
+        brim__unlock(&loader->mutex);
+    }
+}
+
+/* What a sequencer has made ahead goes too, if another loader's minimum needs the memory: it is
+ * made again from the batch after the last one lent. */
+static void test_sequenced_batches_give_way_to_a_minimum(void **state) {
+    (void)state;
+    static const char *const texts[] = {
+        "zip (npy $/a.npy $/b.npy name=image) (npy $/labels.npy name=label) | repeat 8 | "
+        "filter 'label!=3' | cast float32 on=image | batch 48",
+        "zip (npy $/a.npy $/b.npy name=image) (npy $/labels.npy name=label) | repeat 8 | "
+        "filter 'label!=3' | shuffle buffer=64KiB | cast float32 on=image | batch 96 micro=48",
+    };
+    for (size_t t = 0; t < sizeof texts / sizeof texts[0]; t++) {
+        char text[TEXT_BYTES];
+        expand(texts[t], text);
+        brim_open_options a = open_options("training");
+        const brim_open_options b = open_options("validation");
+        a.slots = SLOTS;
+        a.growth = BRIM_GROWTH_FIXED;
+        brim_runtime *runtime = make_runtime(1, plan_alone(1, text, &a).planned_bytes);
+        struct session training = open_on(runtime, text, &a);
+        struct digest digest = { 0 };
+        assert_int_equal(stats_of(training.loader).slots, SLOTS);
+        take_batches(&training, 1, digest_batch, &digest);
+        await_all_ready(training.loader);
+        struct session validation = open_on(runtime, images, &b); /* which must succeed */
+        assert_in_range(stats_of(training.loader).slots, 2, SLOTS - 1);
+        check_budget(runtime);
+        take_burst(validation.loader);
+        take_batches(&training, 2, digest_batch, &digest);
+        assert_same(digest, first_batches(text, 3));
+        brim_loader_close(validation.loader);
+        brim_loader_close(training.loader);
+        brim_runtime_free(runtime);
+    }
+}
+
 /* Both in use: each keeps what it has, and gets more as soon as the other is idle. */
 static void test_those_in_use_keep_what_they_have(void **state) {
     (void)state;
@@ -485,6 +532,7 @@ int main(void) {
         cmocka_unit_test(test_workers_go_to_those_who_wait),
         cmocka_unit_test(test_memory_of_the_idle_moves_and_comes_back),
         cmocka_unit_test(test_what_is_lent_and_the_minimum_stay),
+        cmocka_unit_test(test_sequenced_batches_give_way_to_a_minimum),
         cmocka_unit_test(test_those_in_use_keep_what_they_have),
         cmocka_unit_test(test_threads_come_before_slots),
         cmocka_unit_test(test_memory_on_devices_moves),

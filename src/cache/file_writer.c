@@ -389,9 +389,10 @@ static uint64_t put_away(struct brim__file_tier *tier, bool drain) {
     return bytes;
 }
 
-static uint64_t revoke(void *holder, brim_memory kind, uint64_t wanted) {
+static uint64_t revoke(void *holder, brim_memory kind, uint64_t wanted, bool firmly) {
     (void)kind;   /* nothing else is elastic */
     (void)wanted; /* part of a ring cannot be freed */
+    (void)firmly;
     return put_away(holder, false);
 }
 

@@ -268,8 +268,9 @@ static uint64_t free_segments(struct brim__cache_segment *segment) {
     return bytes;
 }
 
-uint64_t brim__space_revoke(void *holder, brim_memory kind, uint64_t wanted) {
-    (void)kind; /* nothing else is elastic */
+uint64_t brim__space_revoke(void *holder, brim_memory kind, uint64_t wanted, bool firmly) {
+    (void)kind;   /* nothing else is elastic */
+    (void)firmly; /* all of it is soon made again */
     struct brim__tier *tier = holder;
     struct brim__cache_extent *extents = NULL;
     struct brim__cache_segment *segments = NULL;

@@ -121,7 +121,7 @@ void brim__space_init(struct brim__tier *tier);
 /* No thread is inside any more, and revoke will not be called. */
 void brim__space_fini(struct brim__tier *tier);
 /* A brim__revoke, whose holder is the tier. */
-uint64_t brim__space_revoke(void *holder, brim_memory kind, uint64_t wanted);
+uint64_t brim__space_revoke(void *holder, brim_memory kind, uint64_t wanted, bool firmly);
 
 /* Without the mutex: whether there is certainly no room now for an entry of `stride`. */
 bool brim__space_is_full(struct brim__tier *tier, uint64_t stride);

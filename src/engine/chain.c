@@ -162,27 +162,28 @@ static uint64_t revoke_scratch(brim_loader *loader, uint64_t wanted) {
 }
 
 /* What a kind of memory is for: a device ring has little on the host, and gives it last. */
-static uint64_t revoke_rings(brim_loader *loader, brim_memory kind, uint64_t wanted, bool device) {
+static uint64_t revoke_rings(brim_loader *loader, brim_memory kind, uint64_t wanted, bool device,
+                             bool firmly) {
     uint64_t freed = 0;
     for (uint32_t i = 0; freed < wanted && i < loader->ring_count; i++) {
         struct brim__ring *ring = &loader->ring[i];
         if ((ring->memory == BRIM__RING_DEVICE) == device) {
-            freed += brim__ring_revoke(loader, ring, kind, wanted - freed);
+            freed += brim__ring_revoke(loader, ring, kind, wanted - freed, firmly);
         }
     }
     return freed;
 }
 
-uint64_t brim__chain_revoke(void *holder, brim_memory kind, uint64_t wanted) {
+uint64_t brim__chain_revoke(void *holder, brim_memory kind, uint64_t wanted, bool firmly) {
     brim_loader *loader = holder;
     brim__lock(&loader->mutex);
     loader->revoking = true; /* what is freed is not claimed again meanwhile */
-    uint64_t freed = revoke_rings(loader, kind, wanted, false);
+    uint64_t freed = revoke_rings(loader, kind, wanted, false, firmly);
     if (kind == BRIM_MEMORY_HOST && freed < wanted) {
         freed += revoke_scratch(loader, wanted - freed);
     }
     if (freed < wanted) {
-        freed += revoke_rings(loader, kind, wanted - freed, true);
+        freed += revoke_rings(loader, kind, wanted - freed, true, firmly);
     }
     loader->revoking = false;
     brim__loader_note_lacking(loader);

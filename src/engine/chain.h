@@ -53,6 +53,6 @@ void brim__chain_recall(brim_loader *loader, uint64_t ticket);
 void brim__chain_abandon(brim_loader *loader);
 
 /* A brim__revoke. Takes the locks itself. */
-uint64_t brim__chain_revoke(void *holder, brim_memory kind, uint64_t wanted);
+uint64_t brim__chain_revoke(void *holder, brim_memory kind, uint64_t wanted, bool firmly);
 
 #endif

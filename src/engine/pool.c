@@ -242,8 +242,9 @@ static void note_lacking(brim_runtime *runtime) {
     brim__unlock(&runtime->pool);
 }
 
-uint64_t brim__pool_revoke(void *holder, brim_memory kind, uint64_t wanted) {
-    (void)kind; /* nothing else is elastic */
+uint64_t brim__pool_revoke(void *holder, brim_memory kind, uint64_t wanted, bool firmly) {
+    (void)kind;   /* nothing else is elastic */
+    (void)firmly; /* all of it is soon made again */
     brim_runtime *runtime = holder;
     uint64_t freed = 0;
     while (freed < wanted) {

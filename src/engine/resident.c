@@ -127,8 +127,9 @@ void brim__resident_withdraw(brim_loader *loader, const struct brim__slot *from)
     }
 }
 
-uint64_t brim__resident_revoke(void *holder, brim_memory kind, uint64_t wanted) {
-    (void)kind; /* nothing else is elastic */
+uint64_t brim__resident_revoke(void *holder, brim_memory kind, uint64_t wanted, bool firmly) {
+    (void)kind;   /* nothing else is elastic */
+    (void)firmly; /* all of it is soon made again */
     brim_loader *loader = holder;
     struct brim__uploader *uploader = loader->uploader;
     brim__lock(&loader->mutex);

@@ -42,6 +42,6 @@ void brim__resident_stop(brim_loader *loader);
 void brim__resident_stats(const brim_loader *loader, brim_cache_stats *stats);
 
 /* A brim__revoke; the holder is the loader. */
-uint64_t brim__resident_revoke(void *holder, brim_memory kind, uint64_t wanted);
+uint64_t brim__resident_revoke(void *holder, brim_memory kind, uint64_t wanted, bool firmly);
 
 #endif

@@ -276,8 +276,10 @@ static bool await_victim(brim_loader *loader, const struct brim__ring *ring) {
 }
 
 uint64_t brim__ring_revoke(brim_loader *loader, struct brim__ring *ring, brim_memory kind,
-                           uint64_t wanted) {
+                           uint64_t wanted, bool firmly) {
     const uint64_t bytes = brim__ring_slot_bytes(loader, ring, kind);
+    const struct brim__ring_role *maker = loader->batches->role;
+    bool may_go_back = firmly && ring->made_once;
     uint64_t freed = 0;
     if (bytes == 0) {
         return 0;
@@ -295,6 +297,9 @@ uint64_t brim__ring_revoke(brim_loader *loader, struct brim__ring *ring, brim_me
         if (victim != NULL && victim->state == BRIM__SLOT_FREE) {
             brim__ring_give_up(loader, victim);
             freed += bytes;
+        } else if (may_go_back) {
+            may_go_back = false;
+            (void)maker->go_back(loader);
         } else if (!await_victim(loader, ring)) {
             break;
         }

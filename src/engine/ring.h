@@ -145,6 +145,9 @@ enum brim__ring_memory {
 struct brim__ring_role {
     bool (*turn)(struct brim_loader *loader, bool is_next);
     void (*retry)(struct brim_loader *loader);
+    /* of what cannot be made again by itself: drops all that is not lent, to be made again from
+     * where the loader stands. False: that is not possible, or not now */
+    bool (*go_back)(struct brim_loader *loader);
     bool quick; /* a turn is over at once: `next` does it whatever the workers do */
 };
 
@@ -212,9 +215,10 @@ brim_status brim__ring_firm_up(struct brim_loader *loader, struct brim__ring *ri
 void brim__ring_soften(struct brim_loader *loader, struct brim__ring *ring);
 /* A slot's memory goes, and with it the mark of an elastic one. */
 void brim__ring_give_up(struct brim_loader *loader, struct brim__slot *slot);
-/* Bytes of a kind given up: free slots, then those furthest ahead. */
+/* Bytes of a kind given up: free slots, then those furthest ahead. firmly: if these cannot be made
+ * again one by one, what all rings hold and is not lent, where that can be made again. */
 uint64_t brim__ring_revoke(struct brim_loader *loader, struct brim__ring *ring, brim_memory kind,
-                           uint64_t wanted);
+                           uint64_t wanted, bool firmly);
 /* Slots above the minimum that brim__ring_revoke would give at once, without waiting for the
  * user or the user's code. */
 uint32_t brim__ring_spare(const struct brim_loader *loader, const struct brim__ring *ring);

@@ -87,7 +87,8 @@ void brim__pool_wake(brim_runtime *runtime);
 void brim__pool_enter(brim_runtime *runtime, struct brim_loader *loader);
 /* Takes the loader off; returns when no worker is inside it. */
 void brim__pool_leave(brim_runtime *runtime, struct brim_loader *loader);
-uint64_t brim__pool_revoke(void *holder, brim_memory kind, uint64_t wanted); /* a brim__revoke */
+uint64_t brim__pool_revoke(void *holder, brim_memory kind, uint64_t wanted,
+                           bool firmly); /* a brim__revoke */
 void brim__pool_stop(brim_runtime *runtime);
 /* Workers whose stack suits a plan. */
 static inline uint32_t brim__pool_suited(brim_runtime *runtime, bool callback) {

@@ -477,7 +477,24 @@ static void retry(brim_loader *loader) {
     }
 }
 
-const struct brim__ring_role brim__sequencer_role = { .turn = turn, .retry = retry };
+/* What has failed waits for `next`, and a stream would have to be read once more. */
+static bool go_back(brim_loader *loader) {
+    const struct brim__sequencer *sequencer = loader->sequencer;
+    while (sequencer->running && !loader->plan->callback) { /* a callback may take long */
+        brim__loader_wait(loader, UINT64_MAX);
+    }
+    if (sequencer->running || loader->plan->sequence.stream || loader->closing ||
+        sequencer->failed != BRIM__FAILED_NOTHING || sequencer->phase == BRIM__SPENT ||
+        loader->batches->error.status != BRIM_OK) {
+        return false;
+    }
+    begin_again(loader);
+    return true;
+}
+
+const struct brim__ring_role brim__sequencer_role = { .turn = turn,
+                                                      .retry = retry,
+                                                      .go_back = go_back };
 
 /* ---------------------------------------------------- beginning and ending */
 

@@ -23,8 +23,9 @@
 
 /* Gives back elastic memory worth at least `wanted` bytes of a kind if it can (uncharging it),
  * waiting only for samples in progress. Returns the bytes given back. It is called only for kinds
- * of which its budget has elastic memory. */
-typedef uint64_t brim__revoke(void *holder, brim_memory kind, uint64_t wanted);
+ * of which its budget has elastic memory. firmly: for a firm charge, or because the program asked;
+ * else what is costly to make again may stay. */
+typedef uint64_t brim__revoke(void *holder, brim_memory kind, uint64_t wanted, bool firmly);
 
 /* A tree's root, given up by brim__budget_unref. limits: one for each kind.
  * BRIM_STATUS_BUDGET if the host limit cannot hold the root itself. */

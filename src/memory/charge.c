@@ -290,14 +290,14 @@ static brim_budget *pick_holder(brim_budget *top, brim_memory kind,
 
 /* Calls the holder with the lock released. A holder that gave nothing is not asked again in this
  * round. */
-static uint64_t ask(brim_budget *node, brim_memory kind, uint64_t wanted) {
+static uint64_t ask(brim_budget *node, brim_memory kind, uint64_t wanted, bool firmly) {
     struct brim__tree *tree = node->tree;
     const uint64_t before = node->counts[kind].sum_elastic;
     brim__revoke *const revoke = node->revoke;
     void *const holder = node->holder;
     node->inside = true;
     brim__unlock(&tree->lock);
-    const uint64_t given = revoke(holder, kind, wanted);
+    const uint64_t given = revoke(holder, kind, wanted, firmly);
     brim__lock(&tree->lock);
     node->inside = false;
     brim__broadcast(&tree->left);
@@ -331,7 +331,8 @@ static bool collect(const struct brim__request *request, const struct brim__refu
     if (holder == NULL || (!firmly && holder->yields == BRIM__YIELDS_LAST)) {
         return false;
     }
-    ask(holder, request->kind, brim__min(refusal->missing, gain(holder, request, refusal->by)));
+    ask(holder, request->kind, brim__min(refusal->missing, gain(holder, request, refusal->by)),
+        firmly);
     return true;
 }
 
@@ -471,7 +472,7 @@ uint64_t brim__budget_revoke(brim_budget *budget, brim_memory kind, uint64_t wan
     brim_budget *node;
     begin_collecting(tree);
     while (given < wanted && (node = pick_holder(budget, kind, NULL)) != NULL) {
-        given += ask(node, kind, wanted - given);
+        given += ask(node, kind, wanted - given, true);
         node->asked = tree->round;
     }
     end_collecting(tree);
