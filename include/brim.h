@@ -839,7 +839,7 @@ typedef struct brim_open_options {
     uint32_t world;          /* ... of `world`; 0 counts as 1 */
     uint32_t hold;           /* batches lent at a time, the requested one included; 0 counts as 1 */
     int32_t threads;         /* at most this many workers; BRIM_THREADS_AUTO: the runtime's */
-    uint32_t slots;          /* most slots; 0: as planned */
+    uint32_t slots;          /* most slots that are planned; 0: as memory allows */
     brim_growth growth;      /* of host, page-locked and device memory */
     brim_device device_kind; /* where batches are delivered */
     uint32_t device_index;

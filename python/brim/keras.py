@@ -54,6 +54,7 @@ Names = str | Sequence[str] | Mapping[str, str]
 
 _LOOK = 2  # batches of a pass that was only a look
 _NEAR = 3  # callers among which the generator is looked for
+_DEPTH = 6  # and the iterator of an epoch of Keras
 _AHEAD = 16  # batches that a backend takes before it has worked on those before them
 
 _opening = opening_by(need_host, least=AHEAD, who="Keras")
@@ -183,10 +184,27 @@ class Dataset(Opened, keras.utils.PyDataset):
     @property
     def num_batches(self) -> int | None:
         """Batches of a pass; None: without end."""
+        if self._ragged is not None:
+            self._need_hold(sys._getframe(1))
         return self._source.batches if self._cut is None else self._cut
 
     def __len__(self) -> int:
         return len(self._core)
+
+    def _need_hold(self, frame: FrameType | None) -> None:
+        """TensorFlow takes all batches of one execution before it lets go of the first. Refuses
+        that where `hold` is less, before the first batch: in the middle copies may not fit."""
+        for _ in range(_DEPTH):
+            if frame is None:
+                return
+            steps = getattr(frame.f_locals.get("self"), "steps_per_execution", 1)
+            if isinstance(steps, int) and steps > 1 and self._core.hold < steps + AHEAD - 1:
+                raise ValueError(
+                    f"hold={self._core.hold}: Keras on TensorFlow with steps_per_execution={steps} "
+                    f"may have {steps + AHEAD - 1} batches when it gets the next one, that one "
+                    f"included; open with hold={steps + AHEAD - 1} or more"
+                )
+            frame = frame.f_back
 
     def __getitem__(self, index: int) -> tuple[Any, ...]:
         """The next batch, whatever the index."""

@@ -92,10 +92,16 @@ void brim_py_loader_looked(LoaderObject *self) {
     }
 }
 
+/* What one more batch takes. */
+static uint64_t slot_bytes(const LoaderObject *self) {
+    const brim_plan_info *const info = brim_plan_get(brim_loader_plan(self->loader));
+    return info->device_slot_bytes > 0 ? info->device_slot_bytes : info->slot_bytes;
+}
+
 /* `more` is said after the library's text. */
 static PyObject *raise_with(LoaderObject *self, brim_status status, const char *more) {
     char text[DETAIL];
-    brim_failure failure = BRIM_FAILURE_INIT;
+    brim_failure failure = BRIM_FAILURE_INIT, mine = BRIM_FAILURE_INIT;
     if (self->closing) {
         PyErr_SetString(brim_py_closed_error, "the loader was closed by another thread");
         return NULL;
@@ -103,17 +109,25 @@ static PyObject *raise_with(LoaderObject *self, brim_status status, const char *
     if (brim_loader_read_failure(self->loader, &failure) != BRIM_OK) {
         return brim_py_raise(status);
     }
+    if (brim_failure_read(&mine) == BRIM_OK && strcmp(mine.text, failure.text) == 0) {
+        failure = mine; /* with what it says of memory */
+    }
+    if (status == BRIM_STATUS_HELD && self->copies && failure.wanted_bytes == 0) {
+        failure.wanted_bytes = slot_bytes(self);
+    }
     snprintf(text, sizeof text, "%s%s", failure.text, more);
     return brim_py_raise_failure(status, &failure, text);
 }
 
 PyObject *brim_py_loader_raise(LoaderObject *self, brim_status status) {
-    char more[256] = "";
+    char more[384] = "";
     if (status == BRIM_STATUS_HELD && self->copies) {
         snprintf(more, sizeof more,
-                 " (%zd batches and copies of batches are held, and another copy does not fit; "
-                 "release some and ask again, also with a new loop: no batch is lost)",
-                 self->lending->lent + self->lending->copies);
+                 " (%zd batches and copies of batches are held, and another copy of %.1f MiB does "
+                 "not fit the budget; a variable of an earlier loop may still refer to one: del it "
+                 "and ask again, also with a new loop: no batch is lost)",
+                 self->lending->lent + self->lending->copies,
+                 (double)slot_bytes(self) / (1024 * 1024));
     } else if (status == BRIM_STATUS_HELD) {
         snprintf(more, sizeof more,
                  " (a variable of an earlier loop may still refer to one: del it)");

@@ -85,6 +85,7 @@ class Torch(support.Case):
                         for x, _ in iterator:
                             kept.append(x)
                     self.assertIn("epoch 0 step 0, epoch 0 step 1", str(caught.exception))
+                    self.assertGreaterEqual(caught.exception.wanted, plan.slot_bytes)
                     self.assertEqual(len(kept), 2 + more)
                     self.assertEqual(loader.stats()["copies"], max(more - 1, 0))
                     for step, x in enumerate(kept):
@@ -100,13 +101,17 @@ class Torch(support.Case):
                 loader.close()
 
     def test_a_list_of_all(self) -> None:
+        """slots= bounds what is made ahead, not what is copied."""
         data = brim.arrays(x=X, label=LABEL).batch(BATCH, remainder="keep")
-        loader = brim.torch.loader(data, runtime=self.runtime("64MiB"))
-        self.addCleanup(loader.close)
-        with self.assertWarnsRegex(brim.HoldWarning, "hold=10 would avoid"):
-            kept = list(loader)
-        self.assertTrue(numpy.array_equal(torch.cat([x for x, _ in kept]).numpy(), X))
-        self.assertEqual(loader.stats()["copies"], 8)
+        for slots in (0, 2, 3):
+            with self.subTest(slots=slots):
+                loader = brim.torch.loader(data, runtime=self.runtime("64MiB"), slots=slots)
+                self.assertIn(loader.plan.slots, (slots or loader.plan.slots,))
+                with self.assertWarnsRegex(brim.HoldWarning, "hold=10 would avoid"):
+                    kept = list(loader)
+                self.assertTrue(numpy.array_equal(torch.cat([x for x, _ in kept]).numpy(), X))
+                self.assertEqual(loader.stats()["copies"], 8)
+                loader.close()
 
     def test_the_end_needs_no_third_slot(self) -> None:
         data = brim.arrays(x=X[:32], label=LABEL[:32]).batch(BATCH)

@@ -184,6 +184,20 @@ class Lightning(Trainers):
                 self.trainer(max_epochs=1).fit(module, *loaders)
             self.assertEqual(module.seen, [])
 
+    def test_a_sized_loader_beside_an_unsized_one(self) -> None:
+        """Evaluating both, Lightning looks ahead in both."""
+        module = self.module()
+        module.validation_step = lambda batch, index, dataloader_idx=0: None
+        for hold in (2, 3):
+            loaders = self.rows(LONG, hold=hold), self.rows(LONG, known=False, hold=3)
+            if hold == 2:
+                with self.assertRaisesRegex(ValueError, "hold=2: Lightning .*hold=3 or more"):
+                    self.trainer().validate(module, loaders, verbose=False)
+                self.assertEqual(loaders[0].stats()["batches"], 0)
+            else:
+                self.trainer().validate(module, loaders, verbose=False)
+                self.assertEqual([loader.stats()["copies"] for loader in loaders], [0, 0])
+
     def test_checkpoints_hold_the_place(self) -> None:
         keep = lightning.pytorch.callbacks.ModelCheckpoint(
             self.folder, every_n_train_steps=17, save_top_k=-1

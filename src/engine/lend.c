@@ -43,17 +43,23 @@ static brim_status refuse(const brim_loader *loader, const char *why) {
         length += wrote > 0 ? (size_t)wrote : 0;
     }
     if (loader->beyond > 0) {
-        snprintf(beyond, sizeof beyond, " with beyond=%u", loader->beyond);
+        snprintf(beyond, sizeof beyond, " with %u beyond it", loader->beyond);
     }
+    const struct brim__lack lack = *brim__lack(); /* of the memory that was refused */
     if (why != NULL) {
         snprintf(allowed, sizeof allowed, "and one beyond hold=%u does not fit (%s)", loader->hold,
                  why);
     } else {
         snprintf(allowed, sizeof allowed, "as many as hold=%u%s allows", loader->hold, beyond);
     }
-    return brim__fail(BRIM_STATUS_HELD,
-                      "%u batch%s held, %s: %s; release one, copy it, or open with a larger hold",
-                      loader->lent, loader->lent == 1 ? " is" : "es are", allowed, names);
+    const brim_status status =
+        brim__fail(BRIM_STATUS_HELD,
+                   "%u batch%s held, %s: %s; release one, copy it, or open with a larger hold",
+                   loader->lent, loader->lent == 1 ? " is" : "es are", allowed, names);
+    if (why != NULL) {
+        *brim__lack() = lack;
+    }
+    return status;
 }
 
 bool brim__lend_is_begun(const brim_loader *loader) {

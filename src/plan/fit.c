@@ -166,8 +166,15 @@ static void need_device(brim_plan *plan) {
     info->planned_pinned_bytes = info->minimum_pinned_bytes;
 }
 
+/* slots= bounds what is planned. A batch that is lent beyond `hold` has a slot of its own, so there
+ * are records for as many more. */
+static uint32_t not_planned(const brim_plan_info *info, const brim_open_options *options) {
+    const uint32_t lent = info->hold + options->beyond;
+    return options->slots != 0 && lent > options->slots ? lent - options->slots : 0;
+}
+
 /* Finds how much of these is available; false: the need does not fit. */
-static bool fit_device(brim_plan *plan, char *reason) {
+static bool fit_device(brim_plan *plan, const struct brim__plan_request *request, char *reason) {
     brim_plan_info *info = &plan->info;
     const struct brim__device_layout *on_device = &plan->on_device;
     const uint64_t device = brim__budget_available(plan->budget, on_device->kind);
@@ -181,7 +188,8 @@ static bool fit_device(brim_plan *plan, char *reason) {
         return false;
     }
     uint64_t left = device - info->minimum_device_bytes;
-    while (info->device_slots < plan->device_slot_cap && on_device->slot_bytes <= left) {
+    const uint32_t most_slots = plan->device_slot_cap - not_planned(info, request->options);
+    while (info->device_slots < most_slots && on_device->slot_bytes <= left) {
         info->device_slots++;
         left -= on_device->slot_bytes;
         info->planned_device_bytes += on_device->slot_bytes;
@@ -299,7 +307,8 @@ static brim_status count_slots(brim_plan *plan, const struct brim__plan_request 
     /* records for the most slots that are possible, so that the minimum does not depend on threads;
      * slots= counts those that are lent */
     const uint32_t more = (uint32_t)brim__max(MORE_SLOTS, options->beyond);
-    const uint32_t lent_cap = options->slots != 0 ? options->slots : info->hold + 1 + more;
+    const uint32_t lent_cap =
+        options->slots != 0 ? options->slots + not_planned(info, options) : info->hold + 1 + more;
     if (plan->on_device.used) {
         info->minimum_slots = STAGING;
         info->minimum_device_slots = lent_from;
@@ -394,7 +403,9 @@ static void spend_rest(brim_plan *plan, const struct brim__plan_request *request
     /* small slots are made only for as many workers as there are */
     const bool chosen = !plan->on_device.used && request->options->slots != 0;
     const uint32_t small = chosen ? 0 : more_if_small(info);
-    const uint32_t most = plan->slot_cap - small + (uint32_t)brim__min(small, plan->thread_cap);
+    const uint32_t lent_only = plan->on_device.used ? 0 : not_planned(info, request->options);
+    const uint32_t most =
+        plan->slot_cap - lent_only - small + (uint32_t)brim__min(small, plan->thread_cap);
     uint64_t pinned = pinned_left(plan);
     while (info->slots < most && info->slot_bytes <= brim__min(left, pinned)) {
         info->slots++;
@@ -441,7 +452,7 @@ brim_status brim__plan_fit(brim_plan *plan, const struct brim__plan_request *req
     if (!info->fits) {
         explain(plan, amounts.needed, amounts.available, reason);
     } else if (plan->on_device.used) {
-        info->fits = fit_device(plan, reason);
+        info->fits = fit_device(plan, request, reason);
     }
     if (info->fits) {
         spend_rest(plan, request, &amounts);
