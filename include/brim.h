@@ -96,10 +96,12 @@ template <typename T> static inline T brim__init_threads() {
     return made;
 }
 }
+#define BRIM__ENUM               : int /* every number, also of a newer library, is a value of it */
 #define BRIM__INIT(type)         brim__init<type>()
 #define BRIM__INIT_THREADS(type) brim__init_threads<type>()
 extern "C" {
 #else
+#define BRIM__ENUM
 #define BRIM__INIT(type) \
     { .size = sizeof(type) }
 #define BRIM__INIT_THREADS(type) \
@@ -148,7 +150,7 @@ extern "C" {
     X(BRIM_STATUS_BUSY, 21, "in use by another process")
 
 /* What a call returns. */
-typedef enum brim_status {
+typedef enum brim_status BRIM__ENUM {
 #define X(name, number, text) name = number,
     BRIM_STATUSES(X)
 #undef X
@@ -158,8 +160,9 @@ typedef enum brim_status {
 BRIM_API const char *brim_status_name(brim_status status);
 BRIM_API const char *brim_status_text(brim_status status);
 
-/* The calling thread's last failure in words; "" before the first. Valid until
- * the next failing call on this thread. */
+/* The calling thread's last failure in words; "" before the first. Valid until the next call on this
+ * thread: also a call that succeeds may have met a failure. Every status but BRIM_OK counts, so
+ * BRIM_STATUS_END and BRIM_STATUS_TIMEOUT too. */
 BRIM_API const char *brim_detail(void);
 
 /* The version of the library that is loaded: "0.1.0", and as BRIM_VERSION_NUMBER. */
@@ -188,13 +191,13 @@ BRIM_API uint32_t brim_version_number(void);
     X(C128, complex128, 15, 16)
 
 /* The type of an element. */
-typedef enum brim_dtype {
+typedef enum brim_dtype BRIM__ENUM {
 #define X(name, text, number, bytes) BRIM_DTYPE_##name = number,
     BRIM_DTYPES(X)
 #undef X
 } brim_dtype;
 
-BRIM_API const char *brim_dtype_name(brim_dtype dtype); /* "float32" */
+BRIM_API const char *brim_dtype_name(brim_dtype dtype); /* "float32"; "unknown" */
 BRIM_API size_t brim_dtype_bytes(brim_dtype dtype);     /* 0 if unknown */
 
 #define BRIM_MAX_RANK   8  /* dimensions of a field, with the batch's */
@@ -202,7 +205,7 @@ BRIM_API size_t brim_dtype_bytes(brim_dtype dtype);     /* 0 if unknown */
 
 /* Whether all samples of a field have one shape. Ragged fields differ in their first dimension, up
  * to a bound; text and bytes are ragged uint8. */
-typedef enum brim_form {
+typedef enum brim_form BRIM__ENUM {
     BRIM_FORM_DENSE = 0,  /* all have one shape */
     BRIM_FORM_RAGGED = 1, /* as many elements as the sample has */
     BRIM_FORM_TEXT = 2,   /* UTF-8, without a zero at its end */
@@ -218,19 +221,21 @@ typedef enum brim_form {
  * answers that mean success: BRIM_ANSWER_DONE, BRIM_ANSWER_SAMPLE, or both. BRIM_ANSWER_STOP stops.
  * Every other number counts as BRIM_ANSWER_BAD. A callback with the parameter `why` may write the
  * reason of a failure there. */
-typedef enum brim_answer {
+typedef enum brim_answer BRIM__ENUM {
     BRIM_ANSWER_STOP = -2,  /* stop: the brim_loader_next that would return this batch fails with
                               BRIM_STATUS_STOPPED, whatever on_error says, and the next call tries
-                              again. A callback that was asked whether to continue ends the call in
+                              again. When a pipeline is planned or opened, that call fails with
+                              BRIM_STATUS_STOPPED. A callback that was asked whether to continue ends the call in
                               progress with BRIM_STATUS_INTERRUPTED. */
     BRIM_ANSWER_BAD = -1,   /* this sample or batch is bad: BRIM_STATUS_CALLBACK. on_error decides
                               what a bad sample does: fail, skip or replace. */
     BRIM_ANSWER_DONE = 0,   /* done, continue; from a callback that gives samples: there is none */
-    BRIM_ANSWER_SAMPLE = 1, /* from a callback that gives samples: here is one */
+    BRIM_ANSWER_SAMPLE = 1, /* from a callback that gives samples: here is one; of a filter: keep
+                              this sample (DONE: leave it out) */
 } brim_answer;
 
 /* How much a line of the log matters. */
-typedef enum brim_log_level {
+typedef enum brim_log_level BRIM__ENUM {
     BRIM_LOG_NOTE = 0,    /* what was found or done, such as a cache file that was reset */
     BRIM_LOG_WARNING = 1, /* works, but not as requested, such as a cache that stores nothing
                              more */
@@ -249,7 +254,7 @@ typedef void brim_log_callback(void *user, brim_log_level level, const char *tex
 
 /* Kinds of memory that a budget counts. Page-locked memory is host memory too, and
  * counts as both. */
-typedef enum brim_memory {
+typedef enum brim_memory BRIM__ENUM {
     BRIM_MEMORY_NONE = -1, /* of a device that does not exist */
     BRIM_MEMORY_HOST = 0,
     BRIM_MEMORY_PINNED = 1, /* page-locked host memory */
@@ -281,7 +286,7 @@ typedef struct brim_failure {
     char text[1024];    /* brim_detail() */
     /* The stage of the pipeline that failed: its number for brim_pipeline_read_stage, and its bytes
      * [begin, end) of the text. `at` is the byte that is wrong, or `begin`. The text is what was
-     * given to brim_pipeline_parse, or else brim_pipeline_text. */
+     * given to brim_pipeline_parse or brim_loader_open_text, or else brim_pipeline_text. */
     char stage[BRIM_NAME_BYTES];    /* "": none or unknown */
     char argument[BRIM_NAME_BYTES]; /* of the stage: wrong or missing; "": none */
     uint32_t stage_index;           /* BRIM_NO_STAGE: unknown */
@@ -289,18 +294,20 @@ typedef struct brim_failure {
     /* the data */
     char source[BRIM_SOURCE_BYTES]; /* the file, or "@name" of a binding; "": none */
     uint64_t sample;                /* its number as batches give it; BRIM_UNKNOWN */
-    uint64_t byte;                  /* of the file; BRIM_UNKNOWN */
-    uint64_t cause;                 /* what a callback gave brim_callback_cause; 0: none */
+    uint64_t byte;  /* of the file: the wrong one, or where its record begins; BRIM_UNKNOWN */
+    uint64_t cause; /* what a callback gave brim_callback_cause; 0: none */
     /* the memory, with BRIM_STATUS_BUDGET */
     brim_memory wanted_kind;
     uint64_t wanted_bytes;  /* that were refused; 0: unknown */
-    uint64_t minimum_bytes; /* smallest host limit that is enough: for a plan or a loader, to open
-                               alone; else of the budget that refused; 0: unknown */
+    uint64_t minimum_bytes; /* smallest host limit that is enough: for a plan or a loader, that of a
+                               runtime in which it opens alone (below a nested budget a little less
+                               may do); else of the budget that refused; 0: unknown */
     uint64_t minimum_pinned_bytes; /* smallest limit of page-locked memory that is enough; 0: none
                                       is needed, or it is unknown */
     uint64_t minimum_device_bytes; /* the same of the device */
-    int exact;             /* 0: refused before all was known; the true minimum may be larger */
-    int blocked;           /* 1: no limit is enough: the shared budget is locked by a stopped
+    int exact;   /* 1: minimum_bytes is exact. 0: refused before all was known, so the true
+                              minimum may be larger; or no plan was refused, but a charge or a limit */
+    int blocked; /* 1: no limit is enough: the shared budget is locked by a stopped
                               process, is damaged, or has the most runtimes that it can have */
     uint64_t others_bytes; /* what other processes use of a shared budget that had no room for
                               another process */
@@ -308,7 +315,8 @@ typedef struct brim_failure {
     brim_holder holder[BRIM_MAX_HOLDERS]; /* largest first */
 } brim_failure;
 #define BRIM_FAILURE_INIT BRIM__INIT(brim_failure)
-/* The calling thread's last failure. */
+/* The calling thread's last failure, of which brim_detail() is the text: to be read right after the
+ * call that failed. */
 BRIM_API brim_status brim_failure_read(brim_failure *failure);
 
 /* ---------------------------------------------------------------- budgets */
@@ -331,11 +339,12 @@ typedef struct brim_budget_info {
     uint64_t elastic;  /* the part of charged that gives way when memory is needed */
     uint64_t peak;     /* most of charged + reserved so far */
     uint32_t depth;    /* 0 for the runtime's own budget */
+    uint32_t unused;   /* 0 */
 } brim_budget_info;
 #define BRIM_BUDGET_INFO_INIT BRIM__INIT(brim_budget_info)
 
-/* A budget below `parent` with a limit (BRIM_UNLIMITED for none) and a minimum
- * that is set aside at once. Destroyed by brim_budget_free, which returns what is
+/* A budget below `parent` with a limit (BRIM_UNLIMITED for none; with 0 nothing can be charged) and
+ * a minimum that is set aside at once. `label` is not empty; a long one is cut. Destroyed by brim_budget_free, which returns what is
  * still charged to it. A parent may be freed before its children: its counts last
  * until the last child is freed. */
 BRIM_API brim_status brim_budget_new(brim_budget *parent, const char *label, uint64_t limit,
@@ -354,7 +363,8 @@ BRIM_API brim_status brim_budget_set(brim_budget *budget, brim_memory kind, uint
  * that is not enough, it fails with BRIM_STATUS_BUDGET; the detail names the budget that refused
  * and the holders, largest first. It waits only for samples in progress. */
 BRIM_API brim_status brim_budget_charge(brim_budget *budget, brim_memory kind, uint64_t bytes);
-/* Uncharges `bytes`, or all that is charged if that is less. */
+/* Uncharges `bytes`. If that is more than is charged, a mistake of the caller, all of it is
+ * uncharged; a debug build of the library aborts. */
 BRIM_API void brim_budget_uncharge(brim_budget *budget, brim_memory kind, uint64_t bytes);
 
 BRIM_API brim_status brim_budget_read(brim_budget *budget, brim_memory kind,
@@ -373,7 +383,7 @@ BRIM_API brim_status brim_budget_walk(brim_budget *budget, brim_memory kind,
  * needs one. */
 
 /* The kind of a device. */
-typedef enum brim_device {
+typedef enum brim_device BRIM__ENUM {
     BRIM_DEVICE_HOST = 0,
     BRIM_DEVICE_CUDA = 1,
     BRIM_DEVICE_OPENCL = 2,
@@ -456,6 +466,7 @@ typedef struct brim_usage {
     uint64_t shared_limit;
     uint64_t shared_used; /* by all processes, including their minimums */
     uint32_t processes;   /* that share it, including this one */
+    uint32_t unused;      /* 0 */
 } brim_usage;
 #define BRIM_USAGE_INIT BRIM__INIT(brim_usage)
 
@@ -480,7 +491,7 @@ BRIM_API void brim_keep_addresses(void);
 /* ------------------------------------------------------- table of stages */
 
 /* The kind of a stage. */
-typedef enum brim_room {
+typedef enum brim_room BRIM__ENUM {
     BRIM_ROOM_SOURCE = 0,
     BRIM_ROOM_ORDER = 1,
     BRIM_ROOM_TRANSFORM = 2,
@@ -489,7 +500,7 @@ typedef enum brim_room {
 } brim_room;
 
 /* The type of an argument. */
-typedef enum brim_type {
+typedef enum brim_type BRIM__ENUM {
     BRIM_TYPE_INTEGER = 0,
     BRIM_TYPE_REAL = 1,
     BRIM_TYPE_SIZE = 2,     /* bytes; takes KiB, MiB, GiB, kB, MB, GB */
@@ -541,7 +552,7 @@ BRIM_API const brim_argument_info *brim_stage_argument_at(const brim_stage_info 
 typedef struct brim_pipeline brim_pipeline;
 
 /* Which field of a brim_argument holds its value. */
-typedef enum brim_argument_kind {
+typedef enum brim_argument_kind BRIM__ENUM {
     BRIM_ARGUMENT_TEXT = 0, /* words, paths, choices, @names: as in a pipeline's text, unquoted */
     BRIM_ARGUMENT_INTEGER = 1,
     BRIM_ARGUMENT_REAL = 2,
@@ -616,7 +627,8 @@ BRIM_API brim_status brim_pipeline_read_value(const brim_pipeline *pipeline, siz
 BRIM_API const char *brim_nearest(const char *word, const char *const *names, size_t count);
 
 /* Writes the pipeline that reads a file, such as "idx train-images.gz", from the file's bytes and
- * name. BRIM_STATUS_UNSUPPORTED: no source is known that reads it. */
+ * name. BRIM_STATUS_UNSUPPORTED: no source is known that reads it. BRIM_STATUS_INVALID: it takes
+ * more bytes; the detail says how many. */
 BRIM_API brim_status brim_guess(const char *path, char *pipeline, size_t pipeline_bytes);
 
 /* ---------------------------------------------------------------- bindings
@@ -639,6 +651,7 @@ typedef struct brim_value {
     /* not dense: shape[0] and bytes of an input are this sample's; of an output they are the bound,
      * and the callback sets shape[0] to the length that it wrote */
     brim_form form;
+    uint32_t unused; /* 0 */
 } brim_value;
 
 /* Element `index` of the array of values that a callback was given. A callback must not change its
@@ -656,6 +669,7 @@ typedef struct brim_field_spec {
     int64_t shape[BRIM_MAX_RANK];
     uint64_t largest_bytes; /* bound for one sample; 0: the size of the shape */
     brim_form form;         /* not dense: shape[0] is the bound */
+    uint32_t unused;        /* must be 0 */
 } brim_field_spec;
 #define BRIM_FIELD_SPEC_INIT BRIM__INIT(brim_field_spec)
 
@@ -716,8 +730,9 @@ typedef int brim_flat_map_callback(void *user, const brim_call *call, uint64_t i
                                    brim_value *outputs, size_t output_count, char *why,
                                    size_t why_bytes);
 /* Gives the next sample of a stream. BRIM_ANSWER_SAMPLE: given. BRIM_ANSWER_DONE: the stream has
- * ended. After a bad sample the stream continues with the next one. Called by one thread at a time,
- * in order. */
+ * ended. After a bad sample the stream continues with the next one, also after a failure with
+ * on_error=fail: the next brim_loader_next returns the batch without it. Called by one thread at a
+ * time, in order. */
 typedef int brim_pull_callback(void *user, brim_value *outputs, size_t output_count, char *why,
                                size_t why_bytes);
 /* Makes `sample` of `epoch` the one that is pulled next. BRIM_ANSWER_DONE: done. Any failure
@@ -736,7 +751,7 @@ typedef int brim_batch_map_callback(void *user, const brim_call *call, brim_valu
                                     char *why, size_t why_bytes);
 
 /* What a binding is, and the stage that takes it. */
-typedef enum brim_binding_kind {
+typedef enum brim_binding_kind BRIM__ENUM {
     BRIM_BINDING_ARRAY = 0,     /* array @name */
     BRIM_BINDING_SOURCE = 1,    /* callback @name: samples by number */
     BRIM_BINDING_MAP = 2,       /* map @name */
@@ -797,13 +812,13 @@ static inline brim_binding brim_bind_array(const char *name, const void *data, b
 /* -------------------------------------------------------- plan and opening */
 
 /* When a loader takes the memory above its minimum. */
-typedef enum brim_growth {
+typedef enum brim_growth BRIM__ENUM {
     BRIM_GROWTH_ON_DEMAND = 0, /* when it makes batches come faster */
     BRIM_GROWTH_FIXED = 1,     /* all planned memory that is free, when opening */
 } brim_growth;
 
 /* What progress is counted in. */
-typedef enum brim_unit {
+typedef enum brim_unit BRIM__ENUM {
     BRIM_UNIT_BYTES = 0,
     BRIM_UNIT_FILES = 1,
     BRIM_UNIT_SAMPLES = 2,
@@ -849,6 +864,11 @@ typedef struct brim_open_options {
     void *progress_user;
     int shared; /* 1: batches and scratch memory lie in memory files, for callbacks that work in
                    other processes; see brim_call */
+    /* How many batches may be lent above `hold`; 0: none. Each takes one slot above the minimum,
+     * which stays charged from the brim_loader_next that asks for it until the release. These slots
+     * are not part of planned_bytes. To get one, brim_loader_next may revoke elastic memory of
+     * others, even with a time-out of 0. */
+    uint32_t beyond;
     /* The queue in which batches are used: a cl_command_queue, or a CUstream (1: the legacy default
      * stream, 2: the thread's). brim_loader_next makes it wait for the batch, and the memory of a
      * released batch is used again after the work that the queue holds then. NULL: none, see
@@ -856,11 +876,6 @@ typedef struct brim_open_options {
     void *device_queue;
     brim_interrupted_callback *interrupted; /* NULL: none */
     void *interrupted_user;
-    /* How many batches may be lent above `hold`; 0: none. Each takes one slot above the minimum,
-     * which stays charged from the brim_loader_next that asks for it until the release. These slots
-     * are not part of planned_bytes. To get one, brim_loader_next may revoke elastic memory of
-     * others, even with a time-out of 0. */
-    uint32_t beyond;
 } brim_open_options;
 #define BRIM_OPEN_OPTIONS_INIT BRIM__INIT_THREADS(brim_open_options)
 
@@ -974,7 +989,7 @@ BRIM_API size_t brim_plan_class_count(const brim_plan *plan, const char *field);
 BRIM_API const char *brim_plan_class_name(const brim_plan *plan, const char *field, size_t index);
 
 /* The name of a sample, by its number in brim_batch_info.samples: the path of its file, or
- * "x.npy, sample 17". */
+ * "x.npy, sample 17". BRIM_STATUS_INVALID: it takes more bytes. */
 BRIM_API brim_status brim_plan_sample_name(const brim_plan *plan, uint64_t sample, char *text,
                                            size_t text_bytes);
 
@@ -1038,7 +1053,7 @@ typedef struct brim_state {
 } brim_state;
 BRIM_API brim_status brim_loader_state(brim_loader *loader, brim_state *state);
 /* Continues from a state, which another number of ranks may have written. BRIM_STATUS_MISMATCH: the
- * data or the order differ. If the batch size or `world` differ, a state from inside a step
+ * data or the order differ. BRIM_STATUS_CORRUPT: this is no state of a loader. If the batch size or `world` differ, a state from inside a step
  * restarts that step. */
 BRIM_API brim_status brim_loader_restore(brim_loader *loader, const brim_state *state);
 

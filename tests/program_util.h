@@ -327,13 +327,13 @@ static inline int read_data(void *user, const brim_call *call, brim_value *outpu
 
 /* clang-format off */
 static const brim_field_spec data_fields[] = {
-    { sizeof(brim_field_spec), "id", BRIM_DTYPE_I64, 0, { 0 }, 0, BRIM_FORM_DENSE },
-    { sizeof(brim_field_spec), "score", BRIM_DTYPE_F32, 0, { 0 }, 0, BRIM_FORM_DENSE },
-    { sizeof(brim_field_spec), "odd", BRIM_DTYPE_BOOL, 1, { 1 }, 0, BRIM_FORM_DENSE },
-    { sizeof(brim_field_spec), "v", BRIM_DTYPE_I16, 1, { 3 }, 0, BRIM_FORM_DENSE },
-    { sizeof(brim_field_spec), "tokens", BRIM_DTYPE_I32, 1, { DATA_SAMPLES - 1 }, 0, BRIM_FORM_RAGGED },
-    { sizeof(brim_field_spec), "pairs", BRIM_DTYPE_F32, 2, { DATA_SAMPLES - 1, 2 }, 0, BRIM_FORM_RAGGED },
-    { sizeof(brim_field_spec), "word", BRIM_DTYPE_U8, 1, { DATA_SAMPLES - 1 }, 0, BRIM_FORM_TEXT },
+    { sizeof(brim_field_spec), "id", BRIM_DTYPE_I64, 0, { 0 }, 0, BRIM_FORM_DENSE, 0 },
+    { sizeof(brim_field_spec), "score", BRIM_DTYPE_F32, 0, { 0 }, 0, BRIM_FORM_DENSE, 0 },
+    { sizeof(brim_field_spec), "odd", BRIM_DTYPE_BOOL, 1, { 1 }, 0, BRIM_FORM_DENSE, 0 },
+    { sizeof(brim_field_spec), "v", BRIM_DTYPE_I16, 1, { 3 }, 0, BRIM_FORM_DENSE, 0 },
+    { sizeof(brim_field_spec), "tokens", BRIM_DTYPE_I32, 1, { DATA_SAMPLES - 1 }, 0, BRIM_FORM_RAGGED, 0 },
+    { sizeof(brim_field_spec), "pairs", BRIM_DTYPE_F32, 2, { DATA_SAMPLES - 1, 2 }, 0, BRIM_FORM_RAGGED, 0 },
+    { sizeof(brim_field_spec), "word", BRIM_DTYPE_U8, 1, { DATA_SAMPLES - 1 }, 0, BRIM_FORM_TEXT, 0 },
 };
 /* clang-format on */
 

@@ -41,11 +41,11 @@ static int read_image(void *user, const brim_call *call, brim_value *outputs, si
 
 /* clang-format off */
 static const brim_field_spec fields[] = {
-    { sizeof(brim_field_spec), "image", BRIM_DTYPE_U8, 3, { HEIGHT, WIDTH, 3 }, 0, BRIM_FORM_DENSE },
-    { sizeof(brim_field_spec), "boxes", BRIM_DTYPE_F32, 2, { 2, 4 }, 0, BRIM_FORM_DENSE },
+    { sizeof(brim_field_spec), "image", BRIM_DTYPE_U8, 3, { HEIGHT, WIDTH, 3 }, 0, BRIM_FORM_DENSE, 0 },
+    { sizeof(brim_field_spec), "boxes", BRIM_DTYPE_F32, 2, { 2, 4 }, 0, BRIM_FORM_DENSE, 0 },
 };
 static const brim_field_spec gray_fields[] = {
-    { sizeof(brim_field_spec), "image", BRIM_DTYPE_U8, 3, { HEIGHT, WIDTH, 1 }, 0, BRIM_FORM_DENSE },
+    { sizeof(brim_field_spec), "image", BRIM_DTYPE_U8, 3, { HEIGHT, WIDTH, 1 }, 0, BRIM_FORM_DENSE, 0 },
 };
 /* clang-format on */
 

@@ -116,8 +116,35 @@ static void test_what_is_wrong_with_a_plan(void **state) {
     const brim_failure failure = last_failure();
     assert_place(&failure, brim_pipeline_text(pipeline), "concat", 1, "concat (range 2)");
     assert_no_data(&failure);
+    /* the only text that the program has */
+    brim_loader *loader;
+    assert_int_equal(brim_loader_open_text(runtime, written, NULL, &loader), BRIM_STATUS_SYNTAX);
+    const brim_failure of_text = last_failure();
+    assert_place(&of_text, written, "concat", 1, "concat (range 2)");
     brim_runtime_free(runtime);
     brim_pipeline_free(pipeline);
+}
+
+/* The argument that names what is not there. */
+static void test_the_argument_of_a_plan(void **state) {
+    static const struct {
+        const char *text, *stage, *argument;
+    } wrong[] = { { "range 8 | cast float99 | batch 2", "cast", "dtype" },
+                  { "range 8 | cast float32 on=nothing | batch 2", "cast", "on" },
+                  { "range 8 | one_hot 8 dtype=word | batch 2", "one_hot", "dtype" },
+                  { "range 8 | map @nothing | batch 2", "map", "function" },
+                  { "array @nothing | batch 2", "array", "array" } };
+    brim_runtime *runtime;
+    brim_loader *loader;
+    (void)state;
+    assert_int_equal(brim_runtime_new(NULL, &runtime), BRIM_OK);
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        assert_int_not_equal(brim_loader_open_text(runtime, wrong[i].text, NULL, &loader), BRIM_OK);
+        const brim_failure failure = last_failure();
+        assert_string_equal(failure.stage, wrong[i].stage);
+        assert_string_equal(failure.argument, wrong[i].argument);
+    }
+    brim_runtime_free(runtime);
 }
 
 /* -------------------------------------------------------------------- data */
@@ -249,7 +276,49 @@ static void test_the_stage_of_a_step(void **state) {
     }
 }
 
+/* Too many bad samples: the failure says of one of them what it would say alone. */
+static void test_too_many_bad_samples(void **state) {
+    static const char *const texts[] = {
+        "range 9 | map @refuse | batch 3 on_error=skip max_errors=0",
+        "range 9 | map @refuse | filter 'index>=0' | batch 3 "
+        "on_error=skip max_errors=0"
+    };
+    (void)state;
+    for (int32_t i = 0; i < 6; i++) {
+        const struct how how = { .threads = i / 2, .bindings = &refuser, .binding_count = 1 };
+        struct session session;
+        brim_batch *batch;
+        brim_status status;
+        session_open(&session, texts[i % 2], &how);
+        while ((status = brim_loader_next(session.loader, BRIM_FOREVER, &batch)) == BRIM_OK) {
+            brim_batch_release(batch);
+        }
+        assert_int_equal(status, BRIM_STATUS_CORRUPT);
+        const brim_failure failure = last_failure();
+        assert_non_null(strstr(failure.text, "more than max_errors=0"));
+        assert_non_null(strstr(failure.text, "no sevens"));
+        assert_string_equal(failure.stage, "map");
+        assert_int_equal(failure.sample, 7);
+        assert_int_equal(failure.cause, 1234);
+        session_close(&session);
+    }
+}
+
 /* ------------------------------------------------------------------- memory */
+
+/* A limit that is too small for anything. */
+static void test_a_refused_runtime(void **state) {
+    brim_runtime_options options = BRIM_RUNTIME_OPTIONS_INIT;
+    brim_runtime *runtime;
+    (void)state;
+    options.host_bytes = 1;
+    assert_int_equal(brim_runtime_new(&options, &runtime), BRIM_STATUS_BUDGET);
+    options.host_bytes = last_failure().minimum_bytes - 1;
+    assert_int_equal(brim_runtime_new(&options, &runtime), BRIM_STATUS_BUDGET);
+    options.host_bytes = last_failure().minimum_bytes;
+    assert_int_equal(brim_runtime_new(&options, &runtime), BRIM_OK);
+    brim_runtime_free(runtime);
+}
 
 /* A charge that is refused: how much, by whom it is held, and the limit that would do. */
 static void test_a_refused_charge(void **state) {
@@ -376,10 +445,13 @@ int main(void) {
         cmocka_unit_test(test_what_is_wrong_beside_the_stages),
         cmocka_unit_test(test_what_is_wrong_with_a_stage_that_is_added),
         cmocka_unit_test(test_what_is_wrong_with_a_plan),
+        cmocka_unit_test(test_the_argument_of_a_plan),
         cmocka_unit_test(test_a_corrupt_file),
         cmocka_unit_test(test_a_file_that_is_not_there),
         cmocka_unit_test(test_a_bad_sample),
         cmocka_unit_test(test_the_stage_of_a_step),
+        cmocka_unit_test(test_too_many_bad_samples),
+        cmocka_unit_test(test_a_refused_runtime),
         cmocka_unit_test(test_a_refused_charge),
         cmocka_unit_test(test_a_refused_loader),
         cmocka_unit_test(test_each_thread_has_its_own),

@@ -68,7 +68,8 @@ class Keras(Numbers):
             self.assertEqual(model.predict(dataset, verbose=0)[:, 0].astype(int).tolist(), rows)
         dataset = self.open(data)
         for epoch in range(2):
-            with self.assertWarnsRegex(UserWarning, f"epoch {epoch} ended after fewer than 5 batches"):
+            fewer = f"epoch {epoch} ended after fewer than 5 batches"
+            with self.assertWarnsRegex(UserWarning, fewer):
                 found = model.evaluate(dataset, verbose=0, return_dict=True)
             self.assertEqual(seen(found), [totals([*rows, *range(4)])])
 

@@ -61,7 +61,7 @@ static inline brim_status brim__failed(brim_status status, bool written) {
 /* The same for a byte of a file: the text begins with "path: byte 17: ". */
 #define brim__fail_byte(status, path, byte, ...) \
     brim__failed((status), brim__failure_write_byte((status), (path), (byte), __VA_ARGS__))
-/* Puts "prefix: " before the thread's text and returns status. */
+/* Puts "prefix: " before the thread's text and returns status, which is a variable. */
 #define brim__fail_within(status, ...) \
     brim__failed((status), brim__failure_prefix((status), __VA_ARGS__))
 /* Makes `text` the thread's detail. */
@@ -94,8 +94,10 @@ struct brim__spot { /* a stage of a pipeline */
     size_t begin, end; /* bytes of the text; both 0: unknown */
 };
 void brim__note_stage(const struct brim__spot *spot);
-void brim__note_text_byte(size_t at); /* the byte of the text that is wrong */
-void brim__note_step(uint32_t index); /* the stage's number alone, until it is named */
+void brim__note_text_byte(size_t at);             /* the byte of the text that is wrong */
+void brim__note_extent(size_t begin, size_t end); /* of the stage in another text */
+uint32_t brim__noted_stage(void);                 /* BRIM_NO_STAGE: unknown */
+void brim__note_step(uint32_t index);             /* the stage's number alone, until it is named */
 uint32_t brim__noted_step(void);
 void brim__note_argument(const char *name);
 void brim__note_source(const char *name);

@@ -137,6 +137,15 @@ void brim__note_text_byte(size_t at) {
     last.at = at;
 }
 
+void brim__note_extent(size_t begin, size_t end) {
+    last.begin = last.at = begin;
+    last.end = end;
+}
+
+uint32_t brim__noted_stage(void) {
+    return last.stage_index;
+}
+
 void brim__note_step(uint32_t index) {
     if (last.stage_index == BRIM_NO_STAGE) {
         last.stage_index = index;

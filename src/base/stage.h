@@ -87,6 +87,7 @@ struct brim__use {
     const struct brim__stage *stage;
     const struct brim__values *values; /* stage->info.argument_count of them */
     size_t begin, end;                 /* bytes of the pipeline's text */
+    size_t given_begin, given_end;     /* bytes of the text that was parsed; both 0: none */
     uint32_t number;                   /* among all stages of the text, those in parentheses too */
 };
 

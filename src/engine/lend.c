@@ -156,12 +156,11 @@ static brim_status inspect(brim_loader *loader, struct brim__slot *slot) {
     const uint64_t cap = loader->plan->batching.max_errors;
     const uint64_t bad = slot->bad_rows + slot->skipped + slot->replaced_rows;
     if (bad > 0 && loader->reached.epoch_bad + bad > cap) {
-        brim_status status =
-            brim__fail(BRIM_STATUS_CORRUPT,
-                       "more than max_errors=%llu bad samples in epoch %llu by step %llu: %s",
-                       (unsigned long long)cap, (unsigned long long)slot->epoch,
-                       (unsigned long long)slot->delivery.step, slot->bad_text);
-        status = brim__at_cause(status, slot->bad_cause);
+        brim_status status = brim__fail_bad(loader, slot->bad_text, slot->bad_cause);
+        status = brim__fail_within(
+            status, "more than max_errors=%llu bad samples in epoch %llu by step %llu",
+            (unsigned long long)cap, (unsigned long long)slot->epoch,
+            (unsigned long long)slot->delivery.step);
         if (!slot->ring->made_once) { /* the batch is made again, and its samples counted again */
             brim__error_keep(&slot->error, status);
             slot->error.reported = true;

@@ -205,6 +205,10 @@ void brim__loader_leave(brim_loader *loader, bool wake);
 /* Remembers the thread's detail as the loader's, and returns the status; mutex held. */
 brim_status brim__loader_keep_detail(brim_loader *loader, brim_status status);
 
+/* stats.c. The failure of a bad sample that was met: all that is known of it, if it is one of the
+ * last, else its text and cause. mutex held. */
+brim_status brim__fail_bad(const brim_loader *loader, const char *text, uint64_t cause);
+
 /* lend.c, with the mutex held: lends the batch in the slot. With BRIM_OK and *out left as it is,
  * it was passed over, or only looked at before it is uploaded. A failure says why it may not be
  * lent. */

@@ -518,6 +518,9 @@ brim_status brim_loader_open_text(brim_runtime *runtime, const char *text,
     brim_status status = brim_pipeline_parse(text, &pipeline);
     if (status == BRIM_OK) {
         status = loader_open(runtime, pipeline, options, loader);
+        if (status != BRIM_OK) {
+            brim__pipeline_note_given(pipeline); /* the program has no other text */
+        }
     }
     brim_pipeline_free(pipeline);
     return brim__lack_of_opening(status);

@@ -33,11 +33,10 @@ static brim_status check_end(brim_loader *loader) {
     const struct brim__sequencer *sequencer = loader->sequencer;
     const uint64_t most = loader->plan->batching.max_errors;
     if (sequencer->tail > 0 && loader->reached.epoch_bad + sequencer->tail > most) {
-        const brim_status many = brim__fail(
-            BRIM_STATUS_CORRUPT, "more than max_errors=%llu bad samples in epoch %llu: %s",
-            (unsigned long long)most, (unsigned long long)sequencer->delivered.epoch,
-            sequencer->bad_text);
-        return brim__at_cause(many, sequencer->bad_cause);
+        const brim_status many = brim__fail_bad(loader, sequencer->bad_text, sequencer->bad_cause);
+        return brim__fail_within(many, "more than max_errors=%llu bad samples in epoch %llu",
+                                 (unsigned long long)most,
+                                 (unsigned long long)sequencer->delivered.epoch);
     }
     loader->report.stats.skipped += sequencer->tail; /* no batch could count them */
     if (sequencer->step < sequencer->discard_step) {

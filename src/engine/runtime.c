@@ -60,12 +60,16 @@ static void set_limits(brim_runtime *runtime, brim_runtime_options *options) {
 
 static brim_status check_floor(uint64_t bytes) {
     char size[BRIM__SIZE_TEXT];
-    return bytes >= BRIM__BUDGET_FLOOR
-               ? BRIM_OK
-               : brim__fail(BRIM_STATUS_BUDGET,
-                            "a budget of %llu bytes is too small for any pipeline: give "
-                            "at least %s",
-                            (unsigned long long)bytes, brim__size_text(BRIM__BUDGET_FLOOR, size));
+    if (bytes >= BRIM__BUDGET_FLOOR) {
+        return BRIM_OK;
+    }
+    const brim_status status =
+        brim__fail(BRIM_STATUS_BUDGET,
+                   "a budget of %llu bytes is too small for any pipeline: give at least %s",
+                   (unsigned long long)bytes, brim__size_text(BRIM__BUDGET_FLOOR, size));
+    brim__lack()->minimum_bytes = BRIM__BUDGET_FLOOR;
+    brim__lack()->final = true;
+    return status;
 }
 
 static brim_status share(brim_runtime *runtime, brim_runtime_options *options) {

@@ -67,11 +67,13 @@ bool brim__made_too_many(const brim_loader *loader) {
 
 static enum brim__flow fail_of_many(brim_loader *loader) {
     struct brim__sequencer *sequencer = loader->sequencer;
-    const brim_status status =
-        brim__fail(BRIM_STATUS_CORRUPT,
-                   "more than max_errors=%llu bad samples since the last batch, the last: %s",
-                   (unsigned long long)loader->plan->batching.max_errors, sequencer->bad_text);
-    brim__error_keep(&sequencer->failure, brim__at_cause(status, sequencer->bad_cause));
+    brim__lock(&loader->mutex);
+    brim_status status = brim__fail_bad(loader, sequencer->bad_text, sequencer->bad_cause);
+    brim__unlock(&loader->mutex);
+    status = brim__fail_within(
+        status, "more than max_errors=%llu bad samples since the last batch, the last",
+        (unsigned long long)loader->plan->batching.max_errors);
+    brim__error_keep(&sequencer->failure, status);
     return BRIM__FLOW_FAIL;
 }
 

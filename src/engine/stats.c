@@ -87,6 +87,16 @@ brim_status brim_loader_read_stage_stats(brim_loader *loader, size_t stage,
     return BRIM_OK;
 }
 
+brim_status brim__fail_bad(const brim_loader *loader, const char *text, uint64_t cause) {
+    for (uint64_t i = 0; i < brim__min(loader->report.errors, BRIM_ERRORS_KEPT); i++) {
+        const struct brim__failure *failure = &loader->report.error[i];
+        if (strncmp(failure->text, text, BRIM__SAMPLE_ERROR - 1) == 0) {
+            return brim__fail_kept(BRIM_STATUS_CORRUPT, failure);
+        }
+    }
+    return brim__at_cause(brim__fail(BRIM_STATUS_CORRUPT, "%s", text), cause);
+}
+
 brim_status brim_loader_read_error(brim_loader *loader, uint64_t number, brim_failure *failure) {
     brim_status status = check(loader, "failure", "BRIM_FAILURE_INIT", failure);
     if (status != BRIM_OK) {

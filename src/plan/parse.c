@@ -509,6 +509,8 @@ static brim_status parse_stage(struct parser *parser, size_t depth, struct brim_
         skip_blank(parser);
         if (stage_ends(parser)) {
             status = brim__draft_end(&draft, use);
+            use->given_begin = begin;
+            use->given_end = stage_end(&parser->reading, begin);
             parser->reading.spot = outer;
             return status;
         }

@@ -33,4 +33,8 @@ const struct brim__stage *brim__stage_by_name(const char *name, size_t length);
 size_t brim__use_text(const struct brim__use *use, bool full, bool without_paths, char *text,
                       size_t bytes);
 
+/* walk.c. The thread's failure, which counts in the pipeline's text, counts in the text that was
+ * parsed instead. */
+void brim__pipeline_note_given(const brim_pipeline *pipeline);
+
 #endif

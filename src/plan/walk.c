@@ -81,6 +81,14 @@ static size_t count_values(const struct brim__use *use) {
     return count;
 }
 
+void brim__pipeline_note_given(const brim_pipeline *pipeline) {
+    struct found found;
+    const uint32_t stage = brim__noted_stage();
+    if (stage < pipeline->stage_count && find(pipeline, stage, &found) == BRIM_OK) {
+        brim__note_extent(found.use->given_begin, found.use->given_end);
+    }
+}
+
 brim_status brim_pipeline_read_stage(const brim_pipeline *pipeline, size_t stage,
                                      brim_pipeline_stage *out) {
     struct found found;

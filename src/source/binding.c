@@ -33,7 +33,7 @@ static const char *kind_text(brim_binding_kind kind) {
     case BRIM_BINDING_BATCH_MAP:
         return "a function on whole batches (BRIM_BINDING_BATCH_MAP)";
     }
-    return "of a kind that this version does not know";
+    return "a kind of binding that this library does not know";
 }
 
 static brim_status copy_binding(const struct brim__opening *opening, size_t index,
@@ -76,8 +76,8 @@ static void list_names(const struct brim__opening *opening, char *text, size_t b
     }
 }
 
-brim_status brim__binding_find(const struct brim__opening *opening, const struct brim__use *use,
-                               const char *name, brim_binding_kind kind, brim_binding *binding) {
+static brim_status find(const struct brim__opening *opening, const struct brim__use *use,
+                        const char *name, brim_binding_kind kind, brim_binding *binding) {
     const char *stage = use->stage->info.name;
     if (opening->binding_count > 0 && opening->bindings == NULL) {
         return brim__fail(BRIM_STATUS_INVALID,
@@ -120,6 +120,17 @@ brim_status brim__binding_find(const struct brim__opening *opening, const struct
                           stage, name, kind_text(binding->kind), kind_text(kind));
     }
     return BRIM_OK;
+}
+
+brim_status brim__binding_find(const struct brim__opening *opening, const struct brim__use *use,
+                               const char *name, brim_binding_kind kind, brim_binding *binding) {
+    brim_status status = find(opening, use, name, kind, binding);
+    for (size_t i = 0; status != BRIM_OK && i < use->stage->info.argument_count; i++) {
+        if (brim__given(use, i) && brim__item(use, i)->text == name) {
+            status = brim__at_argument(status, brim_stage_argument_at(&use->stage->info, i)->name);
+        }
+    }
+    return status;
 }
 
 static bool may_stand_in_name(char c) {

@@ -48,6 +48,12 @@ brim_status brim__spec_field(const brim_binding *binding, size_t index,
     brim_status status = brim__struct_take("a field", "BRIM_FIELD_SPEC_INIT",
                                            (const uint8_t *)binding->fields + index * apart, apart,
                                            &spec, sizeof spec);
+    if (status == BRIM_OK && spec.unused != 0) {
+        status = brim__fail(BRIM_STATUS_UNSUPPORTED,
+                            "a field: unused is %u, which brim %s does not know: initialise the "
+                            "struct with BRIM_FIELD_SPEC_INIT, or load a newer library",
+                            spec.unused, brim_version());
+    }
     if (status != BRIM_OK) {
         return brim__fail_within(status, "@%s", binding->name);
     }

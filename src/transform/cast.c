@@ -60,7 +60,8 @@ static bool is_spared(const struct brim__program_field *field) {
 
 static brim_status add(const struct brim__use *use, struct brim__program *program) {
     brim_dtype dtype;
-    brim_status status = brim__dtype_parse(brim__item(use, DTYPE)->text, &dtype);
+    brim_status status =
+        brim__at_argument(brim__dtype_parse(brim__item(use, DTYPE)->text, &dtype), "dtype");
     uint32_t fields = 0;
     if (status == BRIM_OK) {
         status = brim__program_on(program, use, ON, BRIM__ON_ALL, false, &fields);

@@ -12,7 +12,8 @@ enum { FROM, TO };
 
 static brim_status add(const struct brim__use *use, struct brim__program *program) {
     uint32_t from = 0, to = 0;
-    brim_status status = brim__program_find(program, "copy", brim__item(use, FROM)->text, &from);
+    brim_status status = brim__at_argument(
+        brim__program_find(program, "copy", brim__item(use, FROM)->text, &from), "from");
     if (status == BRIM_OK) {
         status = brim__program_field(program, "copy", brim__item(use, TO)->text, &to);
     }

@@ -130,7 +130,8 @@ static brim_status choose(const struct brim__use *use, const struct brim__progra
     *fields = 0;
     for (size_t i = 0; i < on->count; i++) {
         uint32_t f = 0;
-        const brim_status status = brim__program_find(program, "decode", on->items[i].text, &f);
+        const brim_status status =
+            brim__at_argument(brim__program_find(program, "decode", on->items[i].text, &f), "on");
         if (status != BRIM_OK) {
             return status;
         }

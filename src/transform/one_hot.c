@@ -99,7 +99,8 @@ static brim_status encode(const struct brim__use *use, struct brim__program *pro
 
 static brim_status add(const struct brim__use *use, struct brim__program *program) {
     brim_dtype dtype;
-    brim_status status = brim__dtype_parse(brim__item(use, DTYPE)->text, &dtype);
+    brim_status status =
+        brim__at_argument(brim__dtype_parse(brim__item(use, DTYPE)->text, &dtype), "dtype");
     uint32_t fields = 0;
     if (status == BRIM_OK && brim__dtype_is_complex(dtype)) {
         status = brim__fail(BRIM_STATUS_UNSUPPORTED, "one_hot: the dtype cannot be complex");

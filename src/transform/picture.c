@@ -170,7 +170,7 @@ brim_status brim__picture_on(struct brim__program *program, const struct brim__u
     }
     for (size_t i = 0; status == BRIM_OK && i < on->count; i++) {
         uint32_t f = 0;
-        status = brim__program_find(program, stage, on->items[i].text, &f);
+        status = brim__at_argument(brim__program_find(program, stage, on->items[i].text, &f), "on");
         if (status == BRIM_OK) {
             status = admit(program, stage, f, pictures, boxes);
         }

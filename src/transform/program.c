@@ -484,7 +484,8 @@ brim_status brim__program_on(const struct brim__program *program, const struct b
     *fields = 0;
     for (size_t i = 0; i < on->count; i++) {
         uint32_t f = 0;
-        const brim_status status = brim__program_find(program, stage, on->items[i].text, &f);
+        const brim_status status =
+            brim__at_argument(brim__program_find(program, stage, on->items[i].text, &f), "on");
         if (status != BRIM_OK) {
             return status;
         }

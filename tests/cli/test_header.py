@@ -17,7 +17,7 @@ import support
 BUILD = pathlib.Path(support.CLI).resolve().parent
 HEADER = (support.ROOT / "include" / "brim.h").read_text()
 LIBRARIES = ("-lxxhash", "-lz", "-lyajl", "-ljpeg", "-lspng", "-lwebp", "-lm", "-pthread")
-STRICT = ("-Wall", "-Wextra", "-pedantic", "-Werror")
+STRICT = ("-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-pedantic", "-Werror")
 INIT = re.compile(r"^#define (BRIM_\w+_INIT) +BRIM__INIT(?:_THREADS)?\((\w+)\)$", re.M)
 
 
@@ -124,6 +124,25 @@ class Header(unittest.TestCase):
     def test_every_struct_in_newer_cpp(self):
         self.check_structs("g++", "c++20", "structs.cpp")
 
+    def test_every_struct_with_clang(self):
+        self.check_structs("clang", "c17", "structs.c")
+        self.check_structs("clang++", "c++17", "structs.cpp")
+
+    def test_inside_extern_c_and_twice(self):
+        text = 'extern "C" {\n#include <brim.h>\n}\n#include <brim.h>\n%s'
+        program = every_struct()[1].replace("#include <brim.h>", "")
+        self.run_program(self.build("g++", "c++17", text % program, "twice.cpp"))
+
+    def test_in_cpp_an_enum_takes_every_number(self):
+        """Of another library, and of kinds of memory, which have more numbers than names."""
+        text = ("#include <brim.h>\n#include <type_traits>\n%sint main() { return "
+                "brim_device_memory(BRIM_DEVICE_CUDA, 7) == static_cast<brim_memory>(9) ? 0 : 1; }")
+        checks = "".join(
+            "static_assert(std::is_same<std::underlying_type<%s>::type, int>::value, \"\");\n" % name
+            for name in re.findall(r"^typedef enum (\w+)", HEADER, re.M))
+        self.assertGreater(len(checks), 800)
+        self.run_program(self.build("g++", "c++17", text % checks, "enums.cpp"))
+
 
 class Words(unittest.TestCase):
     """What the header promises of itself."""
@@ -136,7 +155,7 @@ class Words(unittest.TestCase):
             self.assertRegex(comment, r"_(free|close|release|commit)\b", name)
 
     def test_every_struct_and_enum_has_a_comment(self):
-        for match in re.finditer(r"^typedef (?:struct|enum) brim_\w+ \{", HEADER, re.M):
+        for match in re.finditer(r"^typedef (?:struct|enum) brim_\w+ (?:BRIM__ENUM )?\{", HEADER, re.M):
             self.assertTrue(HEADER[:match.start()].endswith("*/\n"), match[0])
 
     def test_one_verb_fills_a_struct(self):
@@ -152,7 +171,7 @@ class Words(unittest.TestCase):
         self.assertIn("#define X(name, text, number, bytes) BRIM_DTYPE_##name = number,", HEADER)
 
     def test_enumerators_are_prefixed_by_their_type(self):
-        for body, name in re.findall(r"typedef enum brim_\w+ \{([^}]*)\} brim_(\w+);", HEADER):
+        for body, name in re.findall(r"typedef enum brim_\w+ BRIM__ENUM \{([^}]*)\} brim_(\w+);", HEADER):
             for word in re.findall(r"^ *(BRIM_\w+) =", body, re.M):
                 prefix = "BRIM_" + name.upper()
                 short = re.sub(r"_KIND$|_LEVEL$", "", prefix)
