@@ -131,10 +131,10 @@ static int read_encoded(void *user, const brim_call *call, brim_value *outputs, 
 
 /* clang-format off */
 static const brim_field_spec fields[] = {
-    { sizeof(brim_field_spec), "image", BRIM_DTYPE_U8, 1, { BOUND }, 0, BRIM_FORM_BYTES },
-    { sizeof(brim_field_spec), "mask", BRIM_DTYPE_U8, 1, { BOUND }, 0, BRIM_FORM_BYTES },
-    { sizeof(brim_field_spec), "boxes", BRIM_DTYPE_F32, 2, { BOXES, 4 }, 0, BRIM_FORM_RAGGED },
-    { sizeof(brim_field_spec), "label", BRIM_DTYPE_I64, 0, { 0 }, 0, BRIM_FORM_DENSE },
+    { sizeof(brim_field_spec), "image", BRIM_DTYPE_U8, 1, { BOUND }, 0, BRIM_FORM_BYTES, 0 },
+    { sizeof(brim_field_spec), "mask", BRIM_DTYPE_U8, 1, { BOUND }, 0, BRIM_FORM_BYTES, 0 },
+    { sizeof(brim_field_spec), "boxes", BRIM_DTYPE_F32, 2, { BOXES, 4 }, 0, BRIM_FORM_RAGGED, 0 },
+    { sizeof(brim_field_spec), "label", BRIM_DTYPE_I64, 0, { 0 }, 0, BRIM_FORM_DENSE, 0 },
 };
 /* clang-format on */
 

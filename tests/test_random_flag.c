@@ -42,8 +42,8 @@ static int keep_image(void *user, const brim_call *call, const brim_value *input
 
 /* clang-format off */
 static const brim_field_spec fields[] = {
-    { sizeof(brim_field_spec), "image", BRIM_DTYPE_U8, 3, { HEIGHT, WIDTH, 3 }, 0, BRIM_FORM_DENSE },
-    { sizeof(brim_field_spec), "label", BRIM_DTYPE_I64, 0, { 0 }, 0, BRIM_FORM_DENSE },
+    { sizeof(brim_field_spec), "image", BRIM_DTYPE_U8, 3, { HEIGHT, WIDTH, 3 }, 0, BRIM_FORM_DENSE, 0 },
+    { sizeof(brim_field_spec), "label", BRIM_DTYPE_I64, 0, { 0 }, 0, BRIM_FORM_DENSE, 0 },
 };
 static char draws;
 #define BINDING .size = sizeof(brim_binding), .fields = fields

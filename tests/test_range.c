@@ -31,7 +31,7 @@ static int map_reals(void *user, const brim_call *call, const brim_value *inputs
 /* clang-format off */
 static struct how how_of(void) {
     static const brim_field_spec mapped = { sizeof(brim_field_spec), "image", BRIM_DTYPE_F32, 3,
-                                            { 6, 5, 3 },             0,       BRIM_FORM_DENSE };
+                                            { 6, 5, 3 },             0,       BRIM_FORM_DENSE, 0 };
     static brim_binding bindings[] = {
         ARRAY("u8", BRIM_DTYPE_U8, bytes_of),   ARRAY("u16", BRIM_DTYPE_U16, shorts),
         ARRAY("real", BRIM_DTYPE_F32, reals),   ARRAY("bool", BRIM_DTYPE_BOOL, bools),

@@ -201,7 +201,7 @@ class Runtime:
         rank, world: this is shard `rank` of `world`
         label: its name in `usage()` and in refusals
         threads: the most workers of the runtime that it uses
-        slots: most batches in memory at a time; 0: as planned
+        slots: most batches in memory at a time, without copies; 0: as planned
         fixed: take all planned memory when opening, instead of growing on demand
         progress: called as progress(what, done, total, unit) while an index is made: `unit` is
             "bytes", "files" or "samples", `total` may be None; an exception in it ends the opening
