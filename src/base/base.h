@@ -174,7 +174,7 @@ struct brim__lack {
 };
 struct brim__lack *brim__lack(void);
 /* Adds a holder, if there is room for one more. */
-void brim__lack_holder(struct brim__lack *lack, const char *label, uint64_t bytes);
+void brim__lack_holder(struct brim__lack *out, const char *label, uint64_t bytes);
 /* To be called at the end of a call that opens something. It clears the minimum, unless it is
  * `final`: the minimum of one charge is less than what the whole call needs. Returns `status`. */
 brim_status brim__lack_of_opening(brim_status status);

@@ -217,7 +217,7 @@ void brim__chain_check(const brim_loader *loader) {
         if (ring->memory != BRIM__RING_DEVICE) {
             continue;
         }
-        assert(ring->make == ring->from->take);
+        assert(ring->from != NULL && ring->make == ring->from->take);
         for (uint32_t s = 0; s < ring->from->cap; s++) {
             const struct brim__slot *slot = &ring->from->slot[s];
             /* one that is sent again has kept its place */

@@ -269,7 +269,7 @@ static brim_status make_cached(struct group *group, const struct brim__leaf_cach
 static brim_status make_group(struct group *group) {
     struct brim__run *run = group->run;
     const struct brim__leaf *leaf = group->leaf;
-    const uint8_t *records[BRIM__MAX_SOURCES]; /* of source_count sources: not cleared each time */
+    const uint8_t *records[BRIM__MAX_SOURCES]; /* of source_count sources: only these are cleared */
     if (leaf->cache_count > 0) {
         struct brim__found found;
         const uint64_t before = run->timed ? brim__now() : 0;
@@ -279,10 +279,10 @@ static brim_status make_group(struct group *group) {
         }
         group->count = count_missing(group);
     }
+    memset(records, 0, leaf->source_count * sizeof records[0]);
     for (uint32_t s = 0; s < leaf->source_count; s++) {
         const bool alone = group->count == 1 || leaf->source[s]->most_run == 1;
         const uint64_t before = run->timed ? brim__now() : 0;
-        records[s] = NULL;
         const brim_status status = fetch(group, s, &records[s]);
         if (run->timed) {
             const uint64_t took = brim__now() - before;

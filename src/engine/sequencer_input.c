@@ -100,6 +100,7 @@ enum brim__flow brim__made_rows(brim_loader *loader, uint64_t most, uint64_t *fi
             return flow;
         }
         const struct brim__slot *chunk = sequencer->chunk;
+        assert(chunk != NULL);
         const uint8_t *outcome = chunk->pages.memory + plan->made.outcome_offset;
         const uint64_t rows = chunk->rows * plan->rows_per_sample;
         assert(sequencer->chunk_row <= rows);

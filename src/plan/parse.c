@@ -502,6 +502,7 @@ static brim_status parse_stage(struct parser *parser, size_t depth, struct brim_
         (struct brim__spot){ .stage = "", .index = parser->stages++, .begin = begin };
     brim_status status = parse_name(parser, &stage);
     if (status == BRIM_OK) {
+        assert(stage != NULL);
         parser->reading.spot.stage = stage->info.name;
         status = brim__draft_begin(&draft, &parser->reading, stage, begin);
     }
