@@ -53,7 +53,7 @@ brim_status state_check(const char *path, struct failure *failure) {
         return fail(failure, BRIM_STATUS_INVALID, what, path,
                     "it is not a regular file, and the state would replace it");
     }
-    /* the folder, also for a file that is there: another is made and renamed */
+    /* the directory, also for a file that is there: another is made and renamed */
     memcpy(copy, path, length + 1);
     if (access(dirname(copy), W_OK | X_OK) != 0) {
         snprintf(why, sizeof why, "its directory: %s", strerror(errno));

@@ -160,9 +160,9 @@ typedef enum brim_status BRIM__ENUM {
 BRIM_API const char *brim_status_name(brim_status status);
 BRIM_API const char *brim_status_text(brim_status status);
 
-/* The calling thread's last failure in words; "" before the first. Valid until the next call on this
- * thread: also a call that succeeds may have met a failure. Every status but BRIM_OK counts, so
- * BRIM_STATUS_END and BRIM_STATUS_TIMEOUT too. */
+/* The calling thread's last failure in words; "" before the first. Valid until the next call on
+ * this thread: a call that succeeds may also have met a failure. Every status but BRIM_OK counts,
+ * so BRIM_STATUS_END and BRIM_STATUS_TIMEOUT too. */
 BRIM_API const char *brim_detail(void);
 
 /* The version of the library that is loaded: "0.1.0", and as BRIM_VERSION_NUMBER. */
@@ -225,8 +225,8 @@ typedef enum brim_answer BRIM__ENUM {
     BRIM_ANSWER_STOP = -2,  /* stop: the brim_loader_next that would return this batch fails with
                               BRIM_STATUS_STOPPED, whatever on_error says, and the next call tries
                               again. When a pipeline is planned or opened, that call fails with
-                              BRIM_STATUS_STOPPED. A callback that was asked whether to continue ends the call in
-                              progress with BRIM_STATUS_INTERRUPTED. */
+                              BRIM_STATUS_STOPPED. A callback that was asked whether to continue
+                              ends the call in progress with BRIM_STATUS_INTERRUPTED. */
     BRIM_ANSWER_BAD = -1,   /* this sample or batch is bad: BRIM_STATUS_CALLBACK. on_error decides
                               what a bad sample does: fail, skip or replace. */
     BRIM_ANSWER_DONE = 0,   /* done, continue; from a callback that gives samples: there is none */
@@ -305,9 +305,10 @@ typedef struct brim_failure {
     uint64_t minimum_pinned_bytes; /* smallest limit of page-locked memory that is enough; 0: none
                                       is needed, or it is unknown */
     uint64_t minimum_device_bytes; /* the same of the device */
-    int exact;   /* 1: minimum_bytes is exact. 0: refused before all was known, so the true
-                              minimum may be larger; or no plan was refused, but a charge or a limit */
-    int blocked; /* 1: no limit is enough: the shared budget is locked by a stopped
+    /* 1: minimum_bytes is exact. 0: refused before all was known, so the true minimum may be larger;
+     * or no plan was refused, but a charge or a limit */
+    int exact;
+    int blocked;           /* 1: no limit is enough: the shared budget is locked by a stopped
                               process, is damaged, or has the most runtimes that it can have */
     uint64_t others_bytes; /* what other processes use of a shared budget that had no room for
                               another process */
@@ -344,9 +345,9 @@ typedef struct brim_budget_info {
 #define BRIM_BUDGET_INFO_INIT BRIM__INIT(brim_budget_info)
 
 /* A budget below `parent` with a limit (BRIM_UNLIMITED for none; with 0 nothing can be charged) and
- * a minimum that is set aside at once. `label` is not empty; a long one is cut. Destroyed by brim_budget_free, which returns what is
- * still charged to it. A parent may be freed before its children: its counts last
- * until the last child is freed. */
+ * a minimum that is set aside at once. `label` is not empty; a long one is cut. Destroyed by
+ * brim_budget_free, which returns what is still charged to it. A parent may be freed before its
+ * children: its counts last until the last child is freed. */
 BRIM_API brim_status brim_budget_new(brim_budget *parent, const char *label, uint64_t limit,
                                      uint64_t minimum, brim_budget **budget);
 BRIM_API void brim_budget_free(brim_budget *budget);
@@ -1053,8 +1054,8 @@ typedef struct brim_state {
 } brim_state;
 BRIM_API brim_status brim_loader_state(brim_loader *loader, brim_state *state);
 /* Continues from a state, which another number of ranks may have written. BRIM_STATUS_MISMATCH: the
- * data or the order differ. BRIM_STATUS_CORRUPT: this is no state of a loader. If the batch size or `world` differ, a state from inside a step
- * restarts that step. */
+ * data or the order differ. BRIM_STATUS_CORRUPT: this is no state of a loader. If the batch size or
+ * `world` differ, a state from inside a step restarts that step. */
 BRIM_API brim_status brim_loader_restore(brim_loader *loader, const brim_state *state);
 
 /* What a loader has done since it was opened. */
@@ -1212,7 +1213,7 @@ BRIM_API void brim_batch_release(brim_batch *batch);
  * waits until the batch is on the device. On the host it does nothing. */
 BRIM_API brim_status brim_batch_wait(const brim_batch *batch, void *queue);
 /* Releases a batch that work in `queue` may still read: its memory is used again, or given back,
- * only after the work that was put into the queue before this call. NULL: no work reads it anymore.
+ * only after the work that was put into the queue before this call. NULL: no work reads it now.
  * brim_batch_release does this with the queue that the loader was opened with. For a copy, and
  * after brim_loader_close, the call itself waits for that work. OpenCL: the queue belongs to the
  * context of the batches, which is that of the loader's device_queue. */

@@ -140,6 +140,25 @@ static void finish(CUstream stream) {
     assert_int_equal(cuStreamSynchronize(stream), CUDA_SUCCESS);
 }
 
+/* The next copy is held, its batch lent; finishing the stream with a fault armed lets it fail. */
+static CUstream hold_a_copy(brim_loader *loader, brim_batch **batch) {
+    MUST(brim_loader_next(loader, A_MINUTE, batch)); /* the queue is there from now on */
+    brim_batch_release(*batch);
+    await(count_uploaded, loader, 0);
+    CUstream stream = loader->uploader->queue.handle;
+    assert_int_equal(cuda_standin_hold(stream), CUDA_SUCCESS);
+    MUST(brim_loader_next(loader, A_MINUTE, batch));
+    assert_int_equal(count_uploaded(loader), 1);
+    return stream;
+}
+
+static void let_it_fail(brim_loader *loader, CUstream stream) {
+    finish(stream);
+    arm_one_failure();
+    assert_int_equal(count_uploaded(loader), 0);
+    brim__fault_arm(0, 0, false);
+}
+
 /* A copy that fails is seen while another thread uploads a batch: rows that it should have left
  * on the device are withdrawn only when that is done, and the failure is not forgotten. */
 static void test_rows_stay_while_a_batch_is_uploaded(void **state) {
@@ -153,13 +172,7 @@ static void test_rows_stay_while_a_batch_is_uploaded(void **state) {
     brim_loader *loader = session.loader;
     const struct brim__residents *tier = brim__loader_residents(loader);
     brim_batch *batch;
-    MUST(brim_loader_next(loader, A_MINUTE, &batch)); /* the queue is there from now on */
-    brim_batch_release(batch);
-    await(count_uploaded, loader, 0);
-    CUstream stream = loader->uploader->queue.handle;
-    assert_int_equal(cuda_standin_hold(stream), CUDA_SUCCESS);
-    MUST(brim_loader_next(loader, A_MINUTE, &batch));
-    assert_int_equal(count_uploaded(loader), 1);
+    CUstream stream = hold_a_copy(loader, &batch);
     brim__lock(&loader->mutex);
     const uint64_t filled = atomic_load(&tier->filled);
     finish(stream);
@@ -195,18 +208,9 @@ static void test_a_copy_that_fails_after_a_seek(void **state) {
     session_open(&session, text, &(struct how){ .threads = 0, .device = CUDA, .slots = 2 });
     brim_loader *loader = session.loader;
     brim_batch *batch;
-    MUST(brim_loader_next(loader, A_MINUTE, &batch)); /* the queue is there from now on */
-    brim_batch_release(batch);
-    await(count_uploaded, loader, 0);
-    CUstream stream = loader->uploader->queue.handle;
-    assert_int_equal(cuda_standin_hold(stream), CUDA_SUCCESS);
-    MUST(brim_loader_next(loader, A_MINUTE, &batch));
-    assert_int_equal(count_uploaded(loader), 1);
+    CUstream stream = hold_a_copy(loader, &batch);
     MUST(brim_loader_seek(loader, 0, 0));
-    finish(stream);
-    arm_one_failure();
-    assert_int_equal(count_uploaded(loader), 0);
-    brim__fault_arm(0, 0, false);
+    let_it_fail(loader, stream);
     assert_int_equal(brim_batch_wait(batch, NULL), BRIM_STATUS_DRIVER);
     brim_batch_release(batch);
     assert_true(take_batches(&session, TO_THE_END, digest_batch, &digest));
@@ -214,25 +218,6 @@ static void test_a_copy_that_fails_after_a_seek(void **state) {
     session_close(&session);
     consumer_close(&consumer);
     check_standin();
-}
-
-/* The next copy is held, its batch lent; finishing the stream with a fault armed lets it fail. */
-static CUstream hold_a_copy(brim_loader *loader, brim_batch **batch) {
-    MUST(brim_loader_next(loader, A_MINUTE, batch)); /* the queue is there from now on */
-    brim_batch_release(*batch);
-    await(count_uploaded, loader, 0);
-    CUstream stream = loader->uploader->queue.handle;
-    assert_int_equal(cuda_standin_hold(stream), CUDA_SUCCESS);
-    MUST(brim_loader_next(loader, A_MINUTE, batch));
-    assert_int_equal(count_uploaded(loader), 1);
-    return stream;
-}
-
-static void let_it_fail(brim_loader *loader, CUstream stream) {
-    finish(stream);
-    arm_one_failure();
-    assert_int_equal(count_uploaded(loader), 0);
-    brim__fault_arm(0, 0, false);
 }
 
 /* What the consumer does with the batch of which the copy fails, and the loader meanwhile. */
@@ -255,11 +240,9 @@ static void fail_after_release(const char *text, enum moment moment) {
         brim_batch *none;
         assert_int_equal(brim_loader_next(loader, 0, &none), BRIM_STATUS_END);
     }
+    let_it_fail(loader, stream);
     if (moment == RELEASED_AND_SEEKED) {
-        let_it_fail(loader, stream);
         MUST(brim_loader_seek(loader, 0, 0));
-    } else {
-        let_it_fail(loader, stream);
     }
     if (moment == NOT_ASKED) {
         brim_batch_release(batch);
