@@ -305,8 +305,8 @@ typedef struct brim_failure {
     uint64_t minimum_pinned_bytes; /* smallest limit of page-locked memory that is enough; 0: none
                                       is needed, or it is unknown */
     uint64_t minimum_device_bytes; /* the same of the device */
-    /* 1: minimum_bytes is exact. 0: refused before all was known, so the true minimum may be larger;
-     * or no plan was refused, but a charge or a limit */
+    /* 1: minimum_bytes is exact. 0: refused before all was known, so the true minimum may be
+     * larger; or no plan was refused, but a charge or a limit */
     int exact;
     int blocked;           /* 1: no limit is enough: the shared budget is locked by a stopped
                               process, is damaged, or has the most runtimes that it can have */

@@ -8,9 +8,8 @@
  *
  * A tier needs the same few KiB for any count, because the file's table has the entries.
  *
- * Locks: `lock` guards the warning and the writer's fields (docs/design.md has the lock
- * order). No thread waits for a disk while it holds the lock, except at the start of the
- * writer's thread.
+ * Locks: `lock` guards the warning and the writer's fields (docs/design.md has the lock order). No
+ * thread waits for a disk while it holds the lock, except at the start of the writer's thread.
  */
 #ifndef BRIM_FILE_TIER_H
 #define BRIM_FILE_TIER_H

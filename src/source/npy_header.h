@@ -20,8 +20,8 @@ struct brim__npy_header {
     uint64_t bytes;           /* of all elements, at most 2^63 - 1 */
 };
 
-/* What an npy file is read from: a whole file, a range of a file, or the output of an inflater, which is
- * read once and in order. */
+/* What an npy file is read from: a whole file, a range of a file, or the output of an inflater,
+ * which is read once and in order. */
 struct brim__npy_input {
     const struct brim__file *file; /* NULL: inflated */
     struct brim__inflater *inflater;

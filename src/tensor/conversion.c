@@ -71,7 +71,7 @@ static void cursor_advance(struct cursor *cursor, uint64_t count) {
     }
 }
 
-#define DEFINE_GATHER(bytes)                                                          \
+#define DEFINE_COLLECT(bytes)                                                         \
     static void collect_##bytes(struct cursor *cursor, uint8_t *to, uint64_t count) { \
         const int64_t stride = cursor->walk->stride[cursor->walk->shape.rank - 1];    \
         while (count > 0) {                                                           \
@@ -89,12 +89,12 @@ static void cursor_advance(struct cursor *cursor, uint64_t count) {
             cursor_advance(cursor, run);                                              \
         }                                                                             \
     }
-DEFINE_GATHER(1)
-DEFINE_GATHER(2)
-DEFINE_GATHER(3)
-DEFINE_GATHER(4)
-DEFINE_GATHER(8)
-DEFINE_GATHER(16)
+DEFINE_COLLECT(1)
+DEFINE_COLLECT(2)
+DEFINE_COLLECT(3)
+DEFINE_COLLECT(4)
+DEFINE_COLLECT(8)
+DEFINE_COLLECT(16)
 
 static void collect(struct cursor *cursor, size_t element_bytes, uint8_t *to, uint64_t count) {
     switch (element_bytes) {
